@@ -26,12 +26,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.result_table import write_table
-from hubbub.core.ledger.privacy_ledger import (
-    Cap,
-    Entry,
-    Ledger,
-    LedgerMechanism,
-)
+from hubbub.core.ledger.privacy_ledger import Cap, Entry, Ledger, LedgerMechanism
 from hubbub.core.privacy.certificate import Certificate
 
 ROUNDS, EARLIER = 1250, 250

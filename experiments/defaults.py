@@ -34,13 +34,7 @@ from experiments.linear_heads import (
     TwoClasses,
     head_of,
 )
-from experiments.linear_rehearsals import (
-    LinearModels,
-    RehearsalLaw,
-    Settings,
-    rehearsed,
-    with_bias,
-)
+from experiments.linear_rehearsals import LinearModels, RehearsalLaw, Settings, rehearsed, with_bias
 from experiments.made_up_records import made_up_records
 from experiments.results import Table
 from hubbub.core.study.study import Study

@@ -22,12 +22,7 @@ from numpy.typing import NDArray
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.defaults import Cohort, telling
 from experiments.linear_heads import Number, head_of
-from experiments.linear_rehearsals import (
-    LinearModels,
-    RehearsalLaw,
-    Settings,
-    rehearsed,
-)
+from experiments.linear_rehearsals import LinearModels, RehearsalLaw, Settings, rehearsed
 from experiments.results import Table
 from hubbub.core.planning.study_queries import plan
 from hubbub.core.study import sources

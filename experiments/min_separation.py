@@ -25,12 +25,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from scipy.signal import lfilter
 
-from hubbub.core.planning.noise_correlation import (
-    _column,
-    _form,
-    error_of,
-    least_noise,
-)
+from hubbub.core.planning.noise_correlation import _column, _form, error_of, least_noise
 
 Array = NDArray[np.float64]
 # From a noise multiplier, a tilt of the noise and one of the record's batches, and a number of

@@ -21,15 +21,7 @@ from typing import Any
 import hubbub
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.rates import best_hits
-from experiments.record_attack import (
-    FRESH,
-    KEPT,
-    NOISE,
-    PARTS,
-    POISSON,
-    PreparedStudy,
-    attacked,
-)
+from experiments.record_attack import FRESH, KEPT, NOISE, PARTS, POISSON, PreparedStudy, attacked
 from experiments.results import Row, Table
 from hubbub.core.planning.accounts import account_of, epsilon_of, releases
 from hubbub.learning.queries.training_query import training_of

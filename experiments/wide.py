@@ -23,13 +23,7 @@ from numpy.typing import NDArray
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.defaults import law_of
 from experiments.linear_heads import TwoClasses
-from experiments.linear_rehearsals import (
-    LinearModels,
-    RehearsalLaw,
-    Settings,
-    rehearsed,
-    with_bias,
-)
+from experiments.linear_rehearsals import LinearModels, RehearsalLaw, Settings, rehearsed, with_bias
 from experiments.results import Table
 from hubbub.learning import metrics
 from hubbub.learning.study.usual_training import UsualTraining, usual_training

@@ -10,13 +10,7 @@ from __future__ import annotations
 from fuzz.frames import claimed, signed
 from fuzz.reading import hold
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.primitives.wire import (
-    HEADER_BYTES,
-    SIGNATURE_BYTES,
-    Frame,
-    Tag,
-    parse,
-)
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag, parse
 from protocol.parties import SESSION, STUDY, world
 
 _WORLD = world(2, 1)

@@ -12,15 +12,7 @@ import numpy as np
 import pytest
 
 from hubbub.core import disk
-from hubbub.core.disk import (
-    PRIVATE,
-    PUBLIC,
-    appending,
-    locked,
-    why_of,
-    write_bytes,
-    write_text,
-)
+from hubbub.core.disk import PRIVATE, PUBLIC, appending, locked, why_of, write_bytes, write_text
 
 
 @pytest.mark.parametrize("durable", [True, False])

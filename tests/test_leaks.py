@@ -30,12 +30,7 @@ import pytest
 from torch import nn
 
 from hubbub import Study, learning, plan, run
-from hubbub.core.errors import (
-    DataError,
-    HubbubError,
-    ModelError,
-    ProtocolError,
-)
+from hubbub.core.errors import DataError, HubbubError, ModelError, ProtocolError
 from hubbub.core.protocol.primitives.wire import Frame, Tag
 from hubbub.learning import TrainingTask
 

@@ -8,14 +8,7 @@ from math import inf
 import numpy as np
 import pytest
 from benchmarks.conformance.__main__ import page, table
-from benchmarks.conformance.claim import (
-    FAR,
-    OVERSTATED,
-    UNDERSTATED,
-    WITHIN,
-    Claim,
-    attacked,
-)
+from benchmarks.conformance.claim import FAR, OVERSTATED, UNDERSTATED, WITHIN, Claim, attacked
 
 import hubbub
 from hubbub.core.privacy.bound import Bound

@@ -6,20 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.linear_heads import (
-    ClassHead,
-    Hazards,
-    LinearHead,
-    Number,
-    Rate,
-    TwoClasses,
-)
-from experiments.linear_rehearsals import (
-    RehearsalLaw,
-    Settings,
-    rehearsed,
-    with_bias,
-)
+from experiments.linear_heads import ClassHead, Hazards, LinearHead, Number, Rate, TwoClasses
+from experiments.linear_rehearsals import RehearsalLaw, Settings, rehearsed, with_bias
 
 import hubbub
 from hubbub.core.tabular.outcome import Outcome

@@ -18,12 +18,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-from hubbub.core.errors import (
-    DataError,
-    ModelError,
-    StudyError,
-    UserError,
-)
+from hubbub.core.errors import DataError, ModelError, StudyError, UserError
 from hubbub.learning import build_model
 from hubbub.learning.clipping import MARGIN
 from hubbub.learning.layer_projection import LayerProjection

@@ -16,13 +16,7 @@ from torch import nn
 
 import hubbub
 from hubbub import Study, plan
-from hubbub.core.errors import (
-    DataError,
-    HubbubError,
-    IntegrityError,
-    ModelError,
-    StudyError,
-)
+from hubbub.core.errors import DataError, HubbubError, IntegrityError, ModelError, StudyError
 from hubbub.core.tabular.records import Records
 from hubbub.core.verification.replay.checking import verify
 from hubbub.learning import (

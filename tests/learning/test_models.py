@@ -20,12 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from hubbub import Study, run
 from hubbub.core import disk
-from hubbub.core.errors import (
-    DataError,
-    IntegrityError,
-    ModelError,
-    StudyError,
-)
+from hubbub.core.errors import DataError, IntegrityError, ModelError, StudyError
 from hubbub.core.tabular.records import Records
 from hubbub.learning import (
     Optimizer,

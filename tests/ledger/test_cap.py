@@ -10,12 +10,7 @@ from math import exp
 import pytest
 
 import hubbub
-from hubbub.core.errors import (
-    BudgetError,
-    IntegrityError,
-    StudyError,
-    UserError,
-)
+from hubbub.core.errors import BudgetError, IntegrityError, StudyError, UserError
 from hubbub.core.ledger.hash_chain import Chain
 from hubbub.core.ledger.privacy_ledger import Cap, Ledger
 from hubbub.core.privacy.certificate import Certificate

@@ -11,12 +11,7 @@ import pytest
 import torch
 
 from hubbub.learning.runs import preparing
-from hubbub.site.network import (
-    coordinator,
-    key_files,
-    node_endpoint,
-    party_folder,
-)
+from hubbub.site.network import coordinator, key_files, node_endpoint, party_folder
 from hubbub.site.network.nats import relay_connection, server
 from network.consortium import planned, sent_home
 from network.relay import Watched, gathered

@@ -20,12 +20,7 @@ import numpy as np
 
 from hubbub.core.errors import HubbubError, ProtocolError
 from hubbub.core.planning.plan_values import Plan
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Frame,
-    Tag,
-    unverified,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.runs.federated import Standardisation
 from hubbub.core.runs.prepared_study import PreparedStudy
@@ -41,12 +36,7 @@ from hubbub.learning.runs.preparing import prepare
 from hubbub.site.network.clock import Check, Clock
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.engine import Missing, Phase
-from hubbub.site.network.envelope import (
-    answer,
-    read_answer,
-    read_request,
-    request,
-)
+from hubbub.site.network.envelope import answer, read_answer, read_request, request
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.silo_endpoint import SiloEndpoint

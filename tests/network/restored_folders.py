@@ -20,12 +20,7 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.primitives.wire import (
-    HEADER_BYTES,
-    SIGNATURE_BYTES,
-    Tag,
-    unverified,
-)
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from hubbub.core.session.ask import Call
 from hubbub.site.collected.collection_opening import Opening
 from hubbub.site.collected.deposit import Deposit, read_deposit

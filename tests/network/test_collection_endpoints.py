@@ -19,12 +19,7 @@ from hubbub.core import disk
 from hubbub.core.errors import HubbubError, IntegrityError
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.core.protocol.primitives.wire import (
-    HEADER_BYTES,
-    SIGNATURE_BYTES,
-    Tag,
-    unverified,
-)
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from hubbub.core.session.ask import Call
 from hubbub.core.session.layout import round_parameters_of
 from hubbub.core.session.session_offer import SessionOffer

@@ -27,12 +27,7 @@ from hubbub.site.network.join import relay_of
 from hubbub.site.network.nats.answering import Answering
 from hubbub.site.network.nats.message_delivery import Message, MessageDelivery
 from hubbub.site.network.nats.other_end import UNHEARD_SECONDS, OtherEnd
-from hubbub.site.network.nats.pieces import (
-    PIECE_BYTES,
-    Outgoing,
-    Packet,
-    PacketKind,
-)
+from hubbub.site.network.nats.pieces import PIECE_BYTES, Outgoing, Packet, PacketKind
 from hubbub.site.network.nats.server import Server
 from hubbub.site.network.nats.subjects import answers_of, asked_of, seed_of
 from hubbub.site.network.nats.tls import client_context

@@ -28,19 +28,8 @@ from hubbub.site.network.nats.address import Relay
 from hubbub.site.network.nats.leaf import LeafFiles
 from hubbub.site.network.nats.login_trial import tried
 from hubbub.site.network.nats.pieces import Packet, PacketKind
-from hubbub.site.network.nats.server import (
-    CONFIGURATION,
-    LOG,
-    Server,
-    binary,
-    write_server,
-)
-from hubbub.site.network.nats.subjects import (
-    answers_of,
-    asked_of,
-    nkey_of,
-    seed_of,
-)
+from hubbub.site.network.nats.server import CONFIGURATION, LOG, Server, binary, write_server
+from hubbub.site.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
 from hubbub.site.network.nats.tls import RelayCertificate
 from network.lines import Relayed, asked, come, free_port, missing, relayed, wait
 from network.test_over_nats import Everybody

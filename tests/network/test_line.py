@@ -45,12 +45,7 @@ from hubbub.site.network.nats.server import (
     configuration,
     write_server,
 )
-from hubbub.site.network.nats.subjects import (
-    answers_of,
-    asked_of,
-    nkey_of,
-    seed_of,
-)
+from hubbub.site.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
 from hubbub.site.network.nats.tls import RelayCertificate, client_context
 from hubbub.site.network.nats.transports import let_go
 from network.lines import (

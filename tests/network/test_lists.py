@@ -21,12 +21,7 @@ from hubbub import learning
 from hubbub.core.errors import ProtocolError
 from hubbub.core.planning import exposure
 from hubbub.core.planning.study_queries import main_of
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Frame,
-    Tag,
-    unverified,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.core.protocol.round.round_parameters import decoded
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.protocol.round.silo_batches import TokenBatches

@@ -14,14 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from hubbub.core.errors import (
-    BudgetError,
-    DataError,
-    HubbubError,
-    ModelError,
-    UserError,
-    loggable,
-)
+from hubbub.core.errors import BudgetError, DataError, HubbubError, ModelError, UserError, loggable
 from hubbub.desk.cli import network_commands
 from hubbub.desk.cli.main import main
 from hubbub.site.network import monitor, silo_endpoint

@@ -18,12 +18,7 @@ import pytest
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.roll_call import RollCall
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    VERSION,
-    Tag,
-    unverified,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.core.session.layout import layout_of
@@ -31,13 +26,7 @@ from hubbub.core.session.session_offer import SessionOffer
 from hubbub.core.session.setup import SetUp, _RolledSetUp
 from hubbub.learning.queries.training_query import TRAINING
 from hubbub.site.network.coordinator import WaitedError
-from hubbub.site.network.envelope import (
-    NO_SESSION,
-    answer,
-    read_answer,
-    read_request,
-    request,
-)
+from hubbub.site.network.envelope import NO_SESSION, answer, read_answer, read_request, request
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.party_folder import ROSTER
 from hubbub.site.network.requests import Requests

@@ -16,12 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.core.errors import (
-    BudgetError,
-    DataError,
-    IntegrityError,
-    ProtocolError,
-)
+from hubbub.core.errors import BudgetError, DataError, IntegrityError, ProtocolError
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.core.runs.federated import Standardisation
 from hubbub.core.session.ask import AbsentError, Call

@@ -36,13 +36,7 @@ from hubbub.site.network.key_files import roster_of
 from hubbub.site.network.nats.address import Relay as Where
 from hubbub.site.network.nats.answering import Answering
 from hubbub.site.network.nats.message_delivery import Message
-from hubbub.site.network.party_folder import (
-    IDENTITY,
-    KEYS,
-    ROSTER,
-    PartyFolder,
-    ReplacedError,
-)
+from hubbub.site.network.party_folder import IDENTITY, KEYS, ROSTER, PartyFolder, ReplacedError
 from hubbub.site.network.timeouts import Timeouts
 from network.collected import asking
 from network.consortium import Consortium

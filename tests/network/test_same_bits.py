@@ -17,12 +17,7 @@ import pytest
 from hubbub import learning
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.round_parameters import decoded
-from hubbub.core.runs.loop import (
-    Parameters,
-    State,
-    Summed,
-    train,
-)
+from hubbub.core.runs.loop import Parameters, State, Summed, train
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.session.in_process import Federation, federate
 from hubbub.core.session.layout import layout_of, round_parameters_of

@@ -29,13 +29,7 @@ from hubbub.site.network.key_files import (
     roster_of,
     roster_toml,
 )
-from hubbub.site.network.party_folder import (
-    APPROVED,
-    IDENTITY,
-    KEYS,
-    ROSTER,
-    PartyFolder,
-)
+from hubbub.site.network.party_folder import APPROVED, IDENTITY, KEYS, ROSTER, PartyFolder
 from hubbub.site.network.timeouts import Timeouts
 from network.consortium import Consortium
 from network.relay import Relay, Watched, open_frame, opened, refusal, tiny

@@ -7,12 +7,7 @@ import pytest
 
 from hubbub.core.privacy.coarse_law import ORDERS, _cumulants_of, coarse_law_of
 from hubbub.core.privacy.fft_window import _chernoff, _is_close, log_kernel_peak
-from hubbub.core.privacy.laws import (
-    ExchangedRecord,
-    Law,
-    Removal,
-    Reversed,
-)
+from hubbub.core.privacy.laws import ExchangedRecord, Law, Removal, Reversed
 
 LAWS: dict[str, Law] = {
     "much noise": Removal(rate=0.2, shift=1e-6),

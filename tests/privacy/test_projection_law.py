@@ -32,13 +32,7 @@ from hubbub.core.planning.precision import certificate_for, largest_batch
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.certificate import Certificate
 from hubbub.core.privacy.dominating_pairs import Step
-from hubbub.core.privacy.laws import (
-    ExchangedRecord,
-    Law,
-    Mixture,
-    Removal,
-    Reversed,
-)
+from hubbub.core.privacy.laws import ExchangedRecord, Law, Mixture, Removal, Reversed
 from hubbub.core.privacy.projected_law import ProjectedRemoval
 from hubbub.core.privacy.projected_step import (
     projection_factor,

@@ -27,12 +27,7 @@ from hubbub.core.protocol.agreement.mask_stream import MaskStream
 from hubbub.core.protocol.agreement.roll_call import Roll, RollCall, called
 from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Frame,
-    Tag,
-    unverified,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Masking

@@ -18,13 +18,7 @@ from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, 
 from hubbub.site.collected.collection_opening import Opening
 from hubbub.site.collected.deposit import Deposited
 from hubbub.site.collected.seeds import SEALED_SEED_BYTES, mask_key, opened_seed
-from protocol.collection_world import (
-    Collection,
-    Task,
-    collection,
-    residues,
-    seeded,
-)
+from protocol.collection_world import Collection, Task, collection, residues, seeded
 from protocol.parties import refused
 
 

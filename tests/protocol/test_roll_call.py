@@ -20,15 +20,7 @@ from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.protocol.round import round_parameters
-from protocol.parties import (
-    DIMENSION,
-    World,
-    flipped,
-    honest,
-    refused,
-    set_up,
-    world,
-)
+from protocol.parties import DIMENSION, World, flipped, honest, refused, set_up, world
 
 PAIRWISE, NODES, JOINT = world(5, quorum=3), world(5, 2, quorum=3), world(5, quorum=3, joint=True)
 HERE = (1, 2, 4)  # of five, of whom two may be missing

@@ -9,21 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hubbub.core.errors import (
-    BudgetError,
-    HubbubError,
-    ProtocolError,
-    StudyError,
-)
+from hubbub.core.errors import BudgetError, HubbubError, ProtocolError, StudyError
 from hubbub.core.protocol.agreement.mask_stream import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    HEADER_BYTES,
-    SIGNATURE_BYTES,
-    Tag,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Masking

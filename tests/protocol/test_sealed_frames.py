@@ -10,12 +10,7 @@ from typing import Any
 import pytest
 
 from hubbub.core.protocol.primitives import wire
-from hubbub.core.protocol.primitives.wire import (
-    HEADER_BYTES,
-    Frame,
-    Tag,
-    parse,
-)
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, Frame, Tag, parse
 from hubbub.core.session.secure_sums import secure_sum
 from hubbub.core.verification.transcript import frame_records
 from protocol.parties import SESSION, STUDY, flipped, refused, world

@@ -15,12 +15,7 @@ from hubbub.core.protocol.agreement import mask_graph
 from hubbub.core.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.core.protocol.agreement.mask_stream import MaskStream
 from hubbub.core.protocol.primitives import ring
-from hubbub.core.protocol.primitives.wire import (
-    HEADER_BYTES,
-    SIGNATURE_BYTES,
-    Tag,
-    parse,
-)
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Masking

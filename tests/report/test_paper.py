@@ -22,13 +22,7 @@ from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.csv_text import is_like_formula
 from hubbub.desk.cli.main import main
 from hubbub.desk.report.answer_figures import figure_of
-from hubbub.desk.report.answer_tables import (
-    _cell,
-    estimate_words,
-    p_words,
-    printed,
-    table_of,
-)
+from hubbub.desk.report.answer_tables import _cell, estimate_words, p_words, printed, table_of
 from hubbub.desk.report.notebook_view import shown_in_notebook
 from hubbub.desk.report.paper.effects_table import effects_table
 from hubbub.desk.report.paper.figure_files import FIGURES, figure_file

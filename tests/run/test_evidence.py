@@ -26,12 +26,7 @@ from hubbub.core.errors import IntegrityError, UserError
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.session.in_process import Federation
 from hubbub.core.verification.evidence.claims import check
-from hubbub.core.verification.evidence.collecting import (
-    FILE,
-    ONE_PROCESS,
-    checked_part,
-    part_of,
-)
+from hubbub.core.verification.evidence.collecting import FILE, ONE_PROCESS, checked_part, part_of
 from hubbub.core.verification.evidence.evidence_file import load, part_words, with_signature
 from hubbub.core.verification.evidence.finding import (
     NOT_VERIFIABLE,

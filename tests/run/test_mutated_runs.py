@@ -26,12 +26,7 @@ from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.finding import REDERIVED
-from hubbub.core.verification.transcript.frame_records import (
-    Kept,
-    files,
-    read,
-    read_header,
-)
+from hubbub.core.verification.transcript.frame_records import Kept, files, read, read_header
 from hubbub.estimation.queries.kept_sums import sums_in, write_sums
 from hubbub.estimation.queries.sums_query import SumsQuery
 from hubbub.learning.queries.validation.validation_answers import validation_of, write_validation

@@ -17,12 +17,7 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.core.errors import (
-    BudgetError,
-    HubbubError,
-    IntegrityError,
-    UserError,
-)
+from hubbub.core.errors import BudgetError, HubbubError, IntegrityError, UserError
 from hubbub.core.ledger.privacy_ledger import Cap, Ledger
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.runs.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint

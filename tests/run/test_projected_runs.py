@@ -25,12 +25,7 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.planning import exposure
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.protocol.primitives import noise
-from hubbub.core.protocol.primitives.wire import (
-    HEADER_BYTES,
-    OVERHEAD,
-    SIGNATURE_BYTES,
-    Tag,
-)
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
 from hubbub.core.protocol.projection.matrix import Draw, Projection
 from hubbub.core.protocol.projection.product import lift, project
 from hubbub.core.protocol.round import batch_rows

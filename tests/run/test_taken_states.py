@@ -34,12 +34,7 @@ from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.replay.replayed_session import ReplayedSession
 from hubbub.core.verification.replay.session_findings import replay_findings
 from hubbub.core.verification.transcript import writer
-from hubbub.core.verification.transcript.frame_records import (
-    Kept,
-    files,
-    read,
-    read_header,
-)
+from hubbub.core.verification.transcript.frame_records import Kept, files, read, read_header
 from hubbub.core.verification.transcript.transcript_header import Header
 from hubbub.core.verification.transcript.writer import Transcript
 from hubbub.estimation.queries.kept_sums import sums_in, write_sums

@@ -19,12 +19,7 @@ from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.protocol.token_lists import onion_layers
 from hubbub.core.protocol.token_lists.list_context import statement_bytes
 from hubbub.core.protocol.token_lists.mixer import Mixer
-from hubbub.core.protocol.token_lists.onion_layers import (
-    Done,
-    Executor,
-    Job,
-    Wrap,
-)
+from hubbub.core.protocol.token_lists.onion_layers import Done, Executor, Job, Wrap
 from hubbub.core.protocol.token_lists.token_list import commitment
 from hubbub.core.protocol.token_lists.verdict import Verdict, verdict
 from protocol.parties import fixed_keys, flipped, refused

@@ -14,23 +14,9 @@ from hypothesis import strategies as st
 from hubbub.core.errors import HubbubError, StudyError
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.token_lists import onion_layers
-from hubbub.core.protocol.token_lists.onion_layers import (
-    Done,
-    Peel,
-    Wrap,
-    in_this_thread,
-)
+from hubbub.core.protocol.token_lists.onion_layers import Done, Peel, Wrap, in_this_thread
 from hubbub.core.protocol.token_lists.process_pool import process_pool as opened_pool
-from sampling.silos import (
-    COUNTS,
-    KEYS,
-    ROSTER,
-    SESSION,
-    STUDY,
-    Play,
-    input_of,
-    payload_of,
-)
+from sampling.silos import COUNTS, KEYS, ROSTER, SESSION, STUDY, Play, input_of, payload_of
 
 # The module, whose name its function has too.
 MODULE = sys.modules["hubbub.core.protocol.token_lists.process_pool"]

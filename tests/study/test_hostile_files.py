@@ -16,12 +16,7 @@ from safetensors.numpy import save_file
 
 from hubbub import learning
 from hubbub.core import disk
-from hubbub.core.errors import (
-    HubbubError,
-    IntegrityError,
-    StudyError,
-    UserError,
-)
+from hubbub.core.errors import HubbubError, IntegrityError, StudyError, UserError
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.runs.checkpoint import newest_checkpoint

@@ -12,13 +12,7 @@ from tests.synthesis.made_up import categorical, dependent, design_of, numeric
 
 from hubbub.estimation.synthesis.choice import without_room
 from hubbub.estimation.synthesis.coding import CodedColumn, contrasts_of
-from hubbub.estimation.synthesis.design import (
-    MOST_UNITS,
-    ROW_STEP,
-    SHARE_STEP,
-    Design,
-    matrix_of,
-)
+from hubbub.estimation.synthesis.design import MOST_UNITS, ROW_STEP, SHARE_STEP, Design, matrix_of
 
 SIZES = st.tuples(st.sampled_from([numeric, categorical]), st.integers(2, 9), st.booleans())
 FLOATS = st.one_of(

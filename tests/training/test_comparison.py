@@ -15,12 +15,7 @@ from scipy import stats
 import hubbub
 from hubbub.core.errors import DataError, StudyError
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.round.batch_rows import (
-    EMPTY,
-    most_rows,
-    poisson_batches,
-    poisson_rows,
-)
+from hubbub.core.protocol.round.batch_rows import EMPTY, most_rows, poisson_batches, poisson_rows
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.study import sources
 from hubbub.core.study.study import Study

@@ -10,13 +10,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import hubbub
-from hubbub.core.errors import (
-    BudgetError,
-    DataError,
-    ModelError,
-    StudyError,
-    UncountedWarning,
-)
+from hubbub.core.errors import BudgetError, DataError, ModelError, StudyError, UncountedWarning
 from hubbub.learning.datasets import HEART_SILOS, heart
 
 

@@ -41,12 +41,7 @@ from hubbub.core.protocol.agreement.mask_stream import MaskStream
 from hubbub.core.protocol.primitives import noise
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import (
-    HEADER_BYTES,
-    SIGNATURE_BYTES,
-    Frame,
-    Tag,
-)
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Masking

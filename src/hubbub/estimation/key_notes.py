@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hubbub.core.settings import (
-    Key,
-    number,
-    numbers,
-    one_of,
-    table,
-    text,
-    texts,
-)
+from hubbub.core.settings import Key, number, numbers, one_of, table, text, texts
 
 MOST_BINS = 1000
 SPACINGS = ("equal", "log")

@@ -30,13 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.core.disk import (
-    PRIVATE,
-    locked,
-    open_ordinary,
-    read_bytes,
-    write_bytes,
-)
+from hubbub.core.disk import PRIVATE, locked, open_ordinary, read_bytes, write_bytes
 from hubbub.core.errors import DataError, HubbubError, ModelError
 from hubbub.core.protocol.primitives.randomness import KEY_BYTES, SecureSource
 from hubbub.core.study.sources import attempted, named_object

@@ -8,12 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hubbub.core.number_format import (
-    Row,
-    amount,
-    finite,
-    score,
-)
+from hubbub.core.number_format import Row, amount, finite, score
 
 _OTHER = ("step", "epsilon", "seconds", "loss", "held_back_loss", "held_back_records")
 _ENDS = ("_low", "_high")  # of the interval of a held-back metric

@@ -20,14 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import nn
 
-from hubbub.core.disk import (
-    json_value,
-    npz_arrays,
-    open_ordinary,
-    read_bytes,
-    why_of,
-    write_bytes,
-)
+from hubbub.core.disk import json_value, npz_arrays, open_ordinary, read_bytes, why_of, write_bytes
 from hubbub.core.errors import IntegrityError, ModelError
 
 _DIGEST, _ORDER = "sha256", "parameters"

@@ -14,13 +14,7 @@ import numpy as np
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.planning.query import Parameters, Released
 from hubbub.core.section import Section
-from hubbub.core.settings import (
-    Keys,
-    keys_of,
-    read,
-    settings,
-    text,
-)
+from hubbub.core.settings import Keys, keys_of, read, settings, text
 from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.data import Data, columns_of
 from hubbub.core.study.privacy import Privacy

@@ -5,12 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from hubbub.core.protocol.primitives.wire import (
-    HEADER_BYTES,
-    SIGNATURE_BYTES,
-    VERSION,
-    Tag,
-)
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, VERSION, Tag
 from protocol.parties import World
 
 JSON = dict[str, Any]

@@ -19,12 +19,7 @@ from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES
 from hubbub.core.protocol.projection.matrix import Draw, Projection
 from hubbub.core.protocol.projection.product import lift
-from hubbub.core.protocol.round.projected_sum import (
-    LAYERS,
-    draw_key,
-    draw_of,
-    projection_of,
-)
+from hubbub.core.protocol.round.projected_sum import LAYERS, draw_key, draw_of, projection_of
 from hubbub.core.protocol.round.round_parameters import Parameters, decoded
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.protocol.token_lists.batch_schemes import (

@@ -13,12 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    HEADER_BYTES,
-    SIGNATURE_BYTES,
-    Tag,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.core.session.ask import Call
 
 PAGES = (Path(__file__).parent / "frames.md",)

@@ -31,13 +31,7 @@ from hubbub.core.disk import locked, make_private
 from hubbub.core.errors import HubbubError, IntegrityError, UserError
 from hubbub.core.ledger.ledger_key import new_key, own_key
 from hubbub.core.ledger.noted_head import NotedHead
-from hubbub.core.ledger.row import (
-    NOTHING,
-    Row,
-    digest_of,
-    is_signed,
-    signed_row,
-)
+from hubbub.core.ledger.row import NOTHING, Row, digest_of, is_signed, signed_row
 
 Content = TypeVar("Content")
 Progress = Callable[[int, int], None]

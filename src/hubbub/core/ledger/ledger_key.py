@@ -15,12 +15,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hubbub.core.disk import (
-    PRIVATE,
-    fresh,
-    read_text,
-    write_all,
-)
+from hubbub.core.disk import PRIVATE, fresh, read_text, write_all
 from hubbub.core.errors import IntegrityError
 
 _MOST_BYTES = 1024

@@ -16,22 +16,9 @@ from functools import cached_property
 from math import inf
 
 from hubbub.core.errors import BudgetError, StudyError
-from hubbub.core.ledger.entry import (
-    PATIENT,
-    RECORD,
-    Admission,
-    Cap,
-    Entry,
-    LedgerMechanism,
-)
+from hubbub.core.ledger.entry import PATIENT, RECORD, Admission, Cap, Entry, LedgerMechanism
 from hubbub.core.ledger.row_cost import cost_of, unit_of
-from hubbub.core.ledger.tally import (
-    Certified,
-    Tally,
-    certificate_of,
-    rounded_up,
-    spent,
-)
+from hubbub.core.ledger.tally import Certified, Tally, certificate_of, rounded_up, spent
 from hubbub.core.privacy.dominating_pairs import Release
 from hubbub.core.privacy.remaining_budget import (
     RemainingBudget,

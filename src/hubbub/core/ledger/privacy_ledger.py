@@ -21,13 +21,7 @@ from pathlib import Path
 from typing import Self
 
 from hubbub.core.errors import IntegrityError, SpentError
-from hubbub.core.ledger.entry import (
-    Admission,
-    Cap,
-    Closing,
-    Entry,
-    LedgerMechanism,
-)
+from hubbub.core.ledger.entry import Admission, Cap, Closing, Entry, LedgerMechanism
 from hubbub.core.ledger.hash_chain import Chain, Progress
 from hubbub.core.ledger.head_statement import HeadStatement
 from hubbub.core.ledger.privacy_filter import PrivacyFilter

@@ -12,18 +12,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hubbub.core.errors import StudyError
-from hubbub.core.ledger.entry import (
-    PATIENT,
-    RECORD,
-    Entry,
-    LedgerMechanism,
-)
-from hubbub.core.planning.accounts import (
-    Account,
-    account_of,
-    releases,
-    releases_of_units,
-)
+from hubbub.core.ledger.entry import PATIENT, RECORD, Entry, LedgerMechanism
+from hubbub.core.planning.accounts import Account, account_of, releases, releases_of_units
 from hubbub.core.planning.mechanism import WITHOUT_REPLACEMENT, Mechanism
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.planning.planned_query import PlannedQuery

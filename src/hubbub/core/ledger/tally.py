@@ -17,18 +17,8 @@ from typing import Any, NamedTuple
 
 from hubbub.core.errors import BudgetError, SpentError, StudyError
 from hubbub.core.ledger.dp_event import event_of
-from hubbub.core.ledger.entry import (
-    PATIENT,
-    Cap,
-    Entry,
-    LedgerMechanism,
-)
-from hubbub.core.ledger.row_cost import (
-    cost_of,
-    rows_of,
-    unit_of,
-    unknown_to_patients,
-)
+from hubbub.core.ledger.entry import PATIENT, Cap, Entry, LedgerMechanism
+from hubbub.core.ledger.row_cost import cost_of, rows_of, unit_of, unknown_to_patients
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.arguments import MOST_EPSILON

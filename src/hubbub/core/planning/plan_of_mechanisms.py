@@ -16,13 +16,7 @@ from math import ceil
 from typing import TypeVar
 
 from hubbub.core.errors import StudyError
-from hubbub.core.planning import (
-    accounts,
-    exposure,
-    mask_degree,
-    noise_shares,
-    precision,
-)
+from hubbub.core.planning import accounts, exposure, mask_degree, noise_shares, precision
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.patient_promise import patient_promise
 from hubbub.core.planning.plan_values import Plan

@@ -12,12 +12,7 @@ from math import inf
 from typing import Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.planning import (
-    accounts,
-    exposure,
-    mask_degree,
-    plan_options,
-)
+from hubbub.core.planning import accounts, exposure, mask_degree, plan_options
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.patient_promise import PatientPromise
 from hubbub.core.planning.planned_query import PlannedQuery, is_stepped

@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.planning.mechanism import Mechanism
-from hubbub.core.planning.query import (
-    Array,
-    Parameters,
-    Query,
-    SiloData,
-)
+from hubbub.core.planning.query import Array, Parameters, Query, SiloData
 
 if TYPE_CHECKING:
     from hubbub.core.protocol.round.projected_sum import LocalTask

@@ -15,13 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
-from hubbub.core.privacy import (
-    arguments,
-    dominating_pairs,
-    laws,
-    normal,
-    one_direction,
-)
+from hubbub.core.privacy import arguments, dominating_pairs, laws, normal, one_direction
 from hubbub.core.privacy.bound import GAP, Bound
 
 Array = NDArray[np.float64]

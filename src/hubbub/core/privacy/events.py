@@ -11,12 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hubbub.core.errors import StudyError
-from hubbub.core.privacy import (
-    accountant,
-    arguments,
-    dominating_pairs,
-    projected_step,
-)
+from hubbub.core.privacy import accountant, arguments, dominating_pairs, projected_step
 from hubbub.core.privacy.dominating_pairs import LEAST_SAMPLED_NOISE, Release, Step
 
 _MOST_RECORDS = 2**40

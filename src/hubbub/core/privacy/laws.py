@@ -17,13 +17,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.privacy.normal import (
-    below,
-    interval_mass,
-    log_above,
-    rising,
-    upper_point,
-)
+from hubbub.core.privacy.normal import below, interval_mass, log_above, rising, upper_point
 from hubbub.core.privacy.roots import root
 from hubbub.core.privacy.unit_law import UnitRemoval
 

@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.dominating_pairs import Release, Step, moved
-from hubbub.core.privacy.laws import (
-    Enclosed,
-    Mixture,
-    Removal,
-    Reversed,
-    with_missing,
-)
+from hubbub.core.privacy.laws import Enclosed, Mixture, Removal, Reversed, with_missing
 from hubbub.core.privacy.projected_law import ProjectedRemoval
 from hubbub.core.privacy.roots import root
 

@@ -8,12 +8,7 @@ from math import inf
 from numpy.typing import ArrayLike
 
 from hubbub.core.errors import StudyError
-from hubbub.core.privacy import (
-    arguments,
-    calibration,
-    dominating_pairs,
-    tradeoff,
-)
+from hubbub.core.privacy import arguments, calibration, dominating_pairs, tradeoff
 from hubbub.core.privacy.bound import Bound, told
 from hubbub.core.privacy.events import Event, asked, releases_of
 

@@ -11,12 +11,7 @@ from dataclasses import dataclass, replace
 from hubbub.core.errors import StudyError
 from hubbub.core.privacy import arguments, dominating_pairs
 from hubbub.core.privacy.dominating_pairs import Release, Step
-from hubbub.core.privacy.laws import (
-    ExchangedRecord,
-    Law,
-    Removal,
-    Reversed,
-)
+from hubbub.core.privacy.laws import ExchangedRecord, Law, Removal, Reversed
 
 _ROOM = 1e-5  # of its noise: what ends a calibration on other digits is still covered
 

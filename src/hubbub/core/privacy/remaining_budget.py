@@ -15,12 +15,7 @@ from math import exp, inf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.privacy import (
-    accountant,
-    arguments,
-    certificate,
-    dominating_pairs,
-)
+from hubbub.core.privacy import accountant, arguments, certificate, dominating_pairs
 
 Array = NDArray[np.float64]
 

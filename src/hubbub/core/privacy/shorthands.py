@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hubbub.core.errors import StudyError
-from hubbub.core.privacy import (
-    accountant,
-    arguments,
-    dominating_pairs,
-    questions,
-)
+from hubbub.core.privacy import accountant, arguments, dominating_pairs, questions
 from hubbub.core.privacy.bound import Bound
 from hubbub.core.privacy.events import Event, JointBatches, ProjectedStep
 

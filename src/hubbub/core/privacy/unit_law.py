@@ -13,13 +13,7 @@ from math import lgamma, log, log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.privacy.normal import (
-    below,
-    interval_mass,
-    log_above,
-    rising,
-    upper_point,
-)
+from hubbub.core.privacy.normal import below, interval_mass, log_above, rising, upper_point
 from hubbub.core.privacy.roots import root
 
 Array = NDArray[np.float64]

@@ -21,12 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from hubbub.core.disk import (
-    json_value,
-    read_bytes,
-    why_of,
-    write_bytes,
-)
+from hubbub.core.disk import json_value, read_bytes, why_of, write_bytes
 from hubbub.core.errors import IntegrityError
 from hubbub.core.runs.loop import State
 

@@ -21,12 +21,7 @@ from hubbub.core.protocol.token_lists.process_pool import cores
 from hubbub.core.runs import run_folder, run_sessions, spending
 from hubbub.core.session.ask import AbsentError
 from hubbub.core.session.attestation_exchange import Attests
-from hubbub.core.session.in_process import (
-    Federation,
-    Notice,
-    federate,
-    raised_by,
-)
+from hubbub.core.session.in_process import Federation, Notice, federate, raised_by
 from hubbub.core.session.layout import layout_of
 from hubbub.core.session.rounds import Rounds
 from hubbub.core.study.study import Study

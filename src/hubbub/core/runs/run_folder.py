@@ -35,13 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.disk import (
-    appending,
-    locked,
-    why_of,
-    write_all,
-    write_text,
-)
+from hubbub.core.disk import appending, locked, why_of, write_all, write_text
 from hubbub.core.errors import IntegrityError, UserError
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.planning.query import QueryState, SteppedQuery

@@ -7,13 +7,7 @@ from collections.abc import Sequence, Set
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.message_sizes import LINK_BYTES
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Tag,
-    parse,
-    receiver_of,
-    tag_of,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, parse, receiver_of, tag_of
 
 
 def check_frames(frames: Sequence[bytes], tag: Tag, share_holders: Set[int]) -> None:

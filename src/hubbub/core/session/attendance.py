@@ -16,12 +16,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.session.ask import (
-    LEFT_OUT,
-    Absent,
-    Call,
-    Peers,
-)
+from hubbub.core.session.ask import LEFT_OUT, Absent, Call, Peers
 
 RESTARTED = "no-session"
 _MOST_DOUBLINGS = 10  # of the pause before somebody who failed again is asked for

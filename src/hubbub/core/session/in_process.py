@@ -29,20 +29,8 @@ from hubbub.core.protocol.round.round_parameters import Parameters, RoundParamet
 from hubbub.core.protocol.round.silo import Charge, Silo
 from hubbub.core.protocol.token_lists.onion_layers import Executor
 from hubbub.core.protocol.token_lists.process_pool import process_pool
-from hubbub.core.session import (
-    node_party,
-    party,
-    session_offer,
-    setup,
-    silo_party,
-)
-from hubbub.core.session.ask import (
-    Absent,
-    AbsentError,
-    Answer,
-    Call,
-    Peers,
-)
+from hubbub.core.session import node_party, party, session_offer, setup, silo_party
+from hubbub.core.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.core.session.attestation_exchange import AttestedSession, Attests
 from hubbub.core.session.layout import Layout
 from hubbub.core.session.rounds import AbortedError, Rounds

@@ -30,12 +30,7 @@ from hubbub.core.protocol.primitives.wire import Tag, receiver_of
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 from hubbub.core.session.answer_checks import check_frames, check_link
-from hubbub.core.session.ask import (
-    Absent,
-    AbsentError,
-    Call,
-    Peers,
-)
+from hubbub.core.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.core.session.attendance import Attendance
 from hubbub.core.session.layout import Layout
 from hubbub.core.session.recorder import NoRecorder, Recorder

@@ -36,21 +36,11 @@ from hubbub.core.protocol.primitives.wire import Tag, tag_of
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session import rounds, session_offer, token_lists
-from hubbub.core.session.ask import (
-    Absent,
-    AbsentError,
-    Call,
-    Peers,
-)
+from hubbub.core.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.core.session.attendance import Attendance
 from hubbub.core.session.attestation_exchange import AttestedSession, Attests, digest_of
 from hubbub.core.session.layout import Layout, confirmers_of, roll_leads
-from hubbub.core.session.set_up_record import (
-    SetUpRecord,
-    broken,
-    by_receiver,
-    delivered,
-)
+from hubbub.core.session.set_up_record import SetUpRecord, broken, by_receiver, delivered
 
 
 def new_session() -> bytes:

@@ -15,12 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.primitives.wire import (
-    Tag,
-    sender_of,
-    tag_of,
-    unverified,
-)
+from hubbub.core.protocol.primitives.wire import Tag, sender_of, tag_of, unverified
 from hubbub.core.protocol.token_lists.list_context import ListContext, Payload
 from hubbub.core.protocol.token_lists.publications import Posts, Publications, Sizes
 from hubbub.core.protocol.token_lists.token_list import list_places

@@ -13,17 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
-from hubbub.core.settings import (
-    Key,
-    by_hand,
-    number,
-    settings,
-    table,
-    text,
-    texts,
-    whole,
-    wholes,
-)
+from hubbub.core.settings import Key, by_hand, number, settings, table, text, texts, whole, wholes
 from hubbub.core.study import import_path
 from hubbub.core.study.source import set_source, table_source
 from hubbub.core.tabular.cell_rule import canonical

@@ -12,12 +12,7 @@ from typing import Any
 
 from hubbub.core.errors import StudyError
 from hubbub.core.section import Section, shortened
-from hubbub.core.settings import (
-    keys_of,
-    read,
-    read_inner,
-    read_key,
-)
+from hubbub.core.settings import keys_of, read, read_inner, read_key
 from hubbub.core.study import import_path
 from hubbub.core.study.data import MOST_COUNTS, Data, Standardise
 from hubbub.core.study.source import (

@@ -22,13 +22,7 @@ from types import CodeType, ModuleType
 
 from hubbub.core.errors import StudyError
 from hubbub.core.study import code_hashes, known_code
-from hubbub.core.study.source_code import (
-    Source,
-    SourceFile,
-    is_foundation,
-    module_of,
-    source_of,
-)
+from hubbub.core.study.source_code import Source, SourceFile, is_foundation, module_of, source_of
 from hubbub.core.study.study import Study
 
 _LOCK = threading.RLock()

@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.settings import (
-    later,
-    number,
-    one_of,
-    read,
-    settings,
-)
+from hubbub.core.settings import later, number, one_of, read, settings
 
 
 def privacy_from(table: Mapping[str, Any]) -> Privacy:

@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hubbub.core.registered import loaded, registered
 from hubbub.core.section import Section
-from hubbub.core.settings import (
-    Keys,
-    keys_of,
-    read,
-    stated,
-)
+from hubbub.core.settings import Keys, keys_of, read, stated
 from hubbub.core.study.extracts.cell_stream import CellStream
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.records import Records

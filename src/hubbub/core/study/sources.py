@@ -20,12 +20,7 @@ from typing import Any
 from hubbub.core.errors import DataError, HubbubError, StudyError
 from hubbub.core.section import shortened
 from hubbub.core.study import import_path, imported_code
-from hubbub.core.study.data import (
-    Data,
-    groups_of_cells,
-    records_of_cells,
-    target_unified,
-)
+from hubbub.core.study.data import Data, groups_of_cells, records_of_cells, target_unified
 from hubbub.core.study.extracts import extract
 from hubbub.core.study.extracts.cell_stream import Cells
 from hubbub.core.study.extracts.extract import home_of

@@ -20,12 +20,7 @@ from hubbub.core.errors import StudyError, UserError
 from hubbub.core.section import Section, shown
 from hubbub.core.settings import canonical
 from hubbub.core.study import file_limits, import_path
-from hubbub.core.study.ask import (
-    ENTRY_POINTS,
-    Ask,
-    Surroundings,
-    asks,
-)
+from hubbub.core.study.ask import ENTRY_POINTS, Ask, Surroundings, asks
 from hubbub.core.study.attested_roles import Attestation, attestation_from
 from hubbub.core.study.contradictions import refuse_contradictions
 from hubbub.core.study.data import Data, columns_of

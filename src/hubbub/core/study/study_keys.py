@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hubbub.core.settings import (
-    NAME,
-    Keys,
-    keys_of,
-    listed,
-    page,
-    schema,
-)
+from hubbub.core.settings import NAME, Keys, keys_of, listed, page, schema
 from hubbub.core.study.ask import asks
 from hubbub.core.study.attested_roles import Attestation, AttestedRole
 from hubbub.core.study.data import Data, Standardise

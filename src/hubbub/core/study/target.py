@@ -10,23 +10,9 @@ from math import floor
 from typing import Any
 
 from hubbub.core.section import Section, is_number
-from hubbub.core.settings import (
-    keys_of,
-    number,
-    numbers,
-    one_of,
-    text,
-    texts,
-)
+from hubbub.core.settings import keys_of, number, numbers, one_of, text, texts
 from hubbub.core.tabular.cell_rule import canonical
-from hubbub.core.tabular.outcome import (
-    COUNT,
-    KINDS,
-    LOG_LINK,
-    NUMERIC,
-    TIME_TO_EVENT,
-    Outcome,
-)
+from hubbub.core.tabular.outcome import COUNT, KINDS, LOG_LINK, NUMERIC, TIME_TO_EVENT, Outcome
 
 _CLASS = "class"
 _KEYS = {

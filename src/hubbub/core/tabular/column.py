@@ -26,16 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
-from hubbub.core.settings import (
-    Key,
-    by_hand,
-    later,
-    number,
-    settings,
-    text,
-    texts,
-    truth,
-)
+from hubbub.core.settings import Key, by_hand, later, number, settings, text, texts, truth
 from hubbub.core.tabular.cell_rule import (
     GAP,
     LARGEST,

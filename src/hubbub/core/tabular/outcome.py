@@ -13,14 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError
-from hubbub.core.settings import (
-    by_hand,
-    later,
-    number,
-    one_of,
-    settings,
-    text,
-)
+from hubbub.core.settings import by_hand, later, number, one_of, settings, text
 from hubbub.core.tabular.cell_rule import (
     GAP,
     LARGEST,

@@ -10,12 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hubbub.core.disk import (
-    read_bytes,
-    read_text,
-    toml_table,
-    why_of,
-)
+from hubbub.core.disk import read_bytes, read_text, toml_table, why_of
 from hubbub.core.errors import AttestationError, UserError
 from hubbub.core.study.attested_roles import PLATFORMS, role_from
 from hubbub.core.verification.attestation.platforms import PlatformEvidence

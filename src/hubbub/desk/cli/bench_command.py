@@ -25,12 +25,7 @@ from hubbub.core.protocol.primitives.randomness import SecureSource, cipher_at
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.in_process import federate
 from hubbub.core.session.layout import Layout
-from hubbub.desk.cli.output import (
-    add_command,
-    bar,
-    emit,
-    table,
-)
+from hubbub.desk.cli.output import add_command, bar, emit, table
 
 _COORDINATES = 1_000_000
 _KEY = bytes(range(16))

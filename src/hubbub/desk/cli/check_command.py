@@ -15,13 +15,7 @@ from hubbub.core.errors import UserError
 from hubbub.core.study import sources
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.drafting_commands import MISFITS, list_faults
-from hubbub.desk.cli.output import (
-    add_command,
-    answer,
-    emit,
-    say,
-    writing,
-)
+from hubbub.desk.cli.output import add_command, answer, emit, say, writing
 from hubbub.desk.drafting.mapping_draft import mapping_draft
 from hubbub.desk.drafting.table_check import checked, read_site
 from hubbub.learning.queries.training_warnings import about_own_code

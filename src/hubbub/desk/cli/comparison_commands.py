@@ -12,15 +12,7 @@ from hubbub.core.errors import UserError
 from hubbub.core.planning.adversary_words import spoken
 from hubbub.core.study import sources
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.output import (
-    add_command,
-    bar,
-    emit,
-    number,
-    say,
-    table,
-    warnings_told,
-)
+from hubbub.desk.cli.output import add_command, bar, emit, number, say, table, warnings_told
 from hubbub.desk.cli.training_commands import margin, new_folder
 from hubbub.desk.report.comparison_section import verdict
 from hubbub.desk.report.trust_models import called

@@ -17,15 +17,7 @@ from hubbub.core.study import code_hashes
 from hubbub.core.study.study import Study
 from hubbub.desk.cli import passphrase
 from hubbub.desk.cli.ledger_books import after, standing
-from hubbub.desk.cli.output import (
-    add_command,
-    answer,
-    emit,
-    say,
-    table,
-    warn,
-    writing,
-)
+from hubbub.desk.cli.output import add_command, answer, emit, say, table, warn, writing
 from hubbub.desk.cli.plan_command import show_plan
 from hubbub.site.network.event_log import last_status
 from hubbub.site.network.key_files import (
@@ -35,13 +27,7 @@ from hubbub.site.network.key_files import (
     roster_of,
     write_roster,
 )
-from hubbub.site.network.party_folder import (
-    HOME,
-    IDENTITY,
-    LEDGER,
-    RELAY,
-    PartyFolder,
-)
+from hubbub.site.network.party_folder import HOME, IDENTITY, LEDGER, RELAY, PartyFolder
 
 
 def add_commands(commands: Any) -> None:

@@ -16,13 +16,7 @@ from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.collecting import FILE
 from hubbub.core.verification.evidence.evidence_file import load
 from hubbub.core.verification.evidence.finding import Finding
-from hubbub.desk.cli.output import (
-    add_command,
-    bar,
-    emit,
-    say,
-    writing,
-)
+from hubbub.desk.cli.output import add_command, bar, emit, say, writing
 from hubbub.desk.report.dossier.blanks_file import draft_of, read_written
 from hubbub.desk.report.dossier.composing import Dossier, compose
 from hubbub.desk.report.dossier.facts import Facts

@@ -20,13 +20,7 @@ from hubbub.core.planning.study_queries import plan
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.outcome import KINDS, Outcome
 from hubbub.desk.cli.drafted_validation import TOO_FEW, with_validation
-from hubbub.desk.cli.output import (
-    add_command,
-    emit,
-    say,
-    table,
-    writing,
-)
+from hubbub.desk.cli.output import add_command, emit, say, table, writing
 from hubbub.desk.drafting.asked_query import AskedQuery
 from hubbub.desk.drafting.draft_text import draft_text
 from hubbub.desk.drafting.likely_namesakes import likely_namesakes

@@ -12,12 +12,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from hubbub.core.disk import (
-    json_value,
-    read_bytes,
-    read_text,
-    why_of,
-)
+from hubbub.core.disk import json_value, read_bytes, read_text, why_of
 from hubbub.core.errors import IntegrityError, UserError
 from hubbub.core.ledger.entry import Cap, Entry
 from hubbub.core.ledger.hash_chain import Progress
@@ -32,16 +27,7 @@ from hubbub.core.privacy.reference_law import ReferenceLaw
 from hubbub.core.tabular.csv_text import csv_text
 from hubbub.desk.cli.ledger_books import LedgerBooks
 from hubbub.desk.cli.ledger_history import HEAD, LedgerHistory, moment, trail
-from hubbub.desk.cli.output import (
-    add_command,
-    answer,
-    bar,
-    emit,
-    finite,
-    number,
-    say,
-    table,
-)
+from hubbub.desk.cli.output import add_command, answer, bar, emit, finite, number, say, table
 
 
 def add_commands(commands: Any) -> None:

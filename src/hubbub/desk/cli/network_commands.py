@@ -243,12 +243,7 @@ def _served(options: argparse.Namespace) -> int:
 def _join(options: argparse.Namespace) -> int:
     _check_engine()
     from hubbub.site.network.checkup import checkup
-    from hubbub.site.network.join import (
-        Machine,
-        check,
-        join,
-        relay_of,
-    )
+    from hubbub.site.network.join import Machine, check, join, relay_of
     from hubbub.site.network.monitor import monitored
 
     party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))

@@ -17,13 +17,7 @@ from hubbub.core.planning.plan_values import Plan
 from hubbub.core.planning.sampling_comparison import as_table
 from hubbub.core.planning.study_queries import plan
 from hubbub.desk.cli import trial_study
-from hubbub.desk.cli.output import (
-    add_command,
-    emit,
-    number,
-    say,
-    table,
-)
+from hubbub.desk.cli.output import add_command, emit, number, say, table
 from hubbub.desk.report.promise_words import broken
 from hubbub.desk.report.validation_words import validation_name
 from hubbub.estimation.queries.planned_answers import PlannedAnswer, planned_answers

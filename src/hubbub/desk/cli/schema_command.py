@@ -13,13 +13,7 @@ from hubbub.core.errors import UserError
 from hubbub.core.study.study import Study
 from hubbub.core.study.study_keys import json_schema
 from hubbub.core.tabular.csv_text import csv_text
-from hubbub.desk.cli.output import (
-    add_command,
-    emit,
-    say,
-    table,
-    writing,
-)
+from hubbub.desk.cli.output import add_command, emit, say, table, writing
 from hubbub.site.data_dictionary import HEAD, data_dictionary
 
 

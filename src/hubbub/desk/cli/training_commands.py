@@ -34,12 +34,7 @@ from hubbub.desk.cli.output import (
 )
 from hubbub.desk.report.comparison_table import UNCHARGED_BASELINE, interval
 from hubbub.desk.report.promise_words import broken, spent_words
-from hubbub.desk.report.score_words import (
-    SCORES_HEAD,
-    in_a_sentence,
-    score_rows,
-    what_next,
-)
+from hubbub.desk.report.score_words import SCORES_HEAD, in_a_sentence, score_rows, what_next
 from hubbub.desk.report.trust_models import called
 from hubbub.desk.report.validation_words import next_step, validation_lines
 from hubbub.learning.metric_words import in_brief

@@ -13,16 +13,7 @@ from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import remedy, write_audit
 from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.finding import Finding
-from hubbub.desk.cli.output import (
-    add_command,
-    answer,
-    bar,
-    emit,
-    number,
-    say,
-    table,
-    writing,
-)
+from hubbub.desk.cli.output import add_command, answer, bar, emit, number, say, table, writing
 
 if TYPE_CHECKING:
     from hubbub.learning.audit.canary_audit import Audit

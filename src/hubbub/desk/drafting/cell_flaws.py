@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hubbub.core.tabular.cell_rule import (
-    GAP,
-    NUMBER,
-    SPELLING,
-    CellFault,
-)
+from hubbub.core.tabular.cell_rule import GAP, NUMBER, SPELLING, CellFault
 from hubbub.desk.drafting.cell_text import (
     folded,
     is_date,

@@ -25,14 +25,7 @@ from hubbub.core.study.extracts.extract import home_of
 from hubbub.core.study.extracts.extract_source import opened
 from hubbub.core.study.site_mapping import SiteMapping, mapped, mapping_of
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.cell_rule import (
-    GAP,
-    CellFault,
-    Rule,
-    canonical,
-    number_in,
-    number_rule,
-)
+from hubbub.core.tabular.cell_rule import GAP, CellFault, Rule, canonical, number_in, number_rule
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.outcome import Outcome
 from hubbub.core.tabular.patient_keys import patient_key

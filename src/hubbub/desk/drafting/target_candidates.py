@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from hubbub.desk.drafting.cell_text import (
-    folded,
-    is_date,
-    is_missing,
-    measured,
-)
+from hubbub.desk.drafting.cell_text import folded, is_date, is_missing, measured
 from hubbub.desk.drafting.question import words_in
 
 ANSWERS = (  # what counts as 1, and as 0

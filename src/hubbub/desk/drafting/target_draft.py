@@ -20,14 +20,7 @@ from statistics import fmean, pstdev
 
 from hubbub.core.errors import DataError
 from hubbub.core.tabular.cell_rule import CellFault, canonical
-from hubbub.core.tabular.outcome import (
-    COUNT,
-    KINDS,
-    LOG_LINK,
-    NUMERIC,
-    TIME_TO_EVENT,
-    Outcome,
-)
+from hubbub.core.tabular.outcome import COUNT, KINDS, LOG_LINK, NUMERIC, TIME_TO_EVENT, Outcome
 from hubbub.desk.drafting.cell_text import folded, measured, plain_number
 from hubbub.desk.drafting.column_draft import rounded_outward
 from hubbub.desk.drafting.target_candidates import (

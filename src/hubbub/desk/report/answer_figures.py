@@ -11,12 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hubbub.desk.report import (
-    charts,
-    curve_charts,
-    markup,
-    scales,
-)
+from hubbub.desk.report import charts, curve_charts, markup, scales
 from hubbub.desk.report.answer_tables import Answer, estimate_words, p_words
 
 _RATIOS = (

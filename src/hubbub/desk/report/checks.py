@@ -11,12 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hubbub.core.number_format import amount, at_least, at_most
-from hubbub.desk.report.markup import (
-    Html,
-    section,
-    table,
-    tag,
-)
+from hubbub.desk.report.markup import Html, section, table, tag
 
 Finding = tuple[str, str]
 Audit = Mapping[str, Any] | None

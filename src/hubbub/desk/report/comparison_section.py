@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from hubbub.core.number_format import NOT_KNOWN, at_most
 from hubbub.core.planning import adversary_words
-from hubbub.desk.report import (
-    charts,
-    markup,
-    scales,
-    trust_models,
-)
+from hubbub.desk.report import charts, markup, scales, trust_models
 from hubbub.desk.report.comparison_table import Arrangement, ArrangementTable
 from hubbub.learning.metric_words import MetricWords, words_of
 

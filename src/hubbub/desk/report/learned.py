@@ -7,19 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hubbub.core.number_format import (
-    Row,
-    amount,
-    at_most,
-    finite,
-)
+from hubbub.core.number_format import Row, amount, at_most, finite
 from hubbub.core.planning import adversary_words
-from hubbub.desk.report import (
-    charts,
-    markup,
-    scales,
-    score_words,
-)
+from hubbub.desk.report import charts, markup, scales, score_words
 from hubbub.learning.metric_words import is_held_back, metrics_of, name_of, words_of
 
 _REACH = 2  # evaluations on either side that are averaged

@@ -9,12 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hubbub.core.number_format import NOT_KNOWN, amount, at_most
-from hubbub.desk.report.markup import (
-    Html,
-    section,
-    table,
-    tag,
-)
+from hubbub.desk.report.markup import Html, section, table, tag
 
 Part = Mapping[str, Any]
 

@@ -10,20 +10,10 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hubbub.desk.report import (
-    charts,
-    score_words,
-    validation_section,
-    validation_words,
-)
+from hubbub.desk.report import charts, score_words, validation_section, validation_words
 from hubbub.desk.report.answer_figures import figure_of
 from hubbub.desk.report.answer_tables import Answer, said_of, tables_of
-from hubbub.desk.report.markup import (
-    Html,
-    join,
-    table,
-    tag,
-)
+from hubbub.desk.report.markup import Html, join, table, tag
 from hubbub.learning.metric_words import Row, metrics_of, words_of
 
 

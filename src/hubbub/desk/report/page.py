@@ -12,13 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from hubbub.core.number_format import (
-    Row,
-    amount,
-    at_most,
-    chance,
-    finite,
-)
+from hubbub.core.number_format import Row, amount, at_most, chance, finite
 from hubbub.core.planning import adversary_words
 from hubbub.desk.report import (
     answers_section,

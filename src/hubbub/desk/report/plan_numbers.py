@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hubbub.core.number_format import (
-    NOT_KNOWN,
-    amount,
-    at_most,
-    duration,
-    size,
-)
+from hubbub.core.number_format import NOT_KNOWN, amount, at_most, duration, size
 from hubbub.core.planning.plan_options import option_rows
 from hubbub.core.planning.plan_rows import PlanRow
 from hubbub.core.protocol.primitives.message_sizes import OVERHEAD

@@ -9,21 +9,9 @@ from collections.abc import Mapping, Sequence
 from math import exp
 from typing import Any
 
-from hubbub.core.number_format import (
-    NO_PROMISE,
-    Row,
-    amount,
-    at_most,
-    chance,
-    finite,
-)
+from hubbub.core.number_format import NO_PROMISE, Row, amount, at_most, chance, finite
 from hubbub.core.planning.adversary_words import explained, spoken
-from hubbub.desk.report import (
-    charts,
-    markup,
-    scales,
-    trust_models,
-)
+from hubbub.desk.report import charts, markup, scales, trust_models
 
 Plan = Mapping[str, Any]
 Exposure = Mapping[str, Any]

@@ -6,21 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hubbub.core.number_format import (
-    NOT_KNOWN,
-    Row,
-    amount,
-    at_most,
-    finite,
-)
+from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_most, finite
 from hubbub.core.planning import adversary_words
-from hubbub.desk.report import (
-    comparison_table,
-    learned,
-    markup,
-    privacy_cost,
-    trust_models,
-)
+from hubbub.desk.report import comparison_table, learned, markup, privacy_cost, trust_models
 from hubbub.learning import metric_words
 
 _NOTE = (

@@ -6,13 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from hubbub.desk.report import (
-    charts,
-    curve_charts,
-    markup,
-    scales,
-    validation_words,
-)
+from hubbub.desk.report import charts, curve_charts, markup, scales, validation_words
 
 Validation = Mapping[str, Any]
 _INTERVALS = (

@@ -11,12 +11,7 @@ from pathlib import Path
 from hubbub.core.disk import json_value
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.verification.evidence.evidence_file import MALFORMED, read_plain, read_whole
-from hubbub.core.verification.evidence.finding import (
-    RESTORE,
-    Finding,
-    difference,
-    wrong,
-)
+from hubbub.core.verification.evidence.finding import RESTORE, Finding, difference, wrong
 from hubbub.core.verification.replay.course import Course
 from hubbub.estimation.queries.kept_sums import sums_in
 from hubbub.estimation.queries.sums_query import SumsQuery

@@ -12,12 +12,7 @@ from hubbub.core.errors import StudyError, UserError
 from hubbub.core.planning.plan_rows import PlanRow
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
-from hubbub.core.planning.query import (
-    Parameters,
-    Query,
-    QueryWarnings,
-    Released,
-)
+from hubbub.core.planning.query import Parameters, Query, QueryWarnings, Released
 from hubbub.core.study.data import Data
 from hubbub.core.study.privacy import Privacy
 from hubbub.core.study.study import Study

@@ -9,13 +9,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from hubbub.core.planning.mechanism import Mechanism, mechanism_of_all
-from hubbub.core.planning.query import (
-    Array,
-    Query,
-    Scores,
-    SiloData,
-    Turn,
-)
+from hubbub.core.planning.query import Array, Query, Scores, SiloData, Turn
 from hubbub.core.study.data import Data
 from hubbub.core.study.privacy import Privacy
 from hubbub.core.tabular.records import Records

@@ -10,33 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import StudyError
 from hubbub.core.section import Section
-from hubbub.core.settings import (
-    Keys,
-    canonical,
-    keys_of,
-    listed,
-    schema,
-    stated,
-)
+from hubbub.core.settings import Keys, canonical, keys_of, listed, schema, stated
 from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.data import Data
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.outcome import NUMERIC, TIME_TO_EVENT, Outcome
 from hubbub.core.tabular.standardisation import STANDARDISED
-from hubbub.learning.study.model import (
-    HUBER,
-    Frozen,
-    Model,
-    model_from,
-)
+from hubbub.learning.study.model import HUBER, Frozen, Model, model_from
 from hubbub.learning.study.model_kinds import LINEAR_PROBE
-from hubbub.learning.study.training import (
-    OPTIMIZER,
-    Evaluate,
-    Training,
-    learning_of,
-    training_from,
-)
+from hubbub.learning.study.training import OPTIMIZER, Evaluate, Training, learning_of, training_from
 
 if TYPE_CHECKING:
     from hubbub.core.planning.query import Query

@@ -20,15 +20,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Protocol
 
-from hubbub.core.disk import (
-    PRIVATE,
-    file_name,
-    fresh,
-    locked,
-    read_bytes,
-    why_of,
-    write_all,
-)
+from hubbub.core.disk import PRIVATE, file_name, fresh, locked, read_bytes, why_of, write_all
 from hubbub.core.errors import SpentError, UserError
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.ledger.tally import Tally

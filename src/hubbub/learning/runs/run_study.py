@@ -35,13 +35,7 @@ from hubbub.core.session.layout import layout_of
 from hubbub.core.study import imported_code, sources
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import AUDIT, read_audit
-from hubbub.learning.runs import (
-    baselines,
-    progress_bar,
-    result,
-    run_checks,
-    uncounted,
-)
+from hubbub.learning.runs import baselines, progress_bar, result, run_checks, uncounted
 from hubbub.learning.runs.conclusion import conclude
 from hubbub.learning.runs.preparing import prepare
 

@@ -10,12 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.settings import (
-    number,
-    read,
-    settings,
-    whole,
-)
+from hubbub.core.settings import number, read, settings, whole
 from hubbub.core.study.data import Data
 from hubbub.core.tabular.outcome import COUNT
 from hubbub.learning.study.model import Model

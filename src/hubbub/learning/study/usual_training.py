@@ -16,12 +16,7 @@ from math import floor, log10, prod, sqrt
 
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.outcome import (
-    COUNT,
-    NUMERIC,
-    TIME_TO_EVENT,
-    Outcome,
-)
+from hubbub.core.tabular.outcome import COUNT, NUMERIC, TIME_TO_EVENT, Outcome
 from hubbub.learning.study.training import learning_of
 
 STEPS, SAMPLE_RATE = 150, 0.2

@@ -11,16 +11,7 @@ from typing import Annotated, Any
 
 from hubbub.core.errors import StudyError
 from hubbub.core.section import Section, is_number, key_of
-from hubbub.core.settings import (
-    by_hand,
-    number,
-    one_of,
-    read,
-    settings,
-    table,
-    truth,
-    whole,
-)
+from hubbub.core.settings import by_hand, number, one_of, read, settings, table, truth, whole
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
 

@@ -17,12 +17,7 @@ from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.primitives.expected_frames import ExpectedFrames
 from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Frame,
-    Tag,
-    parse,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,12 +26,7 @@ from hubbub.core.protocol.round.batch_rows import poisson_rows
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 from hubbub.site.collected.collection_opening import CollectionPlace, Opening
-from hubbub.site.collected.seeds import (
-    SEALED_SEED_BYTES,
-    SEED_BYTES,
-    mask_key,
-    sealed_seed,
-)
+from hubbub.site.collected.seeds import SEALED_SEED_BYTES, SEED_BYTES, mask_key, sealed_seed
 
 
 @dataclass(frozen=True, kw_only=True)

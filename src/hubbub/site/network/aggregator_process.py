@@ -16,13 +16,7 @@ from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import sources
 from hubbub.core.study.study import Study
 from hubbub.site.network.collection.quiet_requests import QuietRequests
-from hubbub.site.network.event_log import (
-    CONNECTING,
-    DONE,
-    LOST,
-    WAITING,
-    EventLog,
-)
+from hubbub.site.network.event_log import CONNECTING, DONE, LOST, WAITING, EventLog
 from hubbub.site.network.folder_lock import alone
 from hubbub.site.network.join import relay_of
 from hubbub.site.network.nats.address import Relay

@@ -19,12 +19,7 @@ from pathlib import Path
 
 from hubbub import VERSION
 from hubbub.core.disk import open_ordinary, why_of
-from hubbub.core.errors import (
-    DataError,
-    HubbubError,
-    UserError,
-    with_extra,
-)
+from hubbub.core.errors import DataError, HubbubError, UserError, with_extra
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.wire import VERSION as WIRE
 from hubbub.core.study import imported_code, sources
@@ -34,12 +29,7 @@ from hubbub.core.verification.attestation.attested_claims import REPORT_DATA_BYT
 from hubbub.core.verification.attestation.study_attestation import clock, judge
 from hubbub.learning.queries.training_warnings import about_own_code
 from hubbub.site.attestation.devices import MachineAttester
-from hubbub.site.network.join import (
-    Machine,
-    check_records,
-    check_role,
-    relay_of,
-)
+from hubbub.site.network.join import Machine, check_records, check_role, relay_of
 from hubbub.site.network.nats.address import Relay
 from hubbub.site.network.nats.login_trial import LoginTrial, ShownCertificate, tried
 from hubbub.site.network.nats.tls import TELL_DAYS

@@ -16,18 +16,8 @@ from typing import Any
 from hubbub.core.errors import ProtocolError
 from hubbub.core.planning.study_queries import main_of
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Frame,
-    Tag,
-    parse,
-)
-from hubbub.core.session.ask import (
-    LEFT_OUT,
-    Absent,
-    Answer,
-    Call,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
+from hubbub.core.session.ask import LEFT_OUT, Absent, Answer, Call
 from hubbub.core.session.rounds import Rounds
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import checked_part

@@ -15,12 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.core.errors import (
-    BudgetError,
-    IntegrityError,
-    ProtocolError,
-    UserError,
-)
+from hubbub.core.errors import BudgetError, IntegrityError, ProtocolError, UserError
 from hubbub.core.planning.mask_degree import is_sparse
 from hubbub.core.planning.query import Parameters
 from hubbub.core.planning.study_queries import main_of

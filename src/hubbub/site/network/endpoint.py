@@ -24,13 +24,7 @@ from hubbub.core.planning.query import Query
 from hubbub.core.protocol.agreement.mask_stream import MaskStream
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Frame,
-    Tag,
-    parse,
-    unverified,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse, unverified
 from hubbub.core.session.ask import Call
 from hubbub.core.session.attestation_exchange import AttestedSession
 from hubbub.core.session.layout import layout_of, round_parameters_of

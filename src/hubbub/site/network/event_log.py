@@ -18,13 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubbub.core.disk import (
-    append_line,
-    json_value,
-    read_bytes,
-    why_of,
-    write_text,
-)
+from hubbub.core.disk import append_line, json_value, read_bytes, why_of, write_text
 from hubbub.core.errors import UserError
 
 LOG, STATUS = "events.jsonl", "status.json"

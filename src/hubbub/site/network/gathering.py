@@ -14,12 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from hubbub.core.session.ask import (
-    LEFT_OUT,
-    Absent,
-    AbsentError,
-    Call,
-)
+from hubbub.core.session.ask import LEFT_OUT, Absent, AbsentError, Call
 from hubbub.core.session.setup import SetUp
 from hubbub.site.network.requests import Requests
 

@@ -11,26 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hubbub.core.errors import (
-    HubbubError,
-    StudyError,
-    UserError,
-    loggable,
-)
+from hubbub.core.errors import HubbubError, StudyError, UserError, loggable
 from hubbub.core.kept_pages import one_arena
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import sources
 from hubbub.core.study.study import Study
 from hubbub.site.network.endpoint import Endpoint
 from hubbub.site.network.envelope import is_bare
-from hubbub.site.network.event_log import (
-    CONNECTING,
-    DONE,
-    LOST,
-    TRAINING,
-    WAITING,
-    EventLog,
-)
+from hubbub.site.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
 from hubbub.site.network.folder_lock import alone
 from hubbub.site.network.nats.address import Relay
 from hubbub.site.network.nats.answering import Answering

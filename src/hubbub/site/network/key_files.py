@@ -20,12 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from hubbub.core.disk import (
-    read_text,
-    toml_table,
-    why_of,
-    write_text,
-)
+from hubbub.core.disk import read_text, toml_table, why_of, write_text
 from hubbub.core.errors import StudyError, UserError
 from hubbub.core.protocol.primitives.identity import (
     ROLES,

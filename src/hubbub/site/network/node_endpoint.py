@@ -16,12 +16,7 @@ from hubbub.core.planning.study_queries import plan
 from hubbub.core.session.ask import Call
 from hubbub.core.session.node_party import NodeParty
 from hubbub.core.session.party import Membership, Party
-from hubbub.core.session.session_offer import (
-    RefusedError,
-    SessionOffer,
-    check_apart,
-    planned_for,
-)
+from hubbub.core.session.session_offer import RefusedError, SessionOffer, check_apart, planned_for
 from hubbub.core.study.study import Study
 from hubbub.site.network.collection.node_side import NodeSide
 from hubbub.site.network.endpoint import Endpoint

@@ -33,22 +33,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hubbub.core.disk import PRIVATE, write_text
-from hubbub.core.errors import (
-    DataError,
-    HubbubError,
-    IntegrityError,
-    StudyError,
-    UserError,
-)
+from hubbub.core.errors import DataError, HubbubError, IntegrityError, StudyError, UserError
 from hubbub.core.planning.mask_degree import is_sparse
 from hubbub.core.planning.silo_capacity import capacity_of
 from hubbub.core.protocol.primitives.identity import Keys, Roster
-from hubbub.core.study import (
-    code_hashes,
-    imported_code,
-    known_code,
-    sources,
-)
+from hubbub.core.study import code_hashes, imported_code, known_code, sources
 from hubbub.core.study.extracts import extract
 from hubbub.core.study.extracts.extract import home_of
 from hubbub.core.study.study import Study

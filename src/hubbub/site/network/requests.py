@@ -27,12 +27,7 @@ from hubbub.core.protocol.primitives.wire import (
     unverified,
 )
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.session.ask import (
-    Absent,
-    Answer,
-    Call,
-    Peers,
-)
+from hubbub.core.session.ask import Absent, Answer, Call, Peers
 from hubbub.core.session.session_offer import OWN, REASONS
 from hubbub.site.network.engine import MOST_BYTES, Missing, Phase
 from hubbub.site.network.envelope import VersionError, read_answer, request

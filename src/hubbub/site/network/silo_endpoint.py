@@ -23,12 +23,7 @@ import numpy as np
 
 from hubbub import learning
 from hubbub.core.disk import json_value, read_text, write_text
-from hubbub.core.errors import (
-    DataError,
-    HubbubError,
-    IntegrityError,
-    ProtocolError,
-)
+from hubbub.core.errors import DataError, HubbubError, IntegrityError, ProtocolError
 from hubbub.core.ledger.head_statement import Witnessed
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.ledger.row_cost import attempts_of, entry_of, kind_of
@@ -48,12 +43,7 @@ from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.runs.spending import set_caps
 from hubbub.core.session.ask import Call
 from hubbub.core.session.party import Membership, Party
-from hubbub.core.session.session_offer import (
-    RefusedError,
-    SessionOffer,
-    check_apart,
-    planned_for,
-)
+from hubbub.core.session.session_offer import RefusedError, SessionOffer, check_apart, planned_for
 from hubbub.core.session.silo_party import SiloParty, lists_of
 from hubbub.core.study import sources
 from hubbub.core.study.study import Study

@@ -7,12 +7,7 @@ from typing import Any
 
 from hubbub.core.errors import StudyError
 from hubbub.core.section import Section
-from hubbub.site.omop.omop_keys import (
-    EVENT,
-    PERSON,
-    column_table,
-    omop_from,
-)
+from hubbub.site.omop.omop_keys import EVENT, PERSON, column_table, omop_from
 
 _PARTS = ("column", "time", "event")  # of a target that is a table
 

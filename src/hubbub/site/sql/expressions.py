@@ -20,20 +20,8 @@ from hubbub.site.sql.constructs import (
     why_not,
 )
 from hubbub.site.sql.ranges import range_of
-from hubbub.site.sql.scope import (
-    Scope,
-    name_of,
-    refuse_more,
-    refused,
-)
-from hubbub.site.sql.totals import (
-    alike,
-    compared,
-    holds,
-    real,
-    total,
-    truth,
-)
+from hubbub.site.sql.scope import Scope, name_of, refuse_more, refused
+from hubbub.site.sql.totals import alike, compared, holds, real, total, truth
 
 # Parts that sqlglot adds of itself, which say nothing beside PostgreSQL's SQL.
 _OF_THE_PARSER: dict[type[exp.Expr], tuple[str, ...]] = {

@@ -26,13 +26,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Tokenizer
 
-from hubbub.site.sql.constructs import (
-    AGGREGATES,
-    EXACT,
-    PARTS,
-    STATEMENTS,
-    why_not,
-)
+from hubbub.site.sql.constructs import AGGREGATES, EXACT, PARTS, STATEMENTS, why_not
 from hubbub.site.sql.expressions import condition_of, value_of
 from hubbub.site.sql.ranges import range_of
 from hubbub.site.sql.scope import (

@@ -14,14 +14,7 @@ from math import log, sqrt
 from sqlglot import exp
 
 from hubbub.site.sql.scope import Scope, refused
-from hubbub.site.sql.value_range import (
-    DAY,
-    REAL,
-    TEXT,
-    WHOLE,
-    WHOLES,
-    ValueRange,
-)
+from hubbub.site.sql.value_range import DAY, REAL, TEXT, WHOLE, WHOLES, ValueRange
 
 MOST_WHOLE = 1e15  # of a CAST to a whole number; a real number holds each of them exactly
 MOST_LETTERS, MOST_POWER = 32, 19  # of a text that is read as a number, and of its power of ten

@@ -19,19 +19,8 @@ from hubbub.site.sql.ranges import MOST_WHOLE
 from hubbub.site.sql.readings import column_of, number_of, text_of
 from hubbub.site.sql.scope import BASE, READ
 from hubbub.site.sql.text_forms import day_of
-from hubbub.site.sql.totals import (
-    COLUMN,
-    KNOWN,
-    TEXTS,
-    TRUTH,
-)
-from hubbub.site.sql.value_range import (
-    DAY,
-    REAL,
-    TEXT,
-    WHOLE,
-    WHOLES,
-)
+from hubbub.site.sql.totals import COLUMN, KNOWN, TEXTS, TRUTH
+from hubbub.site.sql.value_range import DAY, REAL, TEXT, WHOLE, WHOLES
 
 _SQLITE_PARTS = {"YEAR": "%Y", "MONTH": "%m", "DAY": "%d"}
 _LETTERS = ("postgres", "duckdb")  # engines that know more letters than A to Z as upper and lower

@@ -23,14 +23,7 @@ from sqlglot import exp
 from hubbub.core.tabular.cell_rule import number_in
 from hubbub.site.sql.ranges import MOST_EXPONENT, holds_whole, range_of
 from hubbub.site.sql.scope import Scope, refused
-from hubbub.site.sql.value_range import (
-    DAY,
-    REAL,
-    TEXT,
-    WHOLE,
-    WHOLES,
-    ValueRange,
-)
+from hubbub.site.sql.value_range import DAY, REAL, TEXT, WHOLE, WHOLES, ValueRange
 
 LONGEST = 1000  # letters of a text that is joined to another
 _NESTED = 3  # within each other, of what says its inner twice

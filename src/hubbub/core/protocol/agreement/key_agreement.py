@@ -30,12 +30,7 @@ from hubbub.core.protocol.agreement.pair_secrets import CONTRIBUTION_BYTES, Pair
 from hubbub.core.protocol.agreement.roll_call import Roll
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Frame,
-    Tag,
-    sender_of,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, sender_of
 
 SESSION_BYTES = 16
 SEED_BYTES = 32

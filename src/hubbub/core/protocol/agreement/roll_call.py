@@ -16,13 +16,7 @@ from dataclasses import dataclass
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.silo_set import bits_of, set_of
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Frame,
-    Tag,
-    doubled_by,
-    parse,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, doubled_by, parse
 
 
 @dataclass(frozen=True, kw_only=True)

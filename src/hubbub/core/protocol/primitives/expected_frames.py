@@ -9,12 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.identity import Roster
-from hubbub.core.protocol.primitives.wire import (
-    Frame,
-    Tag,
-    doubled_by,
-    parse,
-)
+from hubbub.core.protocol.primitives.wire import Frame, Tag, doubled_by, parse
 
 
 class ExpectedFrames:

@@ -9,12 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import UserError
-from hubbub.core.protocol.projection import (
-    exact_grid,
-    gaussian_matrix,
-    matrix,
-    sign_matrix,
-)
+from hubbub.core.protocol.projection import exact_grid, gaussian_matrix, matrix, sign_matrix
 
 # From a projected sum and its draw to the whole sum.
 Lift = Callable[[exact_grid.Array, matrix.Draw], exact_grid.Array]

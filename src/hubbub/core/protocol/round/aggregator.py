@@ -18,13 +18,7 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Frame,
-    Tag,
-    doubled_by,
-    parse,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, doubled_by, parse
 from hubbub.core.protocol.round import additive_shares, attempt_order, round_parameters
 
 

@@ -18,18 +18,8 @@ from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.agreement.mask_stream import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Frame,
-    Tag,
-    parse,
-)
-from hubbub.core.protocol.round import (
-    additive_shares,
-    attempt_order,
-    promises,
-    round_parameters,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
+from hubbub.core.protocol.round import additive_shares, attempt_order, promises, round_parameters
 
 
 class ComputeNode:

@@ -14,12 +14,7 @@ from hubbub.core.protocol.agreement.mask_stream import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Frame,
-    Tag,
-    parse,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 from hubbub.core.protocol.round import additive_shares, attempt_order, round_parameters
 
 

@@ -17,12 +17,7 @@ from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.primitives.expected_frames import ExpectedFrames
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.message_sizes import SIGNATURE_BYTES
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    Frame,
-    Tag,
-    parse,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 
 _HASH_BYTES, _LENGTH_BYTES = 32, 8
 # The payload's length and its hash end what is signed; all before them is the frame's place.

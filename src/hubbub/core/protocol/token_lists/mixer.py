@@ -32,12 +32,7 @@ from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.protocol.token_lists import onion_layers, publications, token_list
-from hubbub.core.protocol.token_lists.list_context import (
-    ListContext,
-    Payload,
-    Post,
-    repeated,
-)
+from hubbub.core.protocol.token_lists.list_context import ListContext, Payload, Post, repeated
 from hubbub.core.protocol.token_lists.onion_layers import TOKEN_BYTES, Executor, Names
 
 MOST_RECORDS = 1 << 31

@@ -15,19 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError
-from hubbub.core.study.data import (
-    Data,
-    groups_of_cells,
-    records_of_cells,
-    target_unified,
-)
+from hubbub.core.study.data import Data, groups_of_cells, records_of_cells, target_unified
 from hubbub.core.study.extracts.cell_stream import Cells, CellStream
-from hubbub.core.study.extracts.fitting import (
-    fitted,
-    order_number,
-    plain_row,
-    refuse_absent,
-)
+from hubbub.core.study.extracts.fitting import fitted, order_number, plain_row, refuse_absent
 from hubbub.core.study.extracts.row_order import RowOrder
 from hubbub.core.study.extracts.sealed_arrays import Arrays, Seal, SealedFile
 from hubbub.core.study.study import Study

@@ -23,13 +23,7 @@ from hubbub.core.privacy import arguments
 from hubbub.core.privacy.canary_guesses import Rates
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.evidence_file import MALFORMED, Plain, read_whole
-from hubbub.core.verification.evidence.finding import (
-    CLOSE,
-    Finding,
-    difference,
-    signed,
-    wrong,
-)
+from hubbub.core.verification.evidence.finding import CLOSE, Finding, difference, signed, wrong
 from hubbub.core.verification.evidence.shown_epsilon import epsilon_shown
 
 FORMAT = "hubbub audit 3"

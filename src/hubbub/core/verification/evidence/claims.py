@@ -28,12 +28,7 @@ from hubbub.core.study.attested_roles import SOFTWARE
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.attested_sessions import attested_findings
 from hubbub.core.verification.evidence.audit_result import AUDIT, audit_finding
-from hubbub.core.verification.evidence.evidence_file import (
-    MALFORMED,
-    MODEL,
-    Plain,
-    load,
-)
+from hubbub.core.verification.evidence.evidence_file import MALFORMED, MODEL, Plain, load
 from hubbub.core.verification.evidence.finding import (
     Finding,
     difference,

@@ -23,12 +23,7 @@ from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.core.study.ask import asks
 from hubbub.core.verification.evidence.attested_sessions import attested_of
 from hubbub.core.verification.evidence.audit_result import AUDIT, read_audit
-from hubbub.core.verification.evidence.claims import (
-    FORMAT,
-    MODEL,
-    spent,
-    trusted,
-)
+from hubbub.core.verification.evidence.claims import FORMAT, MODEL, spent, trusted
 from hubbub.core.verification.evidence.evidence_file import (
     Plain,
     check_ordinary,

@@ -10,23 +10,12 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from math import exp, log
 
-from hubbub.core.planning.accounts import (
-    Account,
-    account_of,
-    epsilon_of,
-    least_certified,
-    releases,
-)
+from hubbub.core.planning.accounts import Account, account_of, epsilon_of, least_certified, releases
 from hubbub.core.planning.exposure import owned_records
 from hubbub.core.planning.study_queries import main_of
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.arguments import MOST_EPSILON
-from hubbub.core.privacy.canary_guesses import (
-    Rates,
-    lower_bound,
-    worst_distance,
-    worst_rates,
-)
+from hubbub.core.privacy.canary_guesses import Rates, lower_bound, worst_distance, worst_rates
 from hubbub.core.privacy.dominating_pairs import Release
 from hubbub.core.privacy.roots import root
 from hubbub.core.privacy.tradeoff import TradeOff, upper_curve

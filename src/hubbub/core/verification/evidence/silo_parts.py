@@ -21,13 +21,7 @@ from hubbub.core.protocol.primitives.identity import Identity
 from hubbub.core.session.setup import kept_of_set_up
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.evidence_file import Plain, part_words
-from hubbub.core.verification.evidence.finding import (
-    Finding,
-    judged,
-    not_verifiable,
-    signed,
-    wrong,
-)
+from hubbub.core.verification.evidence.finding import Finding, judged, not_verifiable, signed, wrong
 from hubbub.core.verification.transcript.transcript_header import roster_of
 
 _MANY = 12  # silos beyond which each is mentioned only if something is wrong with it

@@ -14,12 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hubbub.core.errors import (
-    EffortError,
-    HubbubError,
-    IntegrityError,
-    UserError,
-)
+from hubbub.core.errors import EffortError, HubbubError, IntegrityError, UserError
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.planning.study_queries import main_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters

@@ -15,19 +15,8 @@ from hubbub.core.disk import json_value
 from hubbub.core.errors import EffortError, HubbubError
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.verification.evidence.collecting import FILE, digests_of, summary_of
-from hubbub.core.verification.evidence.evidence_file import (
-    MALFORMED,
-    Plain,
-    load,
-    read_whole,
-)
-from hubbub.core.verification.evidence.finding import (
-    RESTORE,
-    Finding,
-    judged,
-    not_checked,
-    wrong,
-)
+from hubbub.core.verification.evidence.evidence_file import MALFORMED, Plain, load, read_whole
+from hubbub.core.verification.evidence.finding import RESTORE, Finding, judged, not_checked, wrong
 from hubbub.core.verification.transcript.frame_records import FOLDER, files
 
 METRICS = "metrics.jsonl"

@@ -25,12 +25,7 @@ from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
 from hubbub.core.protocol.agreement.roll_call import RollCall
 from hubbub.core.protocol.primitives import ring
-from hubbub.core.protocol.primitives.wire import (
-    EVERYBODY,
-    VERSION,
-    Tag,
-    unverified,
-)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
 from hubbub.core.protocol.projection.product import Lift
 from hubbub.core.protocol.round.attempt_order import PresentThroughout
 from hubbub.core.protocol.round.projected_sum import draw_of

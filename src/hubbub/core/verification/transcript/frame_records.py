@@ -40,13 +40,7 @@ from typing import Any, BinaryIO
 from hubbub.core.disk import open_ordinary, why_of
 from hubbub.core.errors import IntegrityError, StudyError, UserError
 from hubbub.core.protocol.primitives.message_sizes import HEADER, HEADER_BYTES, SIGNATURE_BYTES
-from hubbub.core.protocol.primitives.wire import (
-    SIGNED_FIRST,
-    Tag,
-    hash_of,
-    short_of,
-    shortened,
-)
+from hubbub.core.protocol.primitives.wire import SIGNED_FIRST, Tag, hash_of, short_of, shortened
 from hubbub.core.verification.transcript.transcript_header import Header, parsed, written
 
 FOLDER = "transcript"

@@ -13,12 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from hubbub.core.disk import (
-    fresh,
-    sync_folder,
-    write_all,
-    write_bytes,
-)
+from hubbub.core.disk import fresh, sync_folder, write_all, write_bytes
 from hubbub.core.errors import IntegrityError
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.round.round_parameters import RoundParameters

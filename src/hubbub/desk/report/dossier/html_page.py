@@ -14,12 +14,7 @@ from hubbub.desk.report.dossier.dossier_opening import (
     summed_up,
 )
 from hubbub.desk.report.dossier.dossier_parts import Heading, Sentence
-from hubbub.desk.report.markup import (
-    Content,
-    Html,
-    join,
-    tag,
-)
+from hubbub.desk.report.markup import Content, Html, join, tag
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 

@@ -8,13 +8,7 @@ from __future__ import annotations
 from math import exp
 from typing import Any
 
-from hubbub.core.number_format import (
-    amount,
-    at_least,
-    at_most,
-    chance,
-    several,
-)
+from hubbub.core.number_format import amount, at_least, at_most, chance, several
 from hubbub.core.planning.adversary_words import spoken
 from hubbub.desk.report.dossier.facts import NotShownError, Reader
 

@@ -10,12 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hubbub.core.number_format import NOT_KNOWN
-from hubbub.desk.report.answer_tables import (
-    Answer,
-    TextTable,
-    estimate_words,
-    p_cell,
-)
+from hubbub.desk.report.answer_tables import Answer, TextTable, estimate_words, p_cell
 
 EFFECTS = ("logistic", "multinomial", "poisson", "linear", "cox")  # kinds of answers that are such
 GEOMETRIC = "ratio of geometric means"

@@ -15,13 +15,7 @@ from hubbub.core.number_format import amount
 from hubbub.core.planning.adversary_words import spoken
 from hubbub.desk.report import validation_words
 from hubbub.desk.report.answer_figures import Figure, figure_of
-from hubbub.desk.report.answer_tables import (
-    Answer,
-    TextTable,
-    printed,
-    said_of,
-    tables_of,
-)
+from hubbub.desk.report.answer_tables import Answer, TextTable, printed, said_of, tables_of
 from hubbub.desk.report.paper.effects_table import EFFECTS, GEOMETRIC, effects_table
 from hubbub.desk.report.paper.model_tables import (
     groups_table,
@@ -29,12 +23,7 @@ from hubbub.desk.report.paper.model_tables import (
     model_methods,
     scores_table,
 )
-from hubbub.desk.report.paper.record_flow import (
-    Counted,
-    counted,
-    flow_figure,
-    flow_table,
-)
+from hubbub.desk.report.paper.record_flow import Counted, counted, flow_figure, flow_table
 from hubbub.desk.report.paper.table_one import noise_note, table_one, tests_note
 
 # What was done, by the kind of answer.

@@ -17,13 +17,7 @@ import numpy as np
 from hubbub.core.planning.plan_rows import PlanRow
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
-from hubbub.core.planning.query import (
-    Parameters,
-    Query,
-    QueryWarnings,
-    Released,
-    Turn,
-)
+from hubbub.core.planning.query import Parameters, Query, QueryWarnings, Released, Turn
 from hubbub.core.study.data import Data, columns_of
 from hubbub.core.study.privacy import Privacy
 from hubbub.core.study.study import Study

@@ -10,12 +10,7 @@ from pathlib import Path
 
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.verification.evidence.evidence_file import MALFORMED, read_plain
-from hubbub.core.verification.evidence.finding import (
-    RESTORE,
-    Finding,
-    difference,
-    wrong,
-)
+from hubbub.core.verification.evidence.finding import RESTORE, Finding, difference, wrong
 from hubbub.core.verification.replay.course import Course
 from hubbub.learning.queries.validation.validation_answers import validation_of
 from hubbub.learning.queries.validation.validation_query import (

@@ -15,14 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hubbub.core.disk import (
-    PRIVATE,
-    read_bytes,
-    sync_folder,
-    why_of,
-    write_all,
-    write_bytes,
-)
+from hubbub.core.disk import PRIVATE, read_bytes, sync_folder, why_of, write_all, write_bytes
 from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.protocol.primitives.wire import unverified
 

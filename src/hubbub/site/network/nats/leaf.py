@@ -24,12 +24,7 @@ from hubbub.site.network.nats.server import (
     rights,
     tls_lines,
 )
-from hubbub.site.network.nats.subjects import (
-    answers_of,
-    asked_of,
-    nkey_of,
-    seed_of,
-)
+from hubbub.site.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
 from hubbub.site.network.nats.tls import RelayCertificate
 
 HUB_CERTIFICATE = "hub.pem"

@@ -25,21 +25,9 @@ from hubbub.site.network.engine import MOST_BYTES
 from hubbub.site.network.nats.address import CONNECT_SECONDS, Relay, reason
 from hubbub.site.network.nats.message_delivery import BEAT_SECONDS, Message, MessageDelivery
 from hubbub.site.network.nats.other_end import UNHEARD_SECONDS, OtherEnd
-from hubbub.site.network.nats.pieces import (
-    LARGEST_PACKET,
-    WINDOW,
-    Packet,
-    PacketKind,
-)
+from hubbub.site.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
 from hubbub.site.network.nats.tls import client_context
-from hubbub.site.network.nats.transports import (
-    let_go,
-    limit,
-    tcp,
-    watch,
-    web_socket,
-    without_web,
-)
+from hubbub.site.network.nats.transports import let_go, limit, tcp, watch, web_socket, without_web
 
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from hubbub.desk.report.dossier import statements as say
-from hubbub.desk.report.dossier.dossier_parts import (
-    Blank,
-    BoardQuestion,
-    Chapter,
-    Heading,
-)
+from hubbub.desk.report.dossier.dossier_parts import Blank, BoardQuestion, Chapter, Heading
 
 CHAPTER = Chapter(
     title="Hazards of NIST SP 800-226",
