@@ -18,8 +18,7 @@ from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.standardisation import standardisation_from
 from hubbub.learning import EvaluationTask, ScoreMarks
 from hubbub.learning.queries.evaluation_query import EvaluationQuery
-from hubbub.learning.queries.feature_sums import FeatureSums
-from hubbub.learning.queries.standardising_query import StandardisingQuery
+from hubbub.learning.queries.standardising_query import FeatureSums, StandardisingQuery
 from hubbub.learning.study.score_vector import ScoreVector
 from hubbub.learning.study.training import Evaluate
 from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent

@@ -11,13 +11,14 @@ says how many break today; the number only falls.
 
 from __future__ import annotations
 
-import ast
 import fnmatch
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from imports import imports
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
@@ -38,17 +39,11 @@ MODULES = {module_of(path): path for path in sorted(SOURCE.rglob("*.py"))}
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules that a file imports, types included."""
+    """The modules that a file and its stub import, and the names that they take, dotted."""
+    package = tuple(path.relative_to(SOURCE).parts[:-1])
     for text in filter(Path.exists, (path, path.with_suffix(".pyi"))):
-        package = module_of(path).split(".")
-        for node in ast.walk(ast.parse(text.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom):
-                above = package[: len(package) - node.level + 1] if node.level else []
-                named = ".".join([*above, *filter(None, [node.module])])
-                yield from (f"{named}.{name.name}" for name in node.names)
-                yield named
-            elif isinstance(node, ast.Import):
-                yield from (name.name for name in node.names)
+        for module, name in imports(text, package):
+            yield from (module, f"{module}.{name}")
 
 
 IMPORTED = {name: frozenset(imported(path)) for name, path in MODULES.items()}

@@ -10,7 +10,6 @@ studies train models, or whose oracle is not there.
 
 from __future__ import annotations
 
-import ast
 import os
 import shutil
 import subprocess
@@ -19,6 +18,8 @@ import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+
+from imports import imports
 
 ROOT = Path(__file__).resolve().parents[2]
 DOORS = ("__init__.py", "__init__.pyi", "errors.py", "py.typed")
@@ -109,17 +110,11 @@ def _file_of(module: str, root: Path) -> Path | None:
 
 
 def _imported(path: Path, folder: Path) -> Iterator[str]:
-    """Modules that a file imports, wherever in it."""
-    package = path.relative_to(folder).parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else ()
-            module = ".".join((*above, *filter(None, [node.module])))
-            yield module
-            inner = (f"{module}.{name.name}" for name in node.names)
-            yield from (name for name in inner if _file_of(name, ROOT))
-        elif isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+    """Modules that a file imports, those that are taken by their names from packages, too."""
+    for module, name in imports(path, path.relative_to(folder).parts[:-1]):
+        yield module
+        if name and _file_of(inner := f"{module}.{name}", ROOT):
+            yield inner
 
 
 def main(arguments: list[str]) -> int:

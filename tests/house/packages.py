@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from hubbub.core.registered import registered
 from hubbub.core.study import ask, source, study
-from hubbub.core.verification.attestation import platforms
 from hubbub.core.verification.replay import other_transports
 
 OUTSIDE = Path(__file__).parent / "outside"
 _REMEMBERED = (
     *(ask.asks, source.sources, study._asked_tables),
-    *(platforms._verifiers, other_transports._others),
+    *(registered, other_transports._others),
 )
 
 

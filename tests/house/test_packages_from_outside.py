@@ -122,12 +122,13 @@ def test_renderers_from_outside_stand_for_those_that_are_not_there(with_lines: P
     with found_in(bare):
         with pytest.raises(UserError, match=r"registers folder under hubbub\.renderers"):
             render("folder", with_lines)
-        install(
-            bare,
-            "plain",
-            "[hubbub.renderers]\ntext = plain_text:in_text\nfolder = plain_text:write_report\n",
-            "plain_text",
-        )
+    install(
+        bare,
+        "plain",
+        "[hubbub.renderers]\ntext = plain_text:in_text\nfolder = plain_text:write_report\n",
+        "plain_text",
+    )
+    with found_in(bare):
         result = run(Study.load("study.toml"), with_lines / "run")
         assert repr(result) == "from lines at epsilon 8"
         assert (with_lines / "run" / "report.txt").read_text() == "a run\n"

@@ -26,7 +26,7 @@ from hubbub.learning import EvaluationTask, TrainingTask, build_model, held_back
 from hubbub.learning.clipping import clip_factors
 from hubbub.learning.models import default_loss
 from hubbub.learning.per_record import Outer, Products, Stack, from_positions
-from hubbub.learning.queries.feature_sums import FeatureSums
+from hubbub.learning.queries.standardising_query import FeatureSums
 from hubbub.learning.study.score_vector import ScoreVector
 from hubbub.learning.training_task import rows_within
 

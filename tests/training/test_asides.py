@@ -23,8 +23,7 @@ from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.standardisation import Standardisation, standardisation_from
 from hubbub.learning.queries import standardising_query
 from hubbub.learning.queries.evaluation_query import EVALUATION, EvaluationQuery
-from hubbub.learning.queries.feature_sums import FeatureSums
-from hubbub.learning.queries.standardising_query import STANDARDISATION
+from hubbub.learning.queries.standardising_query import STANDARDISATION, FeatureSums
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.run_study import resume, run
 from hubbub.learning.study.score_vector import ScoreVector

@@ -6,14 +6,16 @@ word would give a study another meaning here than elsewhere. So are two of one n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from hubbub.core.errors import UserError
 
 
-def registered(group: str) -> dict[str, EntryPoint]:
+@cache  # every installed package is looked at
+def registered(group: str) -> Mapping[str, EntryPoint]:
     """By name what is registered under a group, nothing of it imported yet.
 
     Raises:

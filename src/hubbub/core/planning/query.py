@@ -3,8 +3,8 @@
 Records become bounded vectors (`task`), silos send one noisy sum of them, a state follows from it
 (`stepper`), and the state is what is sent down for the next sum. A query says by which mechanism
 its sums are made and how many numbers they have; the plan gives it noise; a run asks for its sums.
-Its kinds stand in `hubbub.queries`, one file each: a new one is such a file, and the `Ask` that
-gives it (`hubbub.core.study.ask`). This file knows none of them.
+Its kinds stand in other rooms, one file each: a new one is such a file, and the `Ask` that gives it
+(`hubbub.core.study.ask`). This file knows none of them.
 """
 
 from __future__ import annotations

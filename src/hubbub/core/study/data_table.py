@@ -59,7 +59,7 @@ def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
         outcome=lambda _: outcome,
         negative=_negative,
         classes=_classes,
-        columns=lambda _: _columns(section, named, targeted=targeted),
+        columns=lambda _: _columns(section, named, declared=declared, targeted=targeted),
         options=_options,
         capacity=_capacity,
         standardise=lambda _: read_inner(Standardise, section, "standardise"),
@@ -216,7 +216,9 @@ def _classes(section: Section) -> tuple[str, ...]:
     return classes
 
 
-def _columns(section: Section, targets: tuple[str, ...], *, targeted: bool) -> tuple[Column, ...]:
+def _columns(
+    section: Section, targets: tuple[str, ...], *, declared: bool, targeted: bool
+) -> tuple[Column, ...]:
     """The declared columns, if any; 1 and 1.0 are one bound, and must give the same study id."""
     if "columns" not in section:
         return ()
@@ -225,8 +227,6 @@ def _columns(section: Section, targets: tuple[str, ...], *, targeted: bool) -> t
     except StudyError as error:  # which quotes a list of categories in full
         said, _, remedy = str(error).rpartition("; ")
         raise StudyError(f"{shortened(said, 300)}; {remedy}") from None
-    place = section.content
-    declared = bool(place.get("files")) or table_source(place.get("source")) is not None
     stated = declared or isinstance(section.content.get("target"), str)
     if stated and not {column.name for column in columns}.isdisjoint(targets):
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")

@@ -21,12 +21,11 @@ from hubbub.core.errors import DataError, HubbubError, StudyError
 from hubbub.core.section import shortened
 from hubbub.core.study import import_path, imported_code
 from hubbub.core.study.data import Data, groups_of_cells, records_of_cells, target_unified
-from hubbub.core.study.extracts import extract
-from hubbub.core.study.extracts.cell_stream import Cells
+from hubbub.core.study.extracts import extract, table_parts
+from hubbub.core.study.extracts.cell_stream import Cells, CellStream
 from hubbub.core.study.extracts.extract import home_of
-from hubbub.core.study.extracts.extract_source import opened
-from hubbub.core.study.site_mapping import mapped, mapping_of, sources_of
-from hubbub.core.study.source import set_source
+from hubbub.core.study.site_mapping import mapped, mapped_stream, mapping_of, sources_of
+from hubbub.core.study.source import set_source, table_source
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.cells import read_cells
 from hubbub.core.tabular.column import Column
@@ -103,6 +102,24 @@ def _found(study: Study, party: str, folder: Path) -> Records:
             f"got {type(given).__name__}; fix the function"
         )
     return given
+
+
+def opened(data: Data, party: str, folder: Path) -> CellStream:
+    """A silo's cells.
+
+    Args:
+        data: of the study; its source is one of `Data.is_extracted`.
+        party: the silo.
+        folder: that its connection, or its files, are in.
+
+    Raises:
+        UserError, DataError: nothing here says where they are.
+    """
+    if (source := table_source(data.source)) is not None:
+        stream = source.stream(data, party, folder)
+    else:
+        stream = table_parts.stream(folder / data.files.replace("{name}", party))
+    return mapped_stream(stream, mapping_of(party, home_of(folder), data.patient))
 
 
 def attempted(work: Callable[[], Any], *, quotes: bool = False) -> tuple[Any, str]:

@@ -216,10 +216,12 @@ class Study:
                 f"expected a package that registers {ENTRY_POINTS}, found none; install hubbub "
                 "whole"
             )
-        long_texts = [source.long_texts for source in table_sources()]
-        file_limits.check_size(
-            table, {f"data.{key}": most for keys in long_texts for key, most in keys.items()}
-        )
+        long_texts = {
+            f"data.{key}": most
+            for source in table_sources()
+            for key, most in source.long_texts.items()
+        }
+        file_limits.check_size(table, long_texts)
         top = Section("", table, ("study", *_TABLES, *_asked_tables(), _ATTESTATION))
         present = [ask for ask in asks() if any(key in top for key in ask.tables)]
         if not any(ask.precedence for ask in present):

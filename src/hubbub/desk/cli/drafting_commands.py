@@ -31,7 +31,7 @@ from hubbub.desk.drafting.study_draft import EPSILON, Draft, draft, with_tidy
 from hubbub.desk.drafting.survey import Survey, surveyed
 from hubbub.desk.drafting.table_check import all_faults, checked
 from hubbub.desk.drafting.tidy_copy import write_tidy
-from hubbub.learning.study.room_for_columns import too_wide
+from hubbub.learning.queries.training_warnings import too_wide
 
 _TIDY = ("--tidy", "tidy")
 _ANSWERS = ("--target", "--patient", "--time", "--event", "--join", "--codes", "--amounts")

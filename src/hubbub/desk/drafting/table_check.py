@@ -22,7 +22,6 @@ from hubbub.core.section import key_of
 from hubbub.core.study import sources
 from hubbub.core.study.data import Data
 from hubbub.core.study.extracts.extract import home_of
-from hubbub.core.study.extracts.extract_source import opened
 from hubbub.core.study.site_mapping import SiteMapping, mapped, mapping_of
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.cell_rule import GAP, CellFault, Rule, canonical, number_in, number_rule
@@ -73,7 +72,7 @@ def _timed(study: Study) -> Data:
 def read_site(study: Study, name: str, folder: Path) -> RawTable:
     """What a party has, as it is at this moment."""
     if study.data.is_extracted and name != sources.TEST:
-        return raw_of(opened(study.data, name, folder))
+        return raw_of(sources.opened(study.data, name, folder))
     sources.check_file(study, name, folder)
     path = sources.file_of(study, name, folder)
     assert path is not None  # noqa: S101 (the study's records come from files)

@@ -27,11 +27,10 @@ from hubbub.core.planning.query import (
 )
 from hubbub.core.study.data import Data, Standardise
 from hubbub.core.study.privacy import Privacy
-from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.records import Records, unit_rows
 from hubbub.core.tabular.standardisation import STANDARDISED, Standardisation, standardisation_from
 from hubbub.core.verification.evidence.evidence_file import read_whole
 from hubbub.core.verification.evidence.finding import RESTORE, Finding, not_verifiable
-from hubbub.learning.queries.feature_sums import FeatureSums
 
 if TYPE_CHECKING:
     from hubbub.core.planning.plan_values import Plan
@@ -185,6 +184,50 @@ class _Standardising:
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from there."""
         self._state = dict(state)
+
+
+class FeatureSums:
+    """A silo's records: their number, and the sums of each feature and of its square less 1/2.
+
+    Squares about their middle make a shorter vector (docs/privacy.md P16). Of patients it is their
+    number, and the sums of what is each one's mean (P21).
+
+    Args:
+        records: the silo's own.
+        bound: larger values count as this.
+        capacity: the most units that the silo may hold; as many as there are if None.
+        most: records of a patient.
+    """
+
+    def __init__(
+        self, records: Records, bound: float, capacity: int | None = None, most: int = 1
+    ) -> None:
+        features = np.clip(records.inputs / np.float64(bound), -1.0, 1.0)
+        self._features, self._squares = features, features**2 - 0.5
+        if records.patients is not None:
+            units = unit_rows(records.patients, most)
+            self._features, self._squares = map(units.means, (features, self._squares))
+        self.capacity = records.units if capacity is None else capacity
+
+    def __repr__(self) -> str:
+        return "FeatureSums(<private>)"
+
+    @property
+    def count(self) -> int:
+        """Number of units; never leaves the silo."""
+        return len(self._features)
+
+    def clipped_sum(self, parameters: Parameters, rows: NDArray[np.intp]) -> Array:
+        """(1 + 2 features,): each unit's part has norm at most sqrt(1 + 1.25 features)."""
+        held = rows >= 0
+        sums = [self._placed(known, held, rows) for known in (self._features, self._squares)]
+        return np.concatenate(([held.sum()], *(values.sum(0) for values in sums)))
+
+    @staticmethod
+    def _placed(known: Array, held: NDArray[np.bool_], rows: NDArray[np.intp]) -> Array:
+        """(rows, features) of known ones, and zeros where there is none, in the same operations."""
+        padded = np.vstack([known, np.zeros(known.shape[1])])
+        return np.asarray(padded[np.where(held, rows, len(known))])
 
 
 def _whole(silo: SiloData) -> Records:

@@ -29,8 +29,7 @@ from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records
 from hubbub.core.verification.evidence.evidence_file import MODEL
 from hubbub.core.verification.evidence.finding import Finding, not_verifiable, rederived
-from hubbub.learning.queries.training_warnings import about_own_code
-from hubbub.learning.study.room_for_columns import too_wide
+from hubbub.learning.queries.training_warnings import about_own_code, too_wide
 from hubbub.learning.study.training import Training, learning_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import EntryPoint
 
 from hubbub.core.errors import AttestationError
 from hubbub.core.registered import loaded, registered
@@ -50,7 +48,7 @@ class PlatformEvidence:
         if not _HEAD.size <= len(data) <= _HEAD.size + MOST_QUOTE + MOST_COLLATERAL:
             raise AttestationError("size", "expected evidence, got too few bytes or too many")
         version, name, quote, collateral = _HEAD.unpack_from(data)
-        known = {one.encode().ljust(16, b"\0"): one for one in _verifiers()}
+        known = {one.encode().ljust(16, b"\0"): one for one in registered(PLATFORMS)}
         whole = _HEAD.size + quote + collateral == len(data)
         if version != _VERSION or name not in known or not whole:
             raise AttestationError("size", "expected evidence of a known platform, got other bytes")
@@ -64,13 +62,7 @@ class PlatformEvidence:
             AttestationError: it does not hold.
             UserError: the extra "attest" is needed and not installed.
         """
-        if self.platform not in _verifiers():
+        if self.platform not in registered(PLATFORMS):
             raise AttestationError("platform", "expected a known platform, got another")
-        verifier: Verifier = loaded(_verifiers()[self.platform])
+        verifier: Verifier = loaded(registered(PLATFORMS)[self.platform])
         return verifier(self.quote, self.collateral, at)
-
-
-@cache
-def _verifiers() -> dict[str, EntryPoint]:
-    """Verifiers by the name of their platform, none of them loaded yet."""
-    return registered(PLATFORMS)
