@@ -16,7 +16,7 @@ from hubbub.desk.drafting.cell_text import is_missing, measured
 from hubbub.desk.drafting.column_draft import column_draft
 from hubbub.desk.drafting.draft_text import draft_text
 from hubbub.desk.drafting.joined_rows import joined, scattered
-from hubbub.desk.drafting.likely_units import apart, cannot_be, unit_of
+from hubbub.desk.drafting.likely_units import apart, cannot_be
 from hubbub.desk.drafting.open_questions import Answers, open_questions
 from hubbub.desk.drafting.raw_table import read_raw
 from hubbub.desk.drafting.study_draft import Draft, draft
@@ -240,8 +240,9 @@ def test_a_file_of_other_patients_is_no_other_unit():
     draw = random.Random(1)
     adults = [[draw.gauss(60, 10) for _ in range(50)] for _ in range(2)]
     children = [draw.gauss(8, 2) for _ in range(50)]
-    assert set(apart([*adults, children])) == {2}
-    assert unit_of([*adults, children], 2) is None
+    lone = apart([*adults, children])
+    assert set(lone) == {2}
+    assert lone[2].unit is None
     assert not apart([*adults, [draw.gauss(66, 10) for _ in range(50)]])
 
 

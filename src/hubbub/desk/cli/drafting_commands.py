@@ -81,7 +81,8 @@ def add_commands(commands: Any) -> None:
     init.add_argument("--replace", action="store_true", help="write over what is there")
 
 
-def _init(options: argparse.Namespace) -> int:
+def _init(options: argparse.Namespace, read: Survey | None = None) -> int:
+    """Draft, of files that were read already before somebody answered."""
     if options.out.exists() and not options.replace:
         raise UserError(
             f"expected no file {options.out} yet, found one; name another with --out, or add "
@@ -89,14 +90,15 @@ def _init(options: argparse.Namespace) -> int:
         )
     share = 0.0 if options.test_share is None else _share(options.test_share)
     asked = _asked(options)
-    survey = surveyed(options.files) if asked is None else asked.surveyed(options.data)
-    if options.join is not None:
-        survey = survey.joined(_joined_by(options))
+    if read is None:
+        read = surveyed(options.files) if asked is None else asked.surveyed(options.data)
+    survey = read if options.join is None else read.joined(_joined_by(options))
     given = with_time(_answers(options), survey)
     if questions := open_questions(survey, given):
         if not options.json and sys.stdin.isatty():
             with suppress(EOFError):  # who ends the input is told what to type
-                return _init(_answered(options, questions))
+                answered = _answered(options, questions)
+                return _init(answered, None if asked else read)  # a query may change with them
         return _ask(options, survey, questions)
     drafted = with_validation(replace(draft(survey, given), test_share=share, asked=asked))
     left_out: dict[str, int] = {}
@@ -273,8 +275,7 @@ def _again(options: argparse.Namespace, *more: str) -> str:
     if options.query:
         words += ["--query", str(options.query), "--data", str(options.data)]
         words += [word for one in options.person for word in ("--person", one)]
-    names = ["target", "patient", "kind", "time", "event", "test_share", "join"]
-    for name in names:
+    for name in ("target", "patient", "kind", "time", "event", "test_share", "join"):
         value = getattr(options, name)
         option = f"--{name.replace('_', '-')}"
         joins = name == "patient" and "--join" in more

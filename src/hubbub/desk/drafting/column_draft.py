@@ -17,7 +17,7 @@ from statistics import median
 from hubbub.core.tabular.cell_rule import canonical
 from hubbub.core.tabular.column import Column
 from hubbub.desk.drafting import cell_text
-from hubbub.desk.drafting.likely_units import apart, cannot_be, plausible, unit_of
+from hubbub.desk.drafting.likely_units import apart, cannot_be, plausible
 
 NOT_RECORDED = "not recorded"
 _MOST_CATEGORIES = 20
@@ -84,7 +84,8 @@ def column_draft(
         is_code: whether its numbers are codes, whose size means nothing.
     """
     cells = [cell for file in files for cell in file]
-    there = _values(cells)
+    filled = [_values(file) for file in files]
+    there = [cell for file in filled for cell in file]
     if not name.isprintable() or len(name) > 100:
         return ColumnDraft(name=name, why="a study cannot name it")
     if not there:
@@ -92,58 +93,48 @@ def column_draft(
     if _mostly(there, cell_text.is_date):
         why = "dates: turn them into a number, such as an age in years"
         return ColumnDraft(name=name, why=why)
-    if _names_file(files):
+    if all(len(file) >= _FEW_ROWS for file in files) and _names_file(filled):
         return ColumnDraft(name=name, why="each file has a value of its own, which tells the file")
     if is_key(name, files):
         return ColumnDraft(
             name=name, why="it looks like a row's key, which tells nothing about others"
         )
-    decimals = decimals or ["."] * len(files)
-    draft = None if is_code else _number(name, files, decimals)
-    draft = draft or _noted(_categories(name, cells, is_code=is_code), files)
-    return draft if draft.column else _nearly_number(draft, files, decimals)
+    by_file = [_read(*one) for one in zip(files, decimals or ["."] * len(files), strict=True)]
+    mixed = len({_mostly(file, _is_number) for file in filled if file}) > 1  # words in some files
+    draft = None if is_code else _number(name, by_file, mixed=mixed)
+    if draft is None:
+        draft = _noted(_categories(name, cells, is_code=is_code), filled, mixed=mixed)
+    return draft if draft.column or mixed else _nearly_number(draft, by_file)
 
 
 def _nearly_number(
-    draft: ColumnDraft, files: Sequence[Sequence[str]], decimals: Sequence[str]
+    draft: ColumnDraft, by_file: Sequence[Sequence[tuple[str, str | None]]]
 ) -> ColumnDraft:
     """The column that is left out, with the spellings that alone keep it from being a number."""
-    read = [pair for one in zip(files, decimals, strict=True) for pair in _read(*one)]
-    there = [(cell, number) for cell, number in read if not cell_text.is_missing(cell)]
+    there = [pair for own in by_file for pair in own if not cell_text.is_missing(pair[0])]
     strange = Counter(cell for cell, number in there if number is None)
-    if not strange or 2 * strange.total() > len(there) or _mixed(files):
+    if not strange or 2 * strange.total() > len(there):
         return draft
+    shown = ", ".join(repr(cell) for cell, _ in strange.most_common(_LISTED))
     rest = f" and {len(strange) - _LISTED} others" if len(strange) > _LISTED else ""
     why = "numbers, but for a few spellings: correct them, or leave them empty"
-    seen = f"{_listed(strange)}{rest} in {strange.total()} of {len(there)} cells"
+    seen = f"{shown}{rest} in {strange.total()} of {len(there)} cells"
     return replace(draft, why=why, seen=seen)
 
 
-def _mixed(files: Sequence[Sequence[str]]) -> bool:
-    """Whether a column is numbers in some files, and words in others."""
-    values = [there for cells in files if (there := _values(cells))]
-    return len({_mostly(there, _is_number) for there in values}) > 1
-
-
-def _listed(spellings: Counter[str]) -> str:
-    """The commonest of some spellings."""
-    return ", ".join(repr(cell) for cell, _ in spellings.most_common(_LISTED))
-
-
-def _names_file(files: Sequence[Sequence[str]]) -> bool:
+def _names_file(filled: Sequence[Sequence[str]]) -> bool:
     """Whether a column has one value in each file, and in each another one."""
-    values = [set(_values(cells)) for cells in files]
-    several = len(values) > 1 and all(len(cells) >= _FEW_ROWS for cells in files)
-    return several and len(set[str]().union(*values)) == sum(map(len, values)) == len(files)
+    values = [set(cells) for cells in filled]
+    different = len(set[str]().union(*values))
+    return len(values) > 1 and different == sum(map(len, values)) == len(values)
 
 
-def _noted(made: ColumnDraft, files: Sequence[Sequence[str]]) -> ColumnDraft:
+def _noted(made: ColumnDraft, filled: Sequence[Sequence[str]], *, mixed: bool) -> ColumnDraft:
     """With a word on files that may mean the same as others and spell it otherwise."""
-    values = [there for cells in files if (there := _values(cells))]
     if made.column is None:
         why = "numbers in some files, words in others: write it alike in all of them"
-        return replace(made, why=why) if _mixed(files) else made
-    spelled = [{canonical(cell).casefold() for cell in there} for there in values]
+        return replace(made, why=why) if mixed else made
+    spelled = [{canonical(cell).casefold() for cell in there} for there in filled if there]
     if any(_mean_truth(one, other) for one in spelled for other in spelled):
         why = "0 and 1 seem to be truth values of what another file spells: have them read as text"
         return replace(made, why=why)
@@ -209,21 +200,21 @@ def _mostly(cells: Sequence[str], law: Callable[[str], bool]) -> bool:
 
 
 def _number(
-    name: str, files: Sequence[Sequence[str]], decimals: Sequence[str]
+    name: str, by_file: Sequence[Sequence[tuple[str, str | None]]], *, mixed: bool
 ) -> ColumnDraft | None:
     """A column of numbers; None if it is none, or has two values only."""
-    by_file = [_read(*one) for one in zip(files, decimals, strict=True)]
     read = [pair for own in by_file for pair in own]
     there = [(cell, number) for cell, number in read if not cell_text.is_missing(cell)]
     numbers = [(cell, number) for cell, number in there if number is not None]
     strange = {cell for cell, number in there if number is None}
-    if not _are_numbers(there, numbers, strange, mixed=_mixed(files)):
+    if not _are_numbers(there, numbers, strange, mixed=mixed):
         return None
     times = Counter(cell for cell, _ in there)
     strange = {cell for cell in strange if len(cell) <= _LONGEST_MARK or times[cell] >= _RARE}
     gone = cell_text.sentinels({number for _, number in read if number is not None})
     impossible = set(cannot_be(name, [float(n) for _, n in numbers if n not in gone]))
-    below = {n for _, n in numbers if float(n) in impossible and float(n) < plausible(name)[0]}
+    least = plausible(name)[0]
+    below = {n for _, n in numbers if float(n) in impossible and float(n) < least}
     gone |= below if len(below) <= _LISTED else set()
     values = _in_one_unit(by_file, gone, impossible)
     if len(set(values)) < 2:
@@ -284,7 +275,7 @@ def _in_one_unit(
         ]
         for own in by_file
     ]
-    units = {place: unit_of(values, place) for place in apart(values)}
+    units = {place: one.unit for place, one in apart(values).items()}
     return [
         unit.of(value) if (unit := units.get(place)) else value
         for place, own in enumerate(values)
@@ -442,11 +433,12 @@ def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> Co
     there = [cell for cell in cells if not cell_text.is_missing(cell, number=is_code)]
     counts = Counter(canonical(cell_text.seen(cell)) for cell in there)
     variants: dict[str, str] = {}  # the commonest spelling of each category
-    for spelling, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
+    merged = Counter[str]()
+    for spelling, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
         variants.setdefault(spelling.casefold(), spelling)
+        merged[spelling.casefold()] += count
     if len(variants) < 2:
         return ColumnDraft(name=name, why="it has the same value in every row")
-    merged = Counter(canonical(cell_text.seen(cell)).casefold() for cell in there)
     kept = _kept(variants, merged, len(there))
     if not kept:
         return ColumnDraft(name=name, why="free text, or too many values for categories")
@@ -454,7 +446,7 @@ def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> Co
     named = sorted(kept, key=_in_order)
     other = next((one for one in named if one.casefold() == _OTHER), _OTHER) if pooled else ""
     named += [other] if pooled and other not in named else []
-    absent = sorted({c for c in cells if c and canonical(cell_text.seen(c)) not in counts})
+    absent = sorted(c for c in set(cells) if c and canonical(cell_text.seen(c)) not in counts)
     gaps = len(there) < len(cells)
     column = Column(
         name=name,

@@ -39,9 +39,9 @@ def scattered(tables: Sequence[RawTable], key: str) -> tuple[str, str] | None:
         people.update(own.values())
     least = _RARE * rows.total()
     together = [filled for filled, count in rows.items() if count >= least]
-    held = Counter(
-        name for filled, count in people.items() for name in filled for _ in range(count)
-    )
+    held = Counter[str]()
+    for filled, count in people.items():
+        held.update(dict.fromkeys(filled, count))
     most = [
         name
         for name in tables[0].header

@@ -29,18 +29,8 @@ _AMOUNTS = frozenset(
         *("gravida", "apgar", "gcs", "ecog", "karno", "asa", "nyha", "index", "points", "rating"),
         *("comorbidities", "nodes", "falls", "doses", "cigarettes", "drinks", "education", "los"),
         *("stay", "time", "duration", "grad", "stadium", "punkte", "jahre", "tage", "rank"),
-        *(
-            "previous",
-            "prior",
-            "episodes",
-            "events",
-            "lesions",
-            "vessels",
-            "instance",
-            "visit",
-            "tumors",
-            "size",
-        ),
+        *("previous", "prior", "episodes", "events", "lesions", "vessels", "instance", "visit"),
+        *("tumors", "size"),
     }
 )
 _FEWEST, _MOST, _LARGEST = 3, 20, 30  # different numbers, and the largest that no 99 is

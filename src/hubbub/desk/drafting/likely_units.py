@@ -85,11 +85,37 @@ def cannot_be(name: str, values: Sequence[float]) -> list[float]:
     return beyond if _PART * len(beyond) <= len(values) else []
 
 
-def apart(files: Sequence[Sequence[float]]) -> Mapping[int, tuple[float, float]]:
-    """By its place the middle half of each file that overlaps none of the others'.
+class Apart(NamedTuple):
+    """A file that lies apart from the others.
+
+    Args:
+        half: between which the middle half of its values lies.
+        usual: the others' median.
+        unit: what brings it onto the others; None if no usual unit does.
+    """
+
+    half: tuple[float, float]
+    usual: float
+    unit: Unit | None
+
+
+def apart(files: Sequence[Sequence[float]]) -> Mapping[int, Apart]:
+    """By its place each file whose middle half overlaps none of the others'.
 
     Of two files the second; where nearly all lie apart from each other, none.
     """
+    alone = _alone(files)
+    if not alone:
+        return {}
+    others = [value for k, values in enumerate(files) if k not in alone for value in values]
+    usual, middle = median(others), _half(others)
+    return {
+        k: Apart(half, usual, _unit(files[k], half, usual, middle)) for k, half in alone.items()
+    }
+
+
+def _alone(files: Sequence[Sequence[float]]) -> Mapping[int, tuple[float, float]]:
+    """The middle halves of the files that lie apart."""
     halves = {k: _half(values) for k, values in enumerate(files) if len(values) >= _FEW}
     alone = {
         k: half
@@ -104,22 +130,25 @@ def apart(files: Sequence[Sequence[float]]) -> Mapping[int, tuple[float, float]]
     return alone if len(halves) - len(alone) > 1 else {}
 
 
-def unit_of(files: Sequence[Sequence[float]], place: int) -> Unit | None:
-    """What brings a file that lies apart onto the others; None if no usual unit does."""
-    mine, lone = files[place], apart(files)
-    others = [value for k, values in enumerate(files) if k not in lone for value in values]
-    if not others or min(mine) < 0 or not median(mine) or median(others) <= 0:
+def _unit(
+    mine: Sequence[float],
+    half: tuple[float, float],
+    usual: float,
+    others: tuple[float, float],
+) -> Unit | None:
+    """What brings a file's values onto the others' median and middle half; None: no usual unit."""
+    own, (low, high) = median(mine), others
+    if min(mine) < 0 or not own or usual <= 0:
         return None
-    middle, (low, high) = median(others), _half(others)
 
     def miss(unit: Unit) -> float:
-        moved = unit.of(median(mine))
-        return abs(log(moved / middle)) if moved > 0 else inf
+        moved = unit.of(own)
+        return abs(log(moved / usual)) if moved > 0 else inf
 
     def fits(unit: Unit) -> bool:
-        below, above = sorted(map(unit.of, _half(mine)))
+        below, above = sorted(map(unit.of, half))
         return (
-            below <= middle <= above
+            below <= usual <= above
             or (low <= below and above <= high)
             or (miss(unit) < log(_NEAR) and below <= high and low <= above)
         )

@@ -10,7 +10,6 @@ from hubbub.core.errors import DataError
 from hubbub.desk.drafting.joined_rows import scattered
 from hubbub.desk.drafting.likely_codes import by_name, few_whole_numbers, in_words
 from hubbub.desk.drafting.question import Option, Question
-from hubbub.desk.drafting.repeated_keys import RepeatedKey, repeated_keys
 from hubbub.desk.drafting.survey import Survey
 from hubbub.desk.drafting.target_candidates import (
     candidates,
@@ -76,11 +75,6 @@ def open_questions(survey: Survey, given: Answers) -> list[Question]:
     return [*_whose(survey, given), *_what(survey, given), *_codes(survey, given)]
 
 
-def likely_keys(survey: Survey) -> list[RepeatedKey]:
-    """The columns that may say whose a row is."""
-    return repeated_keys(survey.full, survey.common)
-
-
 def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
     """Rows that may belong to one person."""
     if given.records_are_units:
@@ -89,7 +83,7 @@ def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
         if _is_bare(survey, given) and (two := scattered(survey.full, given.patient)):
             yield _join_question(given.patient, two)
         return
-    keys = likely_keys(survey)
+    keys = survey.likely_keys
     if not keys:
         return
     first = keys[0]
@@ -140,8 +134,8 @@ def _join_question(key: str, two: tuple[str, str], *more: Option) -> Question:
 
 def _codes(survey: Survey, given: Answers) -> Iterator[Question]:
     """Few whole numbers, which may be codes."""
-    tiers = target_tiers(survey, given)
-    sure = tiers[0][:1] if tiers and given.target is None else []
+    tiers = target_tiers(survey, given) if given.target is None else []
+    sure = tiers[0][:1] if tiers else []
     said = {given.target, given.event, given.patient, *given.codes, *given.amounts, *sure}
     open_columns = {
         name: numbers
@@ -187,7 +181,7 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
 
 def target_tiers(survey: Survey, given: Answers) -> list[list[str]]:
     """The columns that may be learned, the likeliest first; none says whose a row is."""
-    whose = {given.patient, *(likely_key.name for likely_key in likely_keys(survey))}
+    whose = {given.patient, *(key.name for key in survey.likely_keys)}
     cells = {name: own for name, own in survey.cells.items() if name not in whose}
     return candidates(cells)
 

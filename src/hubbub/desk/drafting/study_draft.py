@@ -18,7 +18,7 @@ from hubbub.desk.drafting.cell_text import is_missing
 from hubbub.desk.drafting.column_draft import ColumnDraft, column_draft
 from hubbub.desk.drafting.likely_codes import by_name, few_whole_numbers
 from hubbub.desk.drafting.likely_rules import LikelyRules, likely_rules
-from hubbub.desk.drafting.open_questions import Answers, likely_keys, target_tiers
+from hubbub.desk.drafting.open_questions import Answers, target_tiers
 from hubbub.desk.drafting.party_names import party_names
 from hubbub.desk.drafting.raw_table import Fault, RawTable
 from hubbub.desk.drafting.survey import Survey
@@ -169,7 +169,7 @@ def draft(survey: Survey, given: Answers) -> Draft:
     columns = {name: cells for name, cells in survey.cells.items() if name in by_file}
     wanted = learned(columns, asked, kind=given.kind, event=given.event)
     wanted = replace(wanted, guessed=given.target is None, others=_others(tiers, wanted))
-    keys = {likely_key.name for likely_key in likely_keys(survey)}
+    keys = {key.name for key in survey.likely_keys}
     happened = wanted.happened(columns)
     ends, there = _ends(survey, wanted), wanted.is_there(columns)
     columns_drafted = []
@@ -184,8 +184,8 @@ def draft(survey: Survey, given: Answers) -> Draft:
         if why:
             columns_drafted.append(ColumnDraft(name=name, why=why))
             continue
-        is_code = few_whole_numbers(columns[name]) and _is_code(name, given)
-        one = column_draft(name, cells, survey.decimals(name), is_code=bool(is_code))
+        is_code = _is_code(name, given) and bool(few_whole_numbers(columns[name]))
+        one = column_draft(name, cells, survey.decimals(name), is_code=is_code)
         if is_code and name not in given.codes:
             one = _with_note(one, "codes, by its name: --amounts if it counts or measures")
         if kept * _FEWER < lost:
@@ -235,13 +235,9 @@ def _is_code(name: str, given: Answers) -> bool:
 
 def _shares_filled(cells: Sequence[str], there: Sequence[bool]) -> tuple[float, float]:
     """Which share of cells holds something, of rows with a target and of those without."""
-    filled = [not is_missing(cell) for cell in cells]
-    both = [
-        [one for one, has in zip(filled, there, strict=True) if has is side]
-        for side in (True, False)
-    ]
-    kept, lost = (sum(one) / len(one) if one else 0.0 for one in both)
-    return kept, lost
+    rows = Counter(there)
+    filled = Counter(has for cell, has in zip(cells, there, strict=True) if not is_missing(cell))
+    return filled[True] / max(rows[True], 1), filled[False] / max(rows[False], 1)
 
 
 def _log_odds(happened: Sequence[bool | None]) -> float:

@@ -17,6 +17,7 @@ from hubbub.desk.drafting.cell_text import folded
 from hubbub.desk.drafting.joined_rows import joined
 from hubbub.desk.drafting.raw_stream import raw_of
 from hubbub.desk.drafting.raw_table import Fault, RawTable, read_raw
+from hubbub.desk.drafting.repeated_keys import RepeatedKey, repeated_keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,11 @@ class Survey:
     def cells(self) -> Mapping[str, list[str]]:
         """The cells of each common column, all files in a row, numbers with decimal points."""
         return {name: [c for file in self.full for c in file.plain(name)] for name in self.common}
+
+    @cached_property
+    def likely_keys(self) -> list[RepeatedKey]:
+        """The columns that may say whose a row is, the likeliest first."""
+        return repeated_keys(self.full, self.common)
 
     def decimals(self, name: str) -> list[str]:
         """The decimal sign of a common column in each file."""

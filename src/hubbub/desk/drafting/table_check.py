@@ -12,7 +12,6 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,7 @@ from hubbub.desk.drafting.cell_flaws import flaw_of
 from hubbub.desk.drafting.cell_text import folded
 from hubbub.desk.drafting.column_draft import common_step, is_key
 from hubbub.desk.drafting.likely_namesakes import cut_numbers, likely_namesakes
-from hubbub.desk.drafting.likely_units import apart, cannot_be, unit_of
+from hubbub.desk.drafting.likely_units import apart, cannot_be
 from hubbub.desk.drafting.raw_stream import raw_of
 from hubbub.desk.drafting.raw_table import Fault, RawTable, read_raw
 
@@ -176,12 +175,10 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
         return
     low, high = column.bounds
     there = _numbers(table, column)
-    impossible = cannot_be(column.name, [number for number, _ in there])
-    if impossible:
-        rows = [row for number, row in there if number in impossible]
-        said = f"{impossible[0]:g} cannot be"
+    impossible = set(cannot_be(column.name, [number for number, _ in there]))
+    if slips := [(number, row) for number, row in there if number in impossible]:
         remedy = "it counts as the nearer bound: correct the cell, or list it as missing"
-        yield replace(_found(table, column.name, said, remedy, rows), refused=False)
+        yield _seen(table, column.name, f"{slips[0][0]:g} cannot be", remedy, slips)
     yield from _between_steps(table, column, there)
     outside = [
         (number, row)
@@ -204,8 +201,7 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
     if far:
         said = f"{far[0][0]:g} lies far outside {low:g} to {high:g}"
         remedy = "a slip of the pen, or another unit? it will count as the nearer bound"
-        rows = [row for _, row in far]
-        yield replace(_found(table, column.name, said, remedy, rows), refused=False)
+        yield _seen(table, column.name, said, remedy, far)
 
 
 def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
@@ -213,10 +209,7 @@ def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
     if column.categories or any(column.name not in table.header for table in tables):
         return
     files = [[number for number, _ in _numbers(table, column)] for table in tables]
-    lone = apart(files)
-    for place, (low, high) in lone.items():
-        others = [value for k, own in enumerate(files) if k not in lone for value in own]
-        usual, unit = median(others), unit_of(files, place)
+    for place, ((low, high), usual, unit) in apart(files).items():
         said = (
             f"half of its values lie from {low:.3g} to {high:.3g}, the others' around {usual:.3g}"
         )
@@ -256,8 +249,7 @@ def _between_steps(
     if off:
         said = f"{off[0][0]:.15g} is not {low:g} and whole steps of {column.step:g}"
         remedy = "it will count as the nearest value that is: correct the cells, or the step"
-        rows = [row for _, row in off]
-        yield replace(_found(table, column.name, said, remedy, rows), refused=False)
+        yield _seen(table, column.name, said, remedy, off)
 
 
 def _lumps(table: RawTable, study: Study) -> Iterator[Fault]:
@@ -351,6 +343,13 @@ def _found(table: RawTable, name: str, what: str, remedy: str, rows: Sequence[in
     return Fault(
         file=table.origin, column=name, what=what, remedy=remedy, row=rows[0], count=len(rows)
     )
+
+
+def _seen(
+    table: RawTable, name: str, what: str, remedy: str, numbers: Sequence[tuple[float, int]]
+) -> Fault:
+    """What a run takes of some numbers, each with its row, and people should see."""
+    return replace(_found(table, name, what, remedy, [row for _, row in numbers]), refused=False)
 
 
 def _odd(table: RawTable, what: str, remedy: str, column: str = "") -> Fault:

@@ -19,8 +19,9 @@ from math import ceil, floor, log, log10
 from statistics import fmean, pstdev
 
 from hubbub.core.errors import DataError
-from hubbub.core.tabular.cell_rule import CellFault, canonical
+from hubbub.core.tabular.cell_rule import Rule, canonical
 from hubbub.core.tabular.outcome import COUNT, KINDS, LOG_LINK, NUMERIC, TIME_TO_EVENT, Outcome
+from hubbub.core.tabular.table import class_rule
 from hubbub.desk.drafting.cell_text import folded, measured, plain_number
 from hubbub.desk.drafting.column_draft import rounded_outward
 from hubbub.desk.drafting.target_candidates import (
@@ -52,8 +53,6 @@ _TAIL_NOTE = (
 _LOG_NOTE = (
     'a long tail, so scale = "log": its logarithm is learned, and errors are by how many times'
 )
-
-
 _NEGATIVE_NOTE = (
     "{count} times are below 0, such as {least:g}: dates the wrong way round? Such rows are "
     "refused, and left out by --tidy"
@@ -115,12 +114,12 @@ class TargetDraft:
         cells = zip(*(columns[name] for name in self.columns), strict=True)
         return [not any(map(is_absent, row)) for row in cells]
 
-    def knows(self, cell: str) -> bool:
-        """Whether a run reads a record with this cell of the target's own column."""
+    @property
+    def rule(self) -> Rule:
+        """By which a run reads the target's own column."""
         if self.outcome is not None:
-            return not isinstance(self.outcome.rule(cell), CellFault)
-        listed = (*self.positive, *self.negative, *self.classes)
-        return canonical(cell) in set(map(canonical, listed))
+            return self.outcome.rule
+        return class_rule(self.positive, self.negative, self.classes)
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -389,7 +388,7 @@ def _without_slips(
     if (
         total < _MANY
         or _SLIPS * slips > total
-        or not len(values) - len(rare) >= 2
+        or len(values) - len(rare) < 2
         or set(values) <= {*ONES, *ZEROS}
     ):
         return values, []

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from hubbub.core.disk import PRIVATE, write_text
 from hubbub.core.errors import UserError
+from hubbub.core.tabular.cell_rule import CellFault
 from hubbub.core.tabular.csv_text import csv_text
 from hubbub.core.tabular.patient_keys import patient_key
 from hubbub.desk.drafting.cell_text import measured, seen
 from hubbub.desk.drafting.column_draft import ColumnDraft
 from hubbub.desk.drafting.raw_table import RawTable
 from hubbub.desk.drafting.study_draft import Draft
-from hubbub.desk.drafting.target_draft import is_absent
+from hubbub.desk.drafting.target_candidates import is_absent
 
 
 def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str, int]:
@@ -65,11 +66,13 @@ def _rows(made: Draft, table: RawTable) -> list[list[str]]:
         targets[0] = _measured(targets[0])
     else:
         targets[0] = [learned.respelled.get(cell, cell) for cell in targets[0]]
+    rule = learned.rule
+    known = {cell for cell in set(targets[0]) if not isinstance(rule(cell), CellFault)}
     columns = [_covariate(one, table) for one in made.used]
     return [
         ([number] if made.patient else []) + row
         for number, *row in zip(_numbers(made, table), *targets, *columns, strict=True)
-        if number and not any(map(is_absent, row[:own])) and learned.knows(row[0])
+        if number and not any(map(is_absent, row[:own])) and row[0] in known
     ]
 
 

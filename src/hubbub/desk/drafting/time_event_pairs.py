@@ -95,8 +95,7 @@ def is_time(name: str) -> bool:
 
 def follow_ups(columns: Mapping[str, Sequence[str]]) -> list[str]:
     """Times that end with something by their names alone, whatever other columns are called."""
-    times = times_in(columns)
-    return [name for name, is_sure in times.items() if is_sure and not {*words_in(name)} <= _BARE]
+    return [name for name, is_sure in times_in(columns).items() if is_sure and is_time(name)]
 
 
 def is_censoring(name: str) -> bool:
