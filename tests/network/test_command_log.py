@@ -41,6 +41,12 @@ def test_a_command_is_noted_before_it_runs_and_how_it_ended(home):
     assert begun["process"] == ended["process"]
 
 
+def test_a_command_that_may_name_a_study_and_names_none_is_noted_without_one(home):
+    assert main(["run", "--resume", "nowhere", "--out", str(home / "run")]) == 2
+    begun, ended = lines(home)[1:]
+    assert ("study" in begun, ended["exit_code"]) == (False, 2)
+
+
 def test_a_line_that_a_full_disk_has_torn_spoils_no_other(home):
     with (home / command_log.COMMANDS).open("a") as file:
         file.write('{"time": 17')

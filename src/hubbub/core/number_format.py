@@ -6,7 +6,7 @@ are rounded up. This file knows numbers and units, not what they are about.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from math import isfinite
 
@@ -117,3 +117,14 @@ def finite(row: Mapping[str, float], key: str) -> float | None:
 def several(count: int, noun: str) -> str:
     """A number of things, in the plural where there are several."""
     return f"{amount(count)} {noun}" if count == 1 else f"{amount(count)} {noun}s"
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """Names in a line: the first ones, and how many more.
+
+    Example:
+        >>> few(["ann", "bob"]), few(["ann", "bob", "cyn", "dan", "eve"])
+        ('ann, bob', 'ann, bob, cyn and 2 more')
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

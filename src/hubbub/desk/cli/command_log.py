@@ -105,11 +105,14 @@ def _name(user: int) -> str:
 
 
 def _study(options: argparse.Namespace) -> dict[str, str] | None:
-    """The study that a command is about; None if none can be read."""
+    """The study that a command is about; None if it names none, or none can be read."""
+    file = getattr(options, "study", None)
+    if file is None:
+        return None
     from hubbub.core.study.study import Study
 
-    with suppress(HubbubError, AttributeError):
-        study = Study.load(options.study)
+    with suppress(HubbubError):
+        study = Study.load(file)
         return {"id": study.id.hex(), "name": study.name}
     return None
 

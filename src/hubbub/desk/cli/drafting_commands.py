@@ -16,6 +16,7 @@ from typing import Any
 
 from hubbub.core.disk import write_text
 from hubbub.core.errors import UserError
+from hubbub.core.number_format import few
 from hubbub.core.planning.study_queries import plan
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.outcome import KINDS, Outcome
@@ -432,6 +433,5 @@ def list_faults(faults: list[Fault]) -> None:
         for fault in alike[:shown]:
             say(f"{word}: {fault}")
         if rest := alike[shown:]:
-            names = ", ".join(repr(fault.column) for fault in rest[:_ALIKE])
-            more = f" and {len(rest) - _ALIKE} more" if len(rest) > _ALIKE else ""
-            say(f"{word}: {file}: the same in columns {names}{more}; --json lists all")
+            names = few([repr(fault.column) for fault in rest], _ALIKE)
+            say(f"{word}: {file}: the same in columns {names}; --json lists all")

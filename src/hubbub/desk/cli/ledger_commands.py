@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubbub.core.disk import json_value, read_bytes, read_text, why_of
 from hubbub.core.errors import IntegrityError, UserError
@@ -26,8 +26,20 @@ from hubbub.core.privacy import arguments
 from hubbub.core.privacy.reference_law import ReferenceLaw
 from hubbub.core.tabular.csv_text import csv_text
 from hubbub.desk.cli.ledger_books import LedgerBooks
-from hubbub.desk.cli.ledger_history import HEAD, LedgerHistory, moment, trail
-from hubbub.desk.cli.output import add_command, answer, bar, emit, finite, number, say, table
+from hubbub.desk.cli.output import (
+    add_command,
+    answer,
+    bar,
+    emit,
+    finite,
+    moment,
+    number,
+    say,
+    table,
+)
+
+if TYPE_CHECKING:
+    from hubbub.desk.cli.ledger_history import LedgerHistory
 
 
 def add_commands(commands: Any) -> None:
@@ -120,6 +132,8 @@ def _add_relation(parser: argparse.ArgumentParser, words: str, default: str | No
 
 
 def _show(options: argparse.Namespace) -> int:
+    from hubbub.desk.cli.ledger_history import LedgerHistory
+
     with _existing(options.ledger) as ledger:
         books = LedgerBooks.of(ledger)
         tally, cap, head = ledger.tally, ledger.cap, ledger.head.hex()
@@ -180,13 +194,14 @@ def _spending(
     tally: Tally, study: bytes, delta: float, relation: str, history: LedgerHistory
 ) -> dict[str, Any]:
     """What is shown of a study: what it alone would have cost."""
+    sessions = tally.session_ids(study)
     return {
         "study": study.hex(),
         "name": history.names.get(study, ""),
         "approved": moment(history.approved.get(study)),
-        "last_session": moment(history.last_session(tally, study)),
+        "last_session": moment(history.last_of(sessions)),
         "steps": tally.attempts(study),
-        "sessions": len(tally.session_ids(study)),
+        "sessions": len(sessions),
         "epsilon": finite(tally.epsilon(study=study, delta=delta, relation=relation)),
     }
 
@@ -241,6 +256,8 @@ def _export(options: argparse.Namespace) -> int:
 
 def _export_trail(ledger: Ledger, options: argparse.Namespace) -> None:
     """What was typed and what was charged, one line each."""
+    from hubbub.desk.cli.ledger_history import HEAD, LedgerHistory, trail
+
     cap, history = ledger.cap, LedgerHistory.beside(options.ledger)
     delta, relation = _counted(cap, None, options.relation)
     lines = list(trail(list(ledger.contents()), history, delta=delta, relation=relation))

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,11 +24,11 @@ from hubbub.core.ledger.tally import Tally
 from hubbub.core.number_format import several
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.command_log import COMMANDS
-from hubbub.desk.cli.output import finite
+from hubbub.desk.cli.output import finite, moment
 from hubbub.site.network.approval_files import APPROVED
 from hubbub.site.network.event_log import LOG
 from hubbub.site.network.key_files import read_identity
-from hubbub.site.network.party_folder import IDENTITY
+from hubbub.site.network.party_folder import IDENTITY, MODELS
 
 _UNUSABLE = (
     KeyError,
@@ -40,14 +39,7 @@ _UNUSABLE = (
 )  # a line of something else
 HEAD = ("time", "party", "event", "exit", "by", "study", "name", "epsilon", "delta", "relation")
 # Where studies are, seen from a ledger: in a party's folder, or beside the runs of one process.
-_STUDIES = (f"{APPROVED}/*.toml", "models/*/study.toml", "../*/study.toml")
-
-
-def moment(seconds: float | None) -> str:
-    """A time as people and programs read it; nothing where it is not known."""
-    if seconds is None:
-        return ""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+_STUDIES = (f"{APPROVED}/*.toml", f"{MODELS}/*/study.toml", "../*/study.toml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +84,9 @@ class LedgerHistory:
             party=party, names=names, approved=approved, sessions=_began(home), commands=commands
         )
 
-    def last_session(self, tally: Tally, study: bytes) -> float | None:
-        """When the newest known session of a study began."""
-        known = self.sessions.keys() & tally.session_ids(study)
+    def last_of(self, sessions: Set[bytes]) -> float | None:
+        """When the newest known one of these sessions began."""
+        known = self.sessions.keys() & sessions
         return max((self.sessions[session] for session in known), default=None)
 
 

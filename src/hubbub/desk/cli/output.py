@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -246,6 +247,13 @@ def bar(title: str, total: int, *, quiet: bool, lines: bool = False) -> Iterator
 def _tell(text: str) -> None:
     """A line on stderr, at once."""
     print(_printable(text), file=sys.stderr, flush=True)
+
+
+def moment(seconds: float | None) -> str:
+    """A time as people and programs read it; nothing where it is not known."""
+    if seconds is None:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def finite(epsilon: float) -> float | None:

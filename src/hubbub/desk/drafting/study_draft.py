@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, floor, log, log10
 
 from hubbub.core.errors import DataError
+from hubbub.core.number_format import few
 from hubbub.core.tabular.patient_keys import patient_key
 from hubbub.desk.drafting.asked_query import AskedQuery
 from hubbub.desk.drafting.cell_text import is_missing
@@ -145,9 +146,11 @@ class Draft:
         read_off += ["data.most_per_patient"] if self.patient else []
         read_off += ["model.intercept"] if self.intercept else []
         read_off += (
-            [f"bounds, steps, typical values and missing of {_few(bounded)}"] if bounded else []
+            [f"bounds, steps, typical values and missing of {few(bounded, _NAMED)}"]
+            if bounded
+            else []
         )
-        return (*read_off, *([f"categories of {_few(listed)}"] if listed else []))
+        return (*read_off, *([f"categories of {few(listed, _NAMED)}"] if listed else []))
 
 
 def draft(survey: Survey, given: Answers) -> Draft:
@@ -294,12 +297,6 @@ def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[
     if not all(keys):
         raise DataError(f"expected patients in column {patient!r}, found none; fill it in")
     return keys
-
-
-def _few(names: Sequence[str]) -> str:
-    """Names, of many only the first."""
-    rest = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _two_digits(number: int) -> int:

@@ -136,13 +136,12 @@ def compare(
             share = held_back_share(study) or _HELD_BACK
             prepared = _split(whole, share, repeat)
         only_final = replace(prepared, looks=0)
-        if repeat == 0:  # before anything is trained or charged
-            _check_metric(metric, prepared)
-        if whole.test is None and first is None:
+        if first is None:
+            _check_metric(metric, prepared)  # before anything is trained or charged
             first = run_study.run_prepared(whole, out, ledgers=ledgers)
         for mode in wanted:
-            if mode == "federated" and first is None:
-                result = first = run_study.run_prepared(prepared, out, ledgers=ledgers)
+            if mode == "federated" and repeat == 0 and prepared is whole:
+                result = first
             else:
                 how = baselines.REHEARSAL if mode == "federated" else mode
                 result = run_study.run_prepared(only_final, None, baseline=how)

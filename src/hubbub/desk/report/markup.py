@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 
 _CONTROL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MANY = 7  # columns, beyond which they are written smaller
@@ -81,6 +82,12 @@ def table(
     # wider than the page all the same scrolls in a box.
     width = "wide many" if len(head) > _MANY else "wide"
     return tag("div", tag("table", *parts, role="table"), class_=width)
+
+
+def style() -> Html:
+    """The element that says how all pages look."""
+    sheet = files("hubbub.desk.report").joinpath("style.css").read_text(encoding="utf-8")
+    return tag("style", Html(sheet))
 
 
 def figure(drawn: Html, caption: str, *more: Html, class_: str = "") -> Html:

@@ -9,7 +9,6 @@ baseline is decided here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 from hubbub.core.number_format import Row, amount, at_most, chance, finite
@@ -119,9 +118,6 @@ def render(
 
 
 def _document(name: str, parts: Sequence[markup.Html]) -> str:
-    style = markup.Html(
-        files("hubbub.desk.report").joinpath("style.css").read_text(encoding="utf-8")
-    )
     head = markup.tag(
         "head",
         markup.tag("meta", charset="utf-8"),
@@ -129,7 +125,7 @@ def _document(name: str, parts: Sequence[markup.Html]) -> str:
         markup.tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         markup.tag("meta", name="color-scheme", content="light dark"),
         markup.tag("title", f"{name} – hubbub report"),
-        markup.tag("style", style),
+        markup.style(),
     )
     body = markup.tag("body", markup.tag("main", markup.join(parts, "\n")))
     return f"<!DOCTYPE html>\n{markup.tag('html', head, body, lang='en').text}\n"

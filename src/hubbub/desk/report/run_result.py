@@ -8,11 +8,12 @@ from pathlib import Path
 
 from hubbub.core.disk import write_bytes
 from hubbub.core.number_format import at_most
+from hubbub.core.runs.run_folder import REPORT
 from hubbub.desk.report.answer_tables import answer_lines
 from hubbub.desk.report.notebook_view import shown_in_notebook
 from hubbub.desk.report.page import render
 from hubbub.desk.report.promise_words import broken, spent_words
-from hubbub.desk.report.report_of_run import REPORT, write_report
+from hubbub.desk.report.report_of_run import write_report
 from hubbub.desk.report.score_words import in_a_sentence
 from hubbub.desk.report.validation_words import validation_lines
 from hubbub.learning.runs.result import Result, scores_to_dict

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError, StudyError
+from hubbub.core.number_format import few
 from hubbub.core.tabular.cell_rule import canonical
 from hubbub.core.tabular.cells import cells_of, column_names
 from hubbub.core.tabular.column import Column
@@ -259,8 +260,7 @@ def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
 def _where(table: Any) -> str:
     """In which columns of a data frame something is no number; nothing of an array."""
     wrong = [str(name) for name in column_names(table) or () if not _are_numbers(table[name])]
-    more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-    return f" in {', '.join(map(repr, wrong[:_SHOWN]))}{more}" if wrong else ""
+    return f" in {few([*map(repr, wrong)], _SHOWN)}" if wrong else ""
 
 
 def _are_numbers(column: Any) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from hubbub.core.disk import PRIVATE, read_text, write_text
 from hubbub.core.errors import UncountedWarning
+from hubbub.core.number_format import few
 from hubbub.core.study import sources
 from hubbub.core.study.known_code import user_state
 from hubbub.core.study.study import Study
@@ -42,7 +43,7 @@ def warn_if_uncounted(ledgers: Mapping[str, Path | str | None]) -> None:
         counted = all(ledgers[name] is not None for name in apart)
         warnings.warn(
             "expected one folder of ledgers over all that is learned from "
-            f"{_few(apart)}, found that something was learned before which "
+            f"{few(apart, _SHOWN)}, found that something was learned before which "
             f"{'this one does not count' if counted else 'no ledger counts'}: each is a "
             "release of its own and their epsilons add up; state out beside the others each time, "
             "unless these are other records, or public ones",
@@ -72,9 +73,9 @@ def folder_for(study: Study, out: Path, stated: Path | None) -> Path:
     if apart:
         where = ", ".join(sorted({str(book) for books in apart.values() for book in books}))
         warnings.warn(
-            f"the same files of {_few([*apart])} have been counted in {where}, which this run does "
-            f"not add to, but to {here}: the epsilons of both add up, and nobody counts their sum; "
-            "name one folder with --ledgers each time, and call each silo as before",
+            f"the same files of {few([*apart], _SHOWN)} have been counted in {where}, which this "
+            f"run does not add to, but to {here}: the epsilons of both add up, and nobody counts "
+            "their sum; name one folder with --ledgers each time, and call each silo as before",
             UncountedWarning,
             stacklevel=2,
         )
@@ -114,9 +115,3 @@ def _note(path: Path, books: list[Path]) -> None:
 
 def _state_of(path: Path) -> Path:
     return user_state() / "ledgers" / hashlib.sha256(str(path).encode()).hexdigest()
-
-
-def _few(names: list[str]) -> str:
-    """Names, of many only the first, and how many more."""
-    rest = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hubbub.core.errors import BudgetError, IntegrityError, ProtocolError, UserError
+from hubbub.core.number_format import few
 from hubbub.core.planning.mask_degree import is_sparse
 from hubbub.core.planning.query import Parameters
 from hubbub.core.planning.study_queries import main_of
@@ -30,7 +31,6 @@ from hubbub.core.tabular.standardisation import Standardisation
 from hubbub.core.verification.attestation.study_attestation import StudyAttestation
 from hubbub.site.attestation.devices import MachineAttester
 from hubbub.site.network.closing import StudyClosing
-from hubbub.site.network.event_log import few
 from hubbub.site.network.gathering import Gathering
 from hubbub.site.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.site.network.patience import Patience, WaitedError  # noqa: F401 (it is met here)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +30,6 @@ Tell = Callable[[dict[str, Any]], None]
 # Where a party stands: no line yet, nobody to answer, at work, cut off, over.
 CONNECTING, WAITING, TRAINING, LOST, DONE = "connecting", "waiting", "training", "lost", "done"
 REFUSING = "refusing"  # shown of a party that waits or is at work, and cannot do its part
-_FEW = 3  # names in a line
 # What happened, and what to do, for people.
 _SENTENCES = {
     "session": "{study}: a session for {purpose} is being set up",
@@ -237,16 +236,6 @@ def _append(path: Path, line: str) -> None:
     if path.exists() and path.stat().st_size > _LARGEST:
         path.replace(path.with_name(path.name + ".1"))
     append_line(path, line)
-
-
-def few(names: Sequence[str]) -> str:
-    """Names in a line: the first ones, and how many more.
-
-    >>> few(["ann", "bob"]), few(["ann", "bob", "cyn", "dan", "eve"])
-    ('ann, bob', 'ann, bob, cyn and 2 more')
-    """
-    more = len(names) - _FEW
-    return ", ".join(names[:_FEW]) + (f" and {more} more" if more > 0 else "")
 
 
 def sentence(event: str, values: Mapping[str, Any]) -> str:

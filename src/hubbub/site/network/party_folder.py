@@ -414,13 +414,13 @@ class PartyFolder:
 
     @property
     def approved(self) -> set[str]:
-        """The names of the files of approved studies, of whichever roster."""
-        return {path.name for path in (self.home / APPROVED).glob("*.toml")}
+        """The ids of approved studies, of whichever roster, by their files' names."""
+        files = (self.home / APPROVED).glob("*.toml")
+        return {path.stem for path in files if _ID.fullmatch(path.stem)}
 
     def studies(self) -> list[Study]:
         """All approved studies of the roster that is here."""
-        paths = sorted((self.home / APPROVED).glob("*.toml"))
-        ids = [path.stem for path in paths if _ID.fullmatch(path.stem)]
+        ids = sorted(self.approved)
         roster = self.roster.digest.hex() if ids else ""
         texts = [text_of(self._approval(bytes.fromhex(hex_id)).path) for hex_id in ids]
         studies = [Study.parse(text) for text in texts]
@@ -434,17 +434,20 @@ class PartyFolder:
         here, ended = b"", []
         with suppress(UserError):
             here = read_roster(self.home / ROSTER).digest
-        for name in sorted(self.approved) if here != roster.digest else ():
+        for hex_id in sorted(self.approved) if here != roster.digest else ():
             with suppress(UserError):
-                study = Study.parse(text_of(self.home / APPROVED / name))
+                study = Study.parse(text_of(self._approval(bytes.fromhex(hex_id)).path))
                 if study.parties.roster == here.hex() and not self._has_ended(study.id):
                     ended.append(study)
         return ended
 
     def _has_ended(self, study: bytes) -> bool:
         """Whether a study's end is seen here: a silo's model, the aggregator's evidence."""
-        model = self.home / MODELS / study.hex()[:16]
-        return model.is_dir() or (self.run(study) / EVIDENCE).is_file()
+        return self.model(study).is_dir() or (self.run(study) / EVIDENCE).is_file()
+
+    def model(self, study: bytes) -> Path:
+        """Where a silo keeps the model of a study."""
+        return self.home / MODELS / study.hex()[:16]
 
     def run(self, study: bytes) -> Path:
         """Where the aggregator keeps the run of a study."""

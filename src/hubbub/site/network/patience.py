@@ -82,11 +82,7 @@ class Patience:
         if silent and not error.begun and not in_round:  # who has only not come yet costs nothing
             seconds = self.pause
         else:
-            seconds = (
-                0.0
-                if in_round and not self._doublings
-                else self._next_pause(error, in_round=in_round)
-            )
+            seconds = self._next_pause(error, in_round=in_round)
             self._doublings += _PAID if error.charged else 1
             self._failed.update(error.absent.keys())
         if self._fruitless >= MOST_FRUITLESS:
@@ -103,6 +99,8 @@ class Patience:
 
         Who refuses before a session is begun costs nobody: as soon as it can, it is let in.
         """
+        if in_round and not self._doublings:
+            return 0.0
         doubled = self.pause * 2.0**self._doublings
         if error.charged:
             return doubled

@@ -57,11 +57,12 @@ class Refusal:
             return cls(why=error.why, said=str(error), culprit=error.culprit)
         if isinstance(error, HubbubError):
             why = next(word for kind, word in _WORDS if isinstance(error, kind))
-            culprit = error.culprit if isinstance(error, ProtocolError) else ""
             return cls(
                 why=why,
                 said=loggable(error),
-                culprit=culprit if why == "protocol" else "",
+                culprit=error.culprit
+                if isinstance(error, ProtocolError) and why == "protocol"
+                else "",
                 own=not isinstance(error, SpentError),
             )
         if isinstance(error, OSError):

@@ -15,6 +15,7 @@ from hubbub import VERSION
 from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.ledger.head_statement import HeadStatement, Witnessed
 from hubbub.core.ledger.witness import Witness
+from hubbub.core.number_format import few
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.message_sizes import SIGNATURE_BYTES
 from hubbub.core.protocol.primitives.wire import (
@@ -31,7 +32,7 @@ from hubbub.core.session.ask import Absent, Answer, Call, Peers
 from hubbub.core.session.session_offer import OWN, REASONS
 from hubbub.site.network.engine import MOST_BYTES, Missing, Phase
 from hubbub.site.network.envelope import VersionError, read_answer, request
-from hubbub.site.network.event_log import EventLog, few
+from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.size_limits import SizeLimits, word_limit
 from hubbub.site.network.timeouts import Timeouts
 

@@ -53,7 +53,6 @@ from hubbub.learning.runs.preparing import prepare
 from hubbub.site.network.collection.silo_side import SiloSide
 from hubbub.site.network.endpoint import Endpoint
 from hubbub.site.network.pace import keep_pace
-from hubbub.site.network.party_folder import MODELS
 from hubbub.site.network.session_state import SessionState
 
 WITNESSED = "witnessed"  # in a party's home: statements of others' ledgers, and of its own
@@ -397,7 +396,7 @@ class SiloEndpoint(Endpoint):
         ):  # it was in no session that said it (P29)
             self.event_log.note("closed", study=plan.study.name, model="the aggregator's folder")
             return
-        folder = self.party_folder.home / MODELS / plan.study.id.hex()[:16]
+        folder = self.party_folder.model(plan.study.id)
         folder.mkdir(parents=True, exist_ok=True)
         write_result(folder, known.plain, parameters, standardisation)
         self.event_log.note("closed", study=plan.study.name, model=str(folder))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 from hubbub.desk.report.dossier.composing import Composed, Dossier, Shown
 from hubbub.desk.report.dossier.dossier_opening import (
     OPENING,
@@ -14,14 +12,13 @@ from hubbub.desk.report.dossier.dossier_opening import (
     summed_up,
 )
 from hubbub.desk.report.dossier.dossier_parts import Heading, Sentence
-from hubbub.desk.report.markup import Content, Html, join, tag
+from hubbub.desk.report.markup import Content, Html, join, style, tag
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def as_html(dossier: Dossier) -> str:
     """The page, to be stored as UTF-8; the same dossier gives the same page."""
-    style = files("hubbub.desk.report").joinpath("style.css").read_text(encoding="utf-8")
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -29,7 +26,7 @@ def as_html(dossier: Dossier) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", f"{dossier.study} – hubbub dossier"),
-        tag("style", Html(style)),
+        style(),
     )
     main = tag("main", *_opening(dossier), *_chapters(dossier), *_trusted(dossier))
     return f"<!DOCTYPE html>\n{tag('html', head, tag('body', main), lang='en').text}\n"

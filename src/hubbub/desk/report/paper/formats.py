@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Mapping
-from importlib.resources import files
 from typing import Any
 
 from hubbub.core.errors import UserError, with_extra
@@ -59,9 +58,6 @@ def _csv(one: PaperTable) -> str:
 
 
 def _html(paper: Manuscript) -> str:
-    style = markup.Html(
-        files("hubbub.desk.report").joinpath("style.css").read_text(encoding="utf-8")
-    )
     tables = [
         part
         for number, one in enumerate(paper.tables, 1)
@@ -83,7 +79,7 @@ def _html(paper: Manuscript) -> str:
         "head",
         markup.tag("meta", charset="utf-8"),
         markup.tag("title", f"{paper.study} – tables"),
-        markup.tag("style", style),
+        markup.style(),
     )
     whole = [markup.tag("h1", paper.study), markup.tag("p", paper.methods), *tables, *figures]
     body = markup.tag("body", markup.tag("main", markup.join(whole, "\n")))
