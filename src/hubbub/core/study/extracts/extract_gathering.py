@@ -25,7 +25,6 @@ from hubbub.core.tabular.patient_keys import patient_key
 from hubbub.core.tabular.table import coded_cells
 
 _BLOCK = 1 << 28  # bytes of what is written that are in memory at once
-_CONTENT = ("inputs", "targets", "cells")
 
 
 def gather(study: Study, stream: CellStream, folder: Path, seal: Seal) -> dict[str, dict[str, Any]]:
