@@ -26,7 +26,7 @@ import torch
 from benchmarks.learning import made
 from benchmarks.result_table import write_table
 from hubbub.core.planning.mechanism import SUM_MARGIN
-from hubbub.core.protocol.round.batch_rows import EMPTY, most_rows
+from hubbub.core.protocol.round.batches import EMPTY, most_rows
 from hubbub.core.tabular.records import Records
 from hubbub.learning import TrainingTask, parameters_vector
 

@@ -35,16 +35,16 @@ import hubbub
 from benchmarks.result_table import write_table
 from hubbub import learning
 from hubbub.core.planning.mechanism import SUM_MARGIN
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.planning.plan import Plan
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import noise, ring
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.round.batch_rows import most_rows, poisson_rows
+from hubbub.core.protocol.round.batches import most_rows, poisson_rows
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.in_process import Federation, federate
-from hubbub.core.session.layout import layout_of, round_parameters_of
+from hubbub.core.session.offer import layout_of, round_parameters_of
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records
 

@@ -49,7 +49,7 @@ from torch.nn import functional
 
 from hubbub.learning import build_model, clipped_sum
 from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.low_rank import LowRank, _adapt, _targets
+from hubbub.learning.frozen import LowRank, _adapt, _targets
 
 CLIP = 1.0
 DIMENSION = 400

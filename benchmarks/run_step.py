@@ -29,14 +29,14 @@ import numpy as np
 from benchmarks.encrypted_run import CLASSES, HIDDEN, PIXELS, made_up
 from benchmarks.result_table import write_table
 from hubbub import Records, Study, run
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.primitives import noise
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.round.batch_rows import poisson_rows
+from hubbub.core.protocol.round.batches import poisson_rows
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.runs.prepared_study import PreparedStudy
-from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.session.offer import round_parameters_of
 from hubbub.learning.runs.preparing import prepare
 
 TABLE = Path(__file__).parent / "results" / "run_step.csv"

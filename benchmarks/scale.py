@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from benchmarks.result_table import write_table
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.in_process import Federation, federate
-from hubbub.core.session.layout import Layout
-from hubbub.desk.cli.output import bar
+from hubbub.core.session.offer import Layout
+from hubbub.desk.cli.terminal import bar
 
 RESULTS = Path(__file__).parent / "results"
 SIGMA = 4.0

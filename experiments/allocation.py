@@ -29,7 +29,7 @@ from scipy.optimize import brentq
 import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
-from hubbub.core.privacy.normal import interval_mass
+from hubbub.core.privacy.laws import interval_mass
 
 DELTA = 1e-5
 # Attempts in an epoch, epochs, epsilon.

@@ -28,15 +28,15 @@ from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.statistics_data import multiplier
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.cox_newton import cox
+from hubbub.estimation.cox import cox
 from hubbub.estimation.linear import Linear
-from hubbub.estimation.linear_of_logarithms import log_linear
+from hubbub.estimation.linear import log_linear
 from hubbub.estimation.logistic_regression import NewtonLogistic
-from hubbub.estimation.multinomial_regression import NewtonMultinomial
-from hubbub.estimation.poisson_regression import NewtonPoisson
+from hubbub.estimation.model_regressions import NewtonMultinomial
+from hubbub.estimation.model_regressions import NewtonPoisson
 from hubbub.estimation.statistic import Answer, Estimate
 from hubbub.learning.queries.coefficients.newton_steps import NewtonSteps
-from hubbub.learning.queries.coefficients.own_sums import OwnSums
+from hubbub.learning.queries.coefficients.newton_steps import OwnSums
 from hubbub.learning.queries.coefficients.released_model import covariates_of
 
 Array = NDArray[np.float64]

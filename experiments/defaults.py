@@ -38,10 +38,10 @@ from experiments.linear_rehearsals import LinearModels, RehearsalLaw, Settings, 
 from experiments.made_up_records import made_up_records
 from experiments.results import Table
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.outcome import Outcome
-from hubbub.learning import metrics, survival_metrics
+from hubbub.core.tabular.target import Outcome
+from hubbub.learning import scoring
 from hubbub.learning.datasets import HEART_COLUMNS, HEART_SILOS, heart
-from hubbub.learning.study.usual_training import UsualTraining, squared_length, usual_training
+from hubbub.learning.study.training import UsualTraining, squared_length, usual_training
 
 Array = NDArray[Any]
 KEY = ("cohort", "records", "epsilon", "silos")
@@ -162,9 +162,9 @@ def telling(cohort: Cohort, models: LinearModels, place: int, test: Array, known
     found, targets = models.outputs(rows)[:, place], cohort.targets[test]
     head = cohort.head
     if isinstance(head, TwoClasses):
-        return metrics.auc(found[:, 0], targets)
+        return scoring.auc(found[:, 0], targets)
     if isinstance(head, Hazards):
-        return survival_metrics.harrell(found.mean(1), targets[:, 0], targets[:, 1] > 0.5)
+        return scoring.harrell(found.mean(1), targets[:, 0], targets[:, 1] > 0.5)
     if isinstance(head, ClassHead):
         return float((found.argmax(1) == targets).mean())
     if isinstance(head, Number | Rate):

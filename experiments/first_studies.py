@@ -24,11 +24,11 @@ from experiments.defaults import Cohort, telling
 from experiments.linear_heads import Number, head_of
 from experiments.linear_rehearsals import LinearModels, RehearsalLaw, Settings, rehearsed
 from experiments.results import Table
-from hubbub.core.planning.study_queries import plan
-from hubbub.core.study import sources
+from hubbub.core.planning.study_plan import plan
+from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.learning.study.training import learning_of
-from hubbub.learning.study.usual_training import usual_for
+from hubbub.learning.study.training import usual_for
 
 Array = NDArray[Any]
 KEY = ("cohort", "epsilon")
@@ -51,7 +51,7 @@ def first_study(folder: Path) -> FirstStudy:
     """A drafted study with its records."""
     with chdir(folder):
         study = Study.load("study.toml")
-        silos = [sources.records(study, name, folder=Path()) for name in study.parties.names]
+        silos = [silo_records.records(study, name, folder=Path()) for name in study.parties.names]
     inputs, targets = [], []
     for records in silos:
         places = slice(None)

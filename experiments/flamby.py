@@ -28,7 +28,8 @@ from experiments.datasets import BRCA_SILOS, flamby_brca, flamby_heart
 from experiments.results import Table, summarise
 from hubbub.core.errors import DataError
 from hubbub.core.tabular.records import Records
-from hubbub.learning import accuracy, survival_metrics
+from hubbub.learning import accuracy
+from hubbub.learning import scoring
 from hubbub.learning.datasets import HEART_SILOS
 
 METHODS = ("hubbub", "local-dp", "non-private")
@@ -130,7 +131,7 @@ def scored(result: hubbub.Result, records: Records) -> float:
     if found.ndim == 1:
         return accuracy(found - 0.5, records.targets)
     times, events = records.targets[:, 0], records.targets[:, 1] > 0.5
-    return survival_metrics.harrell(-found[:, -1], times, events)
+    return scoring.harrell(-found[:, -1], times, events)
 
 
 def measured(data: str, method: str, epsilon: float, seed: int, shown: Shown) -> dict[str, object]:

@@ -27,7 +27,7 @@ from experiments.command import Shown, fill, options_of, parser_of, stepwise
 from experiments.datasets import RAND_SITES
 from experiments.results import Row, Table, summarise
 from hubbub.core.errors import DataError
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.learning.datasets import HEART_SILOS
 
 STUDY = Template("""
@@ -199,7 +199,7 @@ def compared(panel: Any, rows: Sequence[Row]) -> None:
 def available(data: str) -> bool:
     """Whether the records are there, or could be fetched."""
     try:
-        sources.records(study_of(data, 1.0, 0), sources.TEST)
+        silo_records.records(study_of(data, 1.0, 0), silo_records.TEST)
     except DataError as error:
         Console(stderr=True).print(f"without {data}: {error}", markup=False, soft_wrap=True)
         return False

@@ -28,12 +28,12 @@ from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.runs.local_backend import LocalBackend
 from hubbub.core.runs.loop import Progress, Summed, train
 from hubbub.core.runs.prepared_study import Parameters, PreparedStudy
-from hubbub.core.runs.run_sessions import RunSessions, SessionPlan
+from hubbub.core.runs.federated import RunSessions, SessionPlan
 from hubbub.core.session.in_process import LocalPeers
-from hubbub.core.session.layout import layout_of
-from hubbub.core.session.noisy_sums import NoisySums
+from hubbub.core.session.offer import layout_of
+from hubbub.core.session.rounds import NoisySums
 from hubbub.core.session.rounds import Rounds
-from hubbub.core.session.silo_party import SiloParty
+from hubbub.core.session.party import SiloParty
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.result import Result
 

@@ -17,7 +17,7 @@ from scipy.special import expit, log_softmax, softmax, xlogy
 
 from hubbub.core.errors import StudyError
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.outcome import COUNT, NUMERIC, TIME_TO_EVENT, Outcome
+from hubbub.core.tabular.target import COUNT, NUMERIC, TIME_TO_EVENT, Outcome
 from hubbub.learning.study.model import HUBER
 from hubbub.learning.study.training import learning_of
 

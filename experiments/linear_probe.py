@@ -20,7 +20,8 @@ import hubbub
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.results import Table, summarise
 from experiments.utility import weights_of
-from hubbub.learning import linear_probe, through_frozen
+from hubbub.learning import through_frozen
+from hubbub.learning import models
 
 CIFAR = Template("""
 [study]
@@ -95,7 +96,7 @@ Point = dict[str, object]
 
 def wanted(runs: int, epsilons: Sequence[float], *, small: bool) -> list[Point]:
     """Floors on the records that are held back, then the test records."""
-    shipped = linear_probe.FLOOR
+    shipped = models.FLOOR
     tried = [] if small else [(HELD_BACK, PRIVATE, e, f, 1) for e in epsilons for f in FLOORS]
     tested = [(TEST, PRIVATE, e, shipped, run) for run in range(1, runs + 1) for e in epsilons]
     found = [*tried, *tested, (TEST, NO_NOISE, epsilons[-1], shipped, 1)]
@@ -148,8 +149,8 @@ def scored(result: hubbub.Result, floor: float) -> float:
 
     records = through_frozen(result.plan.study.model.frozen, cifar10("test", held_back=True))
     probe = result.model
-    weights = linear_probe.least_squares(probe.second.weight, probe.first.weight, floor)
-    rows = linear_probe.normalised(torch.from_numpy(records.inputs))
+    weights = models.least_squares(probe.second.weight, probe.first.weight, floor)
+    rows = models.normalised(torch.from_numpy(records.inputs))
     found = (rows @ weights.T).argmax(1)
     return float((found == torch.from_numpy(records.targets)).float().mean())
 

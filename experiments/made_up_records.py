@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.outcome import COUNT, NUMERIC, Outcome
+from hubbub.core.tabular.target import COUNT, NUMERIC, Outcome
 
 Array = NDArray[np.float64]
 _FACTORS = 3  # hidden numbers of which columns have something in common

@@ -28,7 +28,7 @@ from experiments.planned_answers import AGE, LAB, RARE, SEX, STAGE, TIME, word
 from experiments.results import Table
 from hubbub.core.tabular.column import Column
 from hubbub.estimation import baseline_table
-from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.cox import Cox
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic
 from hubbub.estimation.quantiles import Quantiles

@@ -23,7 +23,7 @@ from experiments.defaults import cohort_of, draw_of, law_of
 from experiments.linear_heads import TwoClasses
 from experiments.linear_rehearsals import RehearsalLaw, with_bias
 from experiments.results import Table
-from hubbub.learning.study.usual_training import UsualTraining, usual_training
+from hubbub.learning.study.training import UsualTraining, usual_training
 
 Array = NDArray[Any]
 KEY = ("cohort", "records", "epsilon", "quantile")

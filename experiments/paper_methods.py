@@ -26,7 +26,7 @@ from experiments.statistics_data import multiplier
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.baseline_table import Table as Baseline
 from hubbub.estimation.centres import Centres
-from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.cox import Cox
 from hubbub.estimation.crosstab import Crosstab
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.logistic_regression import Logistic

@@ -30,7 +30,7 @@ from scipy.special import logsumexp
 from experiments.command import Shown
 from hubbub.core.protocol.primitives.noise import standard_normal
 from hubbub.core.protocol.primitives.randomness import KEY_BYTES, SecureSource
-from hubbub.core.protocol.token_lists.batch_schemes import Scheme, partition, without_replacement
+from hubbub.core.protocol.token_lists.joint_batch import Scheme, partition, without_replacement
 
 NOISE = 2.0  # noise multiplier: the noise of a sum divided by C
 KEPT, PARTS, FRESH, POISSON = "kept list", "kept list in parts", "fresh lists", "poisson"

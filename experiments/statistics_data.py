@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import hubbub
 from hubbub.core.tabular.column import Column
-from hubbub.learning.datasets.cache_folder import data_folder
+from hubbub.learning.datasets.wheel import data_folder
 from hubbub.learning.datasets.dialysis import _WHEEL
 from hubbub.learning.datasets.dialysis import dialysis as dialysis_records
 from hubbub.learning.datasets.wheel import buffers_and_names, fill

@@ -43,13 +43,13 @@ from experiments.datasets import mnist
 from hubbub import learning
 from hubbub.core.errors import DataError
 from hubbub.core.protocol.agreement.key_agreement import Session
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring, wire
-from hubbub.core.protocol.primitives.true_signatures import TRUE_SIGNATURES
+from hubbub.core.protocol.primitives.identity import TRUE_SIGNATURES
 from hubbub.core.session.in_process import Federation, federate
-from hubbub.core.session.layout import layout_of
-from hubbub.core.session.node_party import NodeParty
-from hubbub.core.session.silo_party import SiloParty
+from hubbub.core.session.offer import layout_of
+from hubbub.core.session.party import NodeParty
+from hubbub.core.session.party import SiloParty
 from hubbub.core.tabular.records import Records
 
 APART = 0  # in the place of a number of threads: every party on its own

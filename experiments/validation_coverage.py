@@ -26,14 +26,14 @@ from numpy.typing import NDArray
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.statistics_data import multiplier
-from hubbub.learning.queries.validation import bins
-from hubbub.learning.queries.validation.amounts import Amounts
-from hubbub.learning.queries.validation.classes import ClassValidation
+from hubbub.learning.queries.validation import noisy_table
+from hubbub.learning.queries.validation.kinds import Amounts
+from hubbub.learning.queries.validation.kinds import ClassValidation
 from hubbub.learning.queries.validation.noisy_table import NoisyTable
-from hubbub.learning.queries.validation.risks import Risks
-from hubbub.learning.queries.validation.times import Times
-from hubbub.learning.queries.validation.validation_layout import ValidationBlock, ValidationLayout
-from hubbub.learning.queries.validation.validation_scores import fifths
+from hubbub.learning.queries.validation.kinds import Risks
+from hubbub.learning.queries.validation.kinds import Times
+from hubbub.learning.queries.validation.layout import ValidationBlock, ValidationLayout
+from hubbub.learning.queries.validation.noisy_table import fifths
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator
@@ -43,13 +43,13 @@ RECORDS, EPSILONS = (500, 2000, 10_000), (0.25, 1.0, 4.0)
 KEY = ("kind", "law", "records", "epsilon", "score")
 COLUMNS = (*KEY, "releases", "told", "coverage", "better")
 
-RISKS = Risks(bins=bins.of_risks(512))
-AMOUNTS = Amounts(bins=bins.of_amounts(0, 100, 10), seen=bins.of_amounts(0, 100, 10))
-COUNTS = Amounts(bins=bins.of_rates(12, 10), seen=bins.of_counts(12, 10), counts=True)
-TIMES = Times(bins=bins.of_risks(128), ends=tuple(6.0 * k for k in range(1, 9)))
+RISKS = Risks(bins=noisy_table.of_risks(512))
+AMOUNTS = Amounts(bins=noisy_table.of_amounts(0, 100, 10), seen=noisy_table.of_amounts(0, 100, 10))
+COUNTS = Amounts(bins=noisy_table.of_rates(12, 10), seen=noisy_table.of_counts(12, 10), counts=True)
+TIMES = Times(bins=noisy_table.of_risks(128), ends=tuple(6.0 * k for k in range(1, 9)))
 FOUR = ClassValidation(many=4)
 # As many bins as `hubbub init` takes of few records.
-FEW_AMOUNTS = Amounts(bins=bins.of_amounts(0, 100, 6), seen=bins.of_amounts(0, 100, 6))
+FEW_AMOUNTS = Amounts(bins=noisy_table.of_amounts(0, 100, 6), seen=noisy_table.of_amounts(0, 100, 6))
 
 
 def risks(law: str, records: int, rng: Generator) -> Drawn:
@@ -152,7 +152,7 @@ def releases(
         told, true = layout.scored(table), truth(kind, law)
         for one in told.scores:
             found[one.name].append((one.low <= true[one.name] <= one.high, one.is_better))
-        values = np.array(getattr(layout, "bins", bins.of_amounts(0, 1, layout.predictions)).values)
+        values = np.array(getattr(layout, "bins", noisy_table.of_amounts(0, 1, layout.predictions)).values)
         for place, (_, group) in enumerate(fifths(table, values)):
             if told.calibration is not None and place < len(told.calibration.x):
                 seen = group_truth(kind, law, group.start, group.stop)

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from hubbub import Study
-from hubbub.desk.report.rehearsal import rehearse
-from hubbub.learning.metrics import auc
-from hubbub.learning.queries.validation.whose_records import whose_records
+from hubbub.desk.report.comparison import rehearse
+from hubbub.learning.scoring import auc
+from hubbub.learning.queries.validation.layout import whose_records
 
 Array = NDArray[np.float64]
 SILOS, FRESH = 5, 20_000

@@ -25,8 +25,8 @@ from experiments.defaults import law_of
 from experiments.linear_heads import TwoClasses
 from experiments.linear_rehearsals import LinearModels, RehearsalLaw, Settings, rehearsed, with_bias
 from experiments.results import Table
-from hubbub.learning import metrics
-from hubbub.learning.study.usual_training import UsualTraining, usual_training
+from hubbub.learning import scoring
+from hubbub.learning.study.training import UsualTraining, usual_training
 
 Array = NDArray[Any]
 WORLDS = {  # flags, values, records
@@ -144,7 +144,7 @@ def _trained(
 def _scores(inputs: Array, table: Wide, models: LinearModels) -> tuple[float, float]:
     """AUC and explained deviance of the records that score."""
     scored, targets = inputs[:SCORED], table.targets[:SCORED]
-    auc = metrics.auc(models.outputs(with_bias(scored))[:, 0, 0], targets)
+    auc = scoring.auc(models.outputs(with_bias(scored))[:, 0, 0], targets)
     null = TwoClasses().null_loss(table.targets[SCORED:], targets)
     return auc, float(1 - models.losses(scored, targets)[0] / null)
 

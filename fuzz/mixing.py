@@ -17,7 +17,7 @@ from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.wire import Tag
-from hubbub.core.protocol.token_lists.list_context import ListContext
+from hubbub.core.protocol.token_lists.token_list import ListContext
 from hubbub.core.protocol.token_lists.mixer import Mixer
 from hubbub.core.protocol.token_lists.token_list import Owned
 from protocol.parties import SESSION, STUDY, world

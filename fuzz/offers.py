@@ -14,11 +14,11 @@ from collections.abc import Callable
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement.roll_call import RollCall
-from hubbub.core.session.session_offer import RefusedError, SessionOffer
-from hubbub.core.tabular.standardisation import Standardisation
-from hubbub.site.network.collection.asked import until_of
-from hubbub.site.network.collection.party_side import said_in
+from hubbub.core.protocol.agreement.key_agreement import RollCall
+from hubbub.core.session.offer import RefusedError, SessionOffer
+from hubbub.core.tabular.records import Standardisation
+from hubbub.site.collected.collection_request import until_of
+from hubbub.site.collected.party_sides import said_in
 from protocol.parties import SESSION, STUDY, world
 
 _WORLD = world(4, quorum=3)

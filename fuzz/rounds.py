@@ -18,7 +18,7 @@ import numpy as np
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold, likeness
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.wire import (
     DIGEST_BYTES,
     HEADER_BYTES,

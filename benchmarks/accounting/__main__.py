@@ -40,7 +40,7 @@ from scipy.special import ndtr
 
 import hubbub
 from hubbub.core.privacy.accountant import Composition
-from hubbub.core.privacy.bound import GAP
+from hubbub.core.privacy.composition import GAP
 from hubbub.core.privacy.dominating_pairs import Step, release
 
 MEMORY = 12 << 30  # bytes of address space; a peer that wants more fails in its own row

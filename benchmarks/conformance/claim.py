@@ -13,7 +13,7 @@ from math import inf
 
 import numpy as np
 
-from hubbub.core.privacy.bound import Bound
+from hubbub.core.privacy.composition import Bound
 from hubbub.core.privacy.canary_guesses import Trials, chosen_rule, lower_bound, rates_of
 
 UNDERSTATED, WITHIN, OVERSTATED, FAR = "understated", "within", "overstated", "far overstated"

@@ -25,24 +25,24 @@ from benchmarks.network.accounts import Books, account
 from benchmarks.network.stage import made_up, study_of
 from benchmarks.network.table import write
 from hubbub import Records
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
 from hubbub.learning.runs import preparing
-from hubbub.site.network import node_endpoint
+from hubbub.site.network import endpoint
 from hubbub.site.network.aggregator_run import serve
-from hubbub.site.network.clock import Check, Clock
+from hubbub.site.network.waiting import Check, Clock
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.demo import DemoConsortium
 from hubbub.site.network.endpoint import Endpoint
-from hubbub.site.network.engine import Missing
+from hubbub.site.network.envelope import Missing
 from hubbub.site.network.event_log import EventLog
-from hubbub.site.network.node_endpoint import NodeEndpoint
+from hubbub.site.network.endpoint import NodeEndpoint
 from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.silo_endpoint import SiloEndpoint
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Timeouts
 
 ANSWER_SECONDS = 5.0
 RESTARTED = 3
@@ -155,7 +155,7 @@ def _measured(
     study = consortium.study
     with (
         patch.object(preparing, "plan_study", _planned(study)),
-        patch.object(node_endpoint, "plan", _planned(study)),
+        patch.object(endpoint, "plan", _planned(study)),
     ):
         sites = {name: PartyFolder.opened(folder / name) for name in consortium.members}
         seats = {name: _endpoint(one) for name, one in sites.items()}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.planning.study_queries import main_of
+from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.study.study import Study

@@ -18,7 +18,7 @@ from benchmarks.network.table import write
 from hubbub import Records
 from hubbub.desk.cli.main import main
 from hubbub.site.network.demo import DemoConsortium
-from hubbub.site.network.party_process import PartyProcess, read_libraries
+from hubbub.site.network.demo import PartyProcess, read_libraries
 
 RECORDS, FEATURES = 200, 20
 

@@ -45,15 +45,15 @@ from hubbub.site.network.endpoint import Endpoint
 from hubbub.site.network.envelope import read_request
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.join import relay_of
-from hubbub.site.network.nats.address import Relay
-from hubbub.site.network.nats.answering import Answering
+from hubbub.site.network.nats.relay import Relay
+from hubbub.site.network.nats.carrier import Answering
 from hubbub.site.network.nats.carrier import Carrier
 from hubbub.site.network.nats.server import Server
-from hubbub.site.network.node_endpoint import NodeEndpoint
+from hubbub.site.network.endpoint import NodeEndpoint
 from hubbub.site.network.party_folder import RELAY, PartyFolder
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.silo_endpoint import SiloEndpoint
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Timeouts
 
 FAST, WHILE_BACK = 40.0, 5.0  # seconds of the clock in a real one: while cut off, until back
 SHORTEST, LONGEST = 1.0, 360.0  # seconds

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TypeVar
 
-from hubbub.site.network.clock import Check, Clock
+from hubbub.site.network.waiting import Check, Clock
 
 _Item = TypeVar("_Item")
 _LOOK = 0.01  # seconds between looks at it

@@ -28,7 +28,7 @@ from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
 from hubbub.learning.runs.preparing import prepare
 from hubbub.site.network.demo import DemoConsortium
-from hubbub.site.network.key_files import read_roster
+from hubbub.site.network.folder_files import read_roster
 
 _SHORTEST, _LONGEST = 5.0, 50.0  # seconds of darkness, below the deadline of a phase
 _SECONDS = 900.0

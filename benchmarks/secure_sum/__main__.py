@@ -31,7 +31,7 @@ import numpy as np
 
 from benchmarks.result_table import write_table
 from benchmarks.secure_sum import paper
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.noise import add_noise_and_round
 from hubbub.core.protocol.primitives.randomness import SecureSource, cipher_at

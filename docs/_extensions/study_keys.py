@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hubbub.core.study.study_keys import pages
+from hubbub.core.study.study_file import pages
 
 _PART = re.compile(r"(?ms)^(##+ `\[([\w.]+)\]`$)(.*?)(?=^##|\Z)")
 _HERE = "<!-- keys -->"

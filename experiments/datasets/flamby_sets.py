@@ -23,7 +23,7 @@ from hubbub.core.errors import DataError, StudyError
 from hubbub.core.tabular.cells import read_cells
 from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import encode_table
-from hubbub.learning.datasets.cache_folder import data_folder
+from hubbub.learning.datasets.wheel import data_folder
 from hubbub.learning.datasets.heart_disease import HEART_COLUMNS, HEART_SILOS
 
 BRCA_SILOS = tuple(f"region-{number}" for number in range(6))

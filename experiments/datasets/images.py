@@ -26,7 +26,7 @@ from experiments.datasets.archive import Archive, damaged, fill, member
 from experiments.datasets.dealing import TEST, part_of
 from hubbub.core.errors import DataError, with_extra
 from hubbub.core.tabular.records import Records
-from hubbub.learning.datasets.cache_folder import data_folder
+from hubbub.learning.datasets.wheel import data_folder
 
 Pixels = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 Reader = Callable[[Path, bool], tuple[Pixels, Pixels]]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from experiments.datasets.archive import Archive, damaged, fill, member
 from experiments.datasets.dealing import TEST, check_options, part_of
 from hubbub.core.tabular.records import Records
-from hubbub.learning.datasets.cache_folder import data_folder
+from hubbub.learning.datasets.wheel import data_folder
 
 TEST_SHARE = 0.2
 _FOLDERS = {

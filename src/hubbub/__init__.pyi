@@ -1,10 +1,10 @@
 from . import (
     learning as learning,
 )
-from .core.planning.plan_values import (
+from .core.planning.plan import (
     Plan as Plan,
 )
-from .core.privacy.bound import (
+from .core.privacy.composition import (
     Bound as Bound,
 )
 from .core.privacy.dominating_pairs import (
@@ -14,7 +14,7 @@ from .core.privacy.events import (
     JointBatches as JointBatches,
     ProjectedStep as ProjectedStep,
 )
-from .core.privacy.projected_questions import (
+from .core.privacy.projected_step import (
     projection_bound as projection_bound,
 )
 from .core.privacy.questions import (
@@ -24,7 +24,7 @@ from .core.privacy.questions import (
     noise_multiplier as noise_multiplier,
     trade_off as trade_off,
 )
-from .core.privacy.shorthands import (
+from .core.privacy.questions import (
     composed_epsilon as composed_epsilon,
     malicious_epsilon as malicious_epsilon,
     projected_epsilon as projected_epsilon,
@@ -32,7 +32,7 @@ from .core.privacy.shorthands import (
 from .core.privacy.tradeoff import (
     TradeOff as TradeOff,
 )
-from .core.planning.study_queries import (
+from .core.planning.study_plan import (
     plan as plan,
 )
 from .core.session.secure_sums import (
@@ -49,7 +49,7 @@ from .core.study.study import (
 from .estimation.synthesis.release import (
     SyntheticData as SyntheticData,
 )
-from .estimation.synthesis.share_intervals import (
+from .estimation.synthesis.components import (
     combine as combine,
 )
 from .core.tabular.column import (
@@ -61,7 +61,7 @@ from .core.tabular.records import (
 from .learning.runs.in_memory import (
     fit as fit,
 )
-from .desk.report.rehearsal import (
+from .desk.report.comparison import (
     rehearse as rehearse,
 )
 from .learning.runs.result import (
@@ -82,7 +82,7 @@ from .learning.runs.trained_model import (
     TrainedModel as TrainedModel,
     load as load,
 )
-from .learning.audit.canary_audit import (
+from .learning.audit.audit import (
     Audit as Audit,
     audit as audit,
 )

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from hubbub.core.tabular.column import Column
-from hubbub.desk.report.answers_section import answers
+from hubbub.desk.report.answers import answers
 from hubbub.estimation.statistic import Levels
 
 

@@ -15,7 +15,7 @@ import hubbub
 from hubbub import Study
 from hubbub.core.errors import StudyError
 from hubbub.core.ledger.entry import Entry
-from hubbub.core.ledger.row_cost import cost_of, kind_of
+from hubbub.core.ledger.tally import cost_of, kind_of
 from hubbub.core.planning.accounts import Account, releases
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.dominating_pairs import Step, release

@@ -22,7 +22,7 @@ from hubbub.core.errors import (
     UncountedWarning,
     UserError,
 )
-from hubbub.learning.runs import notebook_ledgers, run_study, uncounted
+from hubbub.learning.runs import run_study, statistics_context, uncounted
 
 TABLES = {name: patients(seed) for seed, name in enumerate(SILOS)}
 
@@ -36,8 +36,8 @@ def _a_program_that_begins(monkeypatch: pytest.MonkeyPatch) -> None:
 def begin(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the program had been started anew."""
     for module, name in (
-        (notebook_ledgers, "_charged"),
-        (notebook_ledgers, "_answers"),
+        (statistics_context, "_charged"),
+        (statistics_context, "_answers"),
         (uncounted, "_ledgers_of"),
     ):
         monkeypatch.setattr(module, name, {})

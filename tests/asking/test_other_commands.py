@@ -12,7 +12,7 @@ import hubbub
 from hubbub.core.errors import UserError
 from hubbub.desk.cli.main import main
 from hubbub.desk.report.comparison import compare
-from hubbub.learning.audit.canary_audit import audit
+from hubbub.learning.audit.audit import audit
 
 
 def _compare(told: hubbub.Study, _: Path) -> object:

@@ -16,14 +16,14 @@ from tests.asking.made_up import study, write_silos
 import hubbub
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import number
-from hubbub.core.study.study_keys import json_schema
+from hubbub.core.study.study_file import json_schema
 from hubbub.core.tabular.column import Column
 from hubbub.core.verification.replay.checking import verify
 from hubbub.estimation import kinds
-from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.kinds import register
 from hubbub.estimation.statistic import Answer, Array, Cells, Estimate, Expectation, OneSum, scaled
+from hubbub.estimation.statistic_keys import StatisticKeys
 
 TOO_NOISY = "too few records for the noise"
 

@@ -15,10 +15,10 @@ from tests.asking.made_up import COLUMNS, KINDS, SILOS, patients, table_of_study
 import hubbub
 from hubbub import Study
 from hubbub.core.errors import DataError
-from hubbub.core.tabular.declared_columns import columns_from
+from hubbub.core.tabular.column import columns_from
 from hubbub.core.tabular.table import coded_cells
-from hubbub.estimation.queries.statistic_task import StatisticTask, pooled
 from hubbub.estimation.queries.statistics_query import statistics_of
+from hubbub.estimation.queries.sum_layout import StatisticTask, pooled
 from hubbub.estimation.stacking import Stacked
 
 MOST = 3

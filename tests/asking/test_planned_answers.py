@@ -13,8 +13,11 @@ import hubbub
 from hubbub import Study
 from hubbub.core.errors import StudyError
 from hubbub.desk.cli.main import main
-from hubbub.estimation.queries.planned_answers import check_expected, planned_answers
-from hubbub.estimation.queries.statistic_answers import expected_answers
+from hubbub.estimation.queries.statistics_query import (
+    check_expected,
+    expected_answers,
+    planned_answers,
+)
 
 HERE = Path()
 ASKED = {

@@ -17,14 +17,18 @@ import hubbub
 from hubbub import Study
 from hubbub.core.errors import DataError, IntegrityError, StudyError
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.ledger.row_cost import kind_of
+from hubbub.core.ledger.tally import kind_of
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main
 from hubbub.estimation.queries import sums_query
-from hubbub.estimation.queries.kept_sums import sums_in, write_sums
-from hubbub.estimation.queries.statistic_answers import expected_answers, planned_statistics
-from hubbub.estimation.queries.statistics_query import SUMS, statistics_of
+from hubbub.estimation.queries.statistics_query import (
+    SUMS,
+    expected_answers,
+    planned_statistics,
+    statistics_of,
+)
+from hubbub.estimation.queries.sums_query import sums_in, write_sums
 from hubbub.estimation.statistic import Answer
 
 FAR = 6  # standard errors: what is further off is wrong, whatever the noise

@@ -13,16 +13,18 @@ from scipy.stats import norm
 from hubbub.core.planning.accounts import account_of, least_noise
 from hubbub.core.planning.mechanism import mechanism_of_all
 from hubbub.core.study.data import Data, Standardise
-from hubbub.core.study.privacy import Privacy
-from hubbub.core.tabular.records import Records
-from hubbub.core.tabular.standardisation import standardisation_from
+from hubbub.core.study.parties import Privacy
+from hubbub.core.tabular.records import Records, standardisation_from
 from hubbub.learning import EvaluationTask, ScoreMarks
-from hubbub.learning.queries.evaluation_query import EvaluationQuery
-from hubbub.learning.queries.standardising_query import FeatureSums, StandardisingQuery
-from hubbub.learning.study.score_vector import ScoreVector
+from hubbub.learning.batches import per_unit_model
+from hubbub.learning.queries.beside_training import (
+    EvaluationQuery,
+    FeatureSums,
+    ScoreVector,
+    StandardisingQuery,
+)
 from hubbub.learning.study.training import Evaluate
 from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
-from hubbub.learning.unit_model import per_unit_model
 
 RELATIONS = ("add-remove", "substitute")
 MARGIN = 2.0**-8

@@ -7,22 +7,19 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from hubbub import Study, plan
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.ask import Call
 from hubbub.core.session.attestation_exchange import AttestedSession
 from hubbub.core.session.in_process import LocalPeers
-from hubbub.core.session.layout import Layout, layout_of, round_parameters_of
-from hubbub.core.session.node_party import NodeParty
-from hubbub.core.session.party import Membership, Party
-from hubbub.core.session.session_offer import SessionOffer
+from hubbub.core.session.offer import Layout, SessionOffer, layout_of, round_parameters_of
+from hubbub.core.session.party import Membership, NodeParty, Party, SiloParty
 from hubbub.core.session.setup import SetUp
-from hubbub.core.session.silo_party import SiloParty
-from hubbub.core.verification.attestation.platforms import PlatformEvidence
+from hubbub.core.verification.attestation.policy import PlatformEvidence
 from hubbub.core.verification.attestation.study_attestation import StudyAttestation
-from hubbub.site.attestation.software import SoftwareAttester, own_code
+from hubbub.site.attestation.devices import SoftwareAttester, own_code
 
 NOW = 1_800_000_000
 NAMES = ("ada", "bea", "cyd")

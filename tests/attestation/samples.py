@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hubbub.core.verification.attestation.platforms import PlatformEvidence
+from hubbub.core.verification.attestation.policy import PlatformEvidence
 
 DATA = Path(__file__).with_name("data")
 ROOTS = Path(__file__).parents[2] / "src/hubbub/site/attestation/roots"

@@ -10,7 +10,7 @@ import pytest
 from tests.attestation.samples import DATA, GOOD, Sample
 
 from hubbub.desk.cli.main import main
-from hubbub.site.attestation.software import own_code
+from hubbub.site.attestation.devices import own_code
 
 
 def policy(folder: Path, sample: Sample, **more: str) -> Path:

@@ -16,10 +16,9 @@ from hubbub import Study, plan
 from hubbub.core.errors import StudyError
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.core.session.session_offer import RefusedError
+from hubbub.core.session.offer import RefusedError
 from hubbub.core.verification.evidence.claims import check
-from hubbub.core.verification.evidence.evidence_file import with_signature
-from hubbub.core.verification.evidence.finding import NOT_VERIFIABLE
+from hubbub.core.verification.evidence.evidence_file import NOT_VERIFIABLE, with_signature
 from hubbub.learning.runs.run_study import resume
 from hubbub.site.network.demo import attested
 

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from hubbub.core.errors import AttestationError
-from hubbub.core.verification.attestation.attested_claims import AttestedClaims
-from hubbub.site.attestation.snp import verify_snp
+from hubbub.core.verification.attestation.policy import AttestedClaims
+from hubbub.site.attestation.certificate_chains import verify_snp
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -13,9 +13,7 @@ import pytest
 from tests.attestation.samples import GOOD
 
 from hubbub.core.errors import UserError
-from hubbub.site.attestation.devices import MachineAttester
-from hubbub.site.attestation.reference_values import of_build, of_machine
-from hubbub.site.attestation.software import own_code
+from hubbub.site.attestation.devices import MachineAttester, of_build, of_machine, own_code
 
 DATA = bytes(range(64))
 TSM = "sys/kernel/config/tsm/report"

@@ -16,12 +16,11 @@ from hubbub.core.session.attestation_exchange import AttestedSession
 from hubbub.core.study.attested_roles import PLATFORMS, role_from
 from hubbub.core.verification.attestation.policy import policy_of
 from hubbub.core.verification.attestation.study_attestation import StudyAttestation
-from hubbub.core.verification.evidence.attested_sessions import attested_findings
 from hubbub.core.verification.evidence.evidence_file import MALFORMED
-from hubbub.core.verification.transcript.transcript_header import plain_roster
+from hubbub.core.verification.evidence.silo_parts import attested_findings
+from hubbub.core.verification.transcript.frame_records import plain_roster
 from hubbub.desk.cli.attest_commands import _from_base64, _time
-from hubbub.site.attestation.devices import MachineAttester
-from hubbub.site.attestation.reference_values import of_build
+from hubbub.site.attestation.devices import MachineAttester, of_build
 
 KEYS = ("platform", "measurements", "minimum_tcb", "statuses", "advisories", "revocation", "x")
 NAMES = sorted({name for one in PLATFORMS.values() for name in (*one.measurements, *one.versions)})

@@ -13,10 +13,10 @@ from tests.attestation.samples import GOOD
 from hubbub import Study
 from hubbub.core.errors import RULES, AttestationError, StudyError
 from hubbub.core.study.attested_roles import AttestedRole, role_from
-from hubbub.core.verification.attestation.attested_claims import AttestedClaims
 from hubbub.core.verification.attestation.policy import (
     AllOf,
     AnyOf,
+    AttestedClaims,
     MadeNear,
     Measured,
     MinimumTcb,

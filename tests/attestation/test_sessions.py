@@ -13,8 +13,8 @@ from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Frame, Tag, sender_of, tag_of
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.core.session.attestation_exchange import AttestedSession
-from hubbub.core.session.session_offer import RefusedError
-from hubbub.core.verification.attestation.platforms import PlatformEvidence
+from hubbub.core.session.offer import RefusedError
+from hubbub.core.verification.attestation.policy import PlatformEvidence
 
 ALL = {role: role_of() for role in ("aggregator", "silo", "node")}
 SILOS = {"silo": role_of()}

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.attestation.samples import GOOD, OUTDATED, Sample
 
 from hubbub.core.errors import AttestationError
-from hubbub.core.verification.attestation.platforms import PLATFORMS, PlatformEvidence
-from hubbub.site.attestation import certificates
-from hubbub.site.attestation.software import SoftwareAttester
+from hubbub.core.verification.attestation.policy import PLATFORMS, PlatformEvidence
+from hubbub.site.attestation import certificate_chains
+from hubbub.site.attestation.devices import SoftwareAttester
 
 NOW = 1_800_000_000
 SOFTWARE = Sample(
@@ -155,7 +155,7 @@ def test_a_bit_of_a_chips_certificates_is_refused(name: str) -> None:
 
 def test_the_pinned_roots_are_those_of_the_page(page: str) -> None:
     for name in ("amd-milan", "amd-genoa", "amd-turin", "intel-sgx", "aws-nitro"):
-        root = certificates.pinned_root(name).public_bytes(Encoding.DER)
+        root = certificate_chains.pinned_root(name).public_bytes(Encoding.DER)
         assert hashlib.sha256(root).hexdigest() in page
 
 

@@ -27,9 +27,8 @@ import pytest
 import hubbub
 from hubbub import Study
 from hubbub.core.ledger.privacy_ledger import Cap, Ledger
-from hubbub.desk.cli import bench_command, demo_command, output
-from hubbub.desk.cli.command_examples import EXAMPLES
-from hubbub.desk.cli.main import main
+from hubbub.desk.cli import bench_command, demo_command, terminal
+from hubbub.desk.cli.main import EXAMPLES, main
 from hubbub.learning.datasets import wheel
 from hubbub.learning.runs.baselines import BASELINES
 
@@ -768,7 +767,7 @@ def test_no_color_leaves_nothing_bold_either(monkeypatch, value):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", value)
     file = io.StringIO()
-    output.console(file=file, force_terminal=True).print("[bold red]word[/]")
+    terminal.console(file=file, force_terminal=True).print("[bold red]word[/]")
     assert ("\x1b" in file.getvalue()) == (not value)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from hubbub.core.errors import UserError
 from hubbub.desk.cli.main import _parser
-from hubbub.site.network.collection.reminders import DAY, HOUR, next_reminder
+from hubbub.site.collected.collection_run import DAY, HOUR, next_reminder
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import hubbub
 from hubbub import learning
 from hubbub.core.errors import UncountedWarning
 from hubbub.desk.cli.main import main
-from hubbub.site.network.key_files import read_roster
+from hubbub.site.network.folder_files import read_roster
 
 NO_MODEL_HERE = {"compare", "rehearse", "audit", "predict", "export", "run --baseline"}
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from hubbub.desk.cli.main import main
-from hubbub.desk.cli.output import Bar, Lines
-from hubbub.desk.report.comparison_table import UNCHARGED_BASELINE
+from hubbub.desk.cli.terminal import Bar, Lines
+from hubbub.desk.report.arrangements import UNCHARGED_BASELINE
 
 HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 # Where these tests run in the background, the signal may be ignored.

@@ -13,16 +13,13 @@ from hypothesis import strategies as st
 from tests.coefficients.made_up import study_of, write_silos
 
 import hubbub
-from hubbub.core.ledger.row_cost import kind_of
+from hubbub.core.ledger.tally import kind_of
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.records import UnitRows
 from hubbub.core.tabular.table import CodedCells
 from hubbub.estimation.logistic_regression import NewtonLogistic
-from hubbub.estimation.model_regression import ModelRegression
-from hubbub.estimation.multinomial_regression import NewtonMultinomial
-from hubbub.estimation.poisson_regression import NewtonPoisson
-from hubbub.estimation.queries.statistic_sums import SumLayout
-from hubbub.estimation.queries.statistic_task import StatisticTask
+from hubbub.estimation.model_regressions import ModelRegression, NewtonMultinomial, NewtonPoisson
+from hubbub.estimation.queries.sum_layout import StatisticTask, SumLayout
 from hubbub.learning.queries.coefficients.newton_steps import NewtonSteps
 from hubbub.learning.queries.coefficients.released_model import covariates_of
 

@@ -9,12 +9,10 @@ import pytest
 from tests.coefficients.peers import HIGH, HIGHEST, LOWEST, PATH, patients
 
 from hubbub.core.tabular.column import Column, column_features
-from hubbub.estimation.linear_of_logarithms import log_linear
-from hubbub.estimation.multinomial_regression import NewtonMultinomial
-from hubbub.estimation.poisson_regression import NewtonPoisson
+from hubbub.estimation.linear import log_linear
+from hubbub.estimation.model_regressions import NewtonMultinomial, NewtonPoisson
 from hubbub.estimation.statistic import Answer
-from hubbub.learning.queries.coefficients.newton_steps import NewtonSteps
-from hubbub.learning.queries.coefficients.own_sums import OwnSums
+from hubbub.learning.queries.coefficients.newton_steps import NewtonSteps, OwnSums
 from hubbub.learning.queries.coefficients.released_model import covariates_of, effects_of
 
 PEERS = json.loads(PATH.read_text(encoding="utf-8"))

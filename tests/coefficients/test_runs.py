@@ -16,7 +16,7 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main
-from hubbub.estimation.queries.statistic_sums import SumLayout
+from hubbub.estimation.queries.sum_layout import SumLayout
 from hubbub.learning.queries.coefficients.coefficients_query import (
     COEFFICIENT_SUMS,
     CoefficientsQuery,

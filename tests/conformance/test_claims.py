@@ -11,7 +11,7 @@ from benchmarks.conformance.__main__ import page, table
 from benchmarks.conformance.claim import FAR, OVERSTATED, UNDERSTATED, WITHIN, Claim, attacked
 
 import hubbub
-from hubbub.core.privacy.bound import Bound
+from hubbub.core.privacy.composition import Bound
 
 
 def claim(claimed: float, lower: float = 1.0, upper: float = 1.001) -> Claim:

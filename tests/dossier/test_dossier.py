@@ -19,13 +19,17 @@ from hubbub.core.errors import UserError
 from hubbub.core.verification.evidence.evidence_file import with_signature
 from hubbub.desk.cli import dossier_command
 from hubbub.desk.cli.main import main
-from hubbub.desk.report.dossier.blanks_file import blanks_of, draft_of
 from hubbub.desk.report.dossier.chapters import CHAPTERS
-from hubbub.desk.report.dossier.composing import NOT_SHOWN, compose, sentence_of
+from hubbub.desk.report.dossier.composing import (
+    NOT_SHOWN,
+    blanks_of,
+    compose,
+    draft_of,
+    sentence_of,
+)
 from hubbub.desk.report.dossier.dossier_parts import BoardQuestion, Sentence
 from hubbub.desk.report.dossier.facts import Facts
-from hubbub.desk.report.dossier.html_page import as_html
-from hubbub.desk.report.dossier.word_file import as_docx
+from hubbub.desk.report.dossier.written_files import as_docx, as_html
 
 QUESTIONS = [part for one in CHAPTERS for part in one.parts if isinstance(part, BoardQuestion)]
 # What only says which of two sentences is said; each choice has a test of its own below.

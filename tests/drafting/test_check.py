@@ -11,8 +11,8 @@ import hubbub
 from drafting.messy import CASES, clean, column, lay, mixed_case, text, without
 from hubbub import Study
 from hubbub.core.errors import DataError
-from hubbub.core.study import sources
-from hubbub.core.tabular.patient_keys import patient_numbers
+from hubbub.core.study import silo_records
+from hubbub.core.tabular.records import patient_numbers
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.table_check import checked
 
@@ -92,7 +92,7 @@ def test_what_the_check_calls_wrong_is_what_a_run_refuses(case, home):
         faults = [one for one in checked(study, [name], home) if one.refused]
         faults = [one for one in faults if "only one class" not in one.what]
         try:
-            sources.records(study, name)
+            silo_records.records(study, name)
         except DataError:
             assert faults, name
         else:
@@ -286,9 +286,9 @@ def test_without_declared_columns_every_other_one_must_be_a_number(home, cell):
     assert [one.row for one in faults] == ([] if cell == "3" else [4])
     if faults:
         with pytest.raises(DataError, match="row 4 after the header"):
-            sources.records(study, "north")
+            silo_records.records(study, "north")
     else:
-        sources.records(study, "north")
+        silo_records.records(study, "north")
 
 
 def noted(folder: Path, rows: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -18,14 +18,14 @@ from drafting.cohorts import SILOS as COHORT_SILOS
 from drafting.cohorts import lay as lay_cohort
 from drafting.messy import CASES, HEADER, added, clean, column, lay, text
 from hubbub import Study
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.planning.study_queries import plan
-from hubbub.core.study import sources
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.study_plan import plan
+from hubbub.core.study import silo_records
 from hubbub.desk.cli import drafting_commands
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.raw_table import read_raw
-from hubbub.learning.queries.validation.whose_records import whose_records
-from hubbub.learning.study.usual_training import usual_for
+from hubbub.learning.queries.validation.layout import whose_records
+from hubbub.learning.study.training import usual_for
 
 GUESSED = {"no header": "column-6"}
 COHORT = [f"{name}.csv" for name in COHORT_SILOS]
@@ -103,7 +103,7 @@ def test_a_draft_of_messy_files_is_planned_and_its_tidy_copies_are_read(ask, cas
         assert found["next"] == "hubbub run study.toml"
         study = Study.load("study.toml")
         for name in study.parties.names:
-            read = sources.records(study, name)
+            read = silo_records.records(study, name)
             width = sum(column.width for column in study.data.columns)
             assert read.inputs.shape[1:] == (width,)
             assert len(read)
@@ -192,7 +192,7 @@ def test_two_silos_spell_the_target_in_two_ways(ask):
     assert (set(data.positive), set(data.negative)) == ({"yes", "1"}, {"no", "0"})
     rows = clean()["north"]
     ones = [row[-1] == "yes" for row in rows[1:]]
-    assert sources.records(Study.load("study.toml"), "north").targets.tolist() == ones
+    assert silo_records.records(Study.load("study.toml"), "north").targets.tolist() == ones
 
 
 def test_spellings_of_missing_are_found_and_sentinels_are_no_bounds(ask):
@@ -361,7 +361,7 @@ def test_one_silo_drafts_alone_and_the_others_are_stand_ins(ask):
     ],
 )
 def test_parties_are_called_after_their_files(names, wanted, pattern):
-    from hubbub.desk.drafting.party_names import party_names
+    from hubbub.desk.drafting.study_draft import party_names
 
     assert party_names([Path(name) for name in names]) == (wanted, pattern)
 
@@ -503,7 +503,7 @@ def test_rare_categories_are_pooled_and_stand_in_no_study(command):
     study = Study.load("study.toml")
     (sex,) = [one for one in study.data.columns if one.name == "sex"]
     assert sex.categories == ("F", "M", "other")
-    assert len(sources.records(study, "west")) == 40
+    assert len(silo_records.records(study, "west")) == 40
 
 
 @pytest.mark.slow
@@ -515,7 +515,7 @@ def test_of_many_codes_the_commonest_are_categories_and_the_rest_is_pooled(ask):
     assert codes.other == "other"
     assert codes.categories[-1] == "other"
     assert 10 <= len(codes.categories) <= 21
-    read = sources.records(study, "north")
+    read = silo_records.records(study, "north")
     assert len(read) == 400
     beyond = codes.rule_with_gaps("a code that no file has")
     assert beyond == codes.categories.index("other")
@@ -623,7 +623,7 @@ def test_a_parquet_file_is_drafted_from_and_used_where_it_is(ask):
     study = Study.load("study.toml")
     assert found["ready"]
     assert study.data.files == "{name}.parquet"
-    assert len(sources.records(study, "west")) == 40
+    assert len(silo_records.records(study, "west")) == 40
 
 
 @pytest.mark.slow

@@ -12,11 +12,13 @@ import pytest
 from drafting.cohorts import SILOS, lay
 from hubbub import Study
 from hubbub.desk.cli.main import main
-from hubbub.desk.drafting.repeated_keys import repeated_keys
-from hubbub.desk.drafting.survey import surveyed
-from hubbub.desk.drafting.target_candidates import candidates, counts_something
-from hubbub.desk.drafting.telling_columns import telling
-from hubbub.desk.drafting.time_event_pairs import time_event_pairs
+from hubbub.desk.drafting.column_meaning import (
+    candidates,
+    counts_something,
+    telling,
+    time_event_pairs,
+)
+from hubbub.desk.drafting.survey import repeated_keys, surveyed
 
 FILES = [f"{name}.csv" for name in SILOS]
 ROWS = 120

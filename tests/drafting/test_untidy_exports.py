@@ -9,20 +9,17 @@ from unittest.mock import Mock
 import pytest
 
 from hubbub import Study
-from hubbub.core.tabular.cell_rule import CellFault
+from hubbub.core.tabular.cells import CellFault
 from hubbub.desk.cli import drafting_commands
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.cell_text import is_missing, measured
 from hubbub.desk.drafting.column_draft import column_draft
-from hubbub.desk.drafting.draft_text import draft_text
-from hubbub.desk.drafting.joined_rows import joined, scattered
-from hubbub.desk.drafting.likely_units import apart, cannot_be
-from hubbub.desk.drafting.open_questions import Answers, open_questions
+from hubbub.desk.drafting.column_meaning import apart, cannot_be
+from hubbub.desk.drafting.draft_files import draft_text, write_tidy
 from hubbub.desk.drafting.raw_table import read_raw
 from hubbub.desk.drafting.study_draft import Draft, draft
-from hubbub.desk.drafting.survey import surveyed
+from hubbub.desk.drafting.survey import Answers, joined, open_questions, scattered, surveyed
 from hubbub.desk.drafting.table_check import checked
-from hubbub.desk.drafting.tidy_copy import write_tidy
 
 HEAD = "age,sex,crp,relapse"
 ROWS = 60
@@ -226,7 +223,7 @@ def test_a_file_in_another_unit_is_named_and_bounds_are_in_the_others_unit():
     made = drafted(in_units(1), in_units(1.0001), in_units(1 / 2.54))
     height = next(one.column for one in made.columns if one.name == "height")
     assert height.low > 120
-    from hubbub.desk.drafting.draft_text import draft_text
+    from hubbub.desk.drafting.draft_files import draft_text
 
     study = Study.parse(draft_text(made))
     found = [fault for fault in checked(study, "abc", Path()) if "factor" in fault.remedy]
@@ -271,7 +268,7 @@ privacy = {epsilon = 1, delta = 1e-5}
 
 def test_a_negative_time_is_refused_by_check_and_where_records_are_read():
     from hubbub.core.errors import DataError
-    from hubbub.core.study import sources
+    from hubbub.core.study import silo_records
 
     for name in "abc":
         rows = [f"{k % 36},{'no' if k % 3 else 'yes'}" for k in range(ROWS)]
@@ -279,13 +276,13 @@ def test_a_negative_time_is_refused_by_check_and_where_records_are_read():
     study = Study.parse(TIMES)
     (fault,) = [one for one in checked(study, "abc", Path()) if one.refused]
     assert (fault.file, fault.row) == ("b.csv", ROWS)
-    assert len(sources.statistic_cells(study, "a", folder=Path())) == ROWS
+    assert len(silo_records.statistic_cells(study, "a", folder=Path())) == ROWS
     with pytest.raises(DataError, match=r"a time from 0 in b\.csv, column 't', row 60"):
-        sources.statistic_cells(study, "b", folder=Path())
+        silo_records.statistic_cells(study, "b", folder=Path())
     mean = Study.parse(
         TIMES.replace('"survival", time = "t", event = "y", bins = 12', '"quantiles", column = "t"')
     )
-    assert len(sources.statistic_cells(mean, "b", folder=Path())) == ROWS
+    assert len(silo_records.statistic_cells(mean, "b", folder=Path())) == ROWS
 
 
 def test_a_negative_time_in_memory_is_refused_once_it_is_asked_of():

@@ -14,10 +14,9 @@ import pytest
 from estimation.made_up import AGE, DIED, MARKER, PATIENTS, SEX, STAGE, TIME, patients
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation import baseline_table, linear, survival_course
+from hubbub.estimation import baseline_table, linear, survival
 from hubbub.estimation.baseline_table import Table
-from hubbub.estimation.cox_cells import Cox
-from hubbub.estimation.cox_newton import cox
+from hubbub.estimation.cox import Cox, cox
 from hubbub.estimation.crosstab import Crosstab
 from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.intervals import caution
@@ -393,7 +392,7 @@ def test_what_is_told_by_luck_holds_as_often_as_it_says(
 ) -> None:
     """Fixed seeds; without caution one in five of these intervals misses."""
     assert np.mean(held_of_told(asked, sigma, releases)) >= 0.95
-    for module in (baseline_table, survival_course):
+    for module in (baseline_table, survival):
         monkeypatch.setattr(module, "caution", np.ones_like)
     assert np.mean(held_of_told(asked, sigma, releases)) < 0.9
 

@@ -15,8 +15,8 @@ from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.crosstab import Crosstab
+from hubbub.estimation.intervals import adjusted
 from hubbub.estimation.kinds import statistic_from
-from hubbub.estimation.multiplicity import adjusted
 from hubbub.estimation.statistic import Answer, Levels
 from hubbub.estimation.survival import Survival
 

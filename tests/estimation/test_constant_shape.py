@@ -18,7 +18,7 @@ import pytest
 from estimation.test_layouts import COLUMNS, KINDS, blocks, worst_records
 from hubbub.core.tabular.records import Records
 from hubbub.estimation.stacking import stack
-from hubbub.learning.queries.standardising_query import FeatureSums
+from hubbub.learning.queries.beside_training import FeatureSums
 
 N = 60
 PATTERNS: dict[str, Callable[[float, float], np.ndarray]] = {

@@ -14,9 +14,8 @@ from estimation.made_up import DIED, SEX, STAGE, TIME, entries, patients
 from estimation.test_answers import MONTHS, PEERS
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.cox_cells import Cox
-from hubbub.estimation.gray_test import GroupIncidence, compared
-from hubbub.estimation.incidence import Incidence
+from hubbub.estimation.cox import Cox
+from hubbub.estimation.incidence import GroupIncidence, Incidence, compared_incidence
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.risk_sets import RiskSets
 from hubbub.estimation.statistic import Answer, Levels, OneSum
@@ -241,7 +240,7 @@ def test_grays_score_is_that_of_records_gone_through_one_by_one() -> None:
     parts = incidences()
     time, cause = np.maximum(CELLS["time"], 1), CELLS["cause"]
     exact = raw_gray(time, cause, CELLS["stage"])
-    assert compared(parts)[0][:-1] == pytest.approx(exact, abs=1e-6)
+    assert compared_incidence(parts)[0][:-1] == pytest.approx(exact, abs=1e-6)
 
 
 def incidences() -> list[GroupIncidence]:
@@ -260,7 +259,7 @@ def incidences() -> list[GroupIncidence]:
 
 def test_the_derivatives_of_grays_score_are_those_of_small_steps() -> None:
     parts = incidences()
-    _, gradients = compared(parts)
+    _, gradients = compared_incidence(parts)
     for place, (by_events, by_risk) in enumerate(gradients):
         for what, said in (("events", by_events), ("at_risk", by_risk)):
             plain_numbers = getattr(parts[place], what)
@@ -271,7 +270,9 @@ def test_the_derivatives_of_grays_score_are_those_of_small_steps() -> None:
                     moved[index] += step
                     other = {"events": parts[place].events, "at_risk": parts[place].at_risk}
                     changed = GroupIncidence(**(other | {what: moved}))
-                    ends.append(compared([*parts[:place], changed, *parts[place + 1 :]])[0])
+                    ends.append(
+                        compared_incidence([*parts[:place], changed, *parts[place + 1 :]])[0]
+                    )
                 slope = (ends[0] - ends[1]) / 2e-3
                 np.testing.assert_allclose(said[(slice(None), *index)], slope, atol=1e-5)
 

@@ -15,20 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.core.tabular.column import Column
-from hubbub.estimation import cox_newton, kinds
+from hubbub.estimation import cox as cox_newton
+from hubbub.estimation import kinds
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.centres import Centres
-from hubbub.estimation.cox_cells import Cox
-from hubbub.estimation.cox_newton import cox
+from hubbub.estimation.cox import Cox, cox
 from hubbub.estimation.crosstab import Crosstab
 from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic, logistic
-from hubbub.estimation.prefix_coding import PrefixCode, rising
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
-from hubbub.estimation.risk_sets import RiskSets
+from hubbub.estimation.risk_sets import PrefixCode, RiskSets, rising
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Iterated, Levels
 from hubbub.estimation.survival import Survival

@@ -10,7 +10,7 @@ import pytest
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.cox_newton import cox
+from hubbub.estimation.cox import cox
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import logistic
 from hubbub.estimation.newton_sums import APART, Scored, Together, Triangle

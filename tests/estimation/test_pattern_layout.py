@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.core.tabular.column import Column
-from hubbub.estimation import pattern_layout
-from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation import pattern_regression
+from hubbub.estimation.cox import Cox
 from hubbub.estimation.logistic_regression import Logistic
-from hubbub.estimation.pattern_layout import PatternLayout
-from hubbub.estimation.prefix_coding import PrefixCode
+from hubbub.estimation.pattern_regression import PatternLayout
+from hubbub.estimation.risk_sets import PrefixCode
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Levels
 
@@ -118,7 +118,7 @@ def test_what_is_said_of_noise_is_what_draws_show_and_less_than_that_of_one_hot_
     deviations = effects.std(axis=0)
     said = np.sqrt(np.diag(covariance) - sampling)
     np.testing.assert_allclose(deviations, said, rtol=0.12)
-    with patch.object(pattern_layout, "_SHRUNK", 1.0):
+    with patch.object(pattern_regression, "_SHRUNK", 1.0):
         plain, _, _ = released(replace(asked), 200)
     assert (deviations < 0.85 * plain.std(axis=0)).all()
 

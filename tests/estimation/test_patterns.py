@@ -11,7 +11,7 @@ import pytest
 from estimation.made_up import AGE, DIED, SEX, STAGE, TIME
 from estimation.test_answers import MONTHS, PEERS, answer
 from hubbub.core.errors import StudyError
-from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.cox import Cox
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.logistic_regression import logistic
 from hubbub.estimation.statistic import Answer, Levels

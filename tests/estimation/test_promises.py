@@ -11,15 +11,12 @@ import pytest
 from estimation.made_up import AGE, DIED, MARKER, SEX, STAGE, TIME, patients
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.baseline_table import Table
-from hubbub.estimation.covariates import SKEWED
-from hubbub.estimation.cox_cells import Cox
-from hubbub.estimation.cox_newton import cox
-from hubbub.estimation.cox_score import Stratum
+from hubbub.estimation.cox import Cox, Stratum, cox
 from hubbub.estimation.crosstab import Crosstab
-from hubbub.estimation.effects import Root, clearness, sandwich
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic, logistic
 from hubbub.estimation.quantiles import Quantiles
+from hubbub.estimation.regression import SKEWED, Root, clearness, sandwich
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Iterated, Levels, OneSum
 from hubbub.estimation.survival import Survival

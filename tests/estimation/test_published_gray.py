@@ -11,8 +11,7 @@ import pytest
 from scipy.stats import chi2
 
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.gray_test import GroupIncidence, compared
-from hubbub.estimation.incidence import Incidence
+from hubbub.estimation.incidence import GroupIncidence, Incidence, compared_incidence
 from hubbub.estimation.statistic import Array, Levels
 
 # Days by group, ALL, AML of low and of high risk: neither, relapse, death in remission.
@@ -82,7 +81,7 @@ def grays_covariance(at_risk: Array, relapses: Array, deaths: Array) -> Array:
 def test_grays_score_with_grays_variance_is_the_statistic_that_r_prints() -> None:
     days = np.unique(TIME[TIME <= 1100.0])  # after the last relapse, and before a group ends
     at_risk, relapses, deaths = counts(days)
-    excess, _ = compared(
+    excess, _ = compared_incidence(
         [
             GroupIncidence(events=np.array([relapses[group], deaths[group]]), at_risk=one)
             for group, one in enumerate(at_risk)

@@ -9,13 +9,12 @@ import pytest
 
 from estimation.made_up import AGE, DIED, SEX, STAGE, TIME, patients
 from hubbub.estimation.baseline_table import Table
-from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.cox import Cox
 from hubbub.estimation.crosstab import Crosstab
 from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.logistic_regression import Logistic, logistic
 from hubbub.estimation.quantiles import Quantiles
-from hubbub.estimation.shared_margins import projected
-from hubbub.estimation.stacking import stack
+from hubbub.estimation.stacking import projected, stack
 from hubbub.estimation.statistic import Answer, Iterated, Levels, OneSum
 from hubbub.estimation.survival import Survival
 

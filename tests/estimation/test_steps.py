@@ -12,8 +12,7 @@ from hubbub.core.tabular.column import Column
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.statistic import Answer, Levels, OneSum
-from hubbub.estimation.survival import Survival, log_rank
-from hubbub.estimation.survival_course import SurvivalCourse
+from hubbub.estimation.survival import Survival, SurvivalCourse, log_rank
 
 WEEKS = 84 / 30.4375  # twelve of them, in months
 MONTHS = Column(name="months", low=0, high=13 * WEEKS, step=WEEKS)

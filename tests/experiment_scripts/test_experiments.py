@@ -284,7 +284,7 @@ def test_joining_leaves_out_data_that_cannot_be_had_and_says_so(experiment, monk
         raise joining.DataError("expected a table, found none; put it there")
 
     assert joining.available("heart")
-    monkeypatch.setattr(joining.sources, "records", absent)
+    monkeypatch.setattr(joining.silo_records, "records", absent)
     assert not joining.available("rand")
     assert "without rand: expected a table" in capsys.readouterr().err
 

@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.protocol.agreement import masks
 
 torch = pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
@@ -173,7 +173,7 @@ def test_most_colluders_is_how_many_can_be_deleted_without_taking_the_graph_apar
     for silos, degree in ((12, 4), (14, 8)):
         most = fat.Point(silos=silos, regular=degree).most_colluders
         assert all(is_whole(silos, degree, gone) for gone in combinations(range(silos), most + 1))
-        around = mask_graph.neighbours_of(0, silos, degree, b"seed")
+        around = masks.neighbours_of(0, silos, degree, b"seed")
         assert len(around) == most + 2
         assert not is_whole(silos, degree, around)
 
@@ -184,7 +184,7 @@ def is_whole(silos: int, degree: int, gone: Collection[int]) -> bool:
     edge = {min(left)}
     while edge:
         left -= edge
-        near = (mask_graph.neighbours_of(one, silos, degree, b"seed") for one in edge)
+        near = (masks.neighbours_of(one, silos, degree, b"seed") for one in edge)
         edge = set().union(*near) & left
     return not left
 
@@ -194,7 +194,7 @@ def is_whole(silos: int, degree: int, gone: Collection[int]) -> bool:
 def test_clear_and_masked_steps_have_the_same_sum(module, monkeypatch, silos, nodes, degree):
     """Without noise, with all records and in their order, which leaves nothing to chance."""
     monkeypatch.setattr(
-        "hubbub.core.protocol.round.batch_rows.injected", lambda _source, chosen, _rows: chosen
+        "hubbub.core.protocol.round.batches.injected", lambda _source, chosen, _rows: chosen
     )
     times = module("experiments.step_times")
     case = times.Case(

@@ -10,7 +10,7 @@ from experiments.linear_heads import ClassHead, Hazards, LinearHead, Number, Rat
 from experiments.linear_rehearsals import RehearsalLaw, Settings, rehearsed, with_bias
 
 import hubbub
-from hubbub.core.tabular.outcome import Outcome
+from hubbub.core.tabular.target import Outcome
 
 SETTINGS = [Settings(clip_norm=0.4, steps=4, lr=0.03), Settings(clip_norm=5.0, steps=4, lr=0.05)]
 # Adam divides a gradient by its own size, so after many steps float32's rounding of a small one

@@ -20,7 +20,7 @@ from experiments.datasets import RAND_COLUMNS, RAND_SITES, rand
 from experiments.datasets.rand_insurance import _KEPT, _WHEEL, _columns_of
 
 from hubbub.core.errors import DataError, StudyError
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 
 PEOPLE = 600
@@ -204,7 +204,9 @@ epsilon = 1.0
 delta = 1e-5
 relation = "add-remove"
 """)
-    assert np.array_equal(sources.records(study, "silo-2").inputs, rand("seattle", split=2).inputs)
+    assert np.array_equal(
+        silo_records.records(study, "silo-2").inputs, rand("seattle", split=2).inputs
+    )
 
 
 @pytest.mark.parametrize(

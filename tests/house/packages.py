@@ -11,12 +11,12 @@ import pytest
 
 from hubbub.core.registered import registered
 from hubbub.core.study import ask, source, study
-from hubbub.core.verification.replay import other_transports
+from hubbub.core.verification.replay import replayed_session
 
 OUTSIDE = Path(__file__).parent / "outside"
 _REMEMBERED = (
     *(ask.asks, source.sources, study._asked_tables),
-    *(registered, other_transports._others),
+    *(registered, replayed_session._others),
 )
 
 

@@ -14,7 +14,7 @@ from hubbub import Study
 from hubbub.core.errors import StudyError, UserError
 from hubbub.core.registered import registered
 from hubbub.core.runs.renderers import render
-from hubbub.core.study.study_keys import json_schema
+from hubbub.core.study.study_file import json_schema
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main
 from hubbub.learning.runs.run_study import run

@@ -17,9 +17,15 @@ from hubbub.core.errors import DataError, ModelError, StudyError
 from hubbub.learning import build_model, checked_method, clipped_sum, default_loss
 from hubbub.learning.batches import batch_of
 from hubbub.learning.clipped_sums import loop_parts
-from hubbub.learning.clipping import MARGIN, clip_factors
-from hubbub.learning.parameter_vector import layout_of
-from hubbub.learning.per_record import Rows, from_lookups, from_positions, norms_of
+from hubbub.learning.parameters import layout_of
+from hubbub.learning.per_record import (
+    MARGIN,
+    Rows,
+    clip_factors,
+    from_lookups,
+    from_positions,
+    norms_of,
+)
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap's slow paths

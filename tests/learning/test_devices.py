@@ -28,7 +28,7 @@ from hubbub.learning import (
     torch_settings,
 )
 from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.replicas import replica
+from hubbub.learning.silo_tasks import replica
 from hubbub.learning.torch_settings import exact_products, modes_kept
 
 KINDS = {

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from hubbub.learning.operation_mode import OperationMode
+from hubbub.learning.model_state import OperationMode
 
 _PREPARED = """
 import sys

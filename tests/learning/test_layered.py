@@ -20,9 +20,8 @@ from torch.nn import functional
 
 from hubbub.core.errors import DataError, ModelError, StudyError, UserError
 from hubbub.learning import build_model
-from hubbub.learning.clipping import MARGIN
-from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.layer_sketch import LayerMatrix, layer_matrices
+from hubbub.learning.layer_projection import LayerMatrix, LayerProjection, layer_matrices
+from hubbub.learning.per_record import MARGIN
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap's slow paths

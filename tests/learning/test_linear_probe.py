@@ -15,8 +15,8 @@ from hubbub.core.errors import StudyError
 from hubbub.core.tabular.records import Records
 from hubbub.core.verification.replay.checking import verify
 from hubbub.learning import TrainingTask, build_model, parameters_vector
-from hubbub.learning.linear_probe import least_squares, normalised
-from hubbub.learning.queries.model_size import told_shape
+from hubbub.learning.models import least_squares, normalised
+from hubbub.learning.study.model import told_shape
 from hubbub.learning.target_types import ProbedClasses
 
 torch.set_num_threads(1)

@@ -8,7 +8,7 @@ import torch
 
 import hubbub
 from hubbub.core.errors import DataError, StudyError
-from hubbub.learning.null_model import beside_null
+from hubbub.learning.evaluation import beside_null
 from hubbub.learning.target_types import Amount, Count
 
 COSTS = Amount(low=10.0, high=1000.0, is_log=True)

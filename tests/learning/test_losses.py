@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, build_model, checked_method, clipped_sum
-from hubbub.learning.losses import (
+from hubbub.learning.queries.beside_training import ScoreVector
+from hubbub.learning.scoring import (
     followed,
     hazard_errors,
     hazards,
@@ -22,7 +23,6 @@ from hubbub.learning.losses import (
     poisson,
     squared,
 )
-from hubbub.learning.study.score_vector import ScoreVector
 from hubbub.learning.target_types import Amount, Count, TargetType, TimeToEvent
 
 VECTOR = ScoreVector.of("add-remove")

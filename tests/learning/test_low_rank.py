@@ -26,7 +26,7 @@ from hubbub.learning import (
     parameters_vector,
     through_frozen,
 )
-from hubbub.learning.low_rank import LowRank
+from hubbub.learning.frozen import LowRank
 from hubbub.learning.models import default_loss
 from hubbub.learning.study.model import Frozen
 from hubbub.learning.study_model import model_of

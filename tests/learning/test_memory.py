@@ -19,10 +19,10 @@ from torch import nn
 from hubbub.core.errors import ModelError
 from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, method_for
-from hubbub.learning.attributes import attributes_restored, attributes_unchanged
-from hubbub.learning.frozen_features import _one_by_one
-from hubbub.learning.independence_check import WILD
+from hubbub.learning.frozen import _one_by_one
+from hubbub.learning.model_state import attributes_restored, attributes_unchanged
 from hubbub.learning.torch_settings import seeded
+from hubbub.learning.trial import WILD
 
 MARGIN, ROWS = 2.0**-9, 12
 EMPTY = -1

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from metric_peers import FILE, GRID, SEEDS, binary, counts, survival
 
-from hubbub.learning import accuracy, auc, metrics, survival_metrics
+from hubbub.learning import accuracy, auc, scoring
 
 
 def found(seed: int) -> dict[str, float]:
     made, two, some = survival(seed), binary(seed), counts(seed)
-    of_times = survival_metrics.scored(made["hazards"], GRID, made["times"], made["events"])
+    of_times = scoring.survival_scores(made["hazards"], GRID, made["times"], made["events"])
     logits, targets = two["logits"], two["targets"]
     return {
         **of_times,
         "lifelines_c_index": of_times["c_index"],
         "auc": auc(logits, targets),
-        "brier": metrics.brier(logits, targets),
-        "calibration_slope": metrics.calibration_slope(logits, targets),
-        "poisson_deviance": metrics.poisson_deviance(some["rates"], some["targets"]),
-        **metrics.errors(some["rates"], some["targets"]),
+        "brier": scoring.brier(logits, targets),
+        "calibration_slope": scoring.calibration_slope(logits, targets),
+        "poisson_deviance": scoring.poisson_deviance(some["rates"], some["targets"]),
+        **scoring.errors(some["rates"], some["targets"]),
     }
 
 
@@ -35,10 +35,10 @@ def test_metrics_are_those_of_their_peers(seed: int) -> None:
 def test_what_is_not_defined_is_left_out() -> None:
     made = survival(0)
     none = np.zeros(len(made["times"]), dtype=bool)
-    assert "c_index" not in survival_metrics.scored(made["hazards"], GRID, made["times"], none)
+    assert "c_index" not in scoring.survival_scores(made["hazards"], GRID, made["times"], none)
     bad = np.full_like(made["hazards"], np.nan)
-    assert survival_metrics.scored(bad, GRID, made["times"], made["events"]) == {}
+    assert scoring.survival_scores(bad, GRID, made["times"], made["events"]) == {}
     apart = np.array([-2.0, -1.0, 1.0, 2.0])
-    assert np.isnan(metrics.calibration_slope(apart, (apart > 0).astype(float)))
-    assert np.isnan(metrics.calibration_slope(np.zeros(4), (apart > 0).astype(float)))
+    assert np.isnan(scoring.calibration_slope(apart, (apart > 0).astype(float)))
+    assert np.isnan(scoring.calibration_slope(np.zeros(4), (apart > 0).astype(float)))
     assert accuracy(apart, apart > 0) == 1

@@ -14,9 +14,9 @@ from torch.nn import functional
 from hubbub.core.errors import ModelError
 from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, method_for
-from hubbub.learning.frozen_features import frozen_features
+from hubbub.learning.batches import per_unit_model
+from hubbub.learning.frozen import frozen_features
 from hubbub.learning.model_state import ModelState, state_unchanged, writes_refused
-from hubbub.learning.unit_model import per_unit_model
 
 MARGIN, ROWS = 2.0**-9, 12
 

@@ -39,9 +39,9 @@ from hubbub.learning import (
     save_model,
     through_frozen,
 )
-from hubbub.learning.clipping import MARGIN
-from hubbub.learning.frozen_features import frozen_features, frozen_layers
+from hubbub.learning.frozen import frozen_features, frozen_layers
 from hubbub.learning.optimizers import cosine
+from hubbub.learning.per_record import MARGIN
 from hubbub.learning.study.model import Frozen, model_from
 
 

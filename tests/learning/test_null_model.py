@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hubbub.desk.report.score_words import in_a_sentence, score_rows, what_next
-from hubbub.learning.null_model import beside_null
+from hubbub.desk.report.scores import in_a_sentence, score_rows, what_next
+from hubbub.learning.evaluation import beside_null
 from hubbub.learning.target_types import Amount, Classes, Count, TimeToEvent
 
 CLASSES = Classes()

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.core.tabular.records import Standardisation
 from hubbub.learning import build_model
-from hubbub.learning.low_rank import LowRank, _adapt
-from hubbub.learning.prediction import Scorer, scores, write_onnx
+from hubbub.learning.evaluation import Scorer, scores, write_onnx
+from hubbub.learning.frozen import LowRank, _adapt
 from hubbub.learning.target_types import (
     CLASSES,
     Amount,

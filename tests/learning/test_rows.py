@@ -20,12 +20,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from hubbub.core.errors import ModelError
 from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, method_for
-from hubbub.learning.clipping import clip_factors
 from hubbub.learning.padded_batches import pieces, rows_are_alone
-from hubbub.learning.per_record import Outer, norms_of
-from hubbub.learning.study.score_vector import ScoreVector
+from hubbub.learning.per_record import Outer, clip_factors, norms_of
+from hubbub.learning.queries.beside_training import ScoreVector
+from hubbub.learning.silo_tasks import rows_within
 from hubbub.learning.target_types import Classes
-from hubbub.learning.training_task import rows_within
 from hubbub.learning.trial import tried
 
 WIDTH, HIDDEN, MARGIN = 20, 16, 2.0**-9

@@ -23,12 +23,10 @@ from hubbub.core.protocol.projection.product import project
 from hubbub.core.protocol.round import projected_sum
 from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, build_model, held_back, per_unit_model
-from hubbub.learning.clipping import clip_factors
 from hubbub.learning.models import default_loss
-from hubbub.learning.per_record import Outer, Products, Stack, from_positions
-from hubbub.learning.queries.standardising_query import FeatureSums
-from hubbub.learning.study.score_vector import ScoreVector
-from hubbub.learning.training_task import rows_within
+from hubbub.learning.per_record import Outer, Products, Stack, clip_factors, from_positions
+from hubbub.learning.queries.beside_training import FeatureSums, ScoreVector
+from hubbub.learning.silo_tasks import rows_within
 
 torch.set_num_threads(1)
 MARGIN = 2.0**-9

@@ -14,8 +14,8 @@ from torch import nn
 import hubbub
 from hubbub.core.errors import ModelError
 from hubbub.learning.self_check import method_for
+from hubbub.learning.study_model import with_usual_outputs
 from hubbub.learning.target_types import CLASSES, Amount, Classes
-from hubbub.learning.usual_outputs import with_usual_outputs
 
 RECORDS = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
 

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import hubbub
 from hubbub.core.errors import IntegrityError
+from hubbub.core.ledger.hash_chain import digest_of
 from hubbub.core.ledger.privacy_ledger import Cap, Entry, Ledger, LedgerMechanism
-from hubbub.core.ledger.row import digest_of
 
 STUDY, OTHER = b"s" * 32, b"o" * 32
 DELTA, RELATION = 1e-5, "add-remove"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hubbub.core.errors import UserError
-from hubbub.core.ledger.dp_event import event_of
+from hubbub.core.ledger.entry import event_of
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.desk.cli.main import main
 from ledger.book import (

@@ -14,8 +14,7 @@ import hubbub
 from hubbub.core.errors import StudyError
 from hubbub.core.ledger.entry import LedgerMechanism
 from hubbub.core.ledger.privacy_ledger import Entry
-from hubbub.core.ledger.row_cost import cost_of, kind_of, rows_of
-from hubbub.core.ledger.tally import Tally
+from hubbub.core.ledger.tally import Tally, cost_of, kind_of, rows_of
 from hubbub.core.planning import exposure
 from hubbub.core.privacy.accountant import Composition
 from ledger.book import entry

@@ -13,8 +13,8 @@ import pytest
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.study.study import Study
-from hubbub.desk.cli import command_log
-from hubbub.desk.cli.ledger_history import HEAD, LedgerHistory
+from hubbub.desk.cli import main as command_log
+from hubbub.desk.cli.ledger_books import HEAD, LedgerHistory
 from hubbub.desk.cli.main import main
 from hubbub.site.network import event_log
 from ledger.book import entry, epsilon_of

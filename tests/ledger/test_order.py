@@ -15,7 +15,7 @@ from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Charge
 from hubbub.core.session.in_process import Federation, Record, federate
-from hubbub.core.session.layout import Layout
+from hubbub.core.session.offer import Layout
 from ledger.book import STUDY, cap_for, charges, entry
 
 

@@ -9,11 +9,10 @@ from itertools import permutations
 import pytest
 
 from hubbub.core.errors import BudgetError, UserError
-from hubbub.core.ledger.dp_event import event_of
+from hubbub.core.ledger.entry import event_of
 from hubbub.core.ledger.privacy_ledger import Cap, Entry, Ledger
-from hubbub.core.ledger.row_cost import kind_of
-from hubbub.core.ledger.tally import Tally
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.ledger.tally import Tally, kind_of
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.dominating_pairs import Step, release
 from hubbub.core.study.study import Study

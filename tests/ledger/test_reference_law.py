@@ -9,7 +9,7 @@ import pytest
 
 from hubbub.core.errors import BudgetError, StudyError
 from hubbub.core.ledger.privacy_ledger import Cap, Ledger
-from hubbub.core.privacy.reference_law import ReferenceLaw
+from hubbub.core.privacy.remaining_budget import ReferenceLaw
 from ledger.book import DELTA, RELATION, entry, stored
 
 RARE = {"noise_multiplier": 0.7, "sample_rate": 0.001, "sampling": "poisson"}

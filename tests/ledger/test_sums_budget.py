@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hubbub.core.ledger.entry import Entry, LedgerMechanism
-from hubbub.core.ledger.sums_budget import SumsBudget
+from hubbub.core.ledger.privacy_filter import SumsBudget
 from hubbub.core.ledger.tally import Tally
 from hubbub.core.privacy.certificate import Certificate
 

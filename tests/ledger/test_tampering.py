@@ -14,9 +14,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hubbub.core.errors import BudgetError, IntegrityError
-from hubbub.core.ledger.hash_chain import Chain
+from hubbub.core.ledger.hash_chain import Chain, Row
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.ledger.row import Row
 from ledger.book import (
     OTHER,
     ROWS,

@@ -10,10 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hubbub.core.errors import IntegrityError
-from hubbub.core.ledger.head_statement import HeadStatement, Witnessed
+from hubbub.core.ledger.hash_chain import Head
+from hubbub.core.ledger.head_statement import HeadStatement, Witness, Witnessed
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.ledger.row import Head
-from hubbub.core.ledger.witness import Witness
 from ledger.book import ROWS, assert_noticed, assert_one_sentence, entry, key_of, note_of, put
 
 NOON = "2030-01-01T12:00:00+00:00"

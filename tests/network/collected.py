@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.learning.runs.result import Result
-from hubbub.site.collected.deposit import Deposit
-from hubbub.site.network.collection import collection_course
-from hubbub.site.network.collection.collection_run import serve_collection
-from hubbub.site.network.collection.kept_frames import KeptFrames
-from hubbub.site.network.collection.quiet_requests import QuietRequests
+from hubbub.site.collected import collection_run
+from hubbub.site.collected.collection_frames import Deposit
+from hubbub.site.collected.collection_run import serve_collection
+from hubbub.site.collected.kept_frames import KeptFrames
 from hubbub.site.network.coordinator import Coordinator
-from hubbub.site.network.engine import Missing, Phase
+from hubbub.site.network.envelope import Missing, Phase
 from hubbub.site.network.event_log import EventLog
-from hubbub.site.network.session_notes import SessionNotes
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.folder_files import SessionNotes
+from hubbub.site.network.requests import QuietRequests
+from hubbub.site.network.waiting import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
 from network.relay import Jumping
 
@@ -239,4 +239,4 @@ def weather(draw: random.Random, clock: Time, up: float) -> Callable[[str], bool
 
 def hourly(monkeypatch: pytest.MonkeyPatch, hours: int = 1) -> None:
     """The aggregator looks every hour, or every few, who is there."""
-    monkeypatch.setattr(collection_course, "_PAUSE", hours * 3600.0)
+    monkeypatch.setattr(collection_run, "_PAUSE", hours * 3600.0)

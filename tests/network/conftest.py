@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from hubbub.learning.runs import preparing
-from hubbub.site.network import coordinator, key_files, node_endpoint, party_folder
+from hubbub.site.network import coordinator, endpoint, folder_files, party_folder
 from hubbub.site.network.nats import relay_connection, server
 from network.consortium import planned, sent_home
 from network.relay import Watched, gathered
 
 # What files say, by their text.
-KEYS, IDENTITIES = cache(key_files.keys_of), cache(key_files.identities)
+KEYS, IDENTITIES = cache(folder_files.keys_of), cache(folder_files.identities)
 
 
 @pytest.fixture(autouse=True)
@@ -27,9 +27,9 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(relay_connection, "_UNKNOWN_SECONDS", 0.5)
     monkeypatch.setattr(server, "_AGAIN_SECONDS", 0.05)
     monkeypatch.setattr(preparing, "plan_study", planned)
-    monkeypatch.setattr(node_endpoint, "plan", planned)
+    monkeypatch.setattr(endpoint, "plan", planned)
     monkeypatch.setattr(party_folder, "keys_of", KEYS)
-    monkeypatch.setattr(key_files, "identities", IDENTITIES)
+    monkeypatch.setattr(folder_files, "identities", IDENTITIES)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -10,23 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.planning import exposure
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.study.study import Study
 from hubbub.learning.runs.result import Result
 from hubbub.site.network.aggregator_run import serve
-from hubbub.site.network.clock import Check, Clock
 from hubbub.site.network.coordinator import Coordinator
-from hubbub.site.network.endpoint import Endpoint
-from hubbub.site.network.engine import Phase
+from hubbub.site.network.endpoint import Endpoint, NodeEndpoint
+from hubbub.site.network.envelope import Phase
 from hubbub.site.network.event_log import EventLog
-from hubbub.site.network.key_files import roster_of
-from hubbub.site.network.node_endpoint import NodeEndpoint
+from hubbub.site.network.folder_files import roster_of
 from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.silo_endpoint import SiloEndpoint
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Check, Clock, Timeouts
 from network.engine import in_process
 
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")

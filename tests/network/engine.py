@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from hubbub.site.network.engine import Missing, Phase
+from hubbub.site.network.envelope import Missing, Phase
 
 Answers = Callable[[bytes], bytes]
 

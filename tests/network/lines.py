@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.protocol.primitives.identity import Keys, Roster
-from hubbub.site.network.engine import Missing
-from hubbub.site.network.nats.address import Relay
-from hubbub.site.network.nats.answering import Answering
-from hubbub.site.network.nats.carrier import Carrier
+from hubbub.site.network.envelope import Missing
+from hubbub.site.network.nats.carrier import Answering, Carrier
+from hubbub.site.network.nats.relay import Relay, RelayCertificate
 from hubbub.site.network.nats.server import PROCESS_ID, Server, write_server
-from hubbub.site.network.nats.tls import RelayCertificate
 
 NAMES = {"aggregator": "aggregator", "ann": "silo", "bob": "silo", "node-1": "node"}
 

@@ -19,28 +19,24 @@ from typing import Any
 import numpy as np
 
 from hubbub.core.errors import HubbubError, ProtocolError
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.runs.federated import Standardisation
+from hubbub.core.runs.federated import SessionPlan, Standardisation
 from hubbub.core.runs.prepared_study import PreparedStudy
-from hubbub.core.runs.run_sessions import SessionPlan
 from hubbub.core.session.ask import Call
-from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.session.offer import SessionOffer, planned_for, round_parameters_of
 from hubbub.core.session.rounds import Rounds
-from hubbub.core.session.session_offer import SessionOffer, planned_for
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records
 from hubbub.learning.queries.training_query import TRAINING
 from hubbub.learning.runs.preparing import prepare
-from hubbub.site.network.clock import Check, Clock
 from hubbub.site.network.coordinator import Coordinator
-from hubbub.site.network.engine import Missing, Phase
-from hubbub.site.network.envelope import answer, read_answer, read_request, request
+from hubbub.site.network.envelope import Missing, Phase, answer, read_answer, read_request, request
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.silo_endpoint import SiloEndpoint
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Check, Clock, Timeouts
 from network.consortium import Brisk, Consortium, planned, table
 from network.engine import in_process
 from protocol.view import Spy

@@ -22,9 +22,8 @@ import pytest
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from hubbub.core.session.ask import Call
-from hubbub.site.collected.collection_opening import Opening
-from hubbub.site.collected.deposit import Deposit, read_deposit
-from hubbub.site.network.engine import Missing
+from hubbub.site.collected.collection_frames import Deposit, Opening, read_deposit
+from hubbub.site.network.envelope import Missing
 from network.collected import Deaths, Killed, asking, dying
 from network.consortium import HOSPITALS, Consortium
 from network.relay import Relay, Watched

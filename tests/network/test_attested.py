@@ -14,14 +14,14 @@ import pytest
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.protocol.agreement.roll_call import called
-from hubbub.core.verification.attestation.platforms import PlatformEvidence
-from hubbub.core.verification.evidence.attested_sessions import _replayed
+from hubbub.core.protocol.agreement.key_agreement import called
+from hubbub.core.verification.attestation.policy import PlatformEvidence
+from hubbub.core.verification.evidence.silo_parts import _replayed
 from hubbub.core.verification.replay.checking import verify
-from hubbub.site.attestation.software import SoftwareAttester, own_code
+from hubbub.site.attestation.devices import SoftwareAttester, own_code
 from hubbub.site.network import checkup, coordinator
 from hubbub.site.network.coordinator import WaitedError
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
 from network.lines import over_nats
 from network.relay import Watched

@@ -16,7 +16,7 @@ from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.core.session.in_process import federate
-from hubbub.core.session.layout import Layout
+from hubbub.core.session.offer import Layout
 from hubbub.site.network.envelope import read_answer
 from network.relay import Relay, Session, Watched, at, flipped, on_parts, opened, refusal
 

@@ -20,7 +20,8 @@ from hubbub.site.network.aggregator_process import RelayFiles
 from hubbub.site.network.checkup import Checked, checkup
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.join import Machine, join, relay_of
-from hubbub.site.network.nats import login_trial, relay_connection, tls
+from hubbub.site.network.nats import relay, relay_connection
+from hubbub.site.network.nats import relay_connection as login_trial
 from hubbub.site.network.nats.server import Server
 from hubbub.site.network.party_folder import RELAY, PartyFolder
 from network.lines import relayed, wait
@@ -232,9 +233,9 @@ def test_the_dates_of_a_certificate_that_was_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everybody = with_files(tmp_path)
-    monkeypatch.setattr(tls, "datetime", shifted(-400))
-    (tmp_path / "aggregator" / RELAY / tls.CERTIFICATE).unlink()
-    tls.RelayCertificate.made(tmp_path / "aggregator" / RELAY, "127.0.0.1")
+    monkeypatch.setattr(relay, "datetime", shifted(-400))
+    (tmp_path / "aggregator" / RELAY / relay.CERTIFICATE).unlink()
+    relay.RelayCertificate.made(tmp_path / "aggregator" / RELAY, "127.0.0.1")
     everybody.approve()
     server = started(everybody)
     monkeypatch.undo()

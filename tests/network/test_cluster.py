@@ -12,10 +12,9 @@ import pytest
 
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.site.network.aggregator_process import RelayFiles
-from hubbub.site.network.nats.address import Relay
 from hubbub.site.network.nats.carrier import Carrier
+from hubbub.site.network.nats.relay import Relay, RelayCertificate
 from hubbub.site.network.nats.server import LOG, Server
-from hubbub.site.network.nats.tls import RelayCertificate
 from hubbub.site.network.party_folder import RELAY
 from network.lines import free_port, wait
 from network.test_over_nats import Everybody

@@ -21,19 +21,18 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from hubbub.core.session.ask import Call
-from hubbub.core.session.layout import round_parameters_of
-from hubbub.core.session.session_offer import SessionOffer
+from hubbub.core.session.offer import SessionOffer, round_parameters_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main
-from hubbub.site.collected.collection_opening import CollectionPlace
+from hubbub.site.collected.collection_frames import CollectionPlace
+from hubbub.site.collected.collection_request import collect_frame
+from hubbub.site.collected.kept_frames import KeptFrames
 from hubbub.site.collected.node import CollectionNode
-from hubbub.site.network.collection.asked import collect_frame
-from hubbub.site.network.collection.kept_frames import KeptFrames
+from hubbub.site.network.endpoint import NodeEndpoint
 from hubbub.site.network.envelope import read_answer, request
 from hubbub.site.network.event_log import EventLog
-from hubbub.site.network.key_files import read_roster, roster_of, write_roster
-from hubbub.site.network.node_endpoint import NodeEndpoint
+from hubbub.site.network.folder_files import read_roster, roster_of, write_roster
 from hubbub.site.network.party_folder import PartyFolder
 from network.collected import (
     Deaths,
@@ -95,7 +94,7 @@ class Table:
         return found
 
     def set_of(self, deposits: dict[str, list[bytes]]) -> bytes:
-        from hubbub.site.collected.collection_opening import Opening
+        from hubbub.site.collected.collection_frames import Opening
 
         opening = Opening.read(self.place, self.collect, self.keys)
         index = {self.place.roster.name(i): i for i in self.place.roster.silos}
@@ -169,7 +168,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[None]:
         disk.write_bytes(path, *content, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr("hubbub.site.network.collection.kept_frames.write_bytes", refuses)
+        patch.setattr("hubbub.site.collected.kept_frames.write_bytes", refuses)
         yield
 
 
@@ -732,7 +731,7 @@ def test_no_call_is_answered_by_who_it_is_not_for(table: Table, call: Call) -> N
 
 def test_no_file_that_a_silo_keeps_holds_a_secret(table: Table, monkeypatch: Any) -> None:
     """Neither its seeds nor its noised sum are in any of its files, in any plain encoding."""
-    from hubbub.site.collected.deposit import Deposit
+    from hubbub.site.collected.collection_frames import Deposit
 
     seen: list[bytes] = []
     honest = Deposit.sealed

@@ -16,14 +16,14 @@ import pytest
 
 from hubbub.core.errors import IntegrityError, StudyError, UserError
 from hubbub.core.runs.run_folder import answers_in
-from hubbub.core.session.session_offer import SessionOffer
-from hubbub.core.tabular.standardisation import Standardisation
-from hubbub.core.verification.evidence.finding import SIGNED
+from hubbub.core.session.offer import SessionOffer
+from hubbub.core.tabular.records import Standardisation
+from hubbub.core.verification.evidence.evidence_file import SIGNED
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import read, read_header
 from hubbub.core.verification.transcript.writer import Transcript
-from hubbub.site.network.collection import kept_frames
-from hubbub.site.network.collection.kept_frames import KeptFrames
+from hubbub.site.collected import kept_frames
+from hubbub.site.collected.kept_frames import KeptFrames
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.party_folder import PartyFolder
 from network.collected import (

@@ -13,13 +13,13 @@ import pytest
 
 from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
+from hubbub.site.collected import collection_run
 from hubbub.site.network.aggregator_process import host, named_relay
-from hubbub.site.network.collection import collection_course
 from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.folder_files import roster_of
 from hubbub.site.network.join import Machine, join, relay_of
-from hubbub.site.network.key_files import roster_of
 from hubbub.site.network.party_folder import RELAY, PartyFolder
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Timeouts
 from network.collected import asking
 from network.consortium import HOSPITALS
 from network.lines import free_port
@@ -47,7 +47,7 @@ def consortium(home: Path) -> Study:
 
 
 def _serve(home: Path, study: Study, until: float) -> None:
-    collection_course._PAUSE = 0.3
+    collection_run._PAUSE = 0.3
     folder = PartyFolder.opened(home / "aggregator")
     log = EventLog(party="aggregator", folder=folder.home)
     times = Timeouts(deadline=20.0, ping=2.0)

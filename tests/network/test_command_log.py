@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hubbub.desk.cli import command_log
+from hubbub.desk.cli import main as command_log
 from hubbub.desk.cli.main import main
 
 

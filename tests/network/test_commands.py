@@ -21,12 +21,10 @@ from hubbub.core.errors import UserError
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.study.study import Study
 from hubbub.desk.cli import network_commands
-from hubbub.desk.cli.command_log import COMMANDS
-from hubbub.desk.cli.main import main
+from hubbub.desk.cli.main import COMMANDS, main
 from hubbub.site.network.event_log import EventLog
-from hubbub.site.network.folder_lock import alone
-from hubbub.site.network.key_files import read_roster, roster_of
-from hubbub.site.network.party_folder import PartyFolder
+from hubbub.site.network.folder_files import read_roster, roster_of
+from hubbub.site.network.party_folder import PartyFolder, alone
 from network.consortium import HOSPITALS, table
 from network.lines import wait
 
@@ -366,7 +364,7 @@ def test_keys_with_a_passphrase_are_closed_without_it(ask, command, home, tmp_pa
 def test_a_passphrase_is_asked_for_twice_and_never_shown(command, tmp_path, monkeypatch):
     said = iter(["one", "two", "one", "one"])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("hubbub.desk.cli.passphrase.getpass", lambda _: next(said))
+    monkeypatch.setattr("hubbub.desk.cli.terminal.getpass", lambda _: next(said))
     asked = ("keygen", "x", "--home", tmp_path / "x", "--passphrase")
     refuses(command, *asked, says="the same passphrase twice")
     assert not (tmp_path / "x").exists()
@@ -402,7 +400,7 @@ def test_a_source_of_a_passphrase_that_is_empty_is_no_wish_for_open_keys(
             given = ("--passphrase",) if asked is made else ()
             monkeypatch.setattr("sys.stdin.isatty", lambda: True)
             monkeypatch.setattr(
-                "hubbub.desk.cli.passphrase.getpass", lambda _: content.split("\n")[0]
+                "hubbub.desk.cli.terminal.getpass", lambda _: content.split("\n")[0]
             )
         refuses(command, *asked, *given, says="found an empty first line")
     assert not (tmp_path / "x").exists()

@@ -14,8 +14,8 @@ from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.evidence_file import with_signature
 from hubbub.core.verification.replay import checking
 from hubbub.core.verification.replay.checking import verify
-from hubbub.core.verification.transcript.transcript_header import plain_roster
-from hubbub.learning.audit.canary_audit import audit
+from hubbub.core.verification.transcript.frame_records import plain_roster
+from hubbub.learning.audit.audit import audit
 from hubbub.learning.runs.run_study import run
 from network.consortium import HOSPITALS, Consortium, table
 

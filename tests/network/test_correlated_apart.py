@@ -13,8 +13,7 @@ import pytest
 
 from hubbub.core.session.ask import Call
 from hubbub.core.verification.replay.checking import verify
-from hubbub.site.network.engine import Missing
-from hubbub.site.network.envelope import read_request
+from hubbub.site.network.envelope import Missing, read_request
 from hubbub.site.network.silo_endpoint import SiloEndpoint
 from network.consortium import QUICK, Consortium, table
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from hubbub.site.network.clock import Clock
+from hubbub.site.network.waiting import Clock
 
 pytest.importorskip("nats", reason="needs the extra net")
 cuts = pytest.importorskip("benchmarks.network.cuts", reason="benchmarks/ is not part of this copy")

@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import DataError
-from hubbub.core.session.session_offer import RefusedError
-from hubbub.core.study import sources
-from hubbub.core.study.extracts import extract
+from hubbub.core.session.offer import RefusedError
+from hubbub.core.study import extract, silo_records
 from hubbub.core.verification.replay.checking import verify
+from hubbub.site.collected.collection_request import approved
 from hubbub.site.network import checkup, join
-from hubbub.site.network.collection.asked import approved
-from hubbub.site.network.refusal import Refusal
+from hubbub.site.network.envelope import Refusal
 from hubbub.site.network.silo_endpoint import SiloEndpoint
 from network.consortium import Consortium, table
 
@@ -162,7 +161,7 @@ def asked(parties: Consortium) -> tuple[str, ...]:
     """What the aggregator hears of the southern silo where a run begins."""
     reading: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sources, "check_readable", lambda *_: reading.append("read"))
+        patched.setattr(silo_records, "check_readable", lambda *_: reading.append("read"))
         with pytest.raises(RefusedError) as raised:
             approved(parties.sites["south"], parties.study.id)
     assert not reading  # nothing is read while somebody waits

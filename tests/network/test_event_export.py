@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from hubbub.desk.cli.main import main
-from hubbub.site.network import event_export
-from hubbub.site.network.event_export import exported
+from hubbub.site.network import monitor
 from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.monitor import exported
 from network.lines import free_port, wait
 
 service = pytest.importorskip(
@@ -86,7 +86,7 @@ def test_an_event_arrives_as_the_event_log_has_it(collector, tmp_path):
 def test_a_collector_that_is_away_is_told_once_without_its_password(monkeypatch, tmp_path):
     address = f"http://ada:S3cret@127.0.0.1:{free_port()}"
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
-    monkeypatch.setattr(event_export, "_FEW_SECONDS", 0.2)  # that the end waits for it
+    monkeypatch.setattr(monitor, "_FEW_SECONDS", 0.2)  # that the end waits for it
     said: list[str] = []
     with exported("cleveland", said.append) as send:
         event_log = EventLog(party="cleveland", folder=tmp_path, tell=send)

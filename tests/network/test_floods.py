@@ -24,13 +24,18 @@ import pytest
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.site.network.aggregator_process import RelayFiles
 from hubbub.site.network.join import relay_of
-from hubbub.site.network.nats.answering import Answering
-from hubbub.site.network.nats.message_delivery import Message, MessageDelivery
-from hubbub.site.network.nats.other_end import UNHEARD_SECONDS, OtherEnd
-from hubbub.site.network.nats.pieces import PIECE_BYTES, Outgoing, Packet, PacketKind
+from hubbub.site.network.nats.carrier import Answering
+from hubbub.site.network.nats.message_delivery import (
+    PIECE_BYTES,
+    Message,
+    MessageDelivery,
+    Outgoing,
+    Packet,
+    PacketKind,
+)
+from hubbub.site.network.nats.relay import answers_of, asked_of, client_context, seed_of
+from hubbub.site.network.nats.relay_connection import UNHEARD_SECONDS, OtherEnd
 from hubbub.site.network.nats.server import Server
-from hubbub.site.network.nats.subjects import answers_of, asked_of, seed_of
-from hubbub.site.network.nats.tls import client_context
 from hubbub.site.network.party_folder import RELAY
 from network.lines import Relayed, asked, come, relayed, wait
 from network.test_over_nats import Everybody
@@ -157,7 +162,7 @@ def test_one_reply_is_taken_of_a_party_whatever_it_sends() -> None:
 
 
 def test_of_requests_that_nobody_has_read_one_is_kept(tmp_path: Path) -> None:
-    from hubbub.site.network.nats.address import Relay
+    from hubbub.site.network.nats.relay import Relay
 
     keys = Keys.generate("ann", "silo").networked()
     nobody = Relay.of("tls://127.0.0.1:1")

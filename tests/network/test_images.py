@@ -12,7 +12,7 @@ import pytest
 
 import hubbub
 from hubbub.core.errors import DataError
-from hubbub.core.study.code_hashes import source_hash
+from hubbub.core.study.foreign_code import source_hash
 from hubbub.core.verification.replay.checking import verify
 from network.consortium import Consortium, table
 

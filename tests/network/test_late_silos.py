@@ -13,20 +13,16 @@ from typing import Any
 
 import pytest
 
-from hubbub.core.planning import mask_degree
-from hubbub.core.planning.mask_degree import is_sparse
+from hubbub.core.planning import noise_shares
+from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
-from hubbub.core.session.ask import AbsentError, Call
-from hubbub.core.session.attendance import RESTARTED
+from hubbub.core.session.ask import RESTARTED, AbsentError, Call
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import files, read
-from hubbub.site.network import session_notes
-from hubbub.site.network.clock import Check
+from hubbub.site.network import folder_files
 from hubbub.site.network.coordinator import WaitedError
-from hubbub.site.network.engine import Missing
-from hubbub.site.network.envelope import answer, read_answer
-from hubbub.site.network.refusal import Refusal
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.envelope import Missing, Refusal, answer, read_answer
+from hubbub.site.network.waiting import Check, Timeouts
 from network.relay import HASTY, Jumping, Relay, Watched, opened
 
 FIVE = ("ann", "bob", "cyn", "dan", "eve")
@@ -265,8 +261,8 @@ def test_p29_graphs_of_changing_sets_are_counted_together(
     gather: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever chooses the sets, too, has so many graphs of a study to choose among, not more."""
-    monkeypatch.setattr(mask_degree, "_COMPLETE_UP_TO", 16)
-    monkeypatch.setattr(session_notes, "MOST_GRAPHS", 3)
+    monkeypatch.setattr(noise_shares, "_COMPLETE_UP_TO", 16)
+    monkeypatch.setattr(folder_files, "MOST_GRAPHS", 3)
     names = tuple(f"s{number:02}" for number in range(19))
     parties = gather(names=names, parties=PART)
     assert is_sparse(parties.study.parties)
@@ -277,7 +273,7 @@ def test_p29_graphs_of_changing_sets_are_counted_together(
     cut.away = {"s15"}
     with pytest.raises((WaitedError, AbsentError)):
         opened(parties, cut, timeouts=replace(at_once(), waiting=0.0))
-    drawn = (parties.home / "s00" / session_notes.GRAPHS).read_bytes().split()
+    drawn = (parties.home / "s00" / folder_files.GRAPHS).read_bytes().split()
     assert drawn.count(parties.study.id.hex().encode()) == 3
 
 
@@ -310,10 +306,10 @@ def test_the_end_is_told_in_an_earlier_session_to_who_was_not_in_the_last(gather
 
 
 def test_what_silos_have_paid_for_is_known_though_who_paid_most_is_away(tmp_path: Path) -> None:
-    notes, study = session_notes.SessionNotes(tmp_path), bytes(32)
+    notes, study = folder_files.SessionNotes(tmp_path), bytes(32)
     assert notes.most_paid(study, "training", {}) == {}
     assert notes.most_paid(study, "training", {1: 7, 2: 6}) == {1: 7, 2: 6}
-    again = session_notes.SessionNotes(tmp_path)
+    again = folder_files.SessionNotes(tmp_path)
     assert again.most_paid(study, "training", {1: 5, 3: 6}) == {1: 7, 2: 6, 3: 6}
     assert again.most_paid(study, "evaluation", {1: 1}) == {1: 1}
     assert again.most_paid(bytes([1]) * 32, "training", {1: 2}) == {1: 2}

@@ -22,15 +22,26 @@ import pytest
 from hubbub.core.errors import UserError
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.desk.cli.main import main
+from hubbub.site.network.folder_files import write_roster
 from hubbub.site.network.join import relay_of
-from hubbub.site.network.key_files import write_roster
-from hubbub.site.network.nats.address import Relay
-from hubbub.site.network.nats.leaf import LeafFiles
-from hubbub.site.network.nats.login_trial import tried
-from hubbub.site.network.nats.pieces import Packet, PacketKind
-from hubbub.site.network.nats.server import CONFIGURATION, LOG, Server, binary, write_server
-from hubbub.site.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
-from hubbub.site.network.nats.tls import RelayCertificate
+from hubbub.site.network.nats.message_delivery import Packet, PacketKind
+from hubbub.site.network.nats.relay import (
+    Relay,
+    RelayCertificate,
+    answers_of,
+    asked_of,
+    nkey_of,
+    seed_of,
+)
+from hubbub.site.network.nats.relay_connection import tried
+from hubbub.site.network.nats.server import (
+    CONFIGURATION,
+    LOG,
+    LeafFiles,
+    Server,
+    binary,
+    write_server,
+)
 from network.lines import Relayed, asked, come, free_port, missing, relayed, wait
 from network.test_over_nats import Everybody
 

@@ -31,12 +31,19 @@ from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.session.ask import Call
 from hubbub.desk.cli.main import main
 from hubbub.site.network import envelope
-from hubbub.site.network.key_files import write_roster
-from hubbub.site.network.nats import server, tls
-from hubbub.site.network.nats.address import Relay
-from hubbub.site.network.nats.answering import Answering, KeptAnswers
-from hubbub.site.network.nats.carrier import Carrier
+from hubbub.site.network.folder_files import write_roster
+from hubbub.site.network.nats import relay, server
+from hubbub.site.network.nats.carrier import Answering, Carrier, KeptAnswers
 from hubbub.site.network.nats.message_delivery import Message
+from hubbub.site.network.nats.relay import (
+    Relay,
+    RelayCertificate,
+    answers_of,
+    asked_of,
+    client_context,
+    nkey_of,
+    seed_of,
+)
 from hubbub.site.network.nats.server import (
     CONFIGURATION,
     LOG,
@@ -45,8 +52,6 @@ from hubbub.site.network.nats.server import (
     configuration,
     write_server,
 )
-from hubbub.site.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
-from hubbub.site.network.nats.tls import RelayCertificate, client_context
 from hubbub.site.network.nats.transports import let_go
 from network.lines import (
     NAMES,
@@ -511,7 +516,7 @@ def test_an_expired_certificate_is_refused_and_told(
         def now(cls, tz: Any = None) -> Any:
             return datetime.now(tz) - timedelta(days=400)
 
-    monkeypatch.setattr(tls, "datetime", Past)
+    monkeypatch.setattr(relay, "datetime", Past)
     made = Relayed.made(tmp_path)
     monkeypatch.undo()
     try:
@@ -538,7 +543,7 @@ def test_a_certificate_is_renewed_with_the_same_key(
         def now(cls, tz: Any = None) -> Any:
             return datetime.now(UTC) + timedelta(days=350)
 
-    monkeypatch.setattr(tls, "datetime", Later)
+    monkeypatch.setattr(relay, "datetime", Later)
     assert "expires in 15 days" in made.notice
     renewed = RelayCertificate.made(tmp_path, "hub.example.org")
     assert renewed.path.read_bytes() != first

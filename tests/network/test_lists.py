@@ -20,25 +20,23 @@ import pytest
 from hubbub import learning
 from hubbub.core.errors import ProtocolError
 from hubbub.core.planning import exposure
-from hubbub.core.planning.study_queries import main_of
+from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
+from hubbub.core.protocol.round.batches import TokenBatches
 from hubbub.core.protocol.round.round_parameters import decoded
 from hubbub.core.protocol.round.silo import Silo
-from hubbub.core.protocol.round.silo_batches import TokenBatches
 from hubbub.core.protocol.token_lists import onion_layers
-from hubbub.core.protocol.token_lists.list_context import repeated
 from hubbub.core.protocol.token_lists.mixer import Mixer
 from hubbub.core.protocol.token_lists.onion_layers import Done, Job, Wrap
-from hubbub.core.protocol.token_lists.token_list import Publication, commitment
+from hubbub.core.protocol.token_lists.token_list import Publication, commitment, repeated
 from hubbub.core.runs.loop import Parameters, Summed, train
-from hubbub.core.session import silo_token_lists
+from hubbub.core.session import token_lists
 from hubbub.core.session.ask import Call
 from hubbub.core.session.in_process import Federation
-from hubbub.core.session.layout import round_parameters_of
-from hubbub.core.session.session_offer import RefusedError
+from hubbub.core.session.offer import RefusedError, round_parameters_of
 from hubbub.core.session.setup import SetUp
 from hubbub.core.study.parties import Parties
-from hubbub.core.study.sources import named_object
+from hubbub.core.study.silo_records import named_object
 from hubbub.core.tabular.records import Records
 from hubbub.core.verification.replay.checking import verify
 from hubbub.learning.runs.preparing import prepare
@@ -492,7 +490,7 @@ def cheating(monkeypatch: pytest.MonkeyPatch, cheat: type[Mixer]) -> None:
     def made(**given: Any) -> Mixer:
         return (cheat if given["index"] == 2 else Mixer)(**given)
 
-    monkeypatch.setattr(silo_token_lists, "Mixer", made)
+    monkeypatch.setattr(token_lists, "Mixer", made)
 
 
 @pytest.mark.slow
@@ -909,13 +907,13 @@ def test_a_verdict_rests_on_what_a_silo_was_shown_itself_and_is_given_once(
         left = [one for one in whole if one != gone]
         assert refusal(hand.ask(Call.JUDGE, "ann", left)) == ("protocol", "relay")
     begun: list[int] = []
-    pool = silo_token_lists.process_pool
+    pool = token_lists.process_pool
 
     def counted(operations: int) -> Any:
         begun.append(operations)
         return pool(operations)
 
-    monkeypatch.setattr(silo_token_lists, "process_pool", counted)
+    monkeypatch.setattr(token_lists, "process_pool", counted)
     assert refusal(hand.ask(Call.JUDGE, "ann", whole)) == ("protocol", "cyn")
     for _ in range(3):  # asked again, it does no work again
         assert refusal(hand.ask(Call.JUDGE, "ann", whole)) == ("protocol", "relay")

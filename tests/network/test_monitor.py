@@ -18,12 +18,12 @@ from hubbub.core.errors import BudgetError, DataError, HubbubError, ModelError, 
 from hubbub.desk.cli import network_commands
 from hubbub.desk.cli.main import main
 from hubbub.site.network import monitor, silo_endpoint
+from hubbub.site.network.envelope import Refusal
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.join import Machine, join, relay_of
 from hubbub.site.network.monitor import health, monitored
-from hubbub.site.network.nats.subjects import seed_of
+from hubbub.site.network.nats.relay import seed_of
 from hubbub.site.network.party_folder import PartyFolder
-from hubbub.site.network.refusal import Refusal
 from network.lines import free_port, wait
 from network.test_over_nats import Everybody
 

@@ -19,10 +19,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hubbub.site.network.nats.address import Relay
-from hubbub.site.network.nats.login_trial import tried
-from hubbub.site.network.nats.proxy import Proxy as Address
-from hubbub.site.network.nats.tls import client_context
+from hubbub.site.network.nats.relay import Relay, client_context
+from hubbub.site.network.nats.relay_connection import tried
+from hubbub.site.network.nats.transports import Proxy as Address
 from network import lines
 from network.lines import NAMES, Relayed, asked, come, free_port, relayed, wait
 from network.test_proxies import VARIABLES, basic

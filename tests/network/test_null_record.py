@@ -15,10 +15,10 @@ import torch
 from torch import nn
 
 from hubbub.core.errors import ModelError
-from hubbub.core.study.code_hashes import source_hash
+from hubbub.core.study.foreign_code import source_hash
 from hubbub.core.tabular.records import Records
-from hubbub.learning.holdout import held_back
-from hubbub.learning.queries.evaluation_query import EVALUATION
+from hubbub.learning.batches import held_back
+from hubbub.learning.queries.beside_training import EVALUATION
 from hubbub.learning.queries.training_query import TRAINING
 from network.relay import NAMES, Watched, opened, setting_of, tiny
 

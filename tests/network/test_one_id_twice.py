@@ -8,10 +8,9 @@ from typing import Any
 
 from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.session.ask import Call
-from hubbub.core.session.layout import round_parameters_of
-from hubbub.core.session.session_offer import SessionOffer
-from hubbub.site.collected.collection_opening import CollectionPlace
-from hubbub.site.network.collection.asked import collect_frame
+from hubbub.core.session.offer import SessionOffer, round_parameters_of
+from hubbub.site.collected.collection_frames import CollectionPlace
+from hubbub.site.collected.collection_request import collect_frame
 from hubbub.site.network.envelope import read_answer, read_request, request
 from network.collected import collect, noised, sums
 from network.consortium import HOSPITALS, Consortium, planned

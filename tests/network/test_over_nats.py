@@ -17,12 +17,12 @@ from hubbub import learning
 from hubbub.core.study.study import Study
 from hubbub.site.network.aggregator_process import RelayFiles, host, named_relay
 from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.folder_files import roster_of
 from hubbub.site.network.join import Machine, join, relay_of
-from hubbub.site.network.key_files import roster_of
 from hubbub.site.network.nats.carrier import Carrier
 from hubbub.site.network.nats.server import PROCESS_ID, Server
 from hubbub.site.network.party_folder import RELAY, PartyFolder
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Timeouts
 from network.lines import free_port, over_nats, wait
 from network.relay import HASTY, tiny
 from network.test_same_bits import apart, trained_together

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hubbub.core.errors import StudyError
-from hubbub.core.planning.study_queries import plan
-from hubbub.core.study.code_hashes import source_hash
+from hubbub.core.planning.study_plan import plan
+from hubbub.core.study.foreign_code import source_hash
 from hubbub.site.network.checkup import checkup
 from hubbub.site.network.join import Machine
 from hubbub.site.network.party_folder import PartyFolder

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hubbub.core.errors import StudyError
 from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
-from hubbub.site.network import key_files
-from hubbub.site.network.key_files import (
+from hubbub.site.network import folder_files
+from hubbub.site.network.folder_files import (
     fingerprint,
     identities,
     identity_toml,
@@ -54,7 +54,7 @@ def mixed(**parts: bytes) -> str:
     """The key file of ann with other halves."""
     secret = KEYS["ann"].secret_parts() | parts
     told = {name: b64encode(part).decode() for name, part in secret.items()}
-    told["digest"] = key_files._digest(secret)
+    told["digest"] = folder_files._digest(secret)
     text = keys_toml(KEYS["ann"])
     return text[: text.index("[private]")] + tomli_w.dumps({"private": told})
 

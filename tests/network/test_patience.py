@@ -16,18 +16,15 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import IntegrityError
-from hubbub.core.planning import mask_degree
-from hubbub.core.planning.mask_degree import is_sparse
-from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.planning import noise_shares
+from hubbub.core.planning.noise_shares import is_sparse
+from hubbub.core.protocol.agreement import masks
 from hubbub.core.session.ask import Absent, AbsentError
-from hubbub.site.network.clock import Check
-from hubbub.site.network.coordinator import WaitedError
-from hubbub.site.network.engine import Missing
-from hubbub.site.network.patience import MOST_FRUITLESS, Patience
-from hubbub.site.network.refusal import Refusal
-from hubbub.site.network.session_notes import GRAPHS, FruitlessError
+from hubbub.site.network.coordinator import MOST_FRUITLESS, Patience, WaitedError
+from hubbub.site.network.envelope import Missing, Refusal
+from hubbub.site.network.folder_files import GRAPHS, FruitlessError
 from hubbub.site.network.silo_endpoint import SiloEndpoint
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Check, Timeouts
 from network.relay import HASTY, NAMES, Jumping, Watched
 from network.test_correlated_apart import gathered as correlated
 
@@ -87,7 +84,7 @@ def patient() -> tuple[Timeouts, Jumping]:
 @pytest.fixture
 def many(gather: Any, monkeypatch: pytest.MonkeyPatch) -> Watched:
     """A consortium whose mask graph is sparse; beyond 100 silos it would take long."""
-    monkeypatch.setattr(mask_degree, "_COMPLETE_UP_TO", 16)
+    monkeypatch.setattr(noise_shares, "_COMPLETE_UP_TO", 16)
     found: Watched = gather(names=MANY)
     assert is_sparse(found.study.parties)
     return found
@@ -155,7 +152,7 @@ def test_p4_who_fails_as_often_as_it_may_leaves_graphs_for_all_sums(steps: int) 
             drawn += 1
             patience.wait(failed, in_round=False)
         patience.reached(1, steps)
-    assert MOST_FRUITLESS <= drawn + 1 <= mask_graph.MOST_GRAPHS
+    assert MOST_FRUITLESS <= drawn + 1 <= masks.MOST_GRAPHS
     patience.begun()
     patience.begun()
     with pytest.raises(WaitedError, match="16 sessions in a row"):

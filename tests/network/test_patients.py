@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hubbub.core.errors import DataError
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.core.verification.replay.checking import verify
 from network.consortium import Consortium, table
 
@@ -68,7 +68,9 @@ def test_a_silo_with_more_patients_than_the_study_states_takes_no_part(tmp_path:
     lay(tmp_path / "over" / "north", "north", 0)
     with (tmp_path / "over" / "north" / "north.csv").open("a") as file:
         file.write("P99,0.5,1\n")
-    assert sources.records(parties.study, "north", folder=tmp_path / "over" / "north").units == 13
+    assert (
+        silo_records.records(parties.study, "north", folder=tmp_path / "over" / "north").units == 13
+    )
     parties.seats["north"]._data = tmp_path / "over" / "north"  # type: ignore[attr-defined]
     parties.seats["north"]._studies.clear()  # type: ignore[attr-defined]
     with pytest.raises(DataError, match=r"as data\.capacity says"):

@@ -14,12 +14,13 @@ from dataclasses import replace
 import pytest
 
 from hubbub.core.errors import ProtocolError
-from hubbub.site.network.nats import pieces
-from hubbub.site.network.nats.message_delivery import Message, MessageDelivery
-from hubbub.site.network.nats.pieces import (
+from hubbub.site.network.nats import message_delivery
+from hubbub.site.network.nats.message_delivery import (
     MOST_BYTES,
     WINDOW,
     Incoming,
+    Message,
+    MessageDelivery,
     Outgoing,
     Packet,
     PacketKind,
@@ -32,7 +33,7 @@ SIZE = 64  # bytes of a piece, in these tests
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "PIECE_BYTES", SIZE)
+    monkeypatch.setattr(message_delivery, "PIECE_BYTES", SIZE)
 
 
 def message(size: int, seed: int = 1) -> bytes:

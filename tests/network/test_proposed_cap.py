@@ -10,7 +10,7 @@ import pytest
 from hubbub.core.errors import BudgetError
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
 
 SOON = Timeouts(deadline=20.0, opening=5.0, waiting=1.0, ask_again=0.0, ping=20.0)

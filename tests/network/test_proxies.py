@@ -25,11 +25,9 @@ from hubbub.core.errors import UserError
 from hubbub.desk.cli.main import main
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.monitor import monitored
-from hubbub.site.network.nats.address import Relay
-from hubbub.site.network.nats.login_trial import tried
-from hubbub.site.network.nats.proxy import VARIABLE, Credentials, Proxy
-from hubbub.site.network.nats.relay_connection import RelayConnection
-from hubbub.site.network.nats.subjects import seed_of
+from hubbub.site.network.nats.relay import Relay, seed_of
+from hubbub.site.network.nats.relay_connection import RelayConnection, tried
+from hubbub.site.network.nats.transports import VARIABLE, Credentials, Proxy
 from network import lines
 from network.lines import Relayed, free_port, relayed, wait
 from network.test_over_nats import Everybody

@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement.roll_call import RollCall
+from hubbub.core.protocol.agreement.key_agreement import RollCall
 from hubbub.core.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.ask import AbsentError, Call
-from hubbub.core.session.layout import layout_of
-from hubbub.core.session.session_offer import SessionOffer
+from hubbub.core.session.offer import SessionOffer, layout_of
 from hubbub.core.session.setup import SetUp, _RolledSetUp
 from hubbub.learning.queries.training_query import TRAINING
 from hubbub.site.network.coordinator import WaitedError
@@ -30,7 +29,7 @@ from hubbub.site.network.envelope import NO_SESSION, answer, read_answer, read_r
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.party_folder import ROSTER
 from hubbub.site.network.requests import Requests
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Timeouts
 from network.relay import (
     HASTY,
     NAMES,

@@ -20,14 +20,12 @@ from hubbub.core.errors import BudgetError, DataError, IntegrityError, ProtocolE
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.core.runs.federated import Standardisation
 from hubbub.core.session.ask import AbsentError, Call
-from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.session.offer import round_parameters_of
 from hubbub.core.verification.replay.checking import verify
-from hubbub.learning.queries.evaluation_query import EVALUATION
-from hubbub.learning.queries.standardising_query import STANDARDISATION
+from hubbub.learning.queries.beside_training import EVALUATION, STANDARDISATION
 from hubbub.learning.queries.training_query import TRAINING
 from hubbub.learning.runs.preparing import prepare
-from hubbub.site.network.engine import Missing
-from hubbub.site.network.envelope import answer, read_answer, request
+from hubbub.site.network.envelope import Missing, answer, read_answer, request
 from network.consortium import planned
 from network.relay import (
     FEATURES,

@@ -22,13 +22,13 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import HubbubError, IntegrityError
+from hubbub.core.ledger.head_statement import Witness
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.ledger.witness import Witness
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli import ledger_commands
 from hubbub.desk.cli.main import main
-from hubbub.site.network.collection.kept_frames import KeptFrames
+from hubbub.site.collected.kept_frames import KeptFrames
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.silo_endpoint import SiloEndpoint

@@ -11,8 +11,8 @@ import pytest
 from hubbub.core.errors import HubbubError
 from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.session.ask import Call
+from hubbub.site.network.endpoint import SessionState
 from hubbub.site.network.envelope import read_answer
-from hubbub.site.network.session_state import SessionState
 from network.relay import Relay, Session, Watched, at, opened, refusal
 from network.test_failures import ONE_AWAY
 

@@ -18,11 +18,11 @@ from tests.validation.made_up import SILOS, write_silos
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.core.runs import federated, loop
 from hubbub.core.session.ask import Call
-from hubbub.core.verification.evidence.finding import REDERIVED
+from hubbub.core.verification.evidence.evidence_file import REDERIVED
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import files, read, read_header
-from hubbub.site.network.closing import StudyClosing
-from hubbub.site.network.engine import Missing, Phase
+from hubbub.site.network.coordinator import StudyClosing
+from hubbub.site.network.envelope import Missing, Phase
 from network.consortium import table
 from network.relay import Relay, Session, Watched, at, lost, on_parts, opened, refusal
 from run.test_taken_states import Forger

@@ -26,18 +26,17 @@ from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
-from hubbub.site.network import clock, coordinator
-from hubbub.site.network.approval_files import APPROVED
+from hubbub.site.network import coordinator, waiting
 from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import read_answer, request
 from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.folder_files import APPROVED, roster_of
 from hubbub.site.network.join import Machine, join, relay_of
-from hubbub.site.network.key_files import roster_of
-from hubbub.site.network.nats.address import Relay as Where
-from hubbub.site.network.nats.answering import Answering
+from hubbub.site.network.nats.carrier import Answering
 from hubbub.site.network.nats.message_delivery import Message
+from hubbub.site.network.nats.relay import Relay as Where
 from hubbub.site.network.party_folder import IDENTITY, KEYS, ROSTER, PartyFolder, ReplacedError
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Timeouts
 from network.collected import asking
 from network.consortium import Consortium
 from network.lines import free_port, wait
@@ -306,9 +305,9 @@ def test_an_aggregator_hears_of_its_revocation_in_the_middle_of_a_long_pause(
         if len(slept) == 3:
             revoke(parties, "aggregator")
 
-    monkeypatch.setattr(clock, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     with pytest.raises(UserError, match="withdrawn or replaced"):
-        opened(parties, timeouts=replace(HASTY, clock=clock.Clock()))
+        opened(parties, timeouts=replace(HASTY, clock=waiting.Clock()))
     assert slept == [1.0, 1.0, 1.0]
 
 
@@ -456,7 +455,7 @@ def test_a_running_join_goes_on_under_a_new_roster_at_a_new_relay(tmp_path: Path
     made["parties"]["names"] = [roster.name(index) for index in roster.silos]
     made["parties"]["roster"] = roster.digest.hex()
     after = Study.from_table(made)
-    from hubbub.site.network.key_files import keys_toml
+    from hubbub.site.network.folder_files import keys_toml
 
     (tmp_path / "before" / "aggregator" / KEYS).write_text(keys_toml(aggregator))
     for home in ("before/aggregator", "before/ann", "before/bob", "before/node-1", "cyn"):

@@ -20,8 +20,8 @@ from hubbub.core.runs.run_folder import RunFolder
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.writer import Transcript
 from hubbub.learning.runs.result import Result
-from hubbub.site.network.engine import Missing, Phase
-from hubbub.site.network.session_notes import SessionNotes
+from hubbub.site.network.envelope import Missing, Phase
+from hubbub.site.network.folder_files import SessionNotes
 from network.collected import Deaths, Killed, two_sided
 from network.consortium import sent_home
 from network.relay import HASTY, Jumping, Watched, gathered

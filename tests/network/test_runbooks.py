@@ -14,11 +14,11 @@ import tomli_w
 from hubbub.core.errors import UserError
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.study.study import Study
-from hubbub.desk.cli import command_log
+from hubbub.desk.cli import main as command_log
 from hubbub.desk.cli.main import main
 from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.folder_files import read_roster
 from hubbub.site.network.join import Machine, join, relay_of
-from hubbub.site.network.key_files import read_roster
 from hubbub.site.network.party_folder import PartyFolder
 from network.lines import wait
 from network.test_over_nats import Everybody

@@ -20,7 +20,7 @@ from hubbub.core.protocol.round.round_parameters import decoded
 from hubbub.core.runs.loop import Parameters, State, Summed, train
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.session.in_process import Federation, federate
-from hubbub.core.session.layout import layout_of, round_parameters_of
+from hubbub.core.session.offer import layout_of, round_parameters_of
 from hubbub.core.session.setup import SetUp
 from hubbub.learning.runs.preparing import prepare
 from network.relay import HASTY, Watched, opened, tiny

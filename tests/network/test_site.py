@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import StudyError, UserError
-from hubbub.core.planning import mask_degree
-from hubbub.core.planning.mask_degree import is_sparse
+from hubbub.core.planning import noise_shares
+from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.session.ask import Call
 from hubbub.core.study.study import Study
-from hubbub.site.network import session_notes
+from hubbub.site.network import folder_files
 from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import read_answer
-from hubbub.site.network.key_files import (
+from hubbub.site.network.folder_files import (
     check_roster,
     identities,
     read_identity,
@@ -30,7 +30,7 @@ from hubbub.site.network.key_files import (
     roster_toml,
 )
 from hubbub.site.network.party_folder import APPROVED, IDENTITY, KEYS, ROSTER, PartyFolder
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Timeouts
 from network.consortium import Consortium
 from network.relay import Relay, Watched, open_frame, opened, refusal, tiny
 
@@ -259,8 +259,8 @@ def test_graphs_are_not_drawn_until_one_comes_apart(
     gather: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An aggregator that looks at the graph and begins again is stopped, restarts or not (P4)."""
-    monkeypatch.setattr(session_notes, "MOST_GRAPHS", 2)
-    monkeypatch.setattr(mask_degree, "_COMPLETE_UP_TO", 16)  # beyond 100 silos it takes long
+    monkeypatch.setattr(folder_files, "MOST_GRAPHS", 2)
+    monkeypatch.setattr(noise_shares, "_COMPLETE_UP_TO", 16)  # beyond 100 silos it takes long
     names = tuple(f"s{number:02}" for number in range(17))
     parties = gather(names=names)
     assert is_sparse(parties.study.parties)
@@ -292,7 +292,7 @@ def test_two_processes_of_a_party_open_a_session_once(sites: Consortium) -> None
 def test_graphs_of_other_studies_and_complete_ones_are_not_counted(
     gather: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_notes, "MOST_GRAPHS", 2)
+    monkeypatch.setattr(folder_files, "MOST_GRAPHS", 2)
     parties = gather()
     for _ in range(3):
         opened(parties)

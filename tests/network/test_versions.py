@@ -6,11 +6,11 @@ import pytest
 
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.primitives.wire import VERSION
-from hubbub.core.session import session_offer
+from hubbub.core.session import offer
 from hubbub.core.session.ask import Call
 from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import request
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
 from network.engine import in_process
 
@@ -59,9 +59,9 @@ def test_a_party_answers_no_parcel_of_another_wire(parties):
 
 
 def test_a_party_whose_plan_differs_names_the_first_number(parties, monkeypatch):
-    told = session_offer.SessionOffer.payload
+    told = offer.SessionOffer.payload
     monkeypatch.setattr(
-        session_offer.SessionOffer,
+        offer.SessionOffer,
         "payload",
         lambda one: told(one).replace(b'"sigma_grid": ', b'"sigma_grid": 1'),
     )

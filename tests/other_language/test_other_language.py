@@ -20,7 +20,7 @@ import pytest
 from hubbub import VERSION, learning
 from hubbub.core.protocol.primitives.identity import plain_identity
 from hubbub.core.runs.prepared_study import PreparedStudy
-from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.session.offer import round_parameters_of
 from hubbub.core.verification.replay.checking import verify
 from hubbub.learning.runs.preparing import prepare
 from network.consortium import HOSPITALS, Consortium, planned, table

@@ -20,23 +20,23 @@ from hypothesis import strategies as st
 import hubbub
 from hubbub import Study
 from hubbub.core.errors import StudyError
-from hubbub.core.planning import exposure, mask_degree
-from hubbub.core.planning import plan_of_mechanisms as planning
+from hubbub.core.planning import exposure, noise_shares
+from hubbub.core.planning import study_plan as planning
 from hubbub.core.planning.accounts import Account, account_of, releases
 from hubbub.core.planning.noise_shares import shares_of, sharing_silos
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.planning.precision import certificate_for, grid_for
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.planned_query import certificate_for, grid_for
 from hubbub.core.planning.random_projection import RandomProjection
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.certificate import Certificate
-from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.protocol.agreement import masks
 from hubbub.core.protocol.agreement.joint_seed import LINK_BYTES
 from hubbub.core.protocol.primitives.wire import OVERHEAD
-from hubbub.core.session.layout import Layout, layout_of
+from hubbub.core.session.offer import Layout, layout_of
 from hubbub.desk.cli.plan_command import show_plan
 from hubbub.desk.report.page import render
-from hubbub.learning.queries.model_size import is_dimension, told_shape
 from hubbub.learning.queries.training_query import training_of
+from hubbub.learning.study.model import is_dimension, told_shape
 
 INSIDER = "aggregator + "
 WITHOUT_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # which would take minutes
@@ -489,7 +489,7 @@ def odds_of_windows(silos: int, colluders: int, dropouts: int, degree: int) -> F
 )
 def test_p4_a_session_has_the_least_degree_of_its_rule(silos, colluders, dropouts, degree):
     parties = {"silos": silos, "colluders": colluders, "dropouts": dropouts}
-    assert mask_degree.mask_degree(study(parties=parties).parties) == degree
+    assert noise_shares.mask_degree(study(parties=parties).parties) == degree
     if silos > 100 and degree < silos - 1:
         assert degree >= colluders + dropouts + 2
         half = silos // 2, dropouts
@@ -550,7 +550,7 @@ def is_connected(links: dict[int, set[int]]) -> bool:
     ],
 )
 def test_p4_degrees_for_fifty_bits(counts, degree):
-    assert mask_graph.degree(*counts) == degree
+    assert masks.degree(*counts) == degree
 
 
 def test_p6_an_adversary_far_above_the_studys_epsilon_has_a_row():
@@ -577,14 +577,14 @@ def test_p4_the_degree_is_the_least_that_keeps_the_promise():
     for _ in range(300):
         silos = draw.randint(17, 400)
         counts = (silos, draw.randint(0, silos - 1), draw.randint(0, silos // 2))
-        least = mask_graph.degree(*counts)
+        least = masks.degree(*counts)
         for each in range(2, silos - 1, 2):
-            kept = mask_graph.failure_bits(*counts, each) >= mask_graph.FAILURE_BITS
+            kept = masks.failure_bits(*counts, each) >= masks.FAILURE_BITS
             assert kept == (each >= least)
 
 
 def test_p4_many_silos_of_which_many_are_missing_take_no_time():
-    assert mask_graph.degree(100_000, 30_000, 20_000) > 20_000
+    assert masks.degree(100_000, 30_000, 20_000) > 20_000
 
 
 def survivors(silos: int, degree: int, gone: set[int]) -> Iterator[set[int]]:

@@ -7,8 +7,8 @@ import pytest
 
 from hubbub import Study
 from hubbub.core.errors import DataError, StudyError
-from hubbub.core.planning.silo_capacity import capacity_of
-from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.core.planning.planned_query import capacity_of
+from hubbub.core.tabular.records import Standardisation
 
 NAMES = ["a", "b", "c", "d"]
 

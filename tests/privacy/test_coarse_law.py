@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hubbub.core.privacy.coarse_law import ORDERS, _cumulants_of, coarse_law_of
-from hubbub.core.privacy.fft_window import _chernoff, _is_close, log_kernel_peak
 from hubbub.core.privacy.laws import ExchangedRecord, Law, Removal, Reversed
+from hubbub.core.privacy.transform import (
+    ORDERS,
+    _chernoff,
+    _cumulants_of,
+    _is_close,
+    coarse_law_of,
+    log_kernel_peak,
+)
 
 LAWS: dict[str, Law] = {
     "much noise": Removal(rate=0.2, shift=1e-6),

@@ -11,11 +11,10 @@ from scipy.integrate import quad
 
 import hubbub
 from hubbub.core.errors import StudyError
-from hubbub.core.privacy.coarse_law import coarse_law_of
 from hubbub.core.privacy.composition import ComposedLaw
 from hubbub.core.privacy.dominating_pairs import _honest_members
-from hubbub.core.privacy.fft_window import frame_for_delta, grid
 from hubbub.core.privacy.laws import Removal, Reversed
+from hubbub.core.privacy.transform import coarse_law_of, frame_for_delta, grid
 from privacy.hockey_sticks import removal
 
 

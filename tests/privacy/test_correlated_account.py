@@ -13,6 +13,7 @@ import hubbub
 from hubbub.core.errors import StudyError
 from hubbub.core.planning import noise_correlation
 from hubbub.core.planning.accounts import account_of, releases, releases_of_units
+from hubbub.core.planning.mechanism import INDEPENDENT
 from hubbub.core.planning.noise_correlation import (
     Correlation,
     best_column,
@@ -20,8 +21,7 @@ from hubbub.core.planning.noise_correlation import (
     inverse_of,
     workload,
 )
-from hubbub.core.planning.precision import _outcome_error, certificate_for, grid_for
-from hubbub.core.planning.step_noise import INDEPENDENT
+from hubbub.core.planning.planned_query import _outcome_error, certificate_for, grid_for
 from hubbub.core.protocol.primitives.correlated_noise import UNIT
 from hubbub.core.study.study import Study
 from hubbub.learning.queries.training_query import training_of

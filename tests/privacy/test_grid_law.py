@@ -18,29 +18,30 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from hubbub.core.privacy.accountant import Composition
-from hubbub.core.privacy.coarse_law import coarse_law_of
 from hubbub.core.privacy.composition import compose
 from hubbub.core.privacy.discretise import GridLaw, _on_cuts, bracket
 from hubbub.core.privacy.dominating_pairs import Step, release
-from hubbub.core.privacy.fft_window import (
-    Grid,
-    TiltedGrid,
-    _cells,
-    frame_for_epsilon,
-    grid,
-    step_for_gap,
-    step_within,
-)
 from hubbub.core.privacy.laws import (
+    NARROW,
     ExchangedRecord,
     Law,
     Mixture,
     Removal,
     ReplacedInBatch,
     Reversed,
+    gauss,
 )
-from hubbub.core.privacy.normal import NARROW, gauss
-from hubbub.core.privacy.projected_law import WIDER, ProjectedRemoval
+from hubbub.core.privacy.projected_step import WIDER, ProjectedRemoval
+from hubbub.core.privacy.transform import (
+    Grid,
+    TiltedGrid,
+    _cells,
+    coarse_law_of,
+    frame_for_epsilon,
+    grid,
+    step_for_gap,
+    step_within,
+)
 from privacy.hockey_sticks import HockeyStick, exchange, mixed, removal, replaced, swapped
 
 Point = tuple[float, float]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import hubbub
 from hubbub.core.errors import StudyError
-from hubbub.core.privacy.calibration import _root_from_above
+from hubbub.core.privacy.accountant import _root_from_above
 from hubbub.core.privacy.certificate import Certificate
 from privacy import oracle
 

@@ -27,20 +27,20 @@ from hubbub.core.errors import StudyError
 from hubbub.core.planning import exposure
 from hubbub.core.planning.accounts import account_of
 from hubbub.core.planning.mechanism import CLIP_MARGIN, SUM_MARGIN
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.planning.precision import certificate_for, largest_batch
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.planned_query import certificate_for, largest_batch
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.certificate import Certificate
 from hubbub.core.privacy.dominating_pairs import Step
 from hubbub.core.privacy.laws import ExchangedRecord, Law, Mixture, Removal, Reversed
-from hubbub.core.privacy.projected_law import ProjectedRemoval
 from hubbub.core.privacy.projected_step import (
+    ProjectedRemoval,
     projection_factor,
     release_by_signs,
     release_projected,
     sign_tail,
 )
-from hubbub.core.protocol.projection import sign_matrix as signs
+from hubbub.core.protocol.projection import entries as signs
 from hubbub.core.study.study import Study
 from hubbub.learning.queries.training_query import training_of
 from privacy.oracle_values import SIGNS, truth

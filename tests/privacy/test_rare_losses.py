@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 import hubbub
 from hubbub.core.errors import StudyError
-from hubbub.core.privacy import coarse_law, discretise, fft_window
+from hubbub.core.privacy import discretise, transform
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.dominating_pairs import Step, release
 from hubbub.core.privacy.remaining_budget import StudyLaw, least_epsilon
@@ -181,8 +181,8 @@ def test_p13_a_bulk_within_one_cell_costs_the_lower_side_nothing(other, truth) -
 def test_p12_cuts_that_are_moved_are_still_dominated() -> None:
     """At every threshold: less than the truth, and by next to nothing."""
     law = release(hubbub.Step(noise_multiplier=0.4, sample_rate=1e-5), "add-remove").laws[0]
-    made = coarse_law.coarse_law_of(law, 10_000, 1e-26)
-    cells = fft_window.grid(made, 3.0, 5e-4, 0.3)
+    made = transform.coarse_law_of(law, 10_000, 1e-26)
+    cells = transform.grid(made, 3.0, 5e-4, 0.3)
     below, above = discretise.bracket(law, cells, 3.0)
     assert below.offset != cells.offset  # or nothing is tried here
     for epsilon in (-1e-5, 0.0, 1e-5, 1e-3, 0.1, 1.0, 5.0):

@@ -11,8 +11,8 @@ from hubbub.core.errors import StudyError
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.dominating_pairs import Release, Step, release, release_with_malicious
 from hubbub.core.privacy.projected_step import release_projected
-from hubbub.core.privacy.reference_law import ReferenceLaw
 from hubbub.core.privacy.remaining_budget import (
+    ReferenceLaw,
     RemainingBudget,
     first_remaining_budget,
     least_epsilon,

@@ -16,8 +16,7 @@ from scipy.stats import binom
 import hubbub
 from hubbub.core.errors import StudyError
 from hubbub.core.privacy import accountant, dominating_pairs
-from hubbub.core.privacy.laws import Removal, Reversed
-from hubbub.core.privacy.unit_law import UnitRemoval
+from hubbub.core.privacy.laws import Removal, Reversed, UnitRemoval
 from privacy import oracle
 
 Array = NDArray[np.float64]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.study_plan import plan
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("statistics", "validation", "synthetic")

@@ -73,10 +73,10 @@ def test_no_public_name_is_a_module_too(name: str) -> None:
 @pytest.mark.slow
 def test_plan_is_a_function_whatever_was_imported_before() -> None:
     python(
-        "import hubbub.core.planning.accounts, hubbub.core.planning.study_queries\n"
+        "import hubbub.core.planning.accounts, hubbub.core.planning.study_plan\n"
         "import hubbub, inspect, sys\n"
         "assert inspect.isfunction(hubbub.plan)\n"
-        "assert hubbub.plan is hubbub.core.planning.study_queries.plan\n"
+        "assert hubbub.plan is hubbub.core.planning.study_plan.plan\n"
         "assert not any(name.startswith('hubbub.plan.') for name in sys.modules)\n"
         "assert not hasattr(hubbub.plan, 'pairing')\n"
     )

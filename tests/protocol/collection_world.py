@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.site.collected.collection_opening import CollectionPlace, Opening
+from hubbub.site.collected.collection_frames import CollectionPlace, Deposit, Deposited, Opening
 from hubbub.site.collected.collector import Collector
-from hubbub.site.collected.deposit import Deposit, Deposited
 from hubbub.site.collected.node import CollectionNode, NodeState
 from protocol.parties import SESSION, STUDY, World, world
 

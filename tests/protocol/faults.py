@@ -28,8 +28,7 @@ from functools import lru_cache
 import numpy as np
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement.digest_list import sent_digest
-from hubbub.core.protocol.agreement.key_agreement import Agreement, Session
+from hubbub.core.protocol.agreement.key_agreement import Agreement, Session, sent_digest
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Frame, Tag, parse

@@ -20,11 +20,16 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement.digest_list import sent_digests
 from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck
-from hubbub.core.protocol.agreement.key_agreement import Agreement, Session
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
-from hubbub.core.protocol.agreement.roll_call import Roll, RollCall, called
+from hubbub.core.protocol.agreement.key_agreement import (
+    Agreement,
+    Roll,
+    RollCall,
+    Session,
+    called,
+    sent_digests,
+)
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
@@ -32,7 +37,7 @@ from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.session.layout import Layout
+from hubbub.core.session.offer import Layout
 
 STUDY = hashlib.sha256(b"a study for tests").digest()
 SESSION = bytes(range(16))

@@ -25,8 +25,7 @@ from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.silo_set import set_of
-from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse, set_of
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Attempt, Masking

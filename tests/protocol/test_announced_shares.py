@@ -26,17 +26,17 @@ from scipy.stats import norm
 import hubbub
 from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.planning.noise_shares import NoiseShares
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.planning.precision import certificate_for
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.planned_query import certificate_for
 from hubbub.core.protocol.agreement.key_agreement import Session
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import DIGEST_BYTES, unverified
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Silo
-from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.session.offer import round_parameters_of
 from protocol.parties import World, refused, sessions_of, world
 
 Integers = NDArray[np.int64]

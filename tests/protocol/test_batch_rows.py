@@ -10,13 +10,7 @@ import pytest
 from scipy.stats import binom, chisquare
 
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.round.batch_rows import (
-    EMPTY,
-    injected,
-    joint_rows,
-    most_rows,
-    poisson_rows,
-)
+from hubbub.core.protocol.round.batches import EMPTY, injected, joint_rows, most_rows, poisson_rows
 
 
 def source(seed: int) -> SecureSource:

@@ -15,9 +15,13 @@ import pytest
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
-from hubbub.site.collected.collection_opening import Opening
-from hubbub.site.collected.deposit import Deposited
-from hubbub.site.collected.seeds import SEALED_SEED_BYTES, mask_key, opened_seed
+from hubbub.site.collected.collection_frames import (
+    SEALED_SEED_BYTES,
+    Deposited,
+    Opening,
+    mask_key,
+    opened_seed,
+)
 from protocol.collection_world import Collection, Task, collection, residues, seeded
 from protocol.parties import refused
 
@@ -95,7 +99,7 @@ def test_p30_noise_is_the_share_of_the_fewest_silos() -> None:
             assert secret is not None
             seed = opened_seed(c.opening, 1, node, sealed[at : at + SEALED_SEED_BYTES], secret)
             assert seed is not None
-            from hubbub.core.protocol.agreement.mask_stream import MaskStream
+            from hubbub.core.protocol.agreement.masks import MaskStream
 
             MaskStream().add(plain, mask_key(c.opening, 1, node, seed), negative=True)
         values.append(ring.to_integers(plain) - 10)

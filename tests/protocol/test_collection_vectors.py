@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.site.collected.collection_opening import Opening
-from hubbub.site.collected.deposit import Deposited, read_deposit
-from hubbub.site.collected.fixed_set import FixedSet
+from hubbub.site.collected.collection_frames import (
+    Deposited,
+    FixedSet,
+    Opening,
+    mask_key,
+    opened_seed,
+    read_deposit,
+)
 from hubbub.site.collected.node import NodeState
-from hubbub.site.collected.seeds import mask_key, opened_seed
 from protocol.collection_world import Collection, collection
 from protocol.parties import refused
 from protocol.vectors.collection import FILE

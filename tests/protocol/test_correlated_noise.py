@@ -16,15 +16,15 @@ from hubbub.core.planning.noise_correlation import best_column
 from hubbub.core.protocol.primitives.correlated_noise import UNIT, CorrelatedNoise
 from hubbub.core.protocol.primitives.noise import standard_normal
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.round import attempt_order
-from hubbub.core.protocol.round.batch_rows import EMPTY, Groups, group_rows
+from hubbub.core.protocol.round import round_parameters as attempt_order
+from hubbub.core.protocol.round.batches import EMPTY, Groups, group_rows
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.noise_share import CorrelatedShare
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.session.in_process import Federation, federate
-from hubbub.core.session.layout import Layout
+from hubbub.core.session.offer import Layout
 from protocol.parties import DIMENSION, refused, sessions_of, world
 
 COLUMN = tuple(int(UNIT * one) for one in (0.8, 0.5, 0.3))  # of norm .99

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from hubbub.core.protocol.agreement.pair_secrets import PairSecret
+from hubbub.core.protocol.agreement.key_agreement import PairSecret
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.aggregator import Aggregator
-from hubbub.core.protocol.round.attempt_order import Turn
 from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.round_parameters import Turn
 from protocol.faults import NAMES, UNIT, Operation, Simulation, orderly, session_of
 from protocol.parties import World, world
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 import hubbub
 from hubbub.core.errors import StudyError
-from hubbub.core.protocol.primitives import true_signatures
+from hubbub.core.protocol.primitives import identity
 from hubbub.core.protocol.primitives.identity import (
     Identity,
     Keys,
@@ -255,7 +255,7 @@ def test_a_signature_made_here_is_not_verified_again_and_one_bit_off_is_refused(
         assert not ONE.verifies(changed, content)
     assert not ONE.verifies(signature, b"rememberee")
     assert not OTHER.verifies(signature, content)
-    monkeypatch.setattr(true_signatures, "Ed25519PublicKey", None)  # nothing is left to verify with
+    monkeypatch.setattr(identity, "Ed25519PublicKey", None)  # nothing is left to verify with
     assert ONE.verifies(signature, content)
 
 
@@ -270,13 +270,13 @@ def test_keys_under_another_partys_name_sign_for_nobody_but_themselves() -> None
 def test_few_signatures_are_remembered_and_none_of_long_contents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(true_signatures, "_MOST_KNOWN", 3)
-    known = true_signatures.TrueSignatures()
+    monkeypatch.setattr(identity, "_MOST_KNOWN", 3)
+    known = identity.TrueSignatures()
     for number in range(5):
         known.add(bytes(32), bytes(64), bytes([number]))
     known.add(bytes(32), bytes(64), bytes(513))
     assert known._known == {
-        true_signatures._hash_of(bytes(32), bytes(64), bytes([number])) for number in (3, 4)
+        identity._hash_of(bytes(32), bytes(64), bytes([number])) for number in (3, 4)
     }
 
 

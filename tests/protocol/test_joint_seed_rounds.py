@@ -18,16 +18,16 @@ import pytest
 
 from hubbub.core.errors import BudgetError, ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck, _below
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.core.protocol.round.aggregator import Aggregator
-from hubbub.core.protocol.round.joint_batch import Tokens
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.protocol.token_lists.joint_batch import Tokens
 from hubbub.core.session.in_process import Federation, Record, federate
-from hubbub.core.session.layout import Layout
+from hubbub.core.session.offer import Layout
 from hubbub.core.session.rounds import AbortedError
 from protocol.parties import (
     SESSION,

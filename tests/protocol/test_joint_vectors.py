@@ -13,8 +13,8 @@ import pytest
 from hubbub.core.protocol.agreement.key_agreement import Agreement
 from hubbub.core.protocol.projection.matrix import Draw, Projection
 from hubbub.core.protocol.projection.product import project
-from hubbub.core.protocol.token_lists.batch_schemes import partition, without_replacement
-from hubbub.learning.layer_sketch import layer_matrices
+from hubbub.core.protocol.token_lists.joint_batch import partition, without_replacement
+from hubbub.learning.layer_projection import layer_matrices
 from protocol import reference as ref
 from protocol import reference_draws as draws
 from protocol.parties import SESSION, STUDY, fixed_keys, refused

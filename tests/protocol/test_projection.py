@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from hubbub.core.errors import StudyError, UserError
 from hubbub.core.protocol.primitives.randomness import cipher_at, keystream_into
-from hubbub.core.protocol.projection import gaussian_matrix, sign_matrix
-from hubbub.core.protocol.projection.exact_grid import joined, limbs, quantum
-from hubbub.core.protocol.projection.matrix import KINDS, Draw, Projection
+from hubbub.core.protocol.projection import entries as gaussian_matrix
+from hubbub.core.protocol.projection import entries as sign_matrix
+from hubbub.core.protocol.projection.matrix import KINDS, Draw, Projection, joined, limbs, quantum
 from hubbub.core.protocol.projection.product import lift, project
 
 VECTORS = Path(__file__).with_name("vectors_projection.json")

@@ -22,8 +22,8 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement import joint_seed
 from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag
-from hubbub.core.protocol.token_lists.list_context import ListContext
 from hubbub.core.protocol.token_lists.mixer import Mixer
+from hubbub.core.protocol.token_lists.token_list import ListContext
 from protocol.parties import SESSION, STUDY, world
 
 W = world(3, quorum=2, joint=True)

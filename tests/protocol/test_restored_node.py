@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.core.protocol.round.compute_node import ComputeNode

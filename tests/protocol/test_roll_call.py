@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.core.errors import ProtocolError, StudyError
-from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.protocol.agreement import masks
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, unverified
@@ -154,7 +154,7 @@ def test_p29_the_seed_of_a_graph_follows_from_the_roll() -> None:
 
 @given(st.binary(min_size=32, max_size=32), st.integers(17, 40))
 def test_neighbours_on_a_part_of_the_silos_are_mutual(seed: bytes, silos: int) -> None:
-    lists = {one: mask_graph.neighbours_of(one, silos, 6, seed) for one in range(silos)}
+    lists = {one: masks.neighbours_of(one, silos, 6, seed) for one in range(silos)}
     assert all(one in lists[other] for one, found in lists.items() for other in found)
 
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hubbub.core.errors import BudgetError, HubbubError, ProtocolError, StudyError
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement.digest_list import sent_digest
 from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck
-from hubbub.core.protocol.agreement.key_agreement import Agreement
-from hubbub.core.protocol.agreement.pair_secrets import PairSecret
+from hubbub.core.protocol.agreement.key_agreement import Agreement, PairSecret, sent_digest
 from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.protocol.projection.matrix import Draw
 from hubbub.core.protocol.round.aggregator import Aggregator

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.protocol.agreement import masks
 from hubbub.core.protocol.agreement.key_agreement import Agreement, Session
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Masking
-from hubbub.core.session.session_offer import SessionOffer, context_of
-from hubbub.site.collected.collection_opening import CollectionPlace
-from hubbub.site.network.collection.asked import collect_frame, until_of
+from hubbub.core.session.offer import SessionOffer, context_of
+from hubbub.site.collected.collection_frames import CollectionPlace
+from hubbub.site.collected.collection_request import collect_frame, until_of
 from hubbub.site.network.envelope import read_answer, read_request
 from protocol import reference as ref
 from protocol.parties import SESSION, STUDY, fixed_keys, fixed_opening, refused
@@ -206,7 +206,7 @@ def test_reference_draws_the_same_mask_graph(case: Any) -> None:
     seed, silos, degree = bytes.fromhex(GRAPHS["seed"]), case["silos"], case["degree"]
     for one, found in case["neighbours"].items():
         assert ref.neighbours(int(one), silos, degree, seed) == found
-        assert mask_graph.neighbours_of(int(one), silos, degree, seed) == found
+        assert masks.neighbours_of(int(one), silos, degree, seed) == found
 
 
 def test_reference_gives_every_silo_the_same_nodes() -> None:

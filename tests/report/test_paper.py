@@ -18,20 +18,16 @@ import pytest
 from estimation.made_up import AGE, DIED, MARKER, SEX, STAGE, TIME, patients
 from hubbub.core.disk import write_text
 from hubbub.core.errors import StudyError, UserError
+from hubbub.core.tabular.cells import is_like_formula
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.csv_text import is_like_formula
 from hubbub.desk.cli.main import main
-from hubbub.desk.report.answer_figures import figure_of
-from hubbub.desk.report.answer_tables import _cell, estimate_words, p_words, printed, table_of
-from hubbub.desk.report.notebook_view import shown_in_notebook
-from hubbub.desk.report.paper.effects_table import effects_table
-from hubbub.desk.report.paper.figure_files import FIGURES, figure_file
-from hubbub.desk.report.paper.formats import FORMATS, written
-from hubbub.desk.report.paper.manuscript import Manuscript, manuscript_of
+from hubbub.desk.report.answers import _cell, estimate_words, figure_of, p_words, printed, table_of
+from hubbub.desk.report.paper.formats import FIGURES, FORMATS, figure_file, written
+from hubbub.desk.report.paper.manuscript import Manuscript, effects_table, manuscript_of
+from hubbub.desk.report.run_result import shown_in_notebook
 from hubbub.estimation.incidence import Incidence
-from hubbub.estimation.kinds import statistic_from
-from hubbub.estimation.queries.answer_csv import tables_of
-from hubbub.estimation.queries.asked_statistics import statistics_from
+from hubbub.estimation.kinds import statistic_from, statistics_from
+from hubbub.estimation.queries.sums_query import tables_of
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Levels, OneSum
 

@@ -20,19 +20,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hubbub.core.number_format import at_most
-from hubbub.core.planning.adversary_words import explained
+from hubbub.core.planning.plan_rows import explained
 from hubbub.desk.cli.main import main
-from hubbub.desk.report.comparison_table import (
+from hubbub.desk.report.arrangements import (
     UNCHARGED_BASELINES,
     Arrangement,
     ArrangementTable,
+    ReportedRun,
     interval,
 )
-from hubbub.desk.report.learned import running_mean
+from hubbub.desk.report.charts import bounds, linear
 from hubbub.desk.report.markup import tag
 from hubbub.desk.report.page import render
-from hubbub.desk.report.scales import bounds, linear
-from hubbub.desk.report.several_runs import ReportedRun
+from hubbub.desk.report.scores import running_mean
 from hubbub.desk.report.validation_section import decision_chart
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"

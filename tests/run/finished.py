@@ -11,8 +11,8 @@ import pytest
 
 from hubbub import Study
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.runs import local_backend
 from hubbub.core.session.in_process import Federation
 from hubbub.core.verification.evidence.collecting import FILE, collect, part_of

@@ -11,13 +11,13 @@ import pytest
 
 import hubbub
 from hubbub.core.ledger.privacy_ledger import Cap, Ledger
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.session.in_process import Federation
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import FILE
-from hubbub.core.verification.evidence.finding import REDERIVED, Finding
+from hubbub.core.verification.evidence.evidence_file import REDERIVED, Finding
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import files, read, read_header
 from hubbub.learning.runs.result import Result

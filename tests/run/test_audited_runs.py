@@ -29,10 +29,15 @@ from hubbub.core.verification.evidence.audit_result import (
 )
 from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.collecting import FILE
-from hubbub.core.verification.evidence.evidence_file import load, with_signature
-from hubbub.core.verification.evidence.finding import NOT_VERIFIABLE, SIGNED, Finding
+from hubbub.core.verification.evidence.evidence_file import (
+    NOT_VERIFIABLE,
+    SIGNED,
+    Finding,
+    load,
+    with_signature,
+)
 from hubbub.core.verification.replay.checking import verify
-from hubbub.core.verification.transcript.transcript_header import plain_roster, roster_of
+from hubbub.core.verification.transcript.frame_records import plain_roster, roster_of
 from hubbub.desk.cli.main import main
 from hubbub.desk.report.report_of_run import write_report
 from hubbub.learning.runs import run_study as local
@@ -253,7 +258,7 @@ def test_where_it_cannot_be_written_nothing_is_played(
     def played(*_: object, **__: object) -> None:
         pytest.fail("played")
 
-    monkeypatch.setattr("hubbub.learning.audit.canary_audit.audit", played)
+    monkeypatch.setattr("hubbub.learning.audit.audit.audit", played)
     for out in (tmp_path, tmp_path / "none" / "audit.json"):
         assert main(["audit", str(made / "study.toml"), "--runs", "2", "--out", str(out)]) == 2
         assert "expected --out" in capsys.readouterr().err

@@ -10,17 +10,16 @@ import pytest
 
 import hubbub
 from hubbub.core.errors import EffortError
-from hubbub.core.planning import accounts, plan_of_mechanisms
+from hubbub.core.planning import accounts, study_plan
 from hubbub.core.planning.exposure import epsilon_against
-from hubbub.core.privacy import accountant, coarse_law
-from hubbub.core.privacy.effort import limited
-from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.privacy import accountant, transform
+from hubbub.core.privacy.arguments import limited
+from hubbub.core.protocol.agreement import masks
 from hubbub.core.session.in_process import Federation
 from hubbub.core.verification.evidence import claims
 from hubbub.core.verification.evidence.collecting import FILE
-from hubbub.core.verification.evidence.evidence_file import with_signature
-from hubbub.core.verification.evidence.finding import NOT_CHECKED, REDERIVED
-from hubbub.core.verification.replay.integrity_check import check_rows
+from hubbub.core.verification.evidence.evidence_file import NOT_CHECKED, REDERIVED, with_signature
+from hubbub.core.verification.replay.checking import check_rows
 from hubbub.desk.cli.main import main
 from run.finished import a_study, finished
 
@@ -59,9 +58,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Federation]:
 REMEMBERED = (
     claims.remade,
     epsilon_against,
-    coarse_law._coarse,
+    transform._coarse,
     accountant._worst_epsilon,
-    plan_of_mechanisms._power,
+    study_plan._power,
 )
 
 
@@ -98,12 +97,12 @@ def test_a_limit_inside_another_allows_no_more() -> None:
 def test_the_graph_of_a_crowd_is_weighed_in_few_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its odds fall so fast that a hundred thousand silos need a few thousand terms."""
     round_parameters: list[int] = []
-    exact = mask_graph._log_choose
+    exact = masks._log_choose
     monkeypatch.setattr(
-        mask_graph, "_log_choose", lambda *given: (round_parameters.append(1), exact(*given))[1]
+        masks, "_log_choose", lambda *given: (round_parameters.append(1), exact(*given))[1]
     )
-    assert mask_graph.failure_bits(100_000, 30_000, 10_000, 45_000) > 40
-    assert mask_graph.failure_bits(100_000, 49_000, 49_000, 60_000) < 1
+    assert masks.failure_bits(100_000, 30_000, 10_000, 45_000) > 40
+    assert masks.failure_bits(100_000, 49_000, 49_000, 60_000) < 1
     assert len(round_parameters) < 3 * 20_000
 
 

@@ -9,7 +9,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 import hubbub
 from hubbub.core.errors import DataError
-from hubbub.learning.runs.dataset_arrays import arrays_of
+from hubbub.learning.runs.array_inputs import arrays_of
 
 
 class Own(Dataset):

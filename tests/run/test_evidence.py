@@ -27,13 +27,15 @@ from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.session.in_process import Federation
 from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.collecting import FILE, ONE_PROCESS, checked_part, part_of
-from hubbub.core.verification.evidence.evidence_file import load, part_words, with_signature
-from hubbub.core.verification.evidence.finding import (
+from hubbub.core.verification.evidence.evidence_file import (
     NOT_VERIFIABLE,
     REDERIVED,
     SIGNED,
     Finding,
     difference,
+    load,
+    part_words,
+    with_signature,
 )
 from hubbub.desk.cli.main import main
 from hubbub.learning.runs.result import Result

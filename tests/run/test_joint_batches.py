@@ -23,15 +23,15 @@ import hubbub
 from hubbub.core.errors import BudgetError, DataError, StudyError
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.sampling_comparison import as_table
 from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.round.batches import TokenBatches
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Silo
-from hubbub.core.protocol.round.silo_batches import TokenBatches
-from hubbub.core.protocol.token_lists.batch_schemes import chosen_records
+from hubbub.core.protocol.token_lists.joint_batch import chosen_records
 from hubbub.core.session.in_process import federate
-from hubbub.core.session.layout import Layout, round_parameters_of
+from hubbub.core.session.offer import Layout, round_parameters_of
 from hubbub.core.session.token_lists import TokenLists
 from hubbub.learning.runs import baselines
 from hubbub.learning.runs.run_study import resume, run

@@ -28,7 +28,7 @@ import torch
 import hubbub
 from hubbub.core.errors import HubbubError
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
 from hubbub.core.protocol.primitives.wire import HEADER, HEADER_BYTES, Frame, Tag
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.silo import Silo

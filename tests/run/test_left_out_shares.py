@@ -13,7 +13,7 @@ from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.core.protocol.round.additive_shares import Place, digest_of_shares
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.session.in_process import Federation
-from hubbub.core.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED
+from hubbub.core.verification.evidence.evidence_file import NOT_VERIFIABLE, REDERIVED
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import Kept, files, read
 from run.finished import a_study, finished

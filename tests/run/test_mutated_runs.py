@@ -25,12 +25,14 @@ from hubbub.core.errors import HubbubError
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.core.study.study import Study
-from hubbub.core.verification.evidence.finding import REDERIVED
+from hubbub.core.verification.evidence.evidence_file import REDERIVED
 from hubbub.core.verification.transcript.frame_records import Kept, files, read, read_header
-from hubbub.estimation.queries.kept_sums import sums_in, write_sums
-from hubbub.estimation.queries.sums_query import SumsQuery
-from hubbub.learning.queries.validation.validation_answers import validation_of, write_validation
-from hubbub.learning.queries.validation.validation_query import ValidationQuery
+from hubbub.estimation.queries.sums_query import SumsQuery, sums_in, write_sums
+from hubbub.learning.queries.validation.validation_query import (
+    ValidationQuery,
+    validation_of,
+    write_validation,
+)
 from run.test_taken_states import COLUMNS, Forger, forged
 
 GIVEN = (

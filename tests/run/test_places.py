@@ -19,7 +19,7 @@ import pytest
 import hubbub
 from hubbub.core.errors import BudgetError, HubbubError, IntegrityError, UserError
 from hubbub.core.ledger.privacy_ledger import Cap, Ledger
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
 from hubbub.core.runs.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.core.runs.loop import State
 from hubbub.core.runs.run_folder import RunFolder

@@ -23,19 +23,19 @@ from hubbub import learning
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.planning import exposure
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
 from hubbub.core.protocol.primitives import noise
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
 from hubbub.core.protocol.projection.matrix import Draw, Projection
 from hubbub.core.protocol.projection.product import lift, project
-from hubbub.core.protocol.round import batch_rows
+from hubbub.core.protocol.round import batches
 from hubbub.core.protocol.round import projected_sum as projected
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.session.ask import Absent
 from hubbub.core.session.in_process import Federation, federate
-from hubbub.core.session.layout import Layout, round_parameters_of
+from hubbub.core.session.offer import Layout, round_parameters_of
 from hubbub.core.tabular.records import Records
 from hubbub.learning.runs import baselines
 from hubbub.learning.runs.run_study import run
@@ -184,7 +184,7 @@ def lifted(kind: str, found: np.ndarray, draw: Draw) -> np.ndarray:
 @pytest.fixture
 def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records stand in the order of their places: a float sum's last bit follows from the rows."""
-    monkeypatch.setattr(batch_rows, "injected", lambda _source, chosen, _rows: chosen)
+    monkeypatch.setattr(batches, "injected", lambda _source, chosen, _rows: chosen)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from hubbub import Study, run
 from hubbub.core.errors import BudgetError, StudyError
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.desk.cli.main import main
-from hubbub.desk.report.promise_words import broken, spent_words
+from hubbub.desk.report.promise import broken, spent_words
 from hubbub.desk.report.report_of_run import write_report
 
 TEXT = """

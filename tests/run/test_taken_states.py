@@ -28,22 +28,20 @@ from hubbub.core.runs import federated, local_backend, loop
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.claims import MODEL
 from hubbub.core.verification.evidence.collecting import collect
-from hubbub.core.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
+from hubbub.core.verification.evidence.evidence_file import NOT_VERIFIABLE, REDERIVED, Finding
 from hubbub.core.verification.replay import checking
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.replay.replayed_session import ReplayedSession
 from hubbub.core.verification.replay.session_findings import replay_findings
 from hubbub.core.verification.transcript import writer
-from hubbub.core.verification.transcript.frame_records import Kept, files, read, read_header
-from hubbub.core.verification.transcript.transcript_header import Header
+from hubbub.core.verification.transcript.frame_records import Header, Kept, files, read, read_header
 from hubbub.core.verification.transcript.writer import Transcript
-from hubbub.estimation.queries.kept_sums import sums_in, write_sums
+from hubbub.estimation.queries.sums_query import sums_in, write_sums
 from hubbub.learning.queries.coefficients.coefficients_query import COEFFICIENT_SUMS
-from hubbub.learning.queries.validation.validation_answers import planned_validation
-from hubbub.learning.queries.validation.validation_query import VALIDATION
+from hubbub.learning.queries.validation.validation_query import VALIDATION, planned_validation
 from hubbub.learning.runs.result import Result
 from hubbub.learning.runs.run_study import run
-from hubbub.site.network.collection.collectable import why_not
+from hubbub.site.collected.collection_request import why_not
 
 SCORES = ("run/validation.json", "run/validation-sums.json")
 EFFECTS = ("run/coefficients.json", "run/coefficient-sums.json")

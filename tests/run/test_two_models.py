@@ -22,7 +22,7 @@ from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.ask import Answer, Call
 from hubbub.core.session.in_process import Federation, LocalPeers, federate
-from hubbub.core.session.layout import Layout
+from hubbub.core.session.offer import Layout
 from hubbub.core.verification.replay.checking import verify
 from run.finished import a_study, finished
 

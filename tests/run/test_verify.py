@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 from hubbub.core.errors import IntegrityError, UserError
 from hubbub.core.ledger.privacy_ledger import Cap, Ledger
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.primitives import wire
 from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.core.protocol.round.round_parameters import RoundParameters
@@ -30,11 +30,14 @@ from hubbub.core.session.in_process import Federation
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.collecting import FILE
-from hubbub.core.verification.evidence.evidence_file import with_signature
-from hubbub.core.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
+from hubbub.core.verification.evidence.evidence_file import (
+    NOT_VERIFIABLE,
+    REDERIVED,
+    Finding,
+    with_signature,
+)
 from hubbub.core.verification.replay import replayed_session
-from hubbub.core.verification.replay.checking import verify
-from hubbub.core.verification.replay.integrity_check import integrity_findings
+from hubbub.core.verification.replay.checking import integrity_findings, verify
 from hubbub.core.verification.transcript.frame_records import (
     Kept,
     files,
@@ -45,7 +48,7 @@ from hubbub.core.verification.transcript.frame_records import (
 )
 from hubbub.core.verification.transcript.writer import Transcript
 from hubbub.desk.cli.main import main
-from hubbub.desk.report.comparison_table import Arrangement, ArrangementTable
+from hubbub.desk.report.arrangements import Arrangement, ArrangementTable
 from hubbub.desk.report.report_of_run import COMPARISON, write_report
 from hubbub.learning.runs.result import Result
 from hubbub.learning.runs.run_study import resume, run

@@ -18,14 +18,13 @@ from typing import Any
 
 from hubbub.core.errors import HubbubError
 from hubbub.core.planning.exposure import stated_adversary
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.claims import check, spent
-from hubbub.core.verification.evidence.evidence_file import with_signature
-from hubbub.core.verification.evidence.finding import Finding
-from hubbub.core.verification.transcript.transcript_header import roster_of
+from hubbub.core.verification.evidence.evidence_file import Finding, with_signature
+from hubbub.core.verification.transcript.frame_records import roster_of
 
 Content = dict[str, Any]
 SIX_DIGITS = 1.000001e-6

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
-from hubbub.core.protocol.token_lists.list_context import ListContext, parted
 from hubbub.core.protocol.token_lists.mixer import Mixer
 from hubbub.core.protocol.token_lists.onion_layers import Executor, in_this_thread
-from hubbub.core.protocol.token_lists.token_list import Owned, Publication
+from hubbub.core.protocol.token_lists.token_list import ListContext, Owned, Publication, parted
 from hubbub.core.protocol.token_lists.verdict import PublishedFrames
 from protocol.parties import fixed_keys
 

@@ -17,10 +17,9 @@ from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.protocol.token_lists import onion_layers
-from hubbub.core.protocol.token_lists.list_context import statement_bytes
 from hubbub.core.protocol.token_lists.mixer import Mixer
 from hubbub.core.protocol.token_lists.onion_layers import Done, Executor, Job, Wrap
-from hubbub.core.protocol.token_lists.token_list import commitment
+from hubbub.core.protocol.token_lists.token_list import commitment, statement_bytes
 from hubbub.core.protocol.token_lists.verdict import Verdict, verdict
 from protocol.parties import fixed_keys, flipped, refused
 from sampling.silos import (

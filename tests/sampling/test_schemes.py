@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
 from hubbub.core.errors import StudyError
-from hubbub.core.protocol.token_lists.batch_schemes import (
+from hubbub.core.protocol.token_lists.joint_batch import (
     Scheme,
     chosen_records,
     partition,

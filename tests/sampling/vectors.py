@@ -20,9 +20,8 @@ from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.token_lists import onion_layers
-from hubbub.core.protocol.token_lists.list_context import ListContext
 from hubbub.core.protocol.token_lists.mixer import Mixer
-from hubbub.core.protocol.token_lists.token_list import Publication, list_places
+from hubbub.core.protocol.token_lists.token_list import ListContext, Publication, list_places
 from sampling.silos import KEYS, SESSION, STUDY
 
 FILE = Path(__file__).parent / "vectors.json"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hubbub.core.protocol.primitives import ring
-from hubbub.core.protocol.round.revealed_sum import RevealedSum
+from hubbub.core.protocol.round.aggregator import RevealedSum
 from hubbub.core.protocol.round.round_parameters import decoded
 from hubbub.learning import Optimizer, stepped
 from protocol.parties import world

@@ -20,17 +20,16 @@ from scipy.stats import norm
 
 import hubbub
 from hubbub.core.errors import HubbubError, StudyError
-from hubbub.core.protocol.agreement import mask_graph
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement import masks as mask_graph
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session import in_process
 from hubbub.core.session.in_process import assemble
-from hubbub.core.session.layout import Layout
-from hubbub.core.session.party import Membership
+from hubbub.core.session.offer import Layout
+from hubbub.core.session.party import Membership, SiloParty
 from hubbub.core.session.secure_sums import ExactSilo
-from hubbub.core.session.silo_party import SiloParty
 
 FALSE_ALARM = 1e-9
 DEVIATIONS = float(norm.isf(FALSE_ALARM / 2))

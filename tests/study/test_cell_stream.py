@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from hubbub.core.study.extracts.cell_stream import texts_of
+from hubbub.core.study.cell_stream import texts_of
 
 # Values that Python holds equal, so that a table by value would give one's text to all.
 EQUAL = ([0.0, -0.0], [1, 1.0, True], [Decimal("1.50"), Decimal("1.5")], [Decimal(0), 0.0])

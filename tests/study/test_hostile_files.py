@@ -22,13 +22,13 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.runs.checkpoint import newest_checkpoint
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.cells import read_cells
-from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.core.tabular.records import Standardisation
 from hubbub.core.verification.evidence.evidence_file import load
 from hubbub.desk.cli.main import main
 from hubbub.desk.report.report_of_run import write_report
-from hubbub.learning.model_file import read_pinned
+from hubbub.learning.parameters import read_pinned
 from hubbub.learning.runs.run_study import resume
-from hubbub.site.network.key_files import identities, read_identity, read_roster
+from hubbub.site.network.folder_files import identities, read_identity, read_roster
 
 SPECIAL = ["/dev/zero", "pipe", "folder"]
 NOTHING = "0" * 64

@@ -15,9 +15,8 @@ import pytest
 
 from hubbub import Study
 from hubbub.core.errors import HubbubError, StudyError, loggable
-from hubbub.core.study.code_hashes import source_hash
-from hubbub.core.study.imported_code import bind, keep
-from hubbub.core.study.sources import attempted, named_object
+from hubbub.core.study.foreign_code import bind, keep, source_hash
+from hubbub.core.study.silo_records import attempted, named_object
 
 HONEST = "def records(party):\n    return 'honest'\n"
 EVIL = "def records(party):\n    return 'evil'\n"

@@ -10,7 +10,7 @@ import pytest
 
 from hubbub import Study
 from hubbub.core.errors import DataError, StudyError
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.desk.cli.main import main
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -67,12 +67,12 @@ def here(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("whose", [{}, PATIENTS], ids=["records", "patients"])
 def test_parts_give_the_records_and_cells_of_one_file(here: Path, whose: dict[str, Any]):
     apart, whole = study(**whose), study(**whose, files="{name}.parquet")
-    found = [sources.records(one, "north", folder=here) for one in (apart, whole)]
+    found = [silo_records.records(one, "north", folder=here) for one in (apart, whole)]
     for name in ("inputs", "targets", "patients"):
         parts = [getattr(one, name) for one in found]
         assert (parts[0] is None) == (parts[1] is None) == (name == "patients" and not whose)
         assert parts[0] is None or parts[0].tobytes() == parts[1].tobytes()
-    cells = [sources.statistic_cells(one, "north", folder=here) for one in (apart, whole)]
+    cells = [silo_records.statistic_cells(one, "north", folder=here) for one in (apart, whole)]
     rows = [one.unit_rows for one in cells]
     for name, column in cells[1].columns.items():
         means = [
@@ -98,26 +98,26 @@ def test_a_study_is_drafted_from_folders_of_parts(here: Path, monkeypatch: pytes
     made = Study.load("study.toml")
     assert made.data.files == "{name}/"
     assert made.parties.names == ("north", "south")
-    assert len(sources.records(made, "south", folder=here)) > 0
+    assert len(silo_records.records(made, "south", folder=here)) > 0
 
 
 def test_parts_that_are_none_are_refused(here: Path):
     (here / "north" / "d.parquet").write_bytes(b"PAR1 nothing of the kind PAR1")
     with pytest.raises(DataError, match=r"a readable part d\.parquet"):
-        sources.records(study(), "north", folder=here)
+        silo_records.records(study(), "north", folder=here)
     (here / "north" / "d.parquet").unlink()
     import pyarrow.parquet as parquet
 
     parquet.write_table(pyarrow.table({"age": [1]}), here / "north" / "d.parquet")
     with pytest.raises(DataError, match="the same columns in all parts"):
-        sources.records(study(), "north", folder=here)
+        silo_records.records(study(), "north", folder=here)
     (here / "empty").mkdir()
     with pytest.raises(DataError, match="found none"):
-        sources.records(study(files="empty/{name}/"), "north", folder=here)
+        silo_records.records(study(files="empty/{name}/"), "north", folder=here)
     (here / "empty" / "north").mkdir()
     with pytest.raises(DataError, match="found none"):
-        sources.records(study(files="empty/{name}/"), "north", folder=here)
+        silo_records.records(study(files="empty/{name}/"), "north", folder=here)
     with pytest.raises(DataError, match="found no such"):
-        sources.check_file(study(files="absent/{name}/"), "north", here)
+        silo_records.check_file(study(files="absent/{name}/"), "north", here)
     with pytest.raises(StudyError, match="a folder of parts"):
         study(files="{name}")

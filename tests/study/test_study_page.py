@@ -13,7 +13,7 @@ import pytest
 
 from hubbub import Study
 from hubbub.core.errors import StudyError
-from hubbub.core.study.study_keys import json_schema, pages
+from hubbub.core.study.study_file import json_schema, pages
 
 # Together they have every table, and each key that may be left out is left out of one of them.
 FILES = f"""study.name="s"\nprivacy={{epsilon=1,delta=1e-5}}\nparties={{silos=3,colluders=0}}

@@ -13,13 +13,12 @@ import pytest
 import hubbub
 from hubbub import Study
 from hubbub.core.errors import DataError, ModelError, StudyError
-from hubbub.core.tabular.outcome import Outcome, refuse_other_targets
 from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import encode_table
+from hubbub.core.tabular.target import Outcome, refuse_other_targets
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.table_check import checked
-from hubbub.desk.report.comparison import compare
-from hubbub.desk.report.rehearsal import rehearse
+from hubbub.desk.report.comparison import compare, rehearse
 from hubbub.learning.metric_words import words_of
 from hubbub.learning.runs.trained_model import load
 
@@ -509,7 +508,7 @@ def test_a_metric_that_gives_no_number_is_refused_before_anything_is_charged(own
 
 @pytest.mark.slow
 def test_the_source_of_own_code_is_part_of_the_study_where_it_says_so(own) -> None:
-    from hubbub.core.study.code_hashes import source_hash
+    from hubbub.core.study.foreign_code import source_hash
 
     name = "python:centre_code:absolute"
     study = with_own("absolute", code={name: source_hash(name)})

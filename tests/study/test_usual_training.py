@@ -8,8 +8,8 @@ import pytest
 
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.outcome import Outcome
-from hubbub.learning.study.usual_training import squared_length, usual_for, usual_training
+from hubbub.core.tabular.target import Outcome
+from hubbub.learning.study.training import squared_length, usual_for, usual_training
 
 TEXT = """
 [study]

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.tabular.cells import csv_text
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.csv_text import csv_text
 from hubbub.estimation.statistic import Levels
-from hubbub.estimation.synthesis.coding import CodedColumn
-from hubbub.estimation.synthesis.design import Design
+from hubbub.estimation.synthesis.design import CodedColumn, Design
 
 Array = NDArray[np.float64]
 

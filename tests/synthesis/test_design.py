@@ -10,9 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.synthesis.made_up import categorical, dependent, design_of, numeric
 
-from hubbub.estimation.synthesis.choice import without_room
-from hubbub.estimation.synthesis.coding import CodedColumn, contrasts_of
-from hubbub.estimation.synthesis.design import MOST_UNITS, ROW_STEP, SHARE_STEP, Design, matrix_of
+from hubbub.estimation.synthesis.design import (
+    MOST_UNITS,
+    ROW_STEP,
+    SHARE_STEP,
+    CodedColumn,
+    Design,
+    contrasts_of,
+    matrix_of,
+)
+from hubbub.estimation.synthesis.entropy_model import without_room
 
 SIZES = st.tuples(st.sampled_from([numeric, categorical]), st.integers(2, 9), st.booleans())
 FLOATS = st.one_of(

@@ -12,7 +12,7 @@ import pytest
 
 import hubbub
 from hubbub.estimation.queries.synthesis_query import records_text
-from hubbub.estimation.synthesis.examples import example
+from hubbub.estimation.synthesis.release import example
 
 PAGE = Path(__file__).parents[2] / "docs" / "synthetic.md"
 RSCRIPT = shutil.which("Rscript")

@@ -15,7 +15,7 @@ import hubbub
 from hubbub import Study
 from hubbub.core.errors import DataError, StudyError, UserError
 from hubbub.core.planning.query import QueryState, SiloData
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.tabular.table import CodedCells
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main

@@ -14,15 +14,16 @@ import hubbub
 from hubbub.core.errors import UserError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.statistic import Levels
-from hubbub.estimation.synthesis import share_intervals
-from hubbub.estimation.synthesis.choice import choose
-from hubbub.estimation.synthesis.coding import CodedColumn
-from hubbub.estimation.synthesis.components import components_of
-from hubbub.estimation.synthesis.entropy_model import fitted
-from hubbub.estimation.synthesis.examples import released
-from hubbub.estimation.synthesis.expectation import foreseen
-from hubbub.estimation.synthesis.release import SyntheticData
-from hubbub.estimation.synthesis.share_intervals import most_spread, total_variation
+from hubbub.estimation.synthesis import components
+from hubbub.estimation.synthesis.components import (
+    components_of,
+    foreseen,
+    most_spread,
+    total_variation,
+)
+from hubbub.estimation.synthesis.design import CodedColumn
+from hubbub.estimation.synthesis.entropy_model import choose, fitted
+from hubbub.estimation.synthesis.release import SyntheticData, released
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +182,7 @@ def population() -> dict[tuple[int, int], np.ndarray]:
     return exact_tables(design, cells)
 
 
-def _held(shares: list[float], found: list[share_intervals.Share]) -> Counter[bool]:
+def _held(shares: list[float], found: list[components.Share]) -> Counter[bool]:
     return Counter(one.low <= true <= one.high for true, one in zip(shares, found, strict=True))
 
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from asking.made_up import COLUMNS, KINDS, SILOS, table_of_study, write_silos
 from hubbub import Study, fit
-from hubbub.core.tabular.cells import read_cells
-from hubbub.core.tabular.csv_text import cell_text, csv_text
+from hubbub.core.tabular.cells import cell_text, csv_text, read_cells
 from hubbub.desk.cli.main import main
 from hubbub.learning.runs.run_study import run
 

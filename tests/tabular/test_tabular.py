@@ -16,10 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.core.errors import DataError, StudyError, UserError
-from hubbub.core.tabular.cell_rule import CellFault
-from hubbub.core.tabular.cells import cells_of, read_cells
-from hubbub.core.tabular.column import Column, column_features
-from hubbub.core.tabular.declared_columns import columns_from
+from hubbub.core.tabular.cells import CellFault, cells_of, read_cells
+from hubbub.core.tabular.column import Column, column_features, columns_from
 from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import encode_table
 from hubbub.estimation.data_frame import data_frame

@@ -16,17 +16,20 @@ import hubbub
 from hubbub import learning
 from hubbub.core.errors import IntegrityError, StudyError
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.runs.federated import RunSessions
 from hubbub.core.runs.local_backend import LocalBackend
-from hubbub.core.runs.run_sessions import RunSessions
-from hubbub.core.session.layout import layout_of
-from hubbub.core.tabular.records import Records
-from hubbub.core.tabular.standardisation import Standardisation, standardisation_from
-from hubbub.learning.queries import standardising_query
-from hubbub.learning.queries.evaluation_query import EVALUATION, EvaluationQuery
-from hubbub.learning.queries.standardising_query import STANDARDISATION, FeatureSums
+from hubbub.core.session.offer import layout_of
+from hubbub.core.tabular.records import Records, Standardisation, standardisation_from
+from hubbub.learning.queries import beside_training
+from hubbub.learning.queries.beside_training import (
+    EVALUATION,
+    STANDARDISATION,
+    EvaluationQuery,
+    FeatureSums,
+    ScoreVector,
+)
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.run_study import resume, run
-from hubbub.learning.study.score_vector import ScoreVector
 
 HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 STEPS = 12
@@ -331,7 +334,7 @@ def test_sums_that_were_charged_and_lost_are_not_asked_for_again(tmp_path: Path,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(standardising_query, "standardisation_from", crash)
+        patch.setattr(beside_training, "standardisation_from", crash)
         with pytest.raises(KeyboardInterrupt):
             run(BOTH, tmp_path / "run")
     with pytest.raises(IntegrityError, match="charged and lost"):

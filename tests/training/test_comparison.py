@@ -15,13 +15,13 @@ from scipy import stats
 import hubbub
 from hubbub.core.errors import DataError, StudyError
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.round.batch_rows import EMPTY, most_rows, poisson_batches, poisson_rows
+from hubbub.core.protocol.round.batches import EMPTY, most_rows, poisson_batches, poisson_rows
 from hubbub.core.runs.prepared_study import PreparedStudy
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
+from hubbub.desk.report.arrangements import UNCHARGED_REPEATS
 from hubbub.desk.report.comparison import compare
-from hubbub.desk.report.comparison_table import UNCHARGED_REPEATS
 from hubbub.learning import datasets
 from hubbub.learning.datasets import wheel
 from hubbub.learning.runs import run_study
@@ -294,7 +294,7 @@ def test_practices_share_out_the_hospitals_records():
 def test_a_table_of_practices_is_encoded_as_one_of_hospitals():
     study = heart_study()
     data = replace(study.data, source="hubbub.datasets:practices")
-    assert sources.encoding(replace(study, data=data)) == sources.encoding(study)
+    assert silo_records.encoding(replace(study, data=data)) == silo_records.encoding(study)
 
 
 @pytest.fixture

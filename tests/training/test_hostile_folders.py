@@ -16,7 +16,7 @@ import pytest
 
 from hubbub import learning
 from hubbub.core.errors import HubbubError, IntegrityError
-from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.core.tabular.records import Standardisation
 from hubbub.desk.cli.main import main
 from hubbub.desk.report.report_of_run import write_report
 from hubbub.learning import datasets

@@ -12,9 +12,8 @@ import pytest
 import hubbub
 from hubbub import Study, plan
 from hubbub.core.errors import DataError, StudyError
-from hubbub.core.study import sources
-from hubbub.core.tabular.patient_keys import patient_key
-from hubbub.core.tabular.records import Records
+from hubbub.core.study import silo_records
+from hubbub.core.tabular.records import Records, patient_key
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.table_check import checked
@@ -186,7 +185,7 @@ def test_the_plan_and_the_report_show_the_row(
 
 
 def test_rows_of_a_patient_are_one_unit_and_no_more_than_the_cap(home: Path) -> None:
-    found = sources.records(study(), "north")
+    found = silo_records.records(study(), "north")
     assert found.units == 20
     assert found.patients is not None
     assert np.bincount(found.patients).max() == 3
@@ -201,13 +200,13 @@ def test_rows_of_a_patient_are_one_unit_and_no_more_than_the_cap(home: Path) -> 
 
 def test_a_spelling_is_a_patient_and_a_gap_is_nobody(home: Path) -> None:
     Path("north.csv").write_text(table([("7", 0.1, 0), ("7.0", 0.2, 1), ("07", 0.3, 1)]))
-    assert sources.records(study(), "north").units == 2
+    assert silo_records.records(study(), "north").units == 2
     Path("north.csv").write_text(table([("7", 0.1, 0), ("", 0.2, 1)]))
     with pytest.raises(DataError, match=r"none in north\.csv, column 'pid', row 2"):
-        sources.records(study(), "north")
+        silo_records.records(study(), "north")
     Path("north.csv").write_text("dose,ill\n0.1,1\n")
     with pytest.raises(DataError, match="expected a column 'pid'"):
-        sources.records(study(), "north")
+        silo_records.records(study(), "north")
 
 
 def test_a_key_too_long_to_compose_is_nobodys():
@@ -231,7 +230,7 @@ def test_a_key_is_read_alike_from_files_functions_arrays_and_by_check(
     """One rule: what is one patient in a file is one everywhere else."""
     Path("north.csv").write_text(table([(key, 0.1, 0) for key in keys]))
     found = [
-        sources.records(study(), "north").units,
+        silo_records.records(study(), "north").units,
         owned(np.array(keys)).units,
         with_patients("north", owned(None, len(keys)), {"north": keys}).units,
         len({patient_key(key) for key in keys}),
@@ -254,7 +253,7 @@ def test_missing_values_of_arrays_and_frames_are_nobodys() -> None:
 def test_a_missing_key_is_refused_everywhere_and_never_one_patient(home: Path, key: str) -> None:
     Path("north.csv").write_text(table([("P1", 0.1, 0), (key, 0.2, 1)]))
     with pytest.raises(DataError, match="a patient for every record, found none in north"):
-        sources.records(study(), "north")
+        silo_records.records(study(), "north")
     with pytest.raises(DataError, match="a patient for every record, found none at 1"):
         owned(np.array(["P1", key]))
     with pytest.raises(DataError, match="a patient for every record, found none of north, at 1"):
@@ -313,11 +312,11 @@ def test_a_functions_records_say_whose_they_are_where_the_study_does() -> None:
     plain = Records(inputs=np.ones((2, 1), np.float32), targets=np.zeros(2, np.float32))
     whose = Records(inputs=plain.inputs, targets=plain.targets, patients=np.array([1, 1]))
     with_patients, without = study().data, study(data={"patient": None}).data
-    assert sources.units_of(with_patients, "north", whose).units == 1
-    assert sources.units_of(with_patients, "test", whose).patients is None
+    assert silo_records.units_of(with_patients, "north", whose).units == 1
+    assert silo_records.units_of(with_patients, "test", whose).patients is None
     for data, records in ((with_patients, plain), (without, whose)):
         with pytest.raises(DataError, match=r"as data\.patient says"):
-            sources.units_of(data, "north", records)
+            silo_records.units_of(data, "north", records)
 
 
 # Whole runs ---------------------------------------------------------------------------------------
@@ -424,7 +423,7 @@ def test_a_draft_of_patients_is_ready_and_its_tidy_copies_name_nobody(
     assert drafted.data.records == 60
     assert drafted.data.capacity == (30,)
     assert "P1" not in Path("tidy/north.csv").read_text()
-    assert sources.records(drafted, "north").units == 20
+    assert silo_records.records(drafted, "north").units == 20
     assert main(["init", *files, "--patient", "who", "--out", "other.toml"]) == 2
     assert "expected --patient to name a column" in capsys.readouterr().err
 

@@ -36,8 +36,8 @@ from hubbub.core.errors import (
     UserError,
 )
 from hubbub.core.ledger.privacy_ledger import Cap, Ledger
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.planning.plan import Plan
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import noise
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.randomness import SecureSource
@@ -48,8 +48,8 @@ from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.session.in_process import federate
-from hubbub.core.session.layout import Layout
-from hubbub.core.study import sources
+from hubbub.core.session.offer import Layout
+from hubbub.core.study import silo_records
 from hubbub.core.tabular.records import Records
 from hubbub.core.verification.replay.checking import verify
 from hubbub.learning.runs.baselines import BASELINES
@@ -530,7 +530,7 @@ def test_parquet_files_hold_the_same_records_as_csv(at_home):
     one = own(f"{FILES}\n{SCHEMA}")
     two = own(f"{FILES}\n{SCHEMA}".replace(".csv", ".parquet"))
     for party in ("north", "south", "west", "test"):
-        left, right = sources.records(one, party), sources.records(two, party)
+        left, right = silo_records.records(one, party), silo_records.records(two, party)
         assert np.array_equal(left.inputs, right.inputs)
         assert np.array_equal(left.targets, right.targets)
     assert isfinite(run(two).final["loss"])
@@ -549,7 +549,7 @@ def test_a_function_of_ones_own_gives_the_records(at_home, monkeypatch):
     data = 'source = "python:ward_of_test_run:records"\noptions = { rows = 30 }'
     result = run(own(data))
     assert sizes(result) == [3, 1]
-    assert len(sources.records(own(data), "north").targets) == 30
+    assert len(silo_records.records(own(data), "north").targets) == 30
 
 
 WRONG = {
@@ -711,7 +711,7 @@ def test_a_model_of_ones_own_is_tried_out_before_anything_is_charged(
     data = f'source = "python:{name}:records"'
     study = own(data, f'kind = "python:{name}:made"\ninputs = [3]')
     with pytest.raises(HubbubError, match=says) as caught:
-        prepare(study, whose=None if whose == "everybody" else [sources.TEST])
+        prepare(study, whose=None if whose == "everybody" else [silo_records.TEST])
     assert_one_sentence(str(caught.value))
 
 
@@ -823,7 +823,7 @@ def planted(at_home) -> Path:
 
 
 def test_the_search_finds_what_is_planted(planted):
-    records = sources.records(own(FILES), "south")
+    records = silo_records.records(own(FILES), "south")
     assert leaks(records.inputs.tobytes()) == ["float32"]
     assert len(leaks((planted / "south.csv").read_bytes())) == 2
     assert set(leaks(records.inputs.astype(">f8").tobytes())) >= {

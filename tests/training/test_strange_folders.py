@@ -14,8 +14,8 @@ import pytest
 import hubbub
 from hubbub import Study
 from hubbub.core.errors import StudyError
-from hubbub.core.study import known_code
-from hubbub.core.study.code_hashes import source_hash
+from hubbub.core.study import foreign_code
+from hubbub.core.study.foreign_code import source_hash
 from hubbub.desk.cli.main import main
 from hubbub.site.network.party_folder import PartyFolder
 
@@ -160,7 +160,7 @@ def test_what_this_user_has_run_is_known_until_it_is_another(mark) -> None:
 
 
 def test_what_this_user_has_approved_is_known_until_it_is_withdrawn(mark) -> None:
-    from hubbub.site.network.key_files import roster_of
+    from hubbub.site.network.folder_files import roster_of
 
     names = (*Study.parse(HEART).parties.names, "aggregator")
     homes = [
@@ -171,9 +171,9 @@ def test_what_this_user_has_approved_is_known_until_it_is_withdrawn(mark) -> Non
     text = a_study().toml.replace("[parties]", f'[parties]\nroster = "{roster.digest.hex()}"')
     study = Study.parse(text)
     homes[0].approve(study, roster)
-    assert known_code.knows(NAME, source_hash(NAME))
+    assert foreign_code.knows(NAME, source_hash(NAME))
     homes[0].withdraw(study.id)
-    assert not known_code.knows(NAME, source_hash(NAME))
+    assert not foreign_code.knows(NAME, source_hash(NAME))
 
 
 Forgery = Callable[[Path, Path], None]
@@ -189,12 +189,12 @@ FORGERIES: dict[str, Forgery] = {
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_what_others_can_have_put_there_makes_no_code_known(mark, forgery) -> None:
-    known_code.note(NAME, "00")
-    assert known_code.knows(NAME, "00")
+    foreign_code.note(NAME, "00")
+    assert foreign_code.knows(NAME, "00")
     (path,) = Path("state/hubbub/code").iterdir()
     path.rename("other")
     FORGERIES[forgery](path.absolute(), Path("other").absolute())
-    assert not known_code.knows(NAME, "00")
+    assert not foreign_code.knows(NAME, "00")
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save
 
 import hubbub
 from hubbub.core.errors import DataError, HubbubError, UserError
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
 
@@ -70,7 +70,7 @@ def test_a_loaded_model_scores_as_the_run_did_on_its_test_set(finished):
     result, folder = finished
     loaded = hubbub.load(folder / "run")
     assert loaded.standardisation is not None
-    test = sources.records(result.plan.study, "test")
+    test = silo_records.records(result.plan.study, "test")
     scores = loaded.predict(folder / "test.csv")
     assert scores.shape == (ROWS,)
     np.testing.assert_array_equal(scores, result.predict(test.inputs))

@@ -15,7 +15,7 @@ import hubbub
 from hubbub import Study
 from hubbub.core.errors import StudyError
 from hubbub.desk.cli.main import main
-from hubbub.site.network.key_files import roster_of, roster_toml
+from hubbub.site.network.folder_files import roster_of, roster_toml
 from hubbub.site.network.party_folder import PartyFolder
 
 HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")

@@ -11,10 +11,13 @@ import pytest
 from tests.validation.made_up import study_of
 
 import hubbub
-from hubbub.core.verification.evidence.finding import NOT_VERIFIABLE
+from hubbub.core.verification.evidence.evidence_file import NOT_VERIFIABLE
 from hubbub.core.verification.replay.course import Course
-from hubbub.learning.queries.validation.validation_answers import validation_of
-from hubbub.learning.queries.validation.validation_query import VALIDATED, VALIDATION_SUMS
+from hubbub.learning.queries.validation.validation_query import (
+    VALIDATED,
+    VALIDATION_SUMS,
+    validation_of,
+)
 
 
 @pytest.mark.parametrize(

@@ -14,34 +14,35 @@ from hypothesis import strategies as st
 from tests.validation.made_up import BY, study_of, write_silos
 
 import hubbub
-from hubbub.core.ledger.row_cost import kind_of
+from hubbub.core.ledger.tally import kind_of
 from hubbub.core.tabular.records import Records
 from hubbub.learning import CellMarks, EvaluationTask
-from hubbub.learning.queries.validation import bins
-from hubbub.learning.queries.validation.amounts import Amounts
-from hubbub.learning.queries.validation.classes import ClassValidation
-from hubbub.learning.queries.validation.risks import Risks
-from hubbub.learning.queries.validation.silo_task import SiloTask, groups_of
-from hubbub.learning.queries.validation.times import Times
-from hubbub.learning.queries.validation.validation_answers import planned_validation
-from hubbub.learning.queries.validation.validation_layout import ValidationBlock, ValidationLayout
+from hubbub.learning.batches import per_unit_model
+from hubbub.learning.queries.validation import noisy_table
+from hubbub.learning.queries.validation.kinds import Amounts, ClassValidation, Risks, Times
+from hubbub.learning.queries.validation.layout import (
+    SiloTask,
+    ValidationBlock,
+    ValidationLayout,
+    groups_of,
+)
+from hubbub.learning.queries.validation.validation_query import planned_validation
 from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
-from hubbub.learning.unit_model import per_unit_model
 
 KINDS: dict[str, tuple[TargetType, object]] = {
-    "risks": (Classes(), Risks(bins=bins.of_risks(6))),
+    "risks": (Classes(), Risks(bins=noisy_table.of_risks(6))),
     "classes": (Classes(), ClassValidation(many=3)),
     "amounts": (
         Amount(low=-2.0, high=3.0),
-        Amounts(bins=bins.of_amounts(-2, 3, 5), seen=bins.of_amounts(-2, 3, 5)),
+        Amounts(bins=noisy_table.of_amounts(-2, 3, 5), seen=noisy_table.of_amounts(-2, 3, 5)),
     ),
     "counts": (
         Count(high=6.0),
-        Amounts(bins=bins.of_rates(6, 4), seen=bins.of_counts(6, 4), counts=True),
+        Amounts(bins=noisy_table.of_rates(6, 4), seen=noisy_table.of_counts(6, 4), counts=True),
     ),
     "times": (
         TimeToEvent(grid=(1.0, 2.0, 3.0)),
-        Times(bins=bins.of_risks(4), ends=(1.0, 2.0, 3.0)),
+        Times(bins=noisy_table.of_risks(4), ends=(1.0, 2.0, 3.0)),
     ),
 }
 BLOCKS = (

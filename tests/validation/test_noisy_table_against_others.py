@@ -15,13 +15,10 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from hubbub.learning import survival_metrics
-from hubbub.learning.queries.validation import bins
-from hubbub.learning.queries.validation.amounts import Amounts
-from hubbub.learning.queries.validation.classes import ClassValidation
+from hubbub.learning import scoring
+from hubbub.learning.queries.validation import noisy_table
+from hubbub.learning.queries.validation.kinds import Amounts, ClassValidation, Risks, Times, _ranked
 from hubbub.learning.queries.validation.noisy_table import NoisyTable, gradient
-from hubbub.learning.queries.validation.risks import Risks, _ranked
-from hubbub.learning.queries.validation.times import Times
 
 _EXACT = 1e-6
 
@@ -38,7 +35,7 @@ def test_scores_of_risks_are_those_of_scikit_learn():
     rng = np.random.default_rng(1)
     chance = rng.beta(1, 3, 3000)
     came = (rng.random(3000) < chance**1.2).astype(np.float32)
-    kind = Risks(bins=bins.of_risks(16))
+    kind = Risks(bins=noisy_table.of_risks(16))
     found, scored, rows, _ = _told(kind, chance, came)
     binned = np.array(kind.bins.values)[rows]
     assert found["auc"].value == pytest.approx(roc_auc_score(came, binned), abs=_EXACT)
@@ -59,7 +56,7 @@ def test_scores_of_amounts_are_those_of_scikit_learn():
     rng = np.random.default_rng(2)
     predicted = rng.normal(50, 12, 2000)
     came = predicted + rng.normal(0, 9, 2000)
-    kind = Amounts(bins=bins.of_amounts(0, 100, 12), seen=bins.of_amounts(0, 100, 12))
+    kind = Amounts(bins=noisy_table.of_amounts(0, 100, 12), seen=noisy_table.of_amounts(0, 100, 12))
     found, _, rows, columns = _told(kind, predicted, came)
     foretold, seen = np.array(kind.bins.values)[rows], np.array(kind.seen.values)[columns]
     assert found["r_squared"].value == pytest.approx(r2_score(seen, foretold), abs=_EXACT)
@@ -75,7 +72,9 @@ def test_explained_deviance_is_that_of_scikit_learn():
     rng = np.random.default_rng(3)
     rates = rng.gamma(2, 1.5, 2000)
     came = rng.poisson(rates).astype(float)
-    kind = Amounts(bins=bins.of_rates(14, 10), seen=bins.of_counts(14, 20), counts=True)
+    kind = Amounts(
+        bins=noisy_table.of_rates(14, 10), seen=noisy_table.of_counts(14, 20), counts=True
+    )
     found, _, rows, columns = _told(kind, rates, came)
     foretold, seen = np.array(kind.bins.values)[rows], np.array(kind.seen.values)[columns]
     assert (seen == came.clip(max=14)).all()  # few counts have bins of their own
@@ -90,12 +89,12 @@ def test_concordance_is_that_of_all_pairs():
     times = rng.exponential(4 / (0.3 + risk))
     lost = rng.exponential(12, 700)
     targets = np.column_stack([np.minimum(times, lost), times <= lost])
-    kind = Times(bins=bins.of_risks(10), ends=grid)
+    kind = Times(bins=noisy_table.of_risks(10), ends=grid)
     found, _, rows, columns = _told(kind, (1 - risk)[:, None], targets)
     many = len(grid)
     event = columns < many
     at = np.where(columns == 2 * many, many, columns % many)
-    wanted = survival_metrics.harrell(np.array(kind.bins.values)[rows], at.astype(float), event)
+    wanted = scoring.harrell(np.array(kind.bins.values)[rows], at.astype(float), event)
     assert found["c_index"].value == pytest.approx(wanted, abs=_EXACT)
 
 
@@ -105,7 +104,7 @@ def test_brier_score_without_losses_is_that_of_scikit_learn():
     times = rng.exponential(8 * (1.2 - risk))
     targets = np.column_stack([times, times <= 8])
     targets[:, 0] = np.minimum(times, 8.5)
-    kind = Times(bins=bins.of_risks(10), ends=tuple(range(1, 9)))
+    kind = Times(bins=noisy_table.of_risks(10), ends=tuple(range(1, 9)))
     found, scored, rows, _ = _told(kind, (1 - risk)[:, None], targets)
     binned, came = np.array(kind.bins.values)[rows], times <= 8
     assert found["brier"].value == pytest.approx(brier_score_loss(came, binned), abs=_EXACT)

@@ -12,27 +12,26 @@ from sklearn.metrics import roc_auc_score
 from tests.validation.made_up import study_of, table_of
 
 from hubbub.core.study.study import Study
-from hubbub.learning.queries.validation import bins
-from hubbub.learning.queries.validation.amounts import Amounts
-from hubbub.learning.queries.validation.classes import ClassValidation
-from hubbub.learning.queries.validation.noisy_table import UNKNOWN, NoisyTable, ScoreInterval
-from hubbub.learning.queries.validation.risks import Risks
-from hubbub.learning.queries.validation.times import Times
-from hubbub.learning.queries.validation.usual_bins import usual_bins
-from hubbub.learning.queries.validation.validation_layout import (
+from hubbub.learning.queries.validation import noisy_table
+from hubbub.learning.queries.validation.kinds import Amounts, ClassValidation, Risks, Times
+from hubbub.learning.queries.validation.layout import (
     ValidationBlock,
     ValidationLayout,
     layout_of,
+    usual_bins,
+    whose_records,
 )
-from hubbub.learning.queries.validation.whose_records import whose_records
+from hubbub.learning.queries.validation.noisy_table import UNKNOWN, NoisyTable, ScoreInterval
 
-TEN = bins.of_amounts(0, 100, 10)
+TEN = noisy_table.of_amounts(0, 100, 10)
 KINDS = {
-    "risks": Risks(bins=bins.of_risks(64)),
+    "risks": Risks(bins=noisy_table.of_risks(64)),
     "classes": ClassValidation(many=4),
     "amounts": Amounts(bins=TEN, seen=TEN),
-    "counts": Amounts(bins=bins.of_rates(12, 10), seen=bins.of_counts(12, 10), counts=True),
-    "times": Times(bins=bins.of_risks(32), ends=(6.0, 12.0, 18.0)),
+    "counts": Amounts(
+        bins=noisy_table.of_rates(12, 10), seen=noisy_table.of_counts(12, 10), counts=True
+    ),
+    "times": Times(bins=noisy_table.of_risks(32), ends=(6.0, 12.0, 18.0)),
 }
 # By score what is possible of it, and from which width on an interval says nothing.
 POSSIBLE = {
@@ -75,7 +74,7 @@ def test_the_c_index_of_amounts_is_that_of_all_pairs() -> None:
     where = [(p, o) for p in range(5) for o in range(4) for _ in range(int(counts[p, o]))]
     pairs = [(a, b) for a in where for b in where if a[1] > b[1]]
     alike = sum(1.0 if a[0] > b[0] else 0.5 if a[0] == b[0] else 0.0 for a, b in pairs)
-    layout = Amounts(bins=bins.of_amounts(0, 1, 5), seen=bins.of_amounts(0, 1, 4))
+    layout = Amounts(bins=noisy_table.of_amounts(0, 1, 5), seen=noisy_table.of_amounts(0, 1, 4))
     (first, *_) = layout.scored(NoisyTable(counts=100 * counts, sigma=0.0)).scores
     assert first.name == "c_index"
     assert first.value == pytest.approx(alike / len(pairs))
@@ -143,7 +142,7 @@ def test_the_auc_is_that_of_the_chances_wherever_they_lie(law: str) -> None:
     odds = np.log(rate / (1 - rate)) - 0.4 + 1.1 * rng.standard_normal(20_000)
     came = rng.random(odds.size) < 1 / (1 + np.exp(-odds))
     chance = 1 / (1 + np.exp(-model(odds)))
-    kind = Risks(bins=bins.of_risks(512), rate=float(came.mean()))
+    kind = Risks(bins=noisy_table.of_risks(512), rate=float(came.mean()))
     layout = ValidationLayout(kind=kind, blocks=ALONE)
     cells = np.zeros((512, 2))
     np.add.at(cells, kind.places(chance, came.astype(float)), 1.0)
@@ -160,7 +159,7 @@ def test_the_auc_is_that_of_the_chances_wherever_they_lie(law: str) -> None:
 
 def test_an_auc_of_noise_alone_has_the_error_that_is_told() -> None:
     """400 releases of one table: chi square of 400 degrees, 1e-6 beyond; half the noise is seen."""
-    kind = Risks(bins=bins.of_risks(128))  # which takes less time
+    kind = Risks(bins=noisy_table.of_risks(128))  # which takes less time
     layout = ValidationLayout(kind=kind, blocks=ALONE)
     exact, rng = layout.encoded(kind.guess(2000.0).ravel()), np.random.default_rng(5)
     told, without = [], kind._auc(next(layout.tables(exact, 0.0))[2])

@@ -16,13 +16,13 @@ from tests.validation.made_up import BY, SILOS, TARGETS, study_of, table_of, wri
 import hubbub
 from hubbub.core.errors import StudyError
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main
 from hubbub.learning import held_back
 from hubbub.learning.queries.validation import validation_query
-from hubbub.learning.queries.validation.whose_records import whose_records
+from hubbub.learning.queries.validation.layout import whose_records
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.run_study import resume, run
 
@@ -340,7 +340,7 @@ def test_groups_are_read_from_a_database_as_from_files(
     }
     made = Study.from_table(asked | {"data": queried})
     for name in SILOS:
-        here, there = (sources.records(one, name, folder=tmp_path) for one in (plain, made))
+        here, there = (silo_records.records(one, name, folder=tmp_path) for one in (plain, made))
         assert sorted(map(tuple, here.groups)) == sorted(map(tuple, there.groups))
     result = run(made, tmp_path / "run")
     groups = [one["by"] for one in result.validation["groups"]]

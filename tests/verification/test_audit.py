@@ -16,9 +16,9 @@ from scipy.stats import binom, ks_2samp, norm
 import hubbub
 from hubbub.core.errors import StudyError
 from hubbub.core.planning import accounts
+from hubbub.core.planning.mechanism import IndependentNoise
 from hubbub.core.planning.noise_correlation import Correlation
 from hubbub.core.planning.planned_query import PlannedQuery
-from hubbub.core.planning.step_noise import IndependentNoise
 from hubbub.core.privacy.canary_guesses import (
     Rates,
     Rule,
@@ -28,24 +28,26 @@ from hubbub.core.privacy.canary_guesses import (
     rates_of,
     worst_distance,
 )
-from hubbub.core.protocol.agreement.pair_secrets import PairSecret
+from hubbub.core.protocol.agreement.key_agreement import PairSecret
 from hubbub.core.protocol.primitives import noise
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.projection.matrix import Draw
-from hubbub.core.protocol.round import batch_rows
-from hubbub.core.protocol.round.batch_rows import Groups
+from hubbub.core.protocol.round import batches
+from hubbub.core.protocol.round.batches import Groups
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.silo import Silo
-from hubbub.core.verification.evidence.audit_result import Seen, choosing_runs
-from hubbub.core.verification.evidence.shown_epsilon import Choice, epsilon_shown
+from hubbub.core.verification.evidence.audit_result import (
+    Choice,
+    Seen,
+    choosing_runs,
+    epsilon_shown,
+)
 from hubbub.desk.cli.main import main
+from hubbub.learning.audit import audit
 from hubbub.learning.audit import canaries as canaries_module
-from hubbub.learning.audit import canary_audit, canary_runs
-from hubbub.learning.audit.canaries import Canaries
-from hubbub.learning.audit.canary_runs import AuditRun, played
-from hubbub.learning.audit.expected_power import ExpectedPower, joint_part, size_of
-from hubbub.learning.audit.freshness_checks import of_lists
-from hubbub.learning.audit.scores import scores_of
+from hubbub.learning.audit import canaries as canary_runs
+from hubbub.learning.audit.canaries import AuditRun, Canaries, of_lists, played
+from hubbub.learning.audit.power import ExpectedPower, joint_part, scores_of, size_of
 
 # A sound study is contradicted by chance once in 100,000 audits.
 SURE = 0.99999
@@ -217,7 +219,7 @@ def _sampled_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _with_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches have a row for everybody, or too many heads would be tossed again for ever."""
-    monkeypatch.setattr(batch_rows, "most_rows", lambda capacity, _: capacity)
+    monkeypatch.setattr(batches, "most_rows", lambda capacity, _: capacity)
     for kind in (IndependentNoise, Correlation):
         monkeypatch.setattr(kind, "batch_rows", lambda _, capacity, *__: capacity)
 
@@ -286,12 +288,12 @@ def _with_sigma(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
 
 def _one_batch_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a kept list of tokens is, charged as if each step had a fresh one."""
-    honest, drawn = batch_rows.poisson_rows, {}
+    honest, drawn = batches.poisson_rows, {}
 
     def again(source: Any, records: int, capacity: int, rate: float) -> Any:
         return drawn.setdefault((records, capacity), honest(source, records, capacity, rate))
 
-    monkeypatch.setattr(batch_rows, "poisson_rows", again)
+    monkeypatch.setattr(batches, "poisson_rows", again)
 
 
 def _a_mask_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,17 +312,17 @@ def _no_masks(monkeypatch: pytest.MonkeyPatch) -> None:
 def _groups_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every place has its turn in every attempt, at the rate of its group."""
     monkeypatch.setattr(
-        batch_rows.Groups,
+        batches.Groups,
         "heads",
         lambda groups, source, _, rate: source.chosen(groups._groups.size, rate * groups._turns),
     )
-    monkeypatch.setattr(batch_rows, "group_rows", lambda capacity, *_: capacity)
+    monkeypatch.setattr(batches, "group_rows", lambda capacity, *_: capacity)
     _with_room_for_all(monkeypatch)
 
 
 def _the_same_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second attempt has the batches of the one before."""
-    honest, calls, drawn = batch_rows.poisson_rows, [0], {}
+    honest, calls, drawn = batches.poisson_rows, [0], {}
 
     def again(*given: Any) -> Any:
         step, silo = divmod(calls[0], 3)
@@ -329,7 +331,7 @@ def _the_same_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
             drawn[silo] = honest(*given)
         return drawn[silo]
 
-    monkeypatch.setattr(batch_rows, "poisson_rows", again)
+    monkeypatch.setattr(batches, "poisson_rows", again)
 
 
 def _a_list_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -512,7 +514,7 @@ def test_canaries_show_what_is_foreseen(kind: str) -> None:
     count = 200 if kind == "by layers" else 3000
     expected = ExpectedPower(made, count, 0.95).best(20_000)
     seen = [played(made, count, 0, lambda _: None) for _ in range(2)]
-    found = rates_of(expected.rule, canary_audit._joined(seen, 0))
+    found = rates_of(expected.rule, audit._joined(seen, 0))
     for rate, many, of in (
         (expected.true, found.true, found.positives),
         (expected.false, found.false, found.negatives),
@@ -544,9 +546,7 @@ def test_another_rule_is_chosen_only_if_it_surely_shows_more() -> None:
         Trials(scores=generator.standard_normal(2000) + c * coins, coins=coins) for c in (0.3, 9.0)
     )
     for second, expected in ((noise, (0, foreseen)), (sure, (1, None))):
-        kind, rule = canary_audit._chosen(
-            choice, foreseen, [AuditRun(trials=(noise, second))], 0.95
-        )
+        kind, rule = audit._chosen(choice, foreseen, [AuditRun(trials=(noise, second))], 0.95)
         assert kind == expected[0]
         assert expected[1] in (None, rule)
 
@@ -685,7 +685,7 @@ def test_the_rule_is_chosen_on_runs_that_do_not_judge_it(monkeypatch: pytest.Mon
     """The first runs call for one rule, the others would call for its opposite."""
     first, others = planted(true=[1], false=[0]), planted(true=[0], false=[1])
     monkeypatch.setattr(
-        canary_audit,
+        audit,
         "played",
         lambda _m, _c, before, _p: AuditRun(trials=(others if before else first,)),
     )
@@ -698,7 +698,7 @@ def test_the_bound_has_the_studys_delta_and_the_callers_confidence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = AuditRun(trials=(planted(true=[0, 0, 0, 1], false=[0]),))
-    monkeypatch.setattr(canary_audit, "played", lambda *_: one)
+    monkeypatch.setattr(audit, "played", lambda *_: one)
     found = hubbub.audit(study(), runs=2, confidence=0.9)
     assert found.rates == Rates(true=500, positives=2000, false=0, negatives=500)
     assert found.lower == epsilon_shown(study(), found.rates, 0.9)
@@ -713,7 +713,7 @@ def test_other_releases_do_not_cover_for_the_trainings_sums(
 ) -> None:
     asked = study(sampling="sample_rate = 0.3", extra="standardise = { epsilon = 1.2 }")
     one = AuditRun(trials=(planted(true=[0] * 10 + [1] * 5, false=[0] * 12 + [1] * 3),))
-    monkeypatch.setattr(canary_audit, "played", lambda *_: one)
+    monkeypatch.setattr(audit, "played", lambda *_: one)
     found = hubbub.audit(asked, runs=2)
     assert found.audited < found.lower < found.promised
     assert found.contradicted

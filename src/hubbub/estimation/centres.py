@@ -19,7 +19,6 @@ import numpy as np
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.asked_keys import StatisticKeys, classes_told
 from hubbub.estimation.crosstab import independence
 from hubbub.estimation.intervals import (
     CLEAR,
@@ -27,11 +26,11 @@ from hubbub.estimation.intervals import (
     SURE,
     caution,
     count,
+    holm,
     normal_quantile,
     share,
 )
-from hubbub.estimation.multiplicity import holm
-from hubbub.estimation.shared_margins import Margins, number_of, of_parts
+from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     TOO_FEW,
     Answer,
@@ -43,6 +42,7 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
+from hubbub.estimation.statistic_keys import StatisticKeys, classes_told
 
 _SHRUNKEN = 4  # centres from which on shares are drawn to one another
 

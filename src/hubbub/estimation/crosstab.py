@@ -16,7 +16,6 @@ import numpy as np
 
 from hubbub.core.errors import StudyError
 from hubbub.estimation import two_by_two
-from hubbub.estimation.asked_keys import StatisticKeys, classes_told
 from hubbub.estimation.intervals import (
     CLEAR,
     COMPLETE,
@@ -26,7 +25,7 @@ from hubbub.estimation.intervals import (
     normal_quantile,
     share,
 )
-from hubbub.estimation.shared_margins import Margins, number_of, of_parts
+from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     TOO_FEW,
     Answer,
@@ -39,6 +38,7 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
+from hubbub.estimation.statistic_keys import StatisticKeys, classes_told
 
 _TEST = "chi-square"
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.intervals import CLEAR, SURE, caution, count, normal_quantile, share
-from hubbub.estimation.shared_margins import Margins, number_of, of_parts
+from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     MISSING,
     TOO_FEW,
@@ -27,6 +26,7 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
+from hubbub.estimation.statistic_keys import StatisticKeys
 
 _BINS = 20  # if nothing is said
 

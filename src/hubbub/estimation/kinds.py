@@ -8,25 +8,40 @@ it under the entry point "hubbub.statistics" (docs/statistics.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from hubbub.core.errors import StudyError
 from hubbub.core.registered import loaded, registered
-from hubbub.core.section import Section, key_of
+from hubbub.core.settings import (
+    Key,
+    Section,
+    by_hand,
+    key_of,
+    keys_of,
+    later,
+    listed,
+    number,
+    one_of,
+    read_key,
+    schema,
+    section_of,
+    settings,
+    texts,
+    whole,
+)
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.centres import Centres
-from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.cox import Cox
 from hubbub.estimation.crosstab import Crosstab
 from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.incidence import Incidence
-from hubbub.estimation.key_notes import COMMON
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
 from hubbub.estimation.statistic import Iterated, OneSum, Statistic
+from hubbub.estimation.statistic_keys import COMMON, KEYS, StatisticKeys
 from hubbub.estimation.survival import Survival
 
 KINDS: dict[str, type[Statistic]] = {
@@ -92,3 +107,143 @@ def _kind(section: Section) -> type[Statistic]:
     ):
         register(loaded(point))
     return KINDS[section.text("kind", None, options=tuple(KINDS))]
+
+
+# The table `[statistics]`: tables, curves, tests and regressions that a study asks for.
+#
+# What may be asked of which columns, each kind of statistic says itself (`hubbub.estimation`). This
+# file knows that there are several, in so many sums, at a part of epsilon.
+
+_MOST_STATISTICS, _MOST_LETTERS = 100, 100
+Named = tuple[str, OneSum | Iterated]
+
+
+@settings
+class AskedStatistics:
+    """All statistics of a study, each with its name in the order of the file: one release."""
+
+    named: tuple[Named, ...]
+    epsilon: Annotated[
+        float,
+        by_hand(
+            number(
+                0.001,
+                50,
+                "What they may cost beside a training; required there.",
+                default="either",
+            )
+        ),
+    ] = 0.0
+    sums: Annotated[
+        int,
+        by_hand(
+            whole(
+                1,
+                16,
+                "In how many sums they are asked. Two say as much as one, and if one is lost the "
+                "other is left, with √2 of its noise.",
+            )
+        ),
+    ] = 1
+    holm: Annotated[
+        tuple[str, ...],
+        by_hand(
+            later(
+                texts(
+                    "Statistics whose p-values are one family: each is told adjusted after Holm, "
+                    "too.",
+                    "list of names",
+                )
+            )
+        ),
+    ] = ()
+
+    @property
+    def rounds(self) -> int:
+        """How many sums over all records they take."""
+        return max(self.sums, *(one.rounds for _, one in self.named))
+
+    def to_table(self) -> dict[str, Any]:
+        """The table that it is read from."""
+        part: dict[str, Any] = {"epsilon": self.epsilon} if self.epsilon else {}
+        part |= {"sums": self.sums} if self.sums > 1 else {}
+        part |= {"holm": list(self.holm)} if self.holm else {}
+        return part | {name: one.to_table() for name, one in self.named}
+
+    def canonical(self) -> dict[str, Any]:
+        """What all parties agree on: every setting written out, in the order of the vector."""
+        return {
+            "epsilon": self.epsilon,
+            "sums": self.sums,
+            "statistics": [{"name": name, **one.to_table()} for name, one in self.named],
+            **({"holm": list(self.holm)} if self.holm else {}),
+        }
+
+
+def statistics_from(
+    table: Mapping[str, Any], columns: Mapping[str, Column], *, alone: bool
+) -> AskedStatistics:
+    """The statistics that the table `[statistics]` states, of these columns.
+
+    Raises:
+        StudyError: what is asked for is none, or not of these columns.
+    """
+    named = {name: one for name, one in table.items() if isinstance(one, dict)}
+    plain = {key: value for key, value in table.items() if key not in named}
+    section = section_of(AskedStatistics, "statistics", plain)
+    if alone:
+        section.absent("epsilon", "where no model is trained: statistics have all of the study's")
+    if not 0 < len(named) <= _MOST_STATISTICS:
+        raise StudyError(
+            f"expected 1 to {_MOST_STATISTICS} tables [statistics.NAME], got {len(named)}; add one "
+            'such as [statistics.baseline] with kind = "table"'
+        )
+    for name in named:
+        _check_name(name)
+    part = read_key(AskedStatistics, section, "epsilon", required=True) if not alone else 0.0
+    asked = tuple((name, statistic_from(name, one, columns)) for name, one in named.items())
+    sums = read_key(AskedStatistics, section, "sums")
+    if sums > 1 and any(one.rounds > 1 for _, one in asked):
+        raise section.refusal(
+            "sums", "1 beside a regression on numbers, which takes a few", "leave it out"
+        )
+    family = read_key(AskedStatistics, section, "holm")
+    if set(family) - {name for name, _ in asked} or len(set(family)) < len(family):
+        wanted = f"different statistics out of {', '.join(named)}"
+        raise section.refusal("holm", wanted, "correct the list")
+    return AskedStatistics(named=asked, epsilon=part, sums=sums, holm=family)
+
+
+def statistic_keys(kind: str = "") -> dict[str, Key]:
+    """The keys of one kind of statistic, or of all."""
+    notes = _notes()
+    own = KINDS[kind].keys if kind else notes
+    kinds = one_of(*KINDS, says="What is asked.")
+    return {"kind": kinds, **COMMON, **{key: notes[key] for key in own}}
+
+
+def statistics_schema() -> dict[str, Any]:
+    """What is no key is a statistic; one with keys that nobody notes has any."""
+    noted = [kind for kind, one in KINDS.items() if _notes().keys() >= {*one.keys}]
+    kinds = {kind: listed(statistic_keys(kind)) for kind in noted}
+    each = [schema(keys, kind={"const": kind}) for kind, keys in kinds.items()]
+    own = {"properties": {"kind": {"not": {"enum": list(kinds)}}}, "required": ["kind"]}
+    whole_table = schema(keys_of(AskedStatistics))
+    return whole_table | {"additionalProperties": {"type": "object", "anyOf": [*each, own]}}
+
+
+def _notes() -> dict[str, Key]:
+    """What is noted of keys: of those that several kinds have, and of each kind's own."""
+    own = (note for kind in KINDS.values() for note in kind.notes.items())
+    return {**dict(own), **KEYS}
+
+
+def _check_name(name: str) -> None:
+    """A statistic's name is in tables, figures and the names of files: a plain text it must be."""
+    plain = name.isprintable() and not {*"/\\"} & {*name} and not name.startswith(".")
+    if not (plain and 0 < len(name) <= _MOST_LETTERS):
+        raise StudyError(
+            f"expected the name of a statistic to be 1 to {_MOST_LETTERS} printable characters, "
+            "without / and \\ and with no . in front, as files are called by it, got "
+            f"{name[:_MOST_LETTERS]!r}; rename it"
+        )

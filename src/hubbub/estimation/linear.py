@@ -26,12 +26,11 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
-from hubbub.estimation.covariates import Guess
-from hubbub.estimation.effects import (
+from hubbub.estimation.regression import (
     LEFT_OUT,
     TOO_NOISY,
     Effects,
+    Guess,
     Regression,
     Root,
     definite,
@@ -39,6 +38,7 @@ from hubbub.estimation.effects import (
     too_noisy,
 )
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels, OneSum, scaled
+from hubbub.estimation.statistic_keys import StatisticKeys, covariates_table
 
 _WIDER = 1.1  # intervals, for residuals that fan out
 
@@ -227,3 +227,53 @@ def _distance(numbers: int, classes: int, pairs: int, a: int, m: int, r: int) ->
     of_classes = 2 * (math.comb(classes, 2) - math.comb(classes - m, 2) + m * (pairs - r))
     of_pairs = r * classes + math.comb(pairs, 2) - math.comb(pairs - r, 2)
     return alone + one_number + of_classes + of_pairs
+
+
+# Linear regression of an amount's logarithm: by how many times an effect makes it larger.
+#
+# It is least squares (`linear`) on another scale: an amount is clipped to its public bounds, both
+# above 0, and their logarithms are the bounds of what is summed, so that a record's block is as
+# long
+# as any other's (docs/privacy.md P36).
+
+
+def log_linear(outcome: Column, on: tuple[Levels | Column, ...]) -> LogLinear:
+    """The regression of an amount's logarithm.
+
+    Args:
+        outcome: its column, with bounds above 0 in its own unit.
+        on: the covariates, see `Regression`.
+
+    Raises:
+        StudyError: an outcome or covariates that are none.
+    """
+    low, high = outcome.bounds
+    if low <= 0:
+        raise StudyError(
+            f"expected bounds above 0 of {outcome.name}, whose logarithm is asked of, found "
+            f"{low:g}; name the least amount that matters"
+        )
+    return LogLinear(outcome=replace(outcome, low=math.log(low), high=math.log(high)), on=on)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogLinear(Linear):
+    """Ratios of geometric means per unit and between classes.
+
+    Args:
+        outcome: the amount's column, with the logarithms of its bounds.
+        on, weight, confidence: see `Regression`.
+    """
+
+    ratio = "ratio of geometric means"
+
+    @property
+    def explained(self) -> str:
+        """The outcome's name."""
+        return f"log {self.outcome.name}"
+
+    def encode(self, cells: Cells) -> Array:
+        """The blocks of n records, (n, size)."""
+        amount = cells[self.outcome.name]
+        low, high = np.exp(self.outcome.bounds)
+        return Linear.encode(self, {**cells, self.outcome.name: np.log(np.clip(amount, low, high))})

@@ -21,16 +21,14 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
-from hubbub.estimation.covariates import Guess
-from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
 from hubbub.estimation.pattern_regression import (
     ASKED_OF_PATTERNS,
     PatternRegression,
     patterns_asked,
 )
-from hubbub.estimation.shared_margins import Margins, number_of, of_parts
+from hubbub.estimation.regression import Effects, Guess, Regression, newton, sandwich
+from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     Answer,
     Array,
@@ -40,6 +38,7 @@ from hubbub.estimation.statistic import (
     Parameters,
     one_hot,
 )
+from hubbub.estimation.statistic_keys import StatisticKeys, covariates_table
 
 _FORESEEN = "logarithm of an odds ratio over half of a column's range"
 

@@ -21,11 +21,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation.covariates import Guess
-from hubbub.estimation.effects import (
+from hubbub.estimation.regression import (
     SEVERAL,
     TOO_NOISY,
     Effects,
+    Guess,
     Names,
     Regression,
     Root,

@@ -21,7 +21,6 @@ import numpy as np
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.asked_keys import StatisticKeys, classes_told
 from hubbub.estimation.intervals import (
     CLEAR,
     SURE,
@@ -45,6 +44,7 @@ from hubbub.estimation.statistic import (
     group_sums,
     in_own_groups,
 )
+from hubbub.estimation.statistic_keys import StatisticKeys, classes_told
 
 RATE, RATE_RATIO = "rate", "rate ratio"
 _HALF = 0.5  # what time is multiplied by: events are fewer, and need less noise

@@ -1,22 +1,11 @@
-"""Who is at risk and who has the event, bin by bin and group by group, from prefix-coded blocks.
+"""Counts in ordered bins, coded so that their running totals come out with little noise.
 
-A record's block lies in the place of its group and is a column of a code: of the events, where it
-had the event in a bin, else of the leavings, where it was last seen after the horizon. Bins are
-coded from the last to the first, so that the number at risk, which is all that follow, is a running
-total: its noise is small where few are left.
-
-Who left after a part u of a bin was at risk for that part. Its column is u times that of the bin
-and 1 - u times that of the bin before, which is no longer than the longer of the two. It is shorter
-by so much that 2 u (1 - u) can be told beside it for nothing, and, in the first bin, 1 - u: where
-numbers at risk at the edges are wanted, they say how many of those who left are counted in part.
-
-Where times are whole steps, such as visits, edges lie on them, and of a bin that holds J values who
-left at its j-th was at risk for j / J: all of a bin whose only value is its end.
-
-Who comes under observation late (left truncation) was not at risk before. When that was is told as
-a leaving is, in a place of its own, and what follows from it is taken off. These numbers are
-halved: they bear on who is at risk alone, whose noise hardly moves a hazard, so that a vector 1.12
-times as long, and not 1.41 times, tells more.
+Theory of operation (after Henzinger, Upadhyay, Upadhyay 2023 and Fichtenberger et al. 2023). F is
+the lower triangular Toeplitz matrix whose entries are the coefficients of (1 - x)^-a. Records are
+summed as F counts, with independent noise; F^-1 has the coefficients of (1 - x)^a, and running
+totals are L F^-1 of the coded sum, with those of (1 - x)^(a - 1). Plain counts are a = 0, plain
+totals a = 1; between them both the length of a column of F, which is the sensitivity, and the noise
+of a total grow like a logarithm only.
 """
 
 from __future__ import annotations
@@ -33,9 +22,104 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.prefix_coding import PrefixCode
-from hubbub.estimation.shared_margins import Margin, Margins, number_of, of_parts
+from hubbub.estimation.stacking import Margin, Margins, number_of, of_parts
 from hubbub.estimation.statistic import Array, Cells, Levels, OneSum, one_hot
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixCode:
+    """A code for counts in so many bins.
+
+    Args:
+        bins: how many.
+        power: a, between 0 and 1.
+    """
+
+    bins: int
+    power: float
+
+    @cached_property
+    def matrix(self) -> Array:
+        """(bins, bins): F."""
+        return _lower(self.power, self.bins)
+
+    @cached_property
+    def counts(self) -> Array:
+        """(bins, bins): F^-1, from a coded sum to counts."""
+        return _lower(-self.power, self.bins)
+
+    @cached_property
+    def totals(self) -> Array:
+        """(bins, bins): L F^-1, from a coded sum to running totals."""
+        return _lower(1.0 - self.power, self.bins)
+
+    @property
+    def sensitivity(self) -> float:
+        """Length of the longest column of F, the first: no other has more entries."""
+        return float(np.linalg.norm(self.matrix[:, 0]))
+
+    @property
+    def diameter(self) -> float:
+        """The largest distance of two columns of F, or of one and nothing at all."""
+        gram = self.matrix.T @ self.matrix
+        lengths = np.diag(gram)
+        widest = float(np.max(lengths[:, None] + lengths[None, :] - 2.0 * gram))
+        return max(math.sqrt(max(widest, 0.0)), self.sensitivity)
+
+    def encode(self, places: NDArray[np.int64]) -> Array:
+        """(n, bins): each record's column of F; zeros for places below 0, looked up as the rest."""
+        return np.asarray(self._columns[np.where(places < 0, self.bins, places)])
+
+    @cached_property
+    def _columns(self) -> Array:
+        """(bins + 1, bins): each column of F, and zeros."""
+        return np.vstack([self.matrix.T, np.zeros(self.bins)])
+
+
+def _lower(power: float, size: int) -> Array:
+    """The Toeplitz matrix of (1 - x)^-power."""
+    steps = np.arange(1, size)
+    column = np.concatenate([[1.0], np.cumprod((steps - 1.0 + power) / steps)])
+    below = np.subtract.outer(np.arange(size), np.arange(size))
+    return np.asarray(np.where(below >= 0, column[np.maximum(below, 0)], 0.0))
+
+
+def rising(values: Array) -> Array:
+    """The non-decreasing values that are nearest in squares: neighbours that fall are pooled."""
+    pools: list[tuple[float, int]] = []
+    for value in values.tolist():
+        mean, size = value, 1
+        while pools and pools[-1][0] > mean:
+            before, length = pools.pop()
+            mean, size = (mean * size + before * length) / (size + length), size + length
+        pools.append((mean, size))
+    return np.repeat([mean for mean, _ in pools], [size for _, size in pools])
+
+
+# Who is at risk and who has the event, bin by bin and group by group, from prefix-coded blocks.
+#
+# A record's block lies in the place of its group and is a column of a code: of the events, where it
+# had the event in a bin, else of the leavings, where it was last seen after the horizon. Bins are
+# coded from the last to the first, so that the number at risk, which is all that follow, is a
+# running
+# total: its noise is small where few are left.
+#
+# Who left after a part u of a bin was at risk for that part. Its column is u times that of the bin
+# and 1 - u times that of the bin before, which is no longer than the longer of the two. It is
+# shorter
+# by so much that 2 u (1 - u) can be told beside it for nothing, and, in the first bin, 1 - u: where
+# numbers at risk at the edges are wanted, they say how many of those who left are counted in part.
+#
+# Where times are whole steps, such as visits, edges lie on them, and of a bin that holds J values
+# who
+# left at its j-th was at risk for j / J: all of a bin whose only value is its end.
+#
+# Who comes under observation late (left truncation) was not at risk before. When that was is told
+# as
+# a leaving is, in a place of its own, and what follows from it is taken off. These numbers are
+# halved: they bear on who is at risk alone, whose noise hardly moves a hazard, so that a vector
+# 1.12
+# times as long, and not 1.41 times, tells more.
 
 _ENTRIES = 0.5  # what times of entry are multiplied by
 _FROM_START = 0.1  # of late entries, guessed: so many are none; others come up to the middle

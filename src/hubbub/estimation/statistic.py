@@ -28,8 +28,8 @@ from hubbub.core.tabular.levels import Cells, Levels, column_of  # noqa: F401 (h
 from hubbub.estimation.data_frame import data_frame
 
 if TYPE_CHECKING:
-    from hubbub.estimation.asked_keys import StatisticKeys
-    from hubbub.estimation.shared_margins import Margins
+    from hubbub.estimation.stacking import Margins
+    from hubbub.estimation.statistic_keys import StatisticKeys
 
 Parameters = NDArray[np.float32]
 Array = NDArray[np.float64]

@@ -7,7 +7,7 @@ from .evaluation import (
     evaluate_records as evaluate_records,
     scores_of as scores_of,
 )
-from .frozen_features import (
+from .frozen import (
     through_frozen as through_frozen,
 )
 from .target_types import (
@@ -17,20 +17,20 @@ from .target_types import (
 from .layer_projection import (
     LayerProjection as LayerProjection,
 )
-from .learner import (
+from .study_model import (
     Learner as Learner,
 )
-from .metrics import (
+from .scoring import (
     accuracy as accuracy,
     auc as auc,
 )
-from .marks import (
+from .silo_tasks import (
     CellMarks as CellMarks,
     Marks as Marks,
     Placed as Placed,
     ScoreMarks as ScoreMarks,
 )
-from .model_file import (
+from .parameters import (
     load_model as load_model,
     refuse_other_model as refuse_other_model,
     save_model as save_model,
@@ -41,18 +41,18 @@ from .models import (
     build_model as build_model,
     default_loss as default_loss,
 )
-from .null_model import (
+from .evaluation import (
     Score as Score,
 )
 from .optimizers import (
     Optimizer as Optimizer,
     stepped as stepped,
 )
-from .parameter_vector import (
+from .parameters import (
     load_parameters as load_parameters,
     parameters_vector as parameters_vector,
 )
-from .prediction import (
+from .evaluation import (
     Scorer as Scorer,
     scores as scores,
     write_onnx as write_onnx,
@@ -72,13 +72,13 @@ from .study_model import (
     tried_model as tried_model,
     with_logits as with_logits,
 )
-from .evaluation_task import EvaluationTask as EvaluationTask
-from .holdout import held_back as held_back
-from .training_task import TrainingTask as TrainingTask
+from .silo_tasks import EvaluationTask as EvaluationTask
+from .batches import held_back as held_back
+from .silo_tasks import TrainingTask as TrainingTask
 from .torch_settings import (
     device_of as device_of,
     threads_for as threads_for,
 )
-from .unit_model import (
+from .batches import (
     per_unit_model as per_unit_model,
 )

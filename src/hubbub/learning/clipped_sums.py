@@ -24,12 +24,19 @@ from torch import nn
 
 from hubbub.core.errors import HubbubError, ModelError, StudyError
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of, single_value
-from hubbub.learning.clipping import clip_factors
 from hubbub.learning.inspection import refuse_unsafe
 from hubbub.learning.linear_chain import chain_of, chain_parts
 from hubbub.learning.model_state import state_unchanged
-from hubbub.learning.parameter_vector import ParameterLayout, layout_of
-from hubbub.learning.per_record import Part, Products, Source, Stack, formed, total_norms
+from hubbub.learning.parameters import ParameterLayout, layout_of
+from hubbub.learning.per_record import (
+    Part,
+    Products,
+    Source,
+    Stack,
+    clip_factors,
+    formed,
+    total_norms,
+)
 from hubbub.learning.torch_settings import as_stored, modes_kept
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
+from math import isfinite, sqrt
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit, ndtri, xlogy
 from torch import nn
 
-from hubbub.core.errors import DataError, StudyError
-from hubbub.core.study.sources import attempted, named_object
-from hubbub.core.tabular.records import Records
+from hubbub.core.disk import write_bytes
+from hubbub.core.errors import DataError, StudyError, UserError
+from hubbub.core.study.silo_records import attempted, named_object
+from hubbub.core.tabular.records import Records, Standardisation
+from hubbub.learning import scoring
 from hubbub.learning.batches import Loss, Tensors, batch_of
-from hubbub.learning.models import outputs_of
-from hubbub.learning.null_model import Score, beside_null
-from hubbub.learning.target_types import CLASSES, TargetType
+from hubbub.learning.models import LinearProbe, outputs_of
+from hubbub.learning.target_types import CLASSES, Amount, Classes, Count, TargetType, TimeToEvent
 from hubbub.learning.torch_settings import (
     device_of,
     device_under,
@@ -26,6 +33,204 @@ from hubbub.learning.torch_settings import (
     is_on,
     plain_attention,
 )
+
+# A model's scores on public records beside those of a model that knows nothing of a record.
+#
+# The null model guesses, says the commoner class, or gives everybody the mean of the test
+# records. Whether a model is better is judged on the difference record by record, which is known
+# better than either score; a rank's interval is where it would not be a surprise. Public records
+# are taken to be drawn one by one from those that the model is for. Nothing is noised, so nothing
+# may be private.
+
+_Z = float(ndtri(0.975))
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """One metric of a model, and what a model that knows nothing would have.
+
+    Args:
+        value: of the metric.
+        low, high: a 95 % interval of what it would be on ever more such records.
+        null: that of the null model.
+        records: that it was measured on.
+        is_better: whether the model is told from the null model, and is better; None: it is not
+            told from it; False: it is worse.
+    """
+
+    value: float
+    low: float
+    high: float
+    null: float
+    records: int
+    is_better: bool | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The score as plain values."""
+        return dict(vars(self))
+
+
+def beside_null(
+    target_type: TargetType, outputs: NDArray[Any], targets: NDArray[Any]
+) -> dict[str, Score]:
+    """Scores by the usual names of metrics, the telling one first; those that are defined.
+
+    Args:
+        target_type: what the model is trained for.
+        outputs: of the model, as `TargetType.scored` takes them.
+        targets: of the public test records.
+
+    >>> classes = Classes()
+    >>> rare = np.array([1.0] * 2 + [0.0] * 98)
+    >>> found = beside_null(classes, np.full(100, -9.0) + np.linspace(0, 1e-3, 100), rare)
+    >>> found["accuracy"].value, found["accuracy"].null, found["accuracy"].is_better
+    (0.98, 0.98, None)
+    """
+    if not np.isfinite(outputs).all() or len(targets) < 2:
+        return {}
+    scores: dict[str, Score] = {}
+    if isinstance(target_type, Classes):
+        scores = _classes(outputs, targets)
+    elif isinstance(target_type, Amount | Count):
+        predicted, known = target_type.compared(torch.from_numpy(outputs), targets)
+        known = known.astype(np.float64)
+        least = target_type.low if isinstance(target_type, Amount) and target_type.is_log else 0.0
+        scores = _logarithms(predicted, np.maximum(known, least)) if least else {}
+        counts, longest = False, 0.0
+        if isinstance(target_type, Count):
+            counts, longest = target_type.unit == 1.0, target_type.exposure_high
+        null = np.full(len(known), known.mean())
+        if longest:
+            exposures = np.clip(targets[:, 1], 0.0, longest)
+            null = known.sum() / exposures.sum() * exposures
+        scores |= _numbers(predicted, known, null, counts=counts)
+    elif isinstance(target_type, TimeToEvent):
+        scores = _times(target_type, outputs, targets)
+    return {name: one for name, one in scores.items() if isfinite(one.value)}
+
+
+def _classes(outputs: NDArray[Any], targets: NDArray[Any]) -> dict[str, Score]:
+    """AUC and Brier of two classes that both occur, and accuracy."""
+    scores: dict[str, Score] = {}
+    labels = (targets > 0.5) if outputs.ndim == 1 else targets
+    kinds, counts = np.unique(labels, return_counts=True)
+    if outputs.ndim == 1 and len(kinds) == 2:
+        scores["auc"] = _rank(scoring.auc(outputs, targets), int(counts[1]), int(counts[0]))
+        errors = (expit(outputs.astype(np.float64)) - labels) ** 2
+        scores["brier"] = _mean(errors, (labels.mean() - labels) ** 2)
+    said = outputs > 0 if outputs.ndim == 1 else outputs.argmax(1)
+    commoner = kinds[np.argmax(counts)]
+    wrong, null = (said != labels).astype(float), (labels != commoner).astype(float)
+    apart = _mean(wrong, null)
+    low, high = _wilson(1 - apart.value, len(labels))
+    scores["accuracy"] = Score(
+        value=1 - apart.value,
+        low=low,
+        high=high,
+        null=1 - apart.null,
+        records=len(labels),
+        is_better=apart.is_better,
+    )
+    return scores
+
+
+def _numbers(predicted: Array, known: Array, null: Array, *, counts: bool) -> dict[str, Score]:
+    """Errors beside those of everybody's mean, or rate; of counts, their deviance first."""
+    scores: dict[str, Score] = {}
+    if counts and known.mean() > 0:
+        own, others = (_deviances(rate, known) for rate in (predicted, null))
+        scores["poisson_deviance"] = _mean(own, others)
+    squares = _mean((predicted - known) ** 2, (null - known) ** 2)
+    scores["rmse"] = _of(squares, lambda value: sqrt(max(value, 0.0)))
+    middle = np.median(known)
+    scores["mae"] = _mean(np.abs(predicted - known), np.abs(middle - known))
+    return scores
+
+
+def _logarithms(predicted: Array, known: Array) -> dict[str, Score]:
+    """Errors of logarithms beside those of their mean."""
+    own, logs = np.log(predicted), np.log(known)
+    squares = _mean((own - logs) ** 2, (logs.mean() - logs) ** 2)
+    return {"rmsle": _of(squares, lambda value: sqrt(max(value, 0.0)))}
+
+
+def _deviances(rates: Array, known: Array) -> Array:
+    return np.asarray(2.0 * (xlogy(known, known / rates) - known + rates))
+
+
+def _times(
+    target_type: TimeToEvent, outputs: NDArray[Any], targets: NDArray[Any]
+) -> dict[str, Score]:
+    """Harrell's concordance; of its pairs about as many are independent as records have events."""
+    times, events = targets[:, 0], targets[:, 1] > 0.5
+    value = target_type.scored(outputs, targets).get("c_index", float("nan"))
+    ups = int(events.sum())
+    if not ups or not isfinite(scoring.harrell(times, times, events)):
+        return {}
+    return {"c_index": _rank(value, ups, max(1, len(times) - ups // 2))}
+
+
+def _rank(value: float, ups: int, downs: int) -> Score:
+    """A share of pairs that are ranked rightly, with the values at which it were no surprise.
+
+    Hanley and McNeil (1982), equation 1, inverted: the error is that at the end of the interval,
+    so that a perfect score of three records is no certainty.
+    """
+    low = _end(value, -1.0, ups, downs)
+    high = _end(value, 1.0, ups, downs)
+    better = True if low > 0.5 else False if high < 0.5 else None
+    return Score(value=value, low=low, high=high, null=0.5, records=ups + downs, is_better=better)
+
+
+def _rank_error(rank: float, ups: int, downs: int) -> float:
+    """The standard error of an AUC."""
+    one, two = rank / (2 - rank), 2 * rank**2 / (1 + rank)
+    parts = rank * (1 - rank), (ups - 1) * (one - rank**2), (downs - 1) * (two - rank**2)
+    return sqrt(max(0.0, sum(parts)) / (ups * downs))
+
+
+def _end(value: float, side: float, ups: int, downs: int) -> float:
+    """The farthest rank on one side from which the value is 1.96 standard errors away at most."""
+    near, far = value, 0.5 + side / 2
+    for _ in range(50):
+        middle = (near + far) / 2
+        inside = abs(middle - value) <= _Z * _rank_error(middle, ups, downs)
+        near, far = (middle, far) if inside else (near, middle)
+    return near
+
+
+def _mean(own: Array, null: Array) -> Score:
+    """A mean of errors, whose smaller is better, beside another's on the same records."""
+    count, value = len(own), float(own.mean())
+    width = _Z * float(own.std(ddof=1)) / sqrt(count)
+    gained = null - own
+    gain, doubt = float(gained.mean()), _Z * float(gained.std(ddof=1)) / sqrt(count)
+    better = True if gain > doubt else False if gain < -doubt else None
+    return Score(
+        value=value,
+        low=max(0.0, value - width),
+        high=value + width,
+        null=float(null.mean()),
+        records=count,
+        is_better=better,
+    )
+
+
+def _of(score: Score, function: Callable[[float], float]) -> Score:
+    """The same in another unit, which rises with it."""
+    value, low, high, null = map(function, (score.value, score.low, score.high, score.null))
+    return Score(
+        value=value, low=low, high=high, null=null, records=score.records, is_better=score.is_better
+    )
+
+
+def _wilson(share: float, count: int) -> tuple[float, float]:
+    """Wilson's interval of a share."""
+    middle = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
+    width = _Z * sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2)) / (1 + _Z**2 / count)
+    return max(0.0, middle - width), min(1.0, middle + width)
+
 
 _CHUNK = 1024  # records at once
 
@@ -177,3 +382,111 @@ def _placed(
     inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
     loss = target_type.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
     return model, loss, inputs, targets
+
+
+# From features to predictions: what is done with a trained model. This file trains nothing.
+
+
+class Scorer(nn.Module):
+    """A trained model with all that stands around it: features in, predictions out.
+
+    Args:
+        model: gives outputs (n,) or (n, outputs).
+        standardisation: what was done to features before the model saw them; None if nothing.
+        target_type: what the model was trained for; that of a classifier if it is left out.
+    """
+
+    shift: torch.Tensor
+    scale: torch.Tensor
+
+    def __init__(
+        self,
+        model: nn.Module,
+        standardisation: Standardisation | None = None,
+        target_type: TargetType = CLASSES,
+    ) -> None:
+        super().__init__()
+        self._target_type = target_type
+        self.model = model
+        scaling = standardisation
+        self.register_buffer("shift", torch.zeros(1) if scaling is None else _tensor(scaling.shift))
+        self.register_buffer("scale", torch.ones(1) if scaling is None else _tensor(scaling.scale))
+        self.eval()
+
+    def around(self, model: nn.Module) -> Scorer:
+        """The same around another model."""
+        scorer = Scorer(model, None, self._target_type)
+        scorer.shift, scorer.scale = self.shift, self.scale
+        return scorer.eval()
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """What the goal predicts: for classes the probability of the second, or of every one."""
+        return self._target_type.predicted(self.model((features - self.shift) / self.scale))
+
+
+def _tensor(array: NDArray[np.float32]) -> torch.Tensor:
+    return torch.from_numpy(np.array(array))
+
+
+@torch.no_grad()
+def scores(scorer: Scorer, features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Predictions for records (n, ...), not yet standardised, a piece at a time; n may be 0.
+
+    Returns:
+        (n,) or (n, ...), as the scorer gives them.
+    """
+    device = scorer.shift.device
+    pieces = np.split(features, range(_CHUNK, len(features), _CHUNK))
+    with plain_attention():
+        scored = [scorer(torch.from_numpy(piece).to(device)).cpu().numpy() for piece in pieces]
+    return np.concatenate(scored)
+
+
+def write_onnx(path: Path, scorer: Scorer, shape: tuple[int, ...]) -> None:
+    """Write a scorer as an ONNX file with the input "features" of a shape and the output "scores".
+
+    Raises:
+        UserError: the packages `onnx` and `onnxscript` are not there, or cannot say such a model.
+        OSError: the file cannot be written.
+    """
+    for package in ("onnx", "onnxscript"):
+        if find_spec(package) is None:
+            raise UserError(
+                f"expected the package {package} to write ONNX, found it missing; pip install onnx "
+                "onnxscript"
+            )
+    write_bytes(path, _onnx_bytes(scorer, torch.zeros(2, *shape)))
+
+
+def _settled(model: nn.Module) -> nn.Module:
+    """A model of the same outputs, in which nothing is left to be solved."""
+    if isinstance(model, LinearProbe):
+        return model.settled()
+    settled = copy.deepcopy(model)
+    for name, part in list(settled.named_modules()):
+        if isinstance(part, LinearProbe):
+            settled.set_submodule(name, part.settled())
+    return settled
+
+
+def _onnx_bytes(scorer: Scorer, example: torch.Tensor) -> bytes:
+    """The file's content; whatever the exporter raises, it is about the model."""
+    names: dict[str, Any] = {"input_names": ["features"], "output_names": ["scores"]}
+    try:
+        program = torch.onnx.export(
+            scorer.around(_settled(scorer.model)),
+            (example,),
+            dynamo=True,
+            dynamic_shapes=({0: torch.export.Dim("records")},),
+            verbose=False,
+            **names,
+        )
+        assert program is not None  # noqa: S101  # dynamo=True gives a program
+        content: bytes = program.model_proto.SerializeToString()
+    except Exception as error:
+        kind = type(error).__name__
+        raise UserError(
+            f"expected a model that torch can write as ONNX, it raised {kind}; use hubbub.load "
+            "and torch instead"
+        ) from error
+    return content

@@ -18,8 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from hubbub.core.errors import ModelError
-from hubbub.learning.batches import Loss
-from hubbub.learning.unit_model import UnitLoss
+from hubbub.learning.batches import Loss, UnitLoss
 
 
 def refuse_unsafe(model: nn.Module) -> None:

@@ -14,13 +14,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hubbub.learning.batches import Batch, Loss
+from hubbub.learning.batches import Batch, Loss, UnitLoss, UnitModel
 from hubbub.learning.inspection import is_plain
-from hubbub.learning.layer_sites import Site, linear_on, site_parts
-from hubbub.learning.losses import ROW_LOSSES
-from hubbub.learning.parameter_vector import ParameterLayout
-from hubbub.learning.per_record import Source
-from hubbub.learning.unit_model import UnitLoss, UnitModel
+from hubbub.learning.parameters import ParameterLayout
+from hubbub.learning.per_record import Site, Source, linear_on, site_parts
+from hubbub.learning.scoring import ROW_LOSSES
 
 # Losses that give one value per row and know no parameter, with reduction="none".
 _ROW_LOSSES = (functional.cross_entropy, functional.binary_cross_entropy_with_logits)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import IntegrityError, StudyError
 from hubbub.core.planning.query import Stepper
-from hubbub.core.protocol.round.revealed_sum import RevealedSum
+from hubbub.core.protocol.round.aggregator import RevealedSum
 
 _DEFAULTS: dict[str, dict[str, float]] = {
     "sgd": {"momentum": 0.0},

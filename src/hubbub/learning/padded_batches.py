@@ -33,12 +33,11 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.round.batch_rows import EMPTY
+from hubbub.core.protocol.round.batches import EMPTY
 from hubbub.core.tabular.records import Records, unit_rows
 from hubbub.learning.batches import Tensors, on_device
-from hubbub.learning.independence_check import WILD, LedgerMechanism
 from hubbub.learning.torch_settings import seeded
-from hubbub.learning.trial import Trial, unquoted
+from hubbub.learning.trial import WILD, Change, Trial, unquoted
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -198,7 +197,7 @@ def rows_are_alone(
     targets: Tensors,
     size: int,
     device: torch.device,
-    kinds: Sequence[LedgerMechanism] = WILD,
+    kinds: Sequence[Change] = WILD,
 ) -> bool:
     """Whether a few rows of a piece add the same, bit for bit, whatever is in the others (A2).
 

@@ -1,25 +1,35 @@
-"""Per-record gradients of one parameter in the shapes in which they come cheaply.
+"""A site: the one place where a parameter meets a batch, kept so that no weight gradient is made.
 
-    Outer      a layer that meets each record once: gradient_i = backprop_i (x) activation_i
-    Products   a large layer that meets each record a few times: the sum of such products
-    Stack      anything else: one stored gradient per record
-    Rows       an embedding: the few rows of the table that a record has touched
-    Positions  backprops and activations before anything is made of them
-
-All but the last can say their norms, in float64, and add the weighted sum of their records to a
-flat view, or put it in place of what is there (`kept` is 0), where the weight of a record whose
-norm is not finite is 0; `formed` turns the last into one of them. What is
-done, and on how many numbers, follows from shapes alone (docs/privacy.md P19). This file knows no
-model.
+The layer is evaluated on all positions of all records at once, with a *stand-in* for its weight: a
+detached alias that shares the storage. The gradient with respect to the layer's output then is all
+that is asked of autograd; the per-record gradient follows from it and the kept activation. Since
+only stand-ins enter the graph here, a graph that reaches the parameter itself proves that it was
+used somewhere else as well (see `reached`). This file knows nothing of vmap or of clipping.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.nn import functional
+
+# Per-record gradients of one parameter in the shapes in which they come cheaply.
+#
+#     Outer      a layer that meets each record once: gradient_i = backprop_i (x) activation_i
+#     Products   a large layer that meets each record a few times: the sum of such products
+#     Stack      anything else: one stored gradient per record
+#     Rows       an embedding: the few rows of the table that a record has touched
+#     Positions  backprops and activations before anything is made of them
+#
+# All but the last can say their norms, in float64, and add the weighted sum of their records to a
+# flat view, or put it in place of what is there (`kept` is 0), where the weight of a record whose
+# norm is not finite is 0; `formed` turns the last into one of them. What is
+# done, and on how many numbers, follows from shapes alone (docs/privacy.md P19). This file knows no
+# model.
 
 _STRIPE = 2**18  # numbers whose copies stay in the cache
 _MOST = 64  # products of one record that are not made into its gradient
@@ -285,3 +295,185 @@ def from_lookups(ids: torch.Tensor, backprop: torch.Tensor, padding: int | None)
 def total_norms(parts: Sequence[Part]) -> torch.Tensor:
     """Norm of each record over all parameters, float64, (n,)."""
     return norms_of(torch.stack([part.norms() for _, part in parts], dim=1))
+
+
+def version_of(values: torch.Tensor) -> int:
+    """How often the storage of `values` has been written to, through any view."""
+    return values._version  # noqa: SLF001 (torch documents it, under this name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptTensors:
+    """An activation and the version that it had when a layer read it."""
+
+    values: torch.Tensor
+    version: int
+
+    def read(self) -> torch.Tensor:
+        """The values, if nobody has overwritten them since."""
+        if version_of(self.values) != self.version:
+            raise RuntimeError("an activation was overwritten in place after a layer read it")
+        return self.values
+
+
+def keep(values: torch.Tensor) -> KeptTensors:
+    """Keep an activation without its graph."""
+    values = values.detach()
+    return KeptTensors(values=values, version=version_of(values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixSite:
+    """A Linear layer: input (n, t, columns), output (n * t, rows)."""
+
+    weight: str | None
+    bias: str | None
+    kept: KeptTensors
+    edge: GradientEdge
+
+    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
+        """Per-record gradients of weight and bias from the gradient of the output."""
+        inputs = self.kept.read()
+        backprop = backprop.view(*inputs.shape[:2], -1)
+        if self.weight is not None:
+            yield self.weight, Positions(left=backprop, right=inputs)
+        if self.bias is not None:
+            yield self.bias, Stack(gradients=backprop.sum(1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionSite:
+    """An ungrouped Conv2d: input (n * images, c, h, w), output (n * images, rows, h', w')."""
+
+    weight: str | None
+    bias: str | None
+    kept: KeptTensors
+    edge: GradientEdge
+    records: int
+    kernel: tuple[int, int]
+    geometry: dict[str, Any]  # stride, padding, dilation as functional.unfold takes them
+
+    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
+        """As for a Linear layer whose positions are the places of the sliding window."""
+        backprop = self._positions(backprop.flatten(2))
+        if self.weight is not None:
+            patches = functional.unfold(self.kept.read(), self.kernel, **self.geometry)
+            yield self.weight, Positions(left=backprop, right=self._positions(patches))
+        if self.bias is not None:
+            yield self.bias, Stack(gradients=backprop.sum(1))
+
+    def _positions(self, values: torch.Tensor) -> torch.Tensor:
+        """(n * images, rows, places) to (n, images * places, rows)."""
+        rows = values.shape[1]
+        grouped = values.unflatten(0, (self.records, -1)).transpose(1, 2)
+        places: torch.Tensor = grouped.reshape(self.records, rows, -1).transpose(1, 2)
+        return places
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupSite:
+    """An Embedding: ids (n, t), output (n * t, columns)."""
+
+    weight: str
+    ids: KeptTensors
+    edge: GradientEdge
+    padding: int | None
+
+    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
+        """Per-record gradients of the rows that each record looked up."""
+        ids = self.ids.read()
+        yield self.weight, from_lookups(ids, backprop, self.padding)
+
+
+Site = MatrixSite | ConvolutionSite | LookupSite
+
+
+def stand_in(parameter: Any) -> Any:
+    """A leaf that shares a parameter's storage, for use in its place; None for a missing bias."""
+    return None if parameter is None else parameter.detach().requires_grad_()
+
+
+def linear_on(
+    values: torch.Tensor, weight: Any, bias: Any, names: Sequence[str | None]
+) -> tuple[torch.Tensor, MatrixSite]:
+    """A Linear layer's output on the rows of values (n, ..., columns), and the site it met them at.
+
+    The edge is where the output's gradient arrives, whatever later overwrites the output.
+    """
+    rows = values.reshape(-1, values.shape[-1])
+    output = functional.linear(rows, stand_in(weight), stand_in(bias))
+    kept, edge = keep(rows.view(values.shape[0], -1, rows.shape[1])), get_gradient_edge(output)
+    return output, MatrixSite(weight=names[0], bias=names[1], kept=kept, edge=edge)
+
+
+def reached(losses: torch.Tensor) -> set[int]:
+    """The id() of every leaf tensor from which `losses` were computed."""
+    leaves: set[int] = set()
+    seen: set[Node] = set()
+    todo = [losses.grad_fn] if losses.grad_fn is not None else []
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            leaves.add(id(variable))
+        todo.extend(child for child, _ in node.next_functions if child is not None)
+    return leaves
+
+
+def site_parts(sites: list[Site], backprops: list[torch.Tensor | None]) -> Iterator[Source]:
+    """The per-record gradients of all sites; a site that no loss depends on gives none.
+
+    One at a time, so that what one site unfolds is gone before the next one unfolds its own.
+    """
+    pairs = zip(sites, backprops, strict=True)
+    return (part for site, b in pairs if b is not None for part in site.parts(b))
+
+
+# The clipping factor of one record, and the proof that rounding never carries a record past C.
+#
+# Theory of operation (docs/privacy.md P14). Let g be one record's gradient as it is stored: a
+# vector of m <= 2^32 floats of the model's dtype, or the exact outer product of two such vectors;
+# of sums of products P21 says the same. Its contribution to the sum is c*g, and the claim is
+# |c*g| <= clip in exact arithmetic:
+#
+# 1. Squares are accumulated in float64. Those of float32 numbers are exact there and neither
+#    overflow nor vanish; float64 numbers are divided by the largest of the record first. Sums of
+#    at most m non-negative terms, in any order, err by a factor of at least 1 - (m + 8) 2^-53; a
+#    norm is a root of one, an outer product's norm the product of two, the whole gradient's a
+#    norm of norms. So the computed norm is at least |g| (1 - 2^-21).
+# 2. c64 = min(1, clip / norm) (1 - MARGIN), rounded a few times in float64: a factor 1 + 2^-50.
+# 3. c is c64 rounded *towards zero* into the model's dtype: c <= c64, denormal factors included.
+# 4. Multiplying c into g (or into one side of an outer product) rounds each entry once: a factor
+#    of at most 1 + 2^-24, since every product of normal size is rounded to nearest. One that is
+#    not of normal size may be rounded up by half, and in an outer product the other side may be
+#    3e38: there it counts as zero. In a stored gradient all such errors together stay below
+#    2^-134, of which a clip of at least 1e-30 knows nothing.
+#
+# (1 - MARGIN)(1 + 2^-24)(1 + 2^-50) / (1 - 2^-21) < 1 with MARGIN = 2^-20. The margin also scales
+# records that are not clipped at all; it biases the sum by one part in a million.
+#
+# What is *not* covered: adding up n contributions rounds too. The returned vector is the exact sum
+# plus an error of L2 norm at most n (n + 2) 2^-24 clip in float32 (2^-53 in float64), in the worst
+# case (of sums of t products each, sqrt(t) n (t n + 4) 2^-24: P21); in practice about sqrt(n) 2^-24
+# clip. A certificate must add it to the sensitivity.
+#
+# A record whose norm is not finite gets the factor 0. This file knows no model.
+
+MARGIN = 2.0**-20
+
+
+def clip_factors(norms: torch.Tensor, clip: float, dtype: torch.dtype) -> torch.Tensor:
+    """The factor of each record, in `dtype`, from its gradient's norm, float64, shape (n,)."""
+    exact = (clip / norms).clamp(max=1.0) * (1.0 - MARGIN)
+    exact = torch.where(norms.isfinite(), exact, torch.zeros_like(exact))
+    return _towards_zero(exact, dtype)
+
+
+def _towards_zero(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Round non-negative float64 `values` down into `dtype`."""
+    rounded = values.to(dtype)
+    below = torch.nextafter(rounded, torch.zeros_like(rounded))
+    return torch.where(rounded.double() > values, below, rounded)

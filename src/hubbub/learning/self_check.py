@@ -22,17 +22,22 @@ from torch import nn
 from hubbub.core.errors import DataError, HubbubError, ModelError
 from hubbub.core.kept_pages import kept_pages
 from hubbub.core.tabular.records import Records
-from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
+from hubbub.learning.batches import Batch, Loss, Tensors, UnitModel, batch_of
 from hubbub.learning.clipped_sums import METHODS, UNABLE, clipped_sum
 from hubbub.learning.evaluation import evaluate_records
-from hubbub.learning.independence_check import refuse_memory, refuse_mixing
 from hubbub.learning.inspection import refuse_unsafe, zeros_filled
 from hubbub.learning.model_state import forget, state_unchanged, writes_refused
 from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import borrowed, exact_products, plain_attention
-from hubbub.learning.trial import MADE_UP, tried, tried_on, unquoted
-from hubbub.learning.unit_model import UnitModel
-from hubbub.learning.varying_work import work_varies
+from hubbub.learning.trial import (
+    MADE_UP,
+    refuse_memory,
+    refuse_mixing,
+    tried,
+    tried_on,
+    unquoted,
+    work_varies,
+)
 
 _RECORDS = 4
 _TOLERANCE = 1e-9  # relative, in float64

@@ -17,13 +17,12 @@ import torch
 from numpy.typing import NDArray
 
 from hubbub.core.errors import ModelError
-from hubbub.core.study.sources import named_object
-from hubbub.core.tabular.outcome import COUNT, TIME_TO_EVENT, Outcome
-from hubbub.learning import linear_probe, losses, metrics, survival_metrics
+from hubbub.core.study.silo_records import named_object
+from hubbub.core.tabular.target import COUNT, TIME_TO_EVENT, Outcome
+from hubbub.learning import models, scoring
 from hubbub.learning.batches import Loss
 from hubbub.learning.models import default_loss
-from hubbub.learning.study.model import HUBER, Model
-from hubbub.learning.study.model_kinds import LINEAR_PROBE
+from hubbub.learning.study.model import HUBER, LINEAR_PROBE, Model
 
 # In nats. A loss beyond this counts as this in evaluations, so that what a record adds is bounded.
 MOST_LOSS = 5.0
@@ -117,11 +116,11 @@ class Classes(TargetType):
 
     def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
         """Accuracy; for two classes that both occur also AUC, Brier and calibration slope."""
-        scores = {"accuracy": metrics.accuracy(outputs, targets)}
+        scores = {"accuracy": scoring.accuracy(outputs, targets)}
         if outputs.ndim == 1 and len(np.unique(targets)) == 2 and np.isfinite(outputs).all():
-            scores["auc"] = metrics.auc(outputs, targets)
-            scores["brier"] = metrics.brier(outputs, targets)
-            scores["calibration_slope"] = metrics.calibration_slope(outputs, targets)
+            scores["auc"] = scoring.auc(outputs, targets)
+            scores["brier"] = scoring.brier(outputs, targets)
+            scores["calibration_slope"] = scoring.calibration_slope(outputs, targets)
         return scores
 
 
@@ -135,7 +134,7 @@ class ProbedClasses(Classes):
     def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """What makes a gradient of a record's part in the moments; cross entropy in use."""
         usual = default_loss(outputs, targets)
-        return partial(linear_probe.moments_loss, outputs_in_use=outputs, usual=usual)
+        return partial(models.moments_loss, outputs_in_use=outputs, usual=usual)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,12 +157,12 @@ class Amount(TargetType):
     def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Squared error, or Huber's."""
         _expect_outputs(outputs, 1)
-        kind = losses.huber if self.is_huber else losses.squared
+        kind = scoring.huber if self.is_huber else scoring.squared
         return partial(kind, low=self.low, high=self.high, is_log=self.is_log, start=self._start)
 
     def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
         """Between -1 and 1."""
-        return losses.scaled(targets, self.low, self.high, is_log=self.is_log)
+        return scoring.scaled(targets, self.low, self.high, is_log=self.is_log)
 
     def apply_link(self, outputs: torch.Tensor) -> torch.Tensor:
         """From the declared mean on."""
@@ -191,11 +190,11 @@ class Amount(TargetType):
     def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
         """Errors in the target's unit; of logarithms, too, if those are learned."""
         predicted = np.asarray(self.predicted(torch.from_numpy(outputs).double()))
-        scores = metrics.errors(predicted, targets)
+        scores = scoring.errors(predicted, targets)
         if not self.is_log:
             return scores
         known = np.log(np.maximum(targets, self.low))
-        return {"rmsle": metrics.errors(np.log(predicted), known)["rmse"], **scores}
+        return {"rmsle": scoring.errors(np.log(predicted), known)["rmse"], **scores}
 
     @property
     def _ends(self) -> tuple[float, float]:
@@ -234,7 +233,7 @@ class Count(TargetType):
         """Half the Poisson deviance."""
         _expect_outputs(outputs, 1)
         return partial(
-            losses.poisson,
+            scoring.poisson,
             high=self.high,
             unit=self.unit,
             exposure_high=self.exposure_high,
@@ -286,10 +285,10 @@ class Count(TargetType):
     def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
         """Mean Poisson deviance, of counts, and errors."""
         means, known = self.compared(torch.from_numpy(outputs), targets)
-        errors = metrics.errors(means, known)
+        errors = scoring.errors(means, known)
         if self.unit != 1.0:
             return errors
-        return {"poisson_deviance": metrics.poisson_deviance(means, known), **errors}
+        return {"poisson_deviance": scoring.poisson_deviance(means, known), **errors}
 
     @property
     def _start(self) -> float:
@@ -309,7 +308,7 @@ class TimeToEvent(TargetType):
     def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Minus the log-likelihood of a record's own intervals."""
         _expect_outputs(outputs, len(self.grid))
-        return partial(losses.hazards, grid=self.grid, step=self.step)
+        return partial(scoring.hazards, grid=self.grid, step=self.step)
 
     def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
         """Times up to the grid's last; what happens later is not seen."""
@@ -319,7 +318,7 @@ class TimeToEvent(TargetType):
 
     def apply_link(self, outputs: torch.Tensor) -> torch.Tensor:
         """Log-odds of the hazards."""
-        return losses.log_odds(outputs, len(self.grid))
+        return scoring.log_odds(outputs, len(self.grid))
 
     def some_targets(self, count: int) -> NDArray[Any]:
         """Times within the grid and beyond, with the event and without."""
@@ -328,7 +327,7 @@ class TimeToEvent(TargetType):
 
     def record_score(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """The mean squared error of the hazards over the record's own intervals."""
-        return losses.hazard_errors(outputs, targets, grid=self.grid, step=self.step)
+        return scoring.hazard_errors(outputs, targets, grid=self.grid, step=self.step)
 
     def metric(self, mean: float) -> tuple[str, float]:
         """The Brier score of the hazards."""
@@ -342,7 +341,7 @@ class TimeToEvent(TargetType):
         """Concordance by Harrell and by Uno, and the integrated Brier score."""
         linked = self.apply_link(torch.from_numpy(outputs).double())
         hazard = torch.nn.functional.softplus(linked).numpy()
-        return survival_metrics.scored(hazard, self.grid, targets[:, 0], targets[:, 1] > 0.5)
+        return scoring.survival_scores(hazard, self.grid, targets[:, 0], targets[:, 1] > 0.5)
 
 
 def goal_for(outcome: Outcome | None, model: Model) -> TargetType:

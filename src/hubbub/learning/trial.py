@@ -7,24 +7,30 @@ silo's records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from hubbub.core.errors import HubbubError, ModelError
 from hubbub.core.tabular.records import Records
-from hubbub.learning.batches import Loss, Tensors
+from hubbub.learning.batches import Batch, Loss, Tensors, UnitLoss, UnitModel, batch_of
+from hubbub.learning.clipped_sums import clipped_sum, loop_parts
+from hubbub.learning.inspection import is_known
+from hubbub.learning.model_state import OperationMode, attributes_unchanged, state_unchanged
 from hubbub.learning.models import outputs_of
+from hubbub.learning.parameters import layout_of
 from hubbub.learning.target_types import TargetType
-from hubbub.learning.torch_settings import borrowed, device_under
-from hubbub.learning.unit_model import UnitLoss, UnitModel
+from hubbub.learning.torch_settings import borrowed, device_under, seeded
 
 MADE_UP = 4  # records
 _TRIED: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], Trial]] = WeakKeyDictionary()
@@ -124,3 +130,276 @@ def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:
                 continue
         nothing = torch.zeros((MADE_UP, *shape))
         return Trial(inputs=nothing, outputs=outputs_of(model, nothing.to(device)))
+
+
+# Whether a model's rows are independent: of the others in a batch, and of those before them.
+#
+# Tried on made-up records, in float64, with all generators seeded alike, before anything is
+# charged. What hubbub relies on while it trains is more than this (docs/privacy.md P14, P19):
+# rows of the methods "vmap" and "loop" cannot reach each other, and attributes are put back after
+# every piece. A model is refused here so that its author learns of it.
+
+Change = Callable[[torch.Tensor], torch.Tensor]
+# What other rows may hold at worst, one kind at a time: a NaN would hide all the others.
+WILD: tuple[Change, ...] = (
+    *(partial(torch.mul, other=size) for size in (0.0, 10.0, 1e3, 1e6, 1e30)),
+    *(partial(torch.full_like, fill_value=value) for value in (torch.inf, torch.nan)),
+)
+_NO_CLIP = 1e30
+_CPU = torch.device("cpu")
+_MIXING = (
+    "records mix; use nn.GroupNorm or nn.LayerNorm in place of batch statistics, and "
+    "batch_first=True in attention"
+)
+
+
+def kinds_for(model: nn.Module, loss: Loss) -> tuple[Change, ...]:
+    """Those that are tried: of layers that everybody knows, only what kernels make of the ends."""
+    return (WILD[4], WILD[-1]) if is_known(model, loss) else WILD  # 1e30 and NaN
+
+
+@torch.no_grad()
+def refuse_mixing(model: nn.Module, batch: Batch) -> None:
+    """Refuse a model whose outputs for a record depend on the other records of a batch.
+
+    Where nothing is drawn, they have to be those of the records one by one; where something is, the
+    same for the same seed whatever the others are.
+
+    Raises:
+        ModelError: they do, or they are others each time that the same is asked.
+    """
+    training = model.training
+    with state_unchanged(model):
+        for mode in {training, False}:
+            model.train(mode)
+            together = _outputs(model, batch)
+            if not _alike(together, _outputs(model, batch)):
+                raise _remembering()
+            if _alike(together, _outputs(model, batch, seed=1)):
+                alone = [_outputs(model, batch.piece(i, i + 1)) for i in range(batch.size)]
+                for whole, *pieces in zip(together, *alone, strict=True):
+                    _refuse_unequal(whole, pieces)
+            else:
+                _refuse_reaching(model, batch, together)
+    model.train(training)
+
+
+def refuse_memory(model: nn.Module, loss: Loss, batch: Batch) -> None:
+    """Refuse a model that says something else of a record once it has seen others.
+
+    The first call is left out: what it keeps follows from the shape, or is restored (P14).
+
+    Raises:
+        ModelError: it does, or a forward changes an attribute, a buffer.
+    """
+    if is_known(model, loss):
+        return
+    row, training = batch.piece(0, 1), model.training
+    others = [batch.piece(i, i + 1) for i in range(1, batch.size)]
+    for mode in {training, False}:
+        model.train(mode)
+        _said(model, loss, row)
+        with attributes_unchanged(model):
+            before = _said(model, loss, row)
+            for other in others:
+                _said(model, loss, other)
+            for kind in WILD:
+                _bear(model, loss, row, kind)
+        if not _alike(before, _said(model, loss, row)):
+            raise _remembering()
+    model.train(training)
+
+
+def _bear(model: nn.Module, loss: Loss, row: Batch, kind: Change) -> None:
+    """Show the model a wild row, which it need not take."""
+    try:
+        _said(model, loss, replace(row, inputs=tuple(map(kind, row.inputs))))
+    except HubbubError:
+        raise
+    except (Exception, SystemExit):  # noqa: BLE001, S110 (the model is the user's)
+        pass
+
+
+def _said(model: nn.Module, loss: Loss, row: Batch) -> list[torch.Tensor]:
+    """Outputs and gradient of a record, for one seed."""
+    with torch.no_grad():
+        outputs = _outputs(model, row)
+    with seeded(0, device_under(model) or _CPU):
+        parts = clipped_sum(model, loss, row.inputs, row.labels(), _NO_CLIP, method="loop")
+    return [*outputs, parts.vector]
+
+
+def _outputs(model: nn.Module, batch: Batch, seed: int = 0) -> list[torch.Tensor]:
+    """The tensors among the outputs for a batch."""
+    with seeded(seed, device_under(model) or _CPU):
+        return [x for x in tree_leaves(model(*batch.inputs)) if isinstance(x, torch.Tensor)]
+
+
+def _alike(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    """Whether the same work gave the same numbers, but for the last bits."""
+    pairs = list(zip(some, others, strict=False))
+    same = partial(torch.allclose, rtol=1e-9, atol=1e-12, equal_nan=True)
+    return len(some) == len(others) and all(x.shape == y.shape and same(x, y) for x, y in pairs)
+
+
+def _refuse_unequal(whole: torch.Tensor, pieces: list[torch.Tensor]) -> None:
+    """Refuse outputs that do not stack up."""
+    stacks = all(p.dim() == whole.dim() > 0 for p in pieces) and len(whole) == len(pieces)
+    if stacks and torch.allclose(whole, torch.cat(pieces), rtol=1e-6, atol=1e-9, equal_nan=True):
+        return
+    raise ModelError(
+        "expected outputs for a batch that are those of its records one by one, found others: "
+        + _MIXING
+    )
+
+
+def _refuse_reaching(model: nn.Module, batch: Batch, together: list[torch.Tensor]) -> None:
+    """Refuse outputs for a record that are others beside other records, at the same seed."""
+    for place in range(batch.size):
+        rows = (torch.arange(batch.size, device=batch.inputs[0].device) + 1) % batch.size
+        rows[place] = place
+        outputs = _outputs(model, batch.each(partial(torch.index_select, dim=0, index=rows)))
+        stacks = all(x.dim() and len(x) == batch.size for x in (*together, *outputs))
+        if not stacks or not _alike([x[place] for x in together], [x[place] for x in outputs]):
+            raise ModelError(
+                "expected outputs for a record that are the same beside any other records at the "
+                "same seed, found others: " + _MIXING + "; draw as much for any record"
+            )
+
+
+def _remembering() -> ModelError:
+    return ModelError(
+        "expected the same outputs and gradient for the same record and seed, found others: the "
+        "model remembers, or draws from a generator of its own; keep nothing of a record, and draw "
+        "from torch's generator, which is seeded for every row"
+    )
+
+
+# Operations of torch that raise at some values and not at others, looked for in a model.
+#
+# Where one of them is given several rows at once, whether it raises may be decided by a row's
+# place, as a last bit is, or by the random numbers of its row: the null record might then raise
+# in one empty row and not in another (docs/privacy.md A2). A model with such an operation is
+# given one row at a time. A table in which something is looked up is not among them: that is the
+# everyday way of words, and a word that a record holds is the same in every row. This file knows
+# no model.
+
+# The first line tells Python a value, so that the model itself may raise by it.
+_RAISING = re.compile(
+    r"aten\.(_local_scalar_dense|is_nonzero|equal|nonzero\w*|masked_select|_?unique\w*|_assert\w+"
+    r"|_linalg_(check_errors|eigh|svd)|linalg_(eig|eigvals|lstsq|pinv)"
+    r"|multinomial|poisson|binomial|_standard_gamma|_sample_dirichlet)\..*"
+    r"|aten\.(normal\..*Tensor.*|bernoulli\.(default|out)|bernoulli_?\.Tensor)"
+)
+
+
+class RaisingOperations(OperationMode):
+    """Their names, where what they are given follows from records."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: set[str] = set()
+        self._followed: set[int] = set()  # addresses of numbers that follow from records
+
+    def seen_in(
+        self, work: Callable[[torch.Tensor, Tensors, torch.Tensor], NDArray[np.float64]]
+    ) -> Callable[[torch.Tensor, Tensors, torch.Tensor], NDArray[np.float64]]:
+        """The work on a piece, watched."""
+
+        def watched(
+            inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor
+        ) -> NDArray[np.float64]:
+            self._followed = set(_addresses((inputs, targets)))
+            with self:
+                return work(inputs, targets, kept)
+
+        return watched
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        follows = not self._followed.isdisjoint(_addresses((args, kwargs)))
+        if follows and _RAISING.fullmatch(str(func)):
+            self.names.add(str(func))
+        given = func(*args, **(kwargs or {}))
+        (self._followed.update if follows else self._followed.difference_update)(_addresses(given))
+        return given
+
+
+def _addresses(values: Any) -> Iterable[int]:
+    """Of the tensors among them; a view has that of its base."""
+    leaves = (tree_leaf for tree_leaf in tree_leaves(values) if isinstance(tree_leaf, torch.Tensor))
+    return [leaf.untyped_storage().data_ptr() for leaf in leaves if leaf.numel()]
+
+
+# Whether a model does more for one record than for another of the same shape.
+#
+# A model that runs as a chain or under vmap cannot: its operations are the same whatever the
+# records hold. One that is taken row by row can, by a loop to a record's length or a branch; how
+# long it takes then tells of records (docs/privacy.md P19). It is run on made-up records here,
+# and torch's operations are counted: a difference shows that it does, no difference shows
+# nothing.
+
+_FILLS = (0.0, -1.0, 1.0, torch.nan)  # what stands behind the end of a short record
+_CONSTANTS = (1.0, 2.0, 3.0, 5.0, 8.0)  # codes, or lengths
+
+
+def work_varies(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors) -> bool:
+    """Whether made-up records make the model run other operations, or on other shapes.
+
+    Args:
+        model: left as it is.
+        loss: one value per record.
+        inputs, targets: a few records that the model takes.
+
+    >>> class Unrolled(nn.Linear):
+    ...     def forward(self, x):
+    ...         for _ in range(int((x != 0).sum())):
+    ...             x = super().forward(x)
+    ...         return x
+    >>> x, y = torch.ones(4, 3), torch.ones(4, 3)
+    >>> [work_varies(one(3, 3), nn.functional.mse_loss, x, y) for one in (nn.Linear, Unrolled)]
+    [False, True]
+    """
+    batch, layout, done = batch_of(inputs, targets), layout_of(model), set()
+    row = batch.piece(0, 1)
+    loss(model(*row.inputs), row.labels())  # what is made once
+    rows = [batch.piece(k, k + 1) for k in range(1, batch.size)]
+    for record, change in [*((one, torch.clone) for one in (row, *rows)), *_changes(row)]:
+        with suppress(Exception, SystemExit), seeded(0, device_under(model) or torch.device("cpu")):
+            # what raises is no record that takes part
+            changed = replace(record, inputs=tuple(map(change, record.inputs)))
+            with torch.enable_grad(), _Operations() as operations:
+                loop_parts(model, loss, layout, changed)
+            done.add(tuple(operations.seen))
+    return len(done) > 1
+
+
+def _changes(row: Batch) -> Iterator[tuple[Batch, Change]]:
+    """How a record is made unlike itself in whatever a model may look at."""
+    yield from ((row, kind) for kind in WILD)
+    yield from ((row, partial(torch.full_like, fill_value=one)) for one in _CONSTANTS)
+    for fill in _FILLS:
+        yield from ((row, partial(_shortened, part=part, fill=fill)) for part in (2, 4))
+
+
+def _shortened(values: torch.Tensor, *, part: int, fill: float) -> torch.Tensor:
+    """(1, n, ...) with a fill behind that part of it."""
+    short = values.clone()
+    short[:, values.shape[1] // part :] = fill
+    return short
+
+
+class _Operations(OperationMode):
+    """What torch was asked to do, and on which shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: list[object] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        shapes = tuple(tuple(arg.shape) for arg in args if isinstance(arg, torch.Tensor))
+        self.seen.append((str(func), shapes))
+        return func(*args, **(kwargs or {}))

@@ -45,18 +45,19 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from hubbub.learning.batches import Batch, Loss, single_value
-from hubbub.learning.layer_sites import (
+from hubbub.learning.parameters import ParameterLayout
+from hubbub.learning.per_record import (
     ConvolutionSite,
     LookupSite,
     Site,
+    Source,
+    Stack,
     keep,
     linear_on,
     reached,
     site_parts,
     stand_in,
 )
-from hubbub.learning.parameter_vector import ParameterLayout
-from hubbub.learning.per_record import Source, Stack
 
 # The layers that hand their parameters to those calls; of attention, what it does to itself.
 _SITED = (

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated
 
 from hubbub.core.settings import later, settings, text
+from hubbub.core.study.cell_stream import Cells, CellStream, texts_of
 from hubbub.core.study.data import Data
-from hubbub.core.study.extracts.cell_stream import Cells, CellStream, texts_of
 from hubbub.core.study.source import TableSource
 
 

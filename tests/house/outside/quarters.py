@@ -11,18 +11,16 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.query import Parameters, Released
-from hubbub.core.section import Section
-from hubbub.core.settings import Keys, keys_of, read, settings, text
+from hubbub.core.settings import Keys, Section, keys_of, read, settings, text
 from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.data import Data, columns_of
-from hubbub.core.study.privacy import Privacy
+from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.queries.promise_of_answers import promise_of
-from hubbub.estimation.queries.statistic_sums import SumLayout
-from hubbub.estimation.queries.sums_query import SumsQuery
+from hubbub.estimation.queries.sum_layout import SumLayout
+from hubbub.estimation.queries.sums_query import SumsQuery, promise_of
 from hubbub.estimation.statistic import Answer, Estimate
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.protocol.primitives.wire import Tag
-from hubbub.site.collected.seeds import SEALED_SEED_BYTES, mask_key, opened_seed
+from hubbub.site.collected.collection_frames import SEALED_SEED_BYTES, mask_key, opened_seed
 from protocol.collection_world import Collection, collection
 
 FILE = Path(__file__).with_name("collection.json")

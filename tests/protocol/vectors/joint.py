@@ -22,12 +22,12 @@ from hubbub.core.protocol.projection.product import lift
 from hubbub.core.protocol.round.projected_sum import LAYERS, draw_key, draw_of, projection_of
 from hubbub.core.protocol.round.round_parameters import Parameters, decoded
 from hubbub.core.protocol.round.silo import Silo
-from hubbub.core.protocol.token_lists.batch_schemes import (
+from hubbub.core.protocol.token_lists.joint_batch import (
     chosen_records,
     partition,
     without_replacement,
 )
-from hubbub.learning.layer_sketch import layer_matrices
+from hubbub.learning.layer_projection import layer_matrices
 from protocol.parties import PROJECTED, SESSION, STUDY, World
 
 JSON = dict[str, Any]

@@ -32,11 +32,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from hubbub.core.protocol.agreement import mask_graph
-from hubbub.core.protocol.agreement.digest_list import sent_digests
-from hubbub.core.protocol.agreement.key_agreement import Agreement, Session
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
-from hubbub.core.protocol.agreement.pair_secrets import PairSecret
+from hubbub.core.protocol.agreement import masks as mask_graph
+from hubbub.core.protocol.agreement.key_agreement import (
+    Agreement,
+    PairSecret,
+    Session,
+    sent_digests,
+)
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Identity
 from hubbub.core.protocol.primitives.noise import add_noise_and_round
@@ -44,7 +47,7 @@ from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.protocol.round.additive_shares import Place, sealed_shares
 from hubbub.core.protocol.round.compute_node import ComputeNode
-from hubbub.core.session.layout import Layout
+from hubbub.core.session.offer import Layout
 from protocol.parties import SESSION, STUDY, World, world
 from protocol.vectors.bad import bad
 from protocol.vectors.bad_joint import bad_joint

@@ -12,7 +12,7 @@ from typing import Any
 
 from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.session.ask import Call
-from hubbub.core.session.session_offer import SessionOffer, context_of
+from hubbub.core.session.offer import SessionOffer, context_of
 from hubbub.core.verification.evidence.collecting import part_of
 from hubbub.site.network.envelope import NO_SESSION, answer, request
 from protocol.parties import SESSION, STUDY, World

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hubbub import Study
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.desk.cli.main import main
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "exports"
@@ -30,7 +30,7 @@ def test_two_sites_with_other_exports_of_the_same_people_come_to_the_same_record
     shutil.copy(EXAMPLE / "mapping.toml", here)
     assert main(["check", "study.toml"]) == 0
     study = Study.load("study.toml")
-    north, south = (sources.records(study, name, folder=here) for name in ("north", "south"))
+    north, south = (silo_records.records(study, name, folder=here) for name in ("north", "south"))
     assert north.units == south.units == len(north) == 120
     columns = [np.sort(one.inputs, axis=0) for one in (north, south)]
     assert columns[0] == pytest.approx(columns[1], abs=1e-4)

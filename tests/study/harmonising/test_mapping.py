@@ -13,10 +13,10 @@ import pytest
 
 from hubbub import Study
 from hubbub.core.errors import DataError, StudyError, UserError
-from hubbub.core.study import sources
-from hubbub.core.study.site_mapping import ColumnMapping, mapping_of
+from hubbub.core.study import silo_records
+from hubbub.core.study.cell_stream import ColumnMapping, mapping_of
 from hubbub.desk.cli.main import main
-from hubbub.desk.drafting.mapping_draft import mapping_draft
+from hubbub.desk.drafting.draft_files import mapping_draft
 from hubbub.desk.drafting.raw_table import RawTable
 from hubbub.desk.drafting.table_check import checked
 from hubbub.site.data_dictionary import data_dictionary
@@ -81,13 +81,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_two_sites_with_other_names_units_and_spellings_have_the_same_records(here: Path):
     study = Study.load("study.toml")
-    north, south = (sources.records(study, name, folder=here) for name in ("north", "south"))
+    north, south = (silo_records.records(study, name, folder=here) for name in ("north", "south"))
     assert north.inputs.tobytes() == south.inputs.tobytes()
     assert north.targets.tobytes() == south.targets.tobytes()
     assert not [one for one in checked(study, ["north", "south"], here) if one.refused]
     Path("mapping.toml").unlink()
     with pytest.raises(DataError, match="south"):
-        sources.records(study, "south", folder=here)
+        silo_records.records(study, "south", folder=here)
     assert [one for one in checked(study, ["south"], here) if one.refused]
 
 
@@ -106,8 +106,8 @@ def test_a_query_gives_what_a_sites_mapping_makes_of_it(here: Path):
         'source = "sql"\nquery = "SELECT pid, sex, glucose, died, seen FROM t"\n'
         'tables = { t = "pid" }',
     )
-    south = sources.records(Study.parse(asked), "south", folder=here)
-    north = sources.records(Study.load("study.toml"), "north", folder=here)
+    south = silo_records.records(Study.parse(asked), "south", folder=here)
+    north = silo_records.records(Study.load("study.toml"), "north", folder=here)
     assert sorted(map(bytes, south.inputs)) == sorted(map(bytes, north.inputs))
 
 

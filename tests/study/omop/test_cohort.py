@@ -15,11 +15,11 @@ import pytest
 
 from hubbub import Study
 from hubbub.core.errors import StudyError
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.site.omop import made_up
 from hubbub.site.omop.compiling import compiled
-from hubbub.site.omop.concepts import common
-from hubbub.site.sql.rendering import rendered
+from hubbub.site.omop.omop_keys import common
+from hubbub.site.sql.source import rendered
 
 YEAR = [-365, 0]
 STUDY: dict[str, Any] = {
@@ -157,7 +157,7 @@ def test_p31_engines_that_hold_the_same_people_give_the_same_bytes(
         (home / "sources.toml").write_text(f'[north]\nurl = "{url}"\n')
         (home / "sources.toml").chmod(0o600)
         fill(engine, home / "registry", people, postgresql)
-        records = sources.records(study(), "north", folder=home)
+        records = silo_records.records(study(), "north", folder=home)
         assert records.patients is not None
         found[engine] = [a.tobytes() for a in (records.inputs, records.targets, records.patients)]
     assert len(records) == records.units == len(by_hand(people))

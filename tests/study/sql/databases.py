@@ -10,11 +10,10 @@ from typing import Any
 
 import duckdb
 
-from hubbub.core.study.extracts.cell_stream import texts_of
-from hubbub.site.sql.connection import connection_of
-from hubbub.site.sql.engines import rows_of
+from hubbub.core.study.cell_stream import texts_of
+from hubbub.site.sql.engines import connection_of, rows_of
 from hubbub.site.sql.owned_query import checked
-from hubbub.site.sql.rendering import rendered
+from hubbub.site.sql.source import rendered
 
 ENGINES = {"duckdb": duckdb.connect, "sqlite": sqlite3.connect}
 

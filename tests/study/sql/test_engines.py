@@ -27,13 +27,11 @@ from tests.study.sql.databases import ENGINES, connect, database
 from hubbub import Study
 from hubbub.core.disk import locked
 from hubbub.core.errors import DataError, StudyError, UserError
-from hubbub.core.study import sources
-from hubbub.core.study.extracts import extract
+from hubbub.core.study import extract, silo_records
 from hubbub.site.sql import engines
-from hubbub.site.sql.connection import connection_of
-from hubbub.site.sql.engines import rows_of
+from hubbub.site.sql.engines import connection_of, rows_of
 from hubbub.site.sql.owned_query import checked
-from hubbub.site.sql.rendering import rendered
+from hubbub.site.sql.source import rendered
 
 SECRET = "4711"  # a cell that no sentence may have
 QUERY = """
@@ -118,8 +116,8 @@ def embedded(tmp_path: Path) -> dict[str, Path]:
 
 def arrays(home: Path, party: str = "north", made: Study | None = None) -> list[bytes]:
     """All that a silo has of the study, as bytes."""
-    records = sources.records(made or study(), party, folder=home)
-    cells = sources.statistic_cells(made or study(), party, folder=home)
+    records = silo_records.records(made or study(), party, folder=home)
+    cells = silo_records.statistic_cells(made or study(), party, folder=home)
     units = cells.unit_rows
     assert records.patients is not None
     parts = [records.inputs, records.targets, records.patients, *cells.columns.values()]
@@ -136,15 +134,15 @@ def test_p31_engines_that_hold_the_same_rows_in_any_order_give_the_same_bytes(
     embedded["postgresql"] = connect(tmp_path / "postgresql", "north", url)
     found = {engine: arrays(home) for engine, home in embedded.items()}
     assert found["duckdb"] == found["sqlite"] == found["postgresql"]
-    assert len(sources.records(study(), "north", folder=embedded["duckdb"])) > 80
+    assert len(silo_records.records(study(), "north", folder=embedded["duckdb"])) > 80
 
 
 @pytest.mark.slow
 def test_a_patients_first_rows_are_told_by_the_order_of_the_study(embedded: dict[str, Path]):
     made = study(most_per_patient=1)
-    records = sources.records(made, "north", folder=embedded["sqlite"])
+    records = silo_records.records(made, "north", folder=embedded["sqlite"])
     assert len(records) == records.units
-    many = sources.records(study(most_per_patient=9), "north", folder=embedded["sqlite"])
+    many = silo_records.records(study(most_per_patient=9), "north", folder=embedded["sqlite"])
     assert many.patients is not None
     days = many.inputs[:, 5]  # age, sex, n, weeks, its indicator, days
     first = [days[many.patients == one][0] for one in range(many.units)]
@@ -273,7 +271,7 @@ def test_a_function_of_the_sites_own_is_never_called_in_place_of_the_engines(
     )
     home = connect(tmp_path, "north", url)
     asked = study(query=QUERY.replace("p.sex, p.died", "UPPER(LOWER(p.sex)) AS sex, p.died"))
-    records = sources.records(asked, "north", folder=home)
+    records = silo_records.records(asked, "north", folder=home)
     assert records.inputs[0, 1] == -1  # F, the first of two categories
 
 
@@ -346,7 +344,7 @@ def test_a_call_is_never_made_of_a_column_that_is_not_there(postgresql: Any, tmp
         assert opened.execute("SELECT v.count FROM visits v").fetchone() == (2,)
     home = connect(tmp_path, "north", url)
     with pytest.raises(DataError, match="UndefinedColumn"):
-        sources.records(
+        silo_records.records(
             study(query=QUERY.replace("p.died,", "p.count AS died,")), "north", folder=home
         )
 
@@ -403,7 +401,7 @@ def test_no_value_of_a_connection_is_in_a_sentence(tmp_path: Path, lines: str):
     (tmp_path / "sources.toml").write_text(f"[north]\n{lines}\n")
     (tmp_path / "sources.toml").chmod(0o600)
     with pytest.raises((UserError, DataError)) as raised:
-        sources.records(study(), "north", folder=tmp_path)
+        silo_records.records(study(), "north", folder=tmp_path)
     shown = "".join(traceback.format_exception(raised.value, chain=True)[-1:])
     assert "hunter2" not in shown
     assert raised.value.__cause__ is raised.value.__context__ is None
@@ -463,7 +461,7 @@ def test_duckdb_leaves_nothing_beside_its_database(
 def test_duckdb_tells_a_notebook_nothing_of_how_far_it_is(embedded: dict[str, Path]):
     work = (
         "import sys; from pathlib import Path\n"
-        "from hubbub.site.sql.connection import connection_of\n"
+        "from hubbub.site.sql.engines import connection_of\n"
         "from hubbub.site.sql.engines import rows_of\n"
         "connection = connection_of('north', Path(sys.argv[1]))\n"
         "asked = \"SELECT current_setting('enable_progress_bar')\"\n"
@@ -495,7 +493,7 @@ def _as_somebody_else(home: Path, statement: str) -> str:
     work = f"""
 import os, sqlite3
 from hubbub.core.errors import HubbubError
-from hubbub.site.sql.connection import Connection, Hidden
+from hubbub.site.sql.engines import Connection, Hidden
 from hubbub.site.sql.engines import rows_of
 made = Connection(engine="sqlite", hidden=Hidden({str(home / "registry")!r}))
 os.setgid(65534), os.setuid(65534)
@@ -593,7 +591,7 @@ def test_p31_a_cell_that_does_not_fit_is_missing_or_its_row_left_out(tmp_path: P
         fill(opened.execute, "?")
         opened.commit()
     made = study(query=QUERY.partition("WHERE p.sex")[0])
-    before = sources.records(made, "north", folder=home)
+    before = silo_records.records(made, "north", folder=home)
     changes = {
         f"UPDATE patients SET died = {SECRET} WHERE pid = 6": -1,  # a target in no list
         "UPDATE patients SET age = 'old' WHERE pid = 9": -1,  # no default stands in for it
@@ -609,7 +607,7 @@ def test_p31_a_cell_that_does_not_fit_is_missing_or_its_row_left_out(tmp_path: P
             opened.commit()
         extract.forget(made.id, "north", home)
         gone += less
-        assert sources.records(made, "north", folder=home).units == before.units + gone, change
+        assert silo_records.records(made, "north", folder=home).units == before.units + gone, change
 
 
 def test_p31_a_table_of_nobody_is_read_as_one_of_no_records(tmp_path: Path):
@@ -618,9 +616,9 @@ def test_p31_a_table_of_nobody_is_read_as_one_of_no_records(tmp_path: Path):
         for statement in TABLES:
             opened.execute(statement)
         opened.commit()
-    records = sources.records(study(), "north", folder=home)
+    records = silo_records.records(study(), "north", folder=home)
     assert (len(records), records.inputs.shape[1:]) == (0, (7,))
-    assert len(sources.statistic_cells(study(), "north", folder=home)) == 0
+    assert len(silo_records.statistic_cells(study(), "north", folder=home)) == 0
 
 
 @pytest.mark.slow
@@ -628,7 +626,7 @@ def test_an_extract_shows_nothing_of_what_it_holds_and_opens_in_its_own_folder_a
     embedded: dict[str, Path],
 ):
     home = embedded["sqlite"]
-    records = sources.records(study(), "north", folder=home)
+    records = silo_records.records(study(), "north", folder=home)
     (place,) = (home / "extracts").iterdir()
     content = b"".join(path.read_bytes() for path in place.iterdir())
     rows = [row.tobytes() for row in records.inputs[:, :4]]
@@ -638,10 +636,10 @@ def test_an_extract_shows_nothing_of_what_it_holds_and_opens_in_its_own_folder_a
     other = embedded["duckdb"]
     shutil.copytree(home / "extracts", other / "extracts")
     with pytest.raises(DataError, match="found it altered"):
-        sources.records(study(), "north", folder=other)
+        silo_records.records(study(), "north", folder=other)
     (home / "extracts.key").unlink()
     with pytest.raises(DataError, match="found it altered"):
-        sources.records(study(), "north", folder=home)
+        silo_records.records(study(), "north", folder=home)
 
 
 def test_what_a_killed_process_had_begun_is_swept_and_what_another_is_making_is_not(
@@ -653,7 +651,7 @@ def test_what_a_killed_process_had_begun_is_swept_and_what_another_is_making_is_
         (folder / name).mkdir(parents=True)
         (folder / name / "inputs.raw").write_bytes(b"begun")
     with locked(folder / ".making-busy" / "lock"):
-        sources.records(study(), "north", folder=home)
+        silo_records.records(study(), "north", folder=home)
         assert {path.name for path in folder.glob(".making-*")} == {".making-busy"}
 
 

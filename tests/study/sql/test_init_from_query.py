@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from hubbub import Study
-from hubbub.core.planning.study_queries import plan
-from hubbub.core.study.extracts.cell_stream import CellStream
+from hubbub.core.planning.study_plan import plan
+from hubbub.core.study.cell_stream import CellStream
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.cell_text import meant_by_truth
 from hubbub.desk.drafting.column_draft import column_draft
-from hubbub.desk.drafting.raw_stream import MOST_ROWS, raw_of
+from hubbub.desk.drafting.raw_table import MOST_ROWS, raw_of
 from hubbub.desk.drafting.table_check import checked
 
 QUERY = """SELECT p.pid, p.age, p.sex, p.died, v.n FROM patients p

@@ -14,7 +14,7 @@ import pytest
 
 from hubbub.core.errors import StudyError
 from hubbub.site.sql.owned_query import OwnedQuery, checked
-from hubbub.site.sql.rendering import rendered
+from hubbub.site.sql.source import rendered
 
 TABLES = {"patients": "pid", "visits": "pid", "labs": "person"}
 

@@ -21,12 +21,11 @@ import pytest
 from tests.study.sql.databases import ENGINES, connect, database
 
 from hubbub.core.errors import StudyError
-from hubbub.core.study.extracts.cell_stream import texts_of
-from hubbub.core.tabular.cell_rule import canonical
-from hubbub.site.sql.connection import connection_of
-from hubbub.site.sql.engines import rows_of
+from hubbub.core.study.cell_stream import texts_of
+from hubbub.core.tabular.cells import canonical
+from hubbub.site.sql.engines import connection_of, rows_of
 from hubbub.site.sql.owned_query import OwnedQuery, checked
-from hubbub.site.sql.rendering import rendered
+from hubbub.site.sql.source import rendered
 
 TABLES = {"t": "pid", "u": "person"}
 REFERENCE = ("r",)

@@ -13,10 +13,9 @@ import pytest
 from tests.study.sql.databases import ENGINES, connect, database
 
 from hubbub.core.errors import StudyError
-from hubbub.site.sql.connection import connection_of
-from hubbub.site.sql.engines import rows_of
+from hubbub.site.sql.engines import connection_of, rows_of
 from hubbub.site.sql.owned_query import checked
-from hubbub.site.sql.rendering import rendered
+from hubbub.site.sql.source import rendered
 
 TABLE = "CREATE TABLE t (pid INTEGER, s VARCHAR(99), k INTEGER, d DOUBLE PRECISION)"
 LARGEST = 2**31 - 1

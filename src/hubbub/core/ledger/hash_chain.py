@@ -18,20 +18,209 @@ keeps (`witness.py`). This file does not know what the texts mean.
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from hubbub.core.disk import locked, make_private
+from hubbub.core.disk import (
+    PRIVATE,
+    fresh,
+    locked,
+    make_private,
+    read_bytes,
+    read_text,
+    why_of,
+    write_all,
+)
 from hubbub.core.errors import HubbubError, IntegrityError, UserError
-from hubbub.core.ledger.ledger_key import new_key, own_key
-from hubbub.core.ledger.noted_head import NotedHead
-from hubbub.core.ledger.row import NOTHING, Row, digest_of, is_signed, signed_row
+
+# A row of a chain: its text, its place, and the digest by which it stands for all before it.
+#
+# This file does not know where rows are kept, nor what the texts mean.
+
+NOTHING = bytes(32)  # the digest before the first row
+
+
+class Head(NamedTuple):
+    """The number and the digest of a row."""
+
+    number: int
+    digest: bytes
+
+
+class Row(NamedTuple):
+    """A verified row."""
+
+    number: int
+    text: str
+    signature: bytes
+    digest: bytes
+
+    @property
+    def head(self) -> Head:
+        """What stands for it and all rows before it."""
+        return Head(self.number, self.digest)
+
+
+def signed_row(key: Ed25519PrivateKey, number: int, text: str, previous: bytes) -> Row:
+    """A new row after the one with the digest `previous`."""
+    digest = digest_of(number, text, previous)
+    return Row(number, text, key.sign(digest), digest)
+
+
+def digest_of(number: int, text: str, previous: bytes) -> bytes:
+    """SHA-256 over a row and, through the digest before it, all earlier ones."""
+    return hashlib.sha256(previous + number.to_bytes(8, "big") + text.encode()).digest()
+
+
+def is_signed(key: Ed25519PublicKey, row: Row) -> bool:
+    """Whether the owner of a key signed the row's digest."""
+    try:
+        key.verify(row.signature, row.digest)
+    except InvalidSignature:
+        return False
+    return True
+
+
+# The private key of a chain in a file of its own, which only its owner reads.
+#
+# Theory of operation. A key without a chain means that the chain was lost, so the key must not be
+# there before the chain is; and a chain without its key cannot go on, so the key must be on disk
+# first. Hence two names: the key is written under the first, and gets its own when the chain is on
+# disk. If a crash comes between, the next who opens the chain finishes it. The file holds 64
+# hexadecimal digits, so that it can be copied by hand. This file does not know what is signed.
+
+_MOST_BYTES = 1024
+
+
+def new_key(path: Path) -> Ed25519PrivateKey:
+    """A key that is on disk under its first name when this returns; only its owner reads it."""
+    key, first = Ed25519PrivateKey.generate(), _first_name(path)  # whatever of it was there is old
+    with fresh(first, mode=PRIVATE) as file:
+        write_all(file, key.private_bytes_raw().hex().encode())
+        os.fsync(file.fileno())
+    return key
+
+
+def own_key(path: Path, chain: Path, public: bytes) -> Ed25519PrivateKey | None:
+    """The key that signs a chain; None if there is none, or it is not for us to read.
+
+    Raises:
+        IntegrityError: the file holds no key, or not that of the chain, which names `public`.
+    """
+    first = _first_name(path)
+    if not path.exists() and _public(_read(first)) == public:
+        with suppress(FileNotFoundError, PermissionError):  # another process was faster
+            first.rename(path)
+    key = _read(path)
+    if key is not None and _public(key) != public:
+        raise IntegrityError(
+            f"expected {chain} to be signed by {path}, another key signed it; restore both from a "
+            "backup"
+        )
+    return key
+
+
+def _first_name(path: Path) -> Path:
+    return path.parent / f"{path.name}.new"
+
+
+def _public(key: Ed25519PrivateKey | None) -> bytes | None:
+    return None if key is None else key.public_key().public_bytes_raw()
+
+
+def _read(path: Path) -> Ed25519PrivateKey | None:
+    try:
+        return Ed25519PrivateKey.from_private_bytes(
+            bytes.fromhex(read_text(path, most=_MOST_BYTES))
+        )
+    except (FileNotFoundError, PermissionError):
+        return None
+    except (ValueError, OSError):
+        raise IntegrityError(
+            f"expected an Ed25519 key of 64 hexadecimal digits in {path}, found something else; "
+            "restore it from a backup"
+        ) from None
+
+
+# The head of a chain as it was noted last, in a small file beside it.
+#
+# SQLite takes a log with a damaged end for one that ends earlier: after a crash a single flipped
+# bit,
+# or a `-wal` file that was thrown away, would shorten the chain, and what is left is a chain. So
+# the
+# number and the digest of the newest row are noted here, once they are on disk. The note itself is
+# not synced: it survives a killed process, costs nothing, and never says more than the chain holds.
+# It proves nothing against somebody who changes both files.
+
+_LINE = re.compile(rb"(\d{20}) ([0-9a-f]{64})\n")
+
+
+class NotedHead:
+    """The note in one file, which is made when there is something to note."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def writer(self) -> Iterator[Callable[[Head], None]]:
+        """What notes a head that is on disk, open before it is: else it may cost what none gets."""
+        with ExitStack() as stack:
+
+            def opened(flags: int) -> int:
+                descriptor = os.open(self.path, flags, PRIVATE)
+                stack.callback(os.close, descriptor)
+                return descriptor
+
+            before = opened(os.O_WRONLY) if self.path.exists() else None
+
+            def write(head: Head) -> None:
+                descriptor = opened(os.O_WRONLY | os.O_CREAT) if before is None else before
+                line = f"{head.number:020d} {head.digest.hex()}\n".encode()
+                os.pwrite(descriptor, line, 0)  # of one length always, so that nothing is cut off
+
+            yield write
+
+    def read(self) -> Head | None:
+        """What was noted; None if nothing was, or a power cut took it."""
+        stored = self._settled()
+        if not stored:
+            return None
+        match = _LINE.fullmatch(stored)
+        if match is None:
+            raise IntegrityError(
+                f"expected the number and the digest of a row in {self.path}, found something "
+                "else; restore it from a backup, or remove it once the ledger beside it was "
+                "verified against a head noted elsewhere"
+            )
+        return Head(int(match[1]), bytes.fromhex(match[2].decode()))
+
+    def _settled(self) -> bytes:
+        """The file's bytes, the same twice: another process may be writing them."""
+        before = None
+        while True:
+            try:
+                stored = read_bytes(self.path, most=_MOST_BYTES)
+            except FileNotFoundError:
+                return b""
+            except OSError as error:
+                raise IntegrityError(
+                    f"expected to read {self.path}, got: {why_of(error)}; see to the disk and who "
+                    "may read it, or restore it from a backup"
+                ) from None
+            if stored == before:
+                return stored
+            before = stored
+
 
 Content = TypeVar("Content")
 Progress = Callable[[int, int], None]

@@ -22,13 +22,11 @@ from typing import Self
 
 from hubbub.core.errors import IntegrityError, SpentError
 from hubbub.core.ledger.entry import Admission, Cap, Closing, Entry, LedgerMechanism
-from hubbub.core.ledger.hash_chain import Chain, Progress
+from hubbub.core.ledger.hash_chain import Chain, Progress, Row
 from hubbub.core.ledger.head_statement import HeadStatement
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
-from hubbub.core.ledger.row import Row
-from hubbub.core.ledger.row_cost import attempts_of
-from hubbub.core.ledger.tally import Tally
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.ledger.tally import Tally, attempts_of
+from hubbub.core.planning.plan import Plan
 
 Content = Entry | Cap | Admission | Closing
 

@@ -36,10 +36,9 @@ from math import ceil
 from hubbub.core.errors import StudyError
 from hubbub.core.planning.mechanism import WITHOUT_REPLACEMENT, Mechanism, joint_batch
 from hubbub.core.planning.random_projection import Projected
-from hubbub.core.privacy.accountant import Composition
+from hubbub.core.privacy.accountant import Composition, calibrate
 from hubbub.core.privacy.arguments import MOST_EPSILON
-from hubbub.core.privacy.bound import Bound
-from hubbub.core.privacy.calibration import calibrate
+from hubbub.core.privacy.composition import Bound
 from hubbub.core.privacy.dominating_pairs import (
     LEAST_SAMPLED_NOISE,
     Release,

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.planning.mechanism import INDEPENDENT, StepNoise
 from hubbub.core.planning.plan_rows import PlanRow
-from hubbub.core.planning.step_noise import INDEPENDENT, StepNoise
-from hubbub.core.privacy.calibration import calibrate
+from hubbub.core.privacy.accountant import calibrate
 from hubbub.core.privacy.dominating_pairs import Step, release
 from hubbub.core.protocol.primitives.correlated_noise import UNIT
-from hubbub.core.protocol.round.batch_rows import group_rate, group_rows
+from hubbub.core.protocol.round.batches import group_rate, group_rows
 
 Array = NDArray[np.float64]
 

@@ -25,15 +25,16 @@ from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import CodedCells
 
 if TYPE_CHECKING:
-    from hubbub.core.planning.plan_values import Plan
+    from hubbub.core.planning.plan import Plan
     from hubbub.core.planning.planned_query import PlannedQuery
     from hubbub.core.protocol.projection.product import Lift
+    from hubbub.core.protocol.round.aggregator import RevealedSum
     from hubbub.core.protocol.round.projected_sum import LocalTask
-    from hubbub.core.protocol.round.revealed_sum import RevealedSum
     from hubbub.core.protocol.round.round_parameters import RoundParameters
     from hubbub.core.study.study import Study
-    from hubbub.core.verification.evidence.finding import Finding
+    from hubbub.core.verification.evidence.evidence_file import Finding
     from hubbub.core.verification.replay.course import Course
+
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
@@ -336,3 +337,67 @@ class SteppedQuery(Query):
         Raises:
             IntegrityError: they were charged, and lost in an interruption.
         """
+
+
+# A noisy sum of vectors that silos bring along: whoever made them promises how long parts are.
+
+VECTOR = "vector"
+
+
+@dataclass(frozen=True)
+class VectorQuery(Query):
+    """One sum of vectors of so many numbers.
+
+    Args:
+        asked: how long a unit's part is, and what it costs.
+        length: how many numbers a vector has.
+    """
+
+    asked: Mechanism
+    length: int
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """One sum of everybody's."""
+        return self.asked
+
+    @property
+    def numbers(self) -> int:
+        """Of a vector."""
+        return self.length
+
+    @property
+    def broadcast_numbers(self) -> int:
+        """Nothing goes down."""
+        return 0
+
+    def units(self, silo: SiloData) -> int:
+        """Nobody knows of how many units a vector is."""
+        return 0
+
+    def max_units(self, silo: SiloData) -> int:
+        """As `units`."""
+        return 0
+
+    def task(self, silo: SiloData) -> LocalTask:
+        """A silo's vector."""
+        assert silo.vector is not None, "such a sum has vectors"  # noqa: S101
+        return _GivenSum(silo.vector)
+
+    def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
+        """The exact sum of all vectors."""
+        vectors = [silo.vector for silo in silos if silo.vector is not None]
+        return _GivenSum(np.sum(vectors, axis=0))
+
+
+class _GivenSum:
+    """A silo whose sum is given."""
+
+    count = capacity = 0
+
+    def __init__(self, vector: Array) -> None:
+        self._vector = vector
+
+    def clipped_sum(self, parameters: Parameters, rows: NDArray[np.intp]) -> Array:
+        """The given vector."""
+        return self._vector.copy()

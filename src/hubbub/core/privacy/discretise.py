@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.privacy import fft_window, laws
+from hubbub.core.privacy import laws, transform
 
 Array = NDArray[np.float64]
 Cuts = NDArray[np.int64]
@@ -70,7 +70,7 @@ class Rest(NamedTuple):
     q: float
 
 
-def bracket(law: laws.Law, grid: fft_window.Grid, order: float) -> tuple[GridLaw, GridLaw]:
+def bracket(law: laws.Law, grid: transform.Grid, order: float) -> tuple[GridLaw, GridLaw]:
     """The law on the grid from below and from above, from one evaluation of its masses."""
     if isinstance(law, laws.Enclosed):
         return bracket(law.below, grid, order)[0], above(law.above, grid)
@@ -80,12 +80,12 @@ def bracket(law: laws.Law, grid: fft_window.Grid, order: float) -> tuple[GridLaw
     return below, _above(law, grid, losses, p, q)
 
 
-def above(law: laws.Law, grid: fft_window.Grid) -> GridLaw:
+def above(law: laws.Law, grid: transform.Grid) -> GridLaw:
     """The law on the grid from above alone."""
     return _above(law, grid, *_bins(law, grid))
 
 
-def _bins(law: laws.Law, grid: fft_window.Grid) -> tuple[Array, Array, Array]:
+def _bins(law: laws.Law, grid: transform.Grid) -> tuple[Array, Array, Array]:
     """The losses of the cuts, and the masses between cuts and middles of cells."""
     edges = np.empty(2 * grid.cuts.size - 1)
     edges[0::2], edges[1::2] = grid.cuts, (grid.cuts + grid.widths / 2)[:-1]
@@ -93,13 +93,13 @@ def _bins(law: laws.Law, grid: fft_window.Grid) -> tuple[Array, Array, Array]:
     return edges[0::2], *law.masses(np.concatenate([[-np.inf], edges, [np.inf]]))
 
 
-def _above(law: laws.Law, grid: fft_window.Grid, losses: Array, p: Array, q: Array) -> GridLaw:
+def _above(law: laws.Law, grid: transform.Grid, losses: Array, p: Array, q: Array) -> GridLaw:
     """From above, with the mass that the law leaves out."""
     mass, infinite = _connected(losses, p, q, law.atom)
     return _on_grid(grid, p, q, mass, infinite + law.missing)
 
 
-def _on_grid(grid: fft_window.Grid, p: Array, q: Array, mass: Array, infinite: float) -> GridLaw:
+def _on_grid(grid: transform.Grid, p: Array, q: Array, mass: Array, infinite: float) -> GridLaw:
     """Masses at the cuts of a grid."""
     return GridLaw(
         step=grid.step,

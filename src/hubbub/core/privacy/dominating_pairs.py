@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
-from hubbub.core.privacy import arguments, effort
+from hubbub.core.privacy import arguments
+from hubbub.core.privacy import arguments as effort
 from hubbub.core.privacy.laws import (
     Enclosed,
     ExchangedRecord,
@@ -25,9 +26,9 @@ from hubbub.core.privacy.laws import (
     Removal,
     ReplacedInBatch,
     Reversed,
+    UnitRemoval,
     with_missing,
 )
-from hubbub.core.privacy.unit_law import UnitRemoval
 
 _MOST_OF_A_UNIT = 1000
 _HYPERGEOMETRIC_TAIL = 1e-26

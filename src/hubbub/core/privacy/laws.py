@@ -11,17 +11,261 @@ compose, of epsilon or of delta.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import erf, log, log1p, sqrt
+from functools import cache, cached_property
+from math import erf, erfc, exp, lgamma, log, log1p, pi, sqrt
+from statistics import NormalDist
 from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.privacy.normal import below, interval_mass, log_above, rising, upper_point
 from hubbub.core.privacy.roots import root
-from hubbub.core.privacy.unit_law import UnitRemoval
+
+# N(0, 1): masses of intervals, and the Gaussian mechanism without sampling in closed form.
+#
+# Each mass is accurate relative to itself, however far in the tail.
+#
+# A privacy loss bin can be a million times narrower than the distribution and thirty standard
+# deviations away from its centre; a difference of two distribution functions would then be noise.
+# Narrow intervals are integrated by Gauss-Legendre quadrature of the positive density, wide ones by
+# the tail function on the side where it is small.
 
 Array = NDArray[np.float64]
+
+INV_SQRT_2PI = 0.3989422804014327
+# So many nodes integrate exp(-(c + s)^2 / 2) over |s| <= r with relative error < 1e-16 while
+# r (|c| + 2) is at most the second number.
+NARROW = ((3, 0.01), (6, 0.4))
+_NORMAL = NormalDist()
+_HALVES = {
+    3: ((-0.7745966692414834, 0.5555555555555557), (0.0, 0.8888888888888888)),
+    6: (
+        (-0.9324695142031519, 0.17132449237917027),
+        (-0.6612093864662645, 0.3607615730481387),
+        (-0.2386191860831969, 0.46791393457269104),
+    ),
+}  # of nodes and weights, as NumPy gives them: its polynomials take longer to import than to use
+
+
+@cache
+def gauss(nodes: int) -> tuple[tuple[float, float], ...]:
+    """Nodes in [-1, 1] of Gauss and Legendre, with their weights."""
+    if half := _HALVES.get(nodes):
+        return (*half, *((-node, weight) for node, weight in half[: nodes // 2][::-1]))
+    places, weights = np.polynomial.legendre.leggauss(nodes)
+    return tuple(zip(places.tolist(), weights.tolist(), strict=True))
+
+
+def interval_mass(edges: Array, mean: float) -> Array:
+    """Masses that N(mean, 1) gives to the intervals between consecutive edges (may be infinite)."""
+    return masses_between(edges[:-1], edges[1:], mean)
+
+
+def masses_between(left: Array, right: Array, mean: float | Array) -> Array:
+    """Masses that N(mean, 1) gives to intervals, of any shape."""
+    mass = np.empty(left.shape)
+    with np.errstate(invalid="ignore"):
+        # The radius must not depend on the mean: it cancels in the ratio of two masses.
+        centre, radius = (left + right) / 2 - mean, (right - left) / 2
+        extent = radius * (np.abs(centre) + 2)
+    least = -1.0
+    for nodes, most in NARROW:
+        narrow = np.nonzero((extent > least) & (extent <= most))
+        mass[narrow] = _narrow(centre[narrow], radius[narrow], nodes)
+        least = most
+    wide = np.nonzero(~(extent <= least))
+    mass[wide] = _wide((left - mean)[wide], (right - mean)[wide])
+    return mass
+
+
+def _wide(left: Array, right: Array) -> Array:
+    """Difference of tail functions, taken on the side where they are small."""
+    flip = left > 0
+    upper = below(np.where(flip, -left, right))
+    lower = below(np.where(flip, -right, left))
+    return np.asarray(np.maximum(upper - lower, 0.0))
+
+
+def below(points: Array) -> Array:
+    """Mass of N(0, 1) below points; SciPy's takes longer to import than few points take here."""
+    return np.asarray([erfc(-x / sqrt(2)) / 2 for x in points.tolist()], dtype=np.float64)
+
+
+def rising(values: Array) -> Array:
+    """Sorted and each once; NumPy's own `unique` loads its masked arrays first."""
+    values = np.sort(values)
+    return np.asarray(values[np.concatenate([[True], values[1:] != values[:-1]])])
+
+
+def _narrow(centre: Array, radius: Array, nodes: int) -> Array:
+    """Gauss-Legendre sum of the density over [centre - radius, centre + radius]."""
+    total = np.zeros_like(centre)
+    for node, weight in gauss(nodes):
+        point = centre + radius * node
+        total += weight * np.exp(-0.5 * point * point)
+    return np.asarray(total * radius * INV_SQRT_2PI)
+
+
+def log_above(loss: Array, least: float, rest: float) -> Array:
+    """log(e^loss - e^least) of losses up to 0, -inf where they are not above the least.
+
+    Far below 0 a float cannot tell from 1 what either power lacks of it.
+
+    Args:
+        rest: 1 - e^least.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        near = np.log(np.maximum(np.expm1(loss) + rest, 0))
+        far = loss + np.log(np.maximum(-np.expm1(least - loss), 0))
+        return np.asarray(np.where(loss > -1, near, far))
+
+
+def upper_point(tail: float) -> float:
+    """Where N(0, 1) has so much beyond."""
+    return -_NORMAL.inv_cdf(tail)
+
+
+def gaussian_delta(shift: float, epsilon: float) -> float:
+    """delta(epsilon) of N(shift, 1) against N(0, 1) (Balle and Wang 2018).
+
+    S steps of shift mu are one step of shift mu sqrt(S) (docs/privacy.md P1, row "full-batch").
+    """
+    from scipy.special import erfcx, log_ndtr, ndtr  # which takes long to import
+
+    near, far = epsilon / shift - shift / 2, epsilon / shift + shift / 2
+    if near < -5:
+        return float(ndtr(-near) - exp(epsilon + float(log_ndtr(-far))))
+    mills = sqrt(pi / 2) * (erfcx(near / sqrt(2)) - erfcx(far / sqrt(2)))
+    return float(exp(-near * near / 2) / sqrt(2 * pi) * mills)
+
+
+def gaussian_epsilon(shift: float, delta: float) -> float:
+    """The epsilon at which N(shift, 1) against N(0, 1) reaches delta; 0 if delta(0) is below it."""
+    if gaussian_delta(shift, 0.0) <= delta:
+        return 0.0
+    high = shift * shift / 2 + shift * sqrt(2 * log(1 / delta)) + 1e-9
+
+    def excess(epsilon: float) -> float:
+        return log(max(gaussian_delta(shift, epsilon), 1e-300)) - log(delta)
+
+    return float(root(excess, 0.0, high, xtol=1e-14, rtol=1e-14))
+
+
+# The privacy-loss law of a unit that owns several records (docs/privacy.md P20).
+#
+# A patient with k records, of which each joins a batch by a coin of its own: as many as a binomial
+# number take part, and each moves the sum by up to C. This file knows one step.
+
+_NEWTON = 60
+_CLOSE = 2e-16
+_REACH = 39.0  # from its mean N(0, 1) has no mass that a float holds
+_ROWS = 1 << 18  # numbers that are worked on together: what they need is in a cache
+_NOTHING = 50.0  # the log of how many times the largest term of a sum is what does not count
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitRemoval:
+    """P = sum over j of Bin(records, rate)(j) N(j shift), Q = N(0): the unit is there under P."""
+
+    rate: float
+    shift: float
+    records: int
+    atom: float = 0.0
+    missing: float = 0.0
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        """See `Law.masses`."""
+        outcomes = self._outcome(edges)
+        absent = interval_mass(outcomes, 0.0)
+        present = np.zeros_like(absent)
+        weights = np.exp(self._log_weights)
+        for count in np.flatnonzero(weights).tolist():
+            mean = count * self.shift
+            first, last = np.searchsorted(outcomes, [mean - _REACH, mean + _REACH])
+            near = slice(max(int(first) - 1, 0), int(last) + 1)
+            masses = interval_mass(outcomes[near], mean)
+            present[near.start : near.start + masses.size] += weights[count] * masses
+        return present, absent
+
+    def quantiles(self, tail: float, count: int) -> Array:
+        """See `Law.quantiles`."""
+        reach, weights = upper_point(tail), np.exp(self._log_weights)
+
+        def excess(outcome: float) -> float:
+            return log(max(float(weights @ below(self._means - outcome)), 1e-300))
+
+        most = self.records * self.shift + reach + 1
+        last = float(root(lambda x: excess(x) - log(tail), -reach, most, xtol=1e-3))
+        return rising(self.loss(np.linspace(-reach, last, count)))
+
+    def loss(self, outcome: Array) -> Array:
+        """log of the sum over j of weight_j exp(j m x - (j m)^2 / 2)."""
+        terms = self._log_weights - self._means**2 / 2
+        sums = np.logaddexp.reduce(terms + np.outer(outcome, self._means), axis=1)
+        return np.asarray(sums, dtype=np.float64)
+
+    @cached_property
+    def _means(self) -> Array:
+        return np.asarray(self.shift * np.arange(self.records + 1), dtype=np.float64)
+
+    @cached_property
+    def _log_weights(self) -> Array:
+        """log Bin(records, rate)(j)."""
+        k = self.records
+        choose = [lgamma(k + 1) - lgamma(j + 1) - lgamma(k - j + 1) for j in range(k + 1)]
+        taking = np.arange(k + 1)
+        return np.asarray(choose + taking * log(self.rate) + (k - taking) * log1p(-self.rate))
+
+    def _outcome(self, loss: Array) -> Array:
+        """The outcome at which the loss is reached; -inf below the smallest loss.
+
+        With u = m x and a_j = weight_j exp(-(j m)^2 / 2), the sum over j >= 1 of a_j e^(ju) is
+        e^loss - weight_0. Its logarithm is convex in u, with slopes from 1 to `records`: Newton's
+        method falls onto the root from where the first single term reaches it.
+        """
+        none = self.records * log1p(-self.rate)  # log weight_0
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            small = log_above(np.minimum(loss, 0), none, -np.expm1(none))
+            # e^l - w = e^l (1 - w - w (e^-l - 1))
+            rest = -np.expm1(none) - np.exp(none) * np.expm1(-np.maximum(loss, 0))
+            goal = np.where(loss < 0, small, loss + np.log(rest))
+        outcome = np.where(goal > 0, np.inf, -np.inf)
+        there = np.isfinite(goal)
+        outcome[there] = self._solved(goal[there])
+        return np.asarray(outcome / self.shift)
+
+    def _solved(self, goal: Array) -> Array:
+        """The u at which the log of the sum over j >= 1 of a_j e^(ju) is the goal."""
+        many = np.arange(1.0, self.records + 1)
+        terms = self._log_weights[1:] - self._means[1:] ** 2 / 2
+        rows = max(1, _ROWS // self.records)
+        few = (goal[first : first + rows] for first in range(0, goal.size, rows))
+        return np.concatenate([np.zeros(0), *(_newton(one, terms, many) for one in few)])
+
+
+def _newton(goal: Array, terms: Array, many: Array) -> Array:
+    """The same of a few goals, without terms that are nothing beside the largest.
+
+    At the start the sum is at least the goal, and where every term is a `many.size`-th of that it
+    is at most the goal: the root lies between.
+    """
+    u = ((goal[:, None] - terms) / many).min(axis=1)
+    least, most = terms + (u.min() - log(many.size)) * many, terms + u.max() * many
+    counted = slice(
+        int(np.argmax(least >= least.max() - _NOTHING)),
+        many.size - int(np.argmax((most >= most.max() - _NOTHING)[::-1])),
+    )
+    terms, many = terms[counted], many[counted]
+    for _ in range(_NEWTON):
+        each = terms + u[:, None] * many
+        top = each.max(axis=1)
+        shares = np.exp(each - top[:, None])
+        total = shares.sum(axis=1)
+        change = (top + np.log(total) - goal) * total / (shares @ many)
+        u = u - change
+        if np.all(np.abs(change) <= _CLOSE * (1 + np.abs(u)) * 4):
+            break
+    return np.asarray(u)
 
 
 class Law(Protocol):

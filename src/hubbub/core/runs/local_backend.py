@@ -11,18 +11,18 @@ from typing import Any
 from hubbub.core.errors import BudgetError, StudyError
 from hubbub.core.ledger.entry import Entry, LedgerMechanism
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.ledger.row_cost import attempts_of, entry_of, kind_of
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.planning.study_queries import main_of
+from hubbub.core.ledger.tally import attempts_of, entry_of, kind_of
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.round.silo import Charge
 from hubbub.core.protocol.token_lists.process_pool import cores
-from hubbub.core.runs import run_folder, run_sessions, spending
+from hubbub.core.runs import federated, run_folder, spending
 from hubbub.core.session.ask import AbsentError
 from hubbub.core.session.attestation_exchange import Attests
 from hubbub.core.session.in_process import Federation, Notice, federate, raised_by
-from hubbub.core.session.layout import layout_of
+from hubbub.core.session.offer import layout_of
 from hubbub.core.session.rounds import Rounds
 from hubbub.core.study.study import Study
 from hubbub.core.verification.attestation.study_attestation import (
@@ -61,13 +61,13 @@ class LocalBackend:
     plan: Plan | None = field(default=None, repr=False)
     saved: Callable[[], None] = field(default=lambda: None, repr=False)
 
-    def set_up(self, wanted: run_sessions.SessionPlan) -> Rounds:
+    def set_up(self, wanted: federated.SessionPlan) -> Rounds:
         """Set a session up."""
         return self.federated(
             wanted, attempts_per_list=wanted.planned.mechanism.attempts_per_list
         ).rounds
 
-    def federated(self, wanted: run_sessions.SessionPlan, *, attempts_per_list: int) -> Federation:
+    def federated(self, wanted: federated.SessionPlan, *, attempts_per_list: int) -> Federation:
         """Everybody in a new session, with a shuffled token list for so many attempts."""
         planned, round_parameters = wanted.planned, wanted.round_parameters
         kind = kind_of(planned)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Parameters, QueryState, Scores, SteppedQuery
-from hubbub.core.protocol.round.revealed_sum import RevealedSum
+from hubbub.core.protocol.round.aggregator import RevealedSum
 from hubbub.core.runs.prepared_study import PreparedStudy
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query, QueryState, Scores, SiloData, SteppedQuery
 from hubbub.core.protocol.projection.product import Lift

@@ -37,14 +37,14 @@ from numpy.typing import NDArray
 
 from hubbub.core.disk import appending, locked, why_of, write_all, write_text
 from hubbub.core.errors import IntegrityError, UserError
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.query import QueryState, SteppedQuery
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.protocol.projection.product import Lift
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.runs import checkpoint, loop
-from hubbub.core.runs.run_metadata import RunMetadata, read_metadata
+from hubbub.core.runs.checkpoint import RunMetadata, read_metadata
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import AUDIT, write_audit
 from hubbub.core.verification.evidence.collecting import FILE
@@ -214,10 +214,7 @@ class RunFolder:
         Raises:
             IntegrityError: a transcript was altered.
         """
-        from hubbub.core.verification.replay.other_transports import (
-            other_player,  # which takes long
-        )
-        from hubbub.core.verification.replay.replayed_session import Replay
+        from hubbub.core.verification.replay.replayed_session import Replay, other_player
 
         sums: dict[int, Sum] = {}
         for path in self._transcripts(purpose):

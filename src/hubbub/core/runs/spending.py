@@ -19,7 +19,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.ledger.entry import Cap, Entry
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.ledger.tally import Tally
-from hubbub.core.study.privacy import Privacy
+from hubbub.core.study.parties import Privacy
 
 SPENDING = "spending.json"
 

@@ -7,14 +7,19 @@ after the other (`in_process.py`); among machines there are envelopes, deadlines
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from math import inf
 from typing import Any
 
-from hubbub.core.errors import HubbubError
+from hubbub.core.errors import HubbubError, ProtocolError
 from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.message_sizes import LINK_BYTES
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, parse, receiver_of, tag_of
 
 
 class Call(IntEnum):
@@ -166,3 +171,185 @@ class Peers(ABC):
         """A party whose answer cannot be used; a relay can have done that: it counts as silence."""
         self.warn("garbled", whom=self.roster.name(index), said=said)
         return Absent(why="garbled", said=said, culprit=culprit)
+
+
+# What an answer to a round's call must hold before anybody uses it.
+
+
+def check_frames(frames: Sequence[bytes], tag: Tag, share_holders: Set[int]) -> None:
+    """Look at the tags of an answer; who uses its frames verifies them.
+
+    A frame too many would reach parties that rightly refuse it, and cost them their part; a
+    share too few leaves a node that cannot answer.
+
+    Args:
+        frames: the answer, one frame at least.
+        tag: of its first frame.
+        share_holders: the nodes for which a share must follow, by roster index.
+
+    Raises:
+        ProtocolError: it has other frames.
+    """
+    shares = frames[1:]
+    holders = {receiver_of(share) for share in shares}
+    good = (
+        tag_of(frames[0]) == tag
+        and all(tag_of(share) == Tag.SHARE for share in shares)
+        and len(holders) == len(shares)
+        and holders == share_holders
+    )
+    if not good:
+        raise ProtocolError(f"expected one {tag.name}, got other frames", culprit="relay")
+
+
+def check_link(
+    frame: bytes, roster: Roster, silo: int, *, study: bytes, session: bytes, time: tuple[int, int]
+) -> None:
+    """Look at a link of a joint seed, which its silo must have signed for this very attempt.
+
+    Args:
+        frame: a SEED_LINK.
+        roster: everybody.
+        silo: from whom it came, by roster index.
+        study, session: what it must be bound to.
+        time: the round and the attempt.
+
+    Raises:
+        ProtocolError: it is another's, of another attempt, or no link.
+    """
+    link = parse(frame, roster, study=study, session=session)
+    if (link.round, link.attempt) != time:
+        raise ProtocolError("expected a link of this attempt, got another", culprit="relay")
+    if link.receiver != EVERYBODY or len(link.payload) != LINK_BYTES:
+        raise ProtocolError(
+            f"expected a link of {LINK_BYTES} bytes to everybody, got another",
+            culprit=roster.name(silo),
+        )
+
+
+# Who of a session's parties is there, and when somebody who was missing is asked for again.
+#
+# Who gave no usable answer is *absent*, and asked again later, after a pause that doubles each time
+# that it fails anew. Who is back is *on probation*: it is asked before all others, who pay only if
+# it
+# answers or can be spared. So whoever refuses again and again makes the others pay once, not each
+# time. Whoever was not there when the session was set up waits for the next one, whatever it says
+# (docs/privacy.md P29); so does whoever's correlated noise has a gap (P25).
+
+RESTARTED = "no-session"
+_MOST_DOUBLINGS = 10  # of the pause before somebody who failed again is asked for
+
+
+@dataclass(kw_only=True)
+class Attendance:
+    """Who of a session is there.
+
+    Args:
+        peers: everybody but the aggregator.
+        session: 16 bytes.
+        silos: with whom the session was set up, by roster index.
+        gaps_end: whether who has missed an attempt waits for the next session.
+        absent: who is missing, by roster index.
+        on_probation: silos that are asked before the others, by roster index.
+    """
+
+    peers: Peers
+    session: bytes
+    silos: Set[int]
+    gaps_end: bool
+    absent: dict[int, Absent] = field(default_factory=dict)
+    on_probation: set[int] = field(default_factory=set)
+    _retry: tuple[float, Callable[[], float]] = (inf, time.monotonic)
+    _next_retry: dict[int, float] = field(default_factory=dict)
+    _failed: Counter[int] = field(default_factory=Counter)  # probations in a row
+
+    def ask_again_every(self, seconds: float, now: Callable[[], float]) -> None:
+        """After so many seconds ask for who is missing; longer each time that it fails again."""
+        self._retry = (seconds, now)
+
+    @property
+    def present(self) -> list[int]:
+        """The silos that are there, by roster index in ascending order."""
+        return [index for index in self.peers.roster.silos if index not in self.absent]
+
+    @property
+    def is_some_node_absent(self) -> bool:
+        """Whether a compute node is missing, without which there is no sum."""
+        return any(node in self.absent for node in self.peers.roster.nodes)
+
+    @property
+    def named_absent(self) -> dict[str, Absent]:
+        """Who is missing, by name."""
+        return {self.name(index): absent for index, absent in self.absent.items()}
+
+    def name(self, index: int) -> str:
+        """A party's name."""
+        return self.peers.roster.name(index)
+
+    def tell(self) -> None:
+        """Tell who is missing."""
+        self.peers.left_out(self.named_absent)
+
+    def ask_absent(self) -> bool:
+        """Now and then, see whether somebody who was missing is there again.
+
+        Returns:
+            Whether somebody was asked for, and somebody waits for the next session.
+        """
+        asked = [index for index, absent in self.absent.items() if absent.why != LEFT_OUT]
+        due = [index for index in asked if self._is_due(index)]
+        if not due:
+            return False
+        for index, answer in self.peers.ask(Call.PING, dict.fromkeys(due, ()), self.session):
+            del self._next_retry[index]
+            if isinstance(answer, Absent):
+                continue
+            if index not in {*self.silos, *self.peers.roster.nodes}:  # whatever it says (P29)
+                self.absent[index] = Absent(why=RESTARTED, said="it came after the set-up")
+            elif answer and not self.gaps_end:  # it knows the session
+                del self.absent[index]
+                self.on_probation.add(index)
+            elif answer:
+                self.absent[index] = Absent(why=RESTARTED, said="its noise has a gap")  # P25
+            else:
+                self.absent[index] = Absent(why=RESTARTED, said="it was started anew")
+        return any(absent.why == RESTARTED for absent in self.absent.values())
+
+    def look_around(self) -> None:
+        """See whether those who are believed to be there are.
+
+        It takes a round trip, so only where somebody is missing already: where silos come and go.
+        """
+        if not self.absent or self._retry[0] == inf:
+            return
+        asked = dict.fromkeys(self.present, ())
+        for index, answer in self.peers.ask(Call.PING, asked, self.session):
+            if isinstance(answer, Absent):
+                self.absent[index] = answer
+            elif not answer:
+                self.absent[index] = Absent(why=RESTARTED, said="it was started anew")
+
+    def end_probation(self, tried: Set[int]) -> Set[int]:
+        """Those who were asked first have answered, or not; who has not, by roster index."""
+        self.on_probation -= tried
+        failed = tried & self.absent.keys()
+        for index in tried:
+            self._failed[index] = self._failed[index] + 1 if index in failed else 0
+        return failed
+
+    def raise_or_mark(self, error: ProtocolError, index: int) -> None:
+        """A signed lie stops the study; what a relay can have done counts as silence."""
+        if error.culprit == self.name(index):
+            raise error
+        self.mark(error, index)
+
+    def mark(self, error: ProtocolError, index: int) -> None:
+        """A party whose answer cannot be used is absent, for a reason that people are told."""
+        absent = self.peers.garbled(index, str(error), error.culprit)
+        self.absent[index] = replace(absent, error=error)
+
+    def _is_due(self, index: int) -> bool:
+        """Whether to ask for somebody who is missing, now."""
+        seconds, clock = self._retry
+        now, pause = clock(), seconds * 2.0 ** min(self._failed[index], _MOST_DOUBLINGS)
+        return now >= self._next_retry.setdefault(index, now + pause)

@@ -19,11 +19,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from hubbub.core.errors import AttestationError, ProtocolError
-from hubbub.core.protocol.primitives.expected_frames import ExpectedFrames
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag
-from hubbub.core.session.session_offer import RefusedError
+from hubbub.core.protocol.primitives.wire import EVERYBODY, ExpectedFrames, Frame, Tag
+from hubbub.core.session.offer import RefusedError
 
 NONCE_BYTES = 32
 MOST_APART = 600  # seconds between the clocks of two parties

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hubbub.core.errors import BudgetError, HubbubError, IntegrityError
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.agreement.key_agreement import Session
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import seal_ahead
@@ -29,10 +29,13 @@ from hubbub.core.protocol.round.round_parameters import Parameters, RoundParamet
 from hubbub.core.protocol.round.silo import Charge, Silo
 from hubbub.core.protocol.token_lists.onion_layers import Executor
 from hubbub.core.protocol.token_lists.process_pool import process_pool
-from hubbub.core.session import node_party, party, session_offer, setup, silo_party
+from hubbub.core.session import offer as session_offer
+from hubbub.core.session import party, setup
+from hubbub.core.session import party as node_party
+from hubbub.core.session import party as silo_party
 from hubbub.core.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.core.session.attestation_exchange import AttestedSession, Attests
-from hubbub.core.session.layout import Layout
+from hubbub.core.session.offer import Layout
 from hubbub.core.session.rounds import AbortedError, Rounds
 
 # Writes down the charge of an attempt of the silo with a roster index, or raises.

@@ -15,23 +15,20 @@ from numpy.typing import ArrayLike, NDArray
 from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.kept_pages import kept_pages
 from hubbub.core.planning.exposure import Exposure
-from hubbub.core.planning.mask_degree import mask_degree
 from hubbub.core.planning.mechanism import Mechanism
-from hubbub.core.planning.noise_shares import shares_of
-from hubbub.core.planning.plan_of_mechanisms import plan_alone
-from hubbub.core.planning.query import SiloData
-from hubbub.core.planning.vector_query import VECTOR, VectorQuery
+from hubbub.core.planning.noise_shares import mask_degree, shares_of
+from hubbub.core.planning.query import VECTOR, SiloData, VectorQuery
+from hubbub.core.planning.study_plan import plan_alone
 from hubbub.core.privacy import arguments as parameters
-from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.protocol.agreement import masks
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.round.masking import Attempt, Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Charge
 from hubbub.core.session import in_process, party
-from hubbub.core.session.layout import Layout, round_parameters_of
-from hubbub.core.study.parties import Parties, numbered
-from hubbub.core.study.privacy import Privacy
+from hubbub.core.session.offer import Layout, round_parameters_of
+from hubbub.core.study.parties import Parties, Privacy, numbered
 
 _STUDY = b"hubbub secure sum".ljust(32, b"\0")
 _MOST_NODES = 1000
@@ -98,7 +95,7 @@ def secure_sum(
         names=tuple(f"silo-{number}" for number in range(1, silos + 1)),
         nodes=compute_nodes,
         # With the one that looks on; nobody is corrupted later in one process (P4).
-        degree=mask_graph.degree(silos, min(colluders + 1, most), 0),
+        degree=masks.degree(silos, min(colluders + 1, most), 0),
     )
 
     def silo(me: party.Membership, masking: Masking, _seeds: JointSeed | None) -> ExactSilo:

@@ -10,18 +10,334 @@ silo decides for itself, by the same rule (`silo_token_lists.py`).
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 
 from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.message_sizes import SIGNATURE_BYTES
 from hubbub.core.protocol.primitives.wire import Tag, sender_of, tag_of, unverified
-from hubbub.core.protocol.token_lists.list_context import ListContext, Payload
-from hubbub.core.protocol.token_lists.publications import Posts, Publications, Sizes
-from hubbub.core.protocol.token_lists.token_list import list_places
-from hubbub.core.protocol.token_lists.verdict import PublishedFrames
+from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.protocol.token_lists.mixer import Mixer
+from hubbub.core.protocol.token_lists.onion_layers import Executor
+from hubbub.core.protocol.token_lists.process_pool import process_pool
+from hubbub.core.protocol.token_lists.token_list import ListContext, Owned, Payload, list_places
+from hubbub.core.protocol.token_lists.verdict import (
+    Posts,
+    Publications,
+    PublishedFrames,
+    Sizes,
+    verdict,
+)
 from hubbub.core.session.ask import AbsentError, Call, Peers
-from hubbub.core.session.silo_token_lists import OpenedList
+
+# A silo's shuffled token lists in one session: which one is due, how it is made, whom it serves.
+#
+# Theory of operation. A list is due when the session has none yet, or when the last one has served
+# its attempts. The silo counts them and numbers its lists itself, so nobody can have one made
+# twice,
+# or another in the place of one that still serves. Each is the work of a `Mixer`, whose phases come
+# as calls. From the MODEL of its first attempt on, its places decide which records are in. Rounds
+# must follow each other without a gap: only so is a record used once in an epoch (docs/privacy.md
+# P9). A list that failed is the session's last.
+#
+# What only this silo can see is answered with a complaint, and settled by opening the list. Any
+# other
+# fault is refused in the name of whoever it shows; an honest aggregator has seen it before. This
+# file
+# knows no ledger, and of the records their number.
+
+# Who works on so many HPKE operations.
+Pool = Callable[[int], AbstractContextManager[Executor]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedList:
+    """All from which anybody can tell who lied about a list.
+
+    Args:
+        evidence: what was published.
+        complaint: the MIX_COMPLAINT frame.
+        keys: the MIX_OPENED frames of all silos.
+    """
+
+    evidence: PublishedFrames
+    complaint: bytes
+    keys: Sequence[bytes] = field(repr=False)
+
+    def frames(self) -> list[bytes]:
+        """All of it, for others."""
+        names = [frame for step in self.evidence.names for frame in step]
+        forms = [frame for step in self.evidence.forms.values() for frame in step]
+        return [*self.evidence.keys, *names, *forms, self.complaint, *self.keys]
+
+    @classmethod
+    def read(
+        cls, list_context: ListContext, counts: Sequence[int], frames: Sequence[bytes]
+    ) -> OpenedList:
+        """What `frames` gave, by what the frames say of themselves.
+
+        Raises:
+            ProtocolError: some are missing.
+        """
+        frames_of: dict[Tag, dict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
+        for data in frames:
+            frame = unverified(data)
+            frames_of[frame.tag][frame.attempt].append(data)
+        complaints = [one for each in frames_of[Tag.MIX_COMPLAINT].values() for one in each]
+        needed = (Tag.MIX_KEY, Tag.MIX_NAMES, Tag.MIX_FORMS, Tag.MIX_OPENED)
+        if len(complaints) != 1 or any(len(frames_of[tag][0]) != len(counts) for tag in needed):
+            raise ProtocolError("expected all that was published of a list, got some of it")
+        evidence = PublishedFrames(
+            list_context=list_context,
+            counts=counts,
+            keys=frames_of[Tag.MIX_KEY][0],
+            names=[names for _, names in sorted(frames_of[Tag.MIX_NAMES].items())],
+            forms=dict(frames_of[Tag.MIX_FORMS]),
+        )
+        return cls(evidence=evidence, complaint=complaints[0], keys=frames_of[Tag.MIX_OPENED][0])
+
+    def verdict(self) -> ProtocolError:
+        """Who lied: everything is done again with everybody's key.
+
+        Raises:
+            ProtocolError: naming who keeps its key, or published nothing that can be read.
+        """
+        counts = self.evidence.counts
+        with process_pool(len(counts) * sum(counts)) as executor:
+            judged = verdict(self.evidence, self.complaint, self.keys, executor)
+        return ProtocolError(
+            f"expected a list that everybody made as agreed, got one where {judged.reason}",
+            culprit=judged.culprit,
+        )
+
+
+@dataclass(kw_only=True)
+class SiloTokenLists:
+    """The shuffled token lists of one session at one silo.
+
+    Args:
+        keys, index: the silo's own, and its place in the roster.
+        list_context: of the last list that was begun; its number is 0 before the first.
+        counts: records of each silo; public.
+        attempts_per_list: attempts that a list serves.
+        epoch: attempts that one row in the ledger pays for (P9).
+        pool: who does the work on the layers, for so many HPKE operations.
+    """
+
+    keys: Keys = field(repr=False)
+    index: int
+    list_context: ListContext = field(repr=False)
+    counts: Sequence[int]
+    attempts_per_list: int
+    epoch: int
+    pool: Pool = process_pool
+    _mixer: Mixer | None = field(default=None, repr=False)
+    _seen: list[bytes] = field(default_factory=list, repr=False)
+    _newest: Owned | None = field(default=None, repr=False)
+    _is_fresh: bool = False
+    _judged: bool = False
+    _left: int = 0
+    _used: int = 0
+    _next: int = 0
+
+    def answer(self, call: Call, parts: Sequence[bytes]) -> list[bytes]:
+        """What this silo says in a phase of the making of a list.
+
+        Raises:
+            ProtocolError: no list is due, or it is not the time of this phase; or naming who broke
+                the protocol.
+        """
+        try:
+            return self._phases[call](parts)
+        except ProtocolError as error:
+            if error.culprit:
+                raise
+            raise ProtocolError(str(error), culprit="relay") from None  # nobody signed the request
+
+    @property
+    def _phases(self) -> Mapping[Call, Callable[[Sequence[bytes]], list[bytes]]]:
+        return {
+            Call.LIST: self._begin,
+            Call.WRAP: self._wrap,
+            Call.SHOW: self._show,
+            Call.LOOK: self._look,
+            Call.MIX: self._mix,
+            Call.TAKE: self._take,
+            Call.GIVE_UP: self._give_up,
+            Call.JUDGE: self._judge,
+        }
+
+    # Attempts ----------------------------------------------------------------------------------
+
+    def prepare(self, model: bytes, silo: Silo) -> None:
+        """See that there is a list for a MODEL before it is accepted; a new one serves from it on.
+
+        Raises:
+            ProtocolError: there is none, or naming the aggregator, which left a round out.
+        """
+        frame = self.list_context.parse(model)
+        if frame.tag is not Tag.MODEL or frame.sender != 0 or 0 < frame.round < self._next:
+            return  # which the silo refuses for what it is
+        if not self._left:
+            raise ProtocolError(
+                f"expected a shuffled token list before the MODEL of round {frame.round}, got "
+                "none; make the list first",
+                culprit="relay",
+            )
+        if self._next and frame.round != self._next:
+            raise ProtocolError(
+                f"expected a MODEL of round {self._next}, the next part of the list, got one of "
+                f"round {frame.round}: a record would be used too often",
+                culprit=self.list_context.roster.name(0),
+            )
+        if self._is_fresh:
+            silo.take_list(self.newest.positions, frame.round)
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether the row of an earlier attempt pays for the next one too (P9)."""
+        return self._used % self.epoch != 0
+
+    def use(self, round: int) -> None:
+        """Count an attempt that was charged."""
+        self._left, self._used = self._left - 1, self._used + 1
+        self._next, self._is_fresh = round + 1, False
+
+    @property
+    def newest(self) -> Owned:
+        """The newest list that was finished, and this silo's places in it."""
+        assert self._newest is not None, "a list was made"  # noqa: S101
+        return self._newest
+
+    # The making of a list ----------------------------------------------------------------------
+
+    def _begin(self, parts: Sequence[bytes]) -> list[bytes]:
+        """A list, if one is due: the key with which this silo takes part in it."""
+        if parts:
+            raise ProtocolError(f"expected nothing with LIST, got {len(parts)} parts")
+        if self._left or self._mixer is not None:
+            found = f"{self._left} attempts left" if self._left else "not finished"
+            raise ProtocolError(
+                "expected a new shuffled token list once the last has served, got a demand for it "
+                f"while list {self.list_context.number} is in force ({found}); set up a new session"
+            )
+        self.list_context = replace(self.list_context, number=self.list_context.number + 1)
+        self._seen, self._judged = [], False
+        self._mixer = Mixer(
+            keys=self.keys,
+            index=self.index,
+            list_context=self.list_context,
+            counts=self.counts,
+        )
+        return [self._mixer.key()]
+
+    def _wrap(self, parts: Sequence[bytes]) -> list[bytes]:
+        mixer = self._making()
+        with self.pool(self.counts[self.index - 1] * len(self.counts)) as executor:
+            commit = mixer.commit(parts, executor)
+        self._note(parts)
+        return [commit]
+
+    def _show(self, parts: Sequence[bytes]) -> list[bytes]:
+        shown = self._making().submit(parts)
+        return [shown.names, shown.forms]
+
+    def _look(self, parts: Sequence[bytes]) -> list[bytes]:
+        """The end of the step before, if it is still open here, and the names of this one.
+
+        A token of mine that is missing is seen by nobody else. So I complain, and repeat what I was
+        shown, lest somebody showed the others another list.
+        """
+        mixer, (seen, names) = self._making(), _divided(parts)
+        if seen:
+            mixer.agree(seen)
+        try:
+            looks = [mixer.look(names)]
+        except ProtocolError as error:
+            step = unverified(names[0]).attempt if len(names) == 1 else 0
+            if not step or error.culprit != self.list_context.roster.name(step):
+                raise
+            statement = self.list_context.parse(names[0]).signed + names[0][-SIGNATURE_BYTES:]
+            repeats = self.list_context.frame(self.keys, self.index, Tag.MIX_SEEN, step, statement)
+            looks = [repeats, mixer.complain()]
+        self._note(names)
+        return looks
+
+    def _mix(self, parts: Sequence[bytes]) -> list[bytes]:
+        """This silo's turn; whose fault a form is that does not open, all can only tell together.
+
+        The forms of the last list are the tokens themselves: nobody has a use for them.
+        """
+        mixer, (seen, forms) = self._making(), _divided(parts)
+        mixer.agree(seen)
+        try:
+            with self.pool(sum(self.counts)) as executor:
+                mixed = mixer.mix(forms, executor)
+        except ProtocolError:
+            if not mixer.disputed:
+                raise
+            return [mixer.complain()]
+        return (
+            [mixed.names]
+            if self.index == self.list_context.roster.silos[-1]
+            else [mixed.names, mixed.forms]
+        )
+
+    def _take(self, parts: Sequence[bytes]) -> list[bytes]:
+        """All saw the last step alike: the list is finished, and serves from the next MODEL on."""
+        mixer = self._making()
+        mixer.agree(parts)
+        self._newest, self._is_fresh = mixer.finish(), True
+        self._mixer, self._left = None, self.attempts_per_list
+        return []
+
+    # A list that is opened ---------------------------------------------------------------------
+
+    def _give_up(self, parts: Sequence[bytes]) -> list[bytes]:
+        """Somebody complains: the key of this list, which is never used then."""
+        if len(parts) != 1:
+            raise ProtocolError(f"expected one MIX_COMPLAINT, got {len(parts)} frames")
+        return [self._making().give_up(parts[0])]
+
+    def _judge(self, parts: Sequence[bytes]) -> list[bytes]:
+        """Who lied, from the frames that were signed; this silo's own finding is its refusal.
+
+        Once for a list, since a finding takes as much work as the list did.
+
+        Raises:
+            ProtocolError: always: naming the blamed party; or the relay, if the frames are not
+                those that this silo was shown.
+        """
+        self._making()
+        opened = OpenedList.read(self.list_context, self.counts, parts)
+        if not {hashlib.sha256(part).digest() for part in parts}.issuperset(self._seen):
+            raise ProtocolError("expected all that I was shown of this list, got other frames")
+        if self._judged:
+            raise ProtocolError("expected one JUDGE of a list, got a second; its answer stands")
+        self._judged = True
+        raise opened.verdict()
+
+    def _making(self) -> Mixer:
+        """The list that is being made."""
+        if self._mixer is None:
+            raise ProtocolError("expected a list that is being made, got a phase of none")
+        return self._mixer
+
+    def _note(self, frames: Sequence[bytes]) -> None:
+        """Keep the hashes of what was shown here, which a verdict must rest on."""
+        self._seen += [hashlib.sha256(frame).digest() for frame in frames]
+
+
+def _divided(parts: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """What others repeat of the step before, and what is new."""
+    seen = [part for part in parts if unverified(part).tag is Tag.MIX_SEEN]
+    return seen, [part for part in parts if unverified(part).tag is not Tag.MIX_SEEN]
+
 
 # By then everybody else has shown its key, or has the list in force and never shows it.
 _TOO_LATE = (Call.GIVE_UP, Call.TAKE)

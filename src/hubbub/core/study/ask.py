@@ -15,8 +15,7 @@ from operator import call
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hubbub.core.registered import loaded, registered
-from hubbub.core.section import Section
-from hubbub.core.settings import Keys, schema
+from hubbub.core.settings import Keys, Section, schema
 from hubbub.core.study.data import Data, columns_of
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels

@@ -14,15 +14,17 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.section import Section, key_of, shown
 from hubbub.core.settings import (
     Key,
+    Section,
     by_hand,
+    key_of,
     one_of,
     read,
     read_key,
     section_of,
     settings,
+    shown,
     table,
     texts,
     truth,

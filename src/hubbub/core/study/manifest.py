@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 
 from hubbub.core.disk import read_bytes
 from hubbub.core.errors import DataError
-from hubbub.core.tabular.cell_rule import canonical
-from hubbub.core.tabular.cells import read_cells
-from hubbub.core.tabular.patient_keys import patient_key
-from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.cells import canonical, read_cells
+from hubbub.core.tabular.records import Records, patient_key
 
 _MOST_BYTES = 1 << 30  # of one file
 _COLUMNS = ("path", "label", "sha256")

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hubbub.core.registered import loaded, registered
-from hubbub.core.section import Section
-from hubbub.core.settings import Keys, keys_of, read, stated
-from hubbub.core.study.extracts.cell_stream import CellStream
+from hubbub.core.settings import Keys, Section, keys_of, read, stated
+from hubbub.core.study.cell_stream import CellStream
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.records import Records
 
 if TYPE_CHECKING:
     from hubbub.core.study.data import Data
+
 
 ENTRY_POINTS = "hubbub.sources"
 
@@ -151,3 +151,20 @@ def set_source(place: object) -> tuple[SetSource, str] | None:
     source = sources().get(name)
     public = which.isidentifier() and not which.startswith("_")
     return (source, which) if public and isinstance(source, SetSource) else None
+
+
+# Where a function lives: "module:function", spelled out in a study and looked up elsewhere.
+#
+# Nothing is imported here. A study is read before anyone has approved it, so reading it must not
+# run
+# what it names.
+
+OWN = "python:"  # what a study writes before code that is not part of hubbub
+IN_MEMORY = "in-memory"  # what a study calls records or a model that `hubbub.fit` is handed
+
+
+def is_own(text: str) -> bool:
+    """Whether a text is "python:module:name"."""
+    module, _, name = text.removeprefix(OWN).partition(":")
+    parts = (*module.split("."), name)
+    return text.startswith(OWN) and all(part.isidentifier() for part in parts)

@@ -17,22 +17,90 @@ from typing import Any
 
 from hubbub.core.disk import read_text, toml_table
 from hubbub.core.errors import StudyError, UserError
-from hubbub.core.section import Section, shown
-from hubbub.core.settings import canonical
-from hubbub.core.study import file_limits, import_path
+from hubbub.core.settings import Section, canonical, shown
+from hubbub.core.study import source as import_path
+from hubbub.core.study import study_file
 from hubbub.core.study.ask import ENTRY_POINTS, Ask, Surroundings, asks
 from hubbub.core.study.attested_roles import Attestation, attestation_from
-from hubbub.core.study.contradictions import refuse_contradictions
-from hubbub.core.study.data import Data, columns_of
-from hubbub.core.study.data_table import data_from
-from hubbub.core.study.parties import Parties, parties_from
-from hubbub.core.study.privacy import Privacy, privacy_from
+from hubbub.core.study.data import Data, columns_of, data_from
+from hubbub.core.study.parties import Parties, Privacy, parties_from, privacy_from
 from hubbub.core.study.source import table_sources
-from hubbub.core.study.study_head import HASHES, head_from
-from hubbub.core.study.toml_faults import file_remedy, read_fault, syntax_fault
-from hubbub.core.study.toml_text import text_of
+from hubbub.core.study.study_file import (
+    HASHES,
+    file_remedy,
+    head_from,
+    read_fault,
+    syntax_fault,
+    text_of,
+)
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
+
+# Keys that are each in range and yet contradict each other, across tables.
+#
+# A contradiction is refused, never settled in favour of one of the keys: no setting may silently
+# change a guarantee. What goes against the tables of an ask, that ask says itself.
+
+_MOST_SHARE = 0.9  # of epsilon, for all that is asked beside the main query
+
+
+def refuse_contradictions(study: Study) -> None:
+    """Refuse a study whose tables contradict each other, whatever each says by itself.
+
+    Raises:
+        StudyError: naming the keys.
+    """
+    data, silos = study.data, study.parties.silos
+    if data.records and data.records < silos:
+        raise StudyError(
+            f"expected data.records >= {silos}, the number of silos, got {data.records}; fix it"
+        )
+    for ask in study.asks:
+        ask.check(study)
+    if data.counts and not study.shows_counts:
+        raise StudyError(
+            'expected no data.counts without training.sampling = "without-replacement", which '
+            "alone makes them public, got some; remove them"
+        )
+    _check_counts(data, silos)
+    _check_capacity(data, silos)
+    _check_parts(study)
+
+
+def _check_parts(study: Study) -> None:
+    """What is asked beside the main query leaves some epsilon to it."""
+    parts = {key: part for ask in study.asks for key, part in ask.parts(study).items()}
+    epsilon, spent = study.privacy.epsilon, sum(parts.values())
+    if spent > _MOST_SHARE * epsilon:
+        raise StudyError(
+            f"expected {' and '.join(parts)} together to be at most {_MOST_SHARE:g} of "
+            f"privacy.epsilon = {epsilon:g}, of which they are a part, got {spent:g}; lower them"
+        )
+
+
+def _check_counts(data: Data, silos: int) -> None:
+    """Every silo's number of records, which add up."""
+    if data.counts and (len(data.counts) != silos or sum(data.counts) != data.records):
+        raise StudyError(
+            f"expected data.counts to be {silos} numbers that add up to data.records = "
+            f"{data.records}, got {len(data.counts)} that add up to {sum(data.counts)}; fix them"
+        )
+
+
+def _check_capacity(data: Data, silos: int) -> None:
+    """One number for all silos, or one for each; no silo counts on more than it may hold."""
+    many = len(data.capacity)
+    if many > 1 and many != silos:
+        raise StudyError(
+            f"expected data.capacity to be one number or {silos}, one for each silo, got "
+            f"{many}; fix the list"
+        )
+    each = data.capacity if many > 1 else data.capacity * silos
+    if data.counts and any(most < own for most, own in zip(each, data.counts, strict=False)):
+        raise StudyError(
+            "expected data.capacity to be at least data.counts for every silo, got less; fix one"
+        )
+
 
 FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
 _TABLES = ("parties", "data", "privacy")
@@ -221,7 +289,7 @@ class Study:
             for source in table_sources()
             for key, most in source.long_texts.items()
         }
-        file_limits.check_size(table, long_texts)
+        study_file.check_size(table, long_texts)
         top = Section("", table, ("study", *_TABLES, *_asked_tables(), _ATTESTATION))
         present = [ask for ask in asks() if any(key in top for key in ask.tables)]
         if not any(ask.precedence for ask in present):

@@ -7,18 +7,79 @@ none of them is passed on or chained: an error is raised after their `except` cl
 from __future__ import annotations
 
 import csv
+import io
 import math
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.core.disk import open_ordinary
 from hubbub.core.errors import DataError, with_extra
-from hubbub.core.tabular.csv_text import cell_text
+
+# Rows as CSV text that a spreadsheet shows and does not calculate, and such a cell as it was.
+#
+# A class or a column may be called what a stranger likes, such as `=HYPERLINK(...)`, and a program
+# that opens the file would take it for a formula. So a text that begins like one gets an apostrophe
+# before it, as the OWASP's guidance against CSV injection says; numbers stay as they are. Whatever
+# of
+# hubbub reads a CSV file takes the apostrophe off again.
+
+# The signs as they are and as East Asian keyboards write them, behind whatever is not seen; a tab
+# or line end goes before all.
+_FORMULA = re.compile(
+    r"[\t\r\n]|[\s\ufeff\u200b-\u200f\u2060\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20].*\w",
+    re.DOTALL,
+)
+_KEPT = re.compile(r'\s*="([^"]*)"\s*')
+_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    r"""Rows of values as CSV; a text that begins like a formula has an apostrophe before it.
+
+    >>> csv_text([["class", "score"], ["=1+1", -0.5], ["-2.5", None]])
+    "class,score\n'=1+1,-0.5\n-2.5,\n"
+    """
+    return "".join(_line([_shown(cell) for cell in row]) for row in rows)
+
+
+def cell_text(cell: str) -> str:
+    r"""A cell of a CSV file, without what only says that it is no formula.
+
+    That is an apostrophe, or ="..." around a text that a spreadsheet should leave as it is.
+
+    >>> cell_text("'=1+1"), cell_text("'s-Hertogenbosch"), cell_text('="007"')
+    ('=1+1', "'s-Hertogenbosch", '007')
+    """
+    if cell.startswith("'") and is_like_formula(cell[1:]):
+        return cell[1:]
+    kept = _KEPT.fullmatch(cell)
+    return kept.group(1) if kept else cell
+
+
+def is_like_formula(text: str) -> bool:
+    """Whether a program for tables may take a text for a formula."""
+    return bool(_FORMULA.match(text)) and not _NUMBER.fullmatch(text)
+
+
+def _line(cells: Sequence[object]) -> str:
+    """A row; its writer puts quotes around whatever is in the end of a line, so that is both."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n") + "\n"
+
+
+def _shown(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and is_like_formula(cell) else cell
+
 
 # A Parquet file may pack a column of equal cells into a few bytes: as many cells as it may have.
 _FEW, _PACKED = 1 << 20, 16  # of any file; and for each of its bytes
@@ -206,3 +267,111 @@ def text_of(value: object) -> str:
         text = text.rstrip("0").rstrip(".") if "." in text else text
         return "0" if text == "-0" else text
     return str(value).strip()
+
+
+# What a cell says by its column: a number, or why it is none of that column's.
+#
+# Each kind of column has one rule, written once. A run reads a column by it and stops at the first
+# fault (`read_column`); a check of files asks it of every cell and collects all that it says. A
+# fault's words never quote the cell: errors leave a silo.
+
+GAP, NUMBER, SPELLING = "gap", "number", "spelling"  # kinds of faults that rules share
+MISSING = float("nan")  # what a rule reads where a cell may be missing and is
+LARGEST = float(np.finfo(np.float32).max)
+_WHOLE_NUMBER = re.compile(r"([+-]?[0-9]+)\.0*")  # as databases have it too (study/sql/readings.py)
+
+
+class CellFault(NamedTuple):
+    """Why a cell is none of its column's.
+
+    Args:
+        kind: "gap", "number", "spelling", or a sentence's part that says more.
+        expected: what the column wants.
+        found: what the cell is instead, without its content.
+        remedy: what to do.
+    """
+
+    kind: str
+    expected: str
+    found: str
+    remedy: str
+
+
+Rule = Callable[[str], float | CellFault]
+
+
+def read_column(texts: Sequence[str], rule: Rule, where: str) -> NDArray[np.float64]:
+    """The numbers of one column's cells, (n,).
+
+    Args:
+        texts: its cells, stripped.
+        rule: of the column.
+        where: the table and column, for errors.
+
+    Raises:
+        DataError: the first cell that the rule finds at fault; its content is not quoted.
+    """
+    read = {text: rule(text) for text in set(texts)}  # columns repeat themselves
+    numbers = np.empty(len(texts))
+    for row, text in enumerate(texts):
+        value = read[text]
+        if isinstance(value, CellFault):
+            raise DataError(
+                f"expected {value.expected} {at_row(where, row)}, found {value.found}; "
+                f"{value.remedy}"
+            )
+        numbers[row] = value
+    return numbers
+
+
+def number_rule(text: str) -> float | CellFault:
+    """The rule of a column of which the study says nothing: finite numbers."""
+    value = number_in(text)
+    if value is not None:
+        return value
+    return CellFault(
+        *(NUMBER if text else GAP, "a number", "something else" if text else "an empty cell"),
+        "correct the cell, or declare in data.columns what it means (categories, missing, default)",
+    )
+
+
+def label_rule(places: Mapping[str, int], lists: str) -> Rule:
+    """The rule of a target that the study spells out.
+
+    Args:
+        places: what each spelling counts as.
+        lists: the keys of the study that list them, as "data.positive or data.negative".
+    """
+
+    def rule(text: str) -> float | CellFault:
+        if not text:
+            return NO_TARGET
+        if (place := places.get(canonical(text))) is not None:
+            return place
+        expected = f"a target that {lists} lists"
+        remedy = f"correct the cell, or add its spelling to {lists}"
+        return CellFault(SPELLING, expected, "something else", remedy)
+
+    return rule
+
+
+NO_TARGET = CellFault(GAP, "a target", "an empty cell", "remove the record")
+
+
+def canonical(text: str) -> str:
+    """One spelling for one value: "1.0", which other programs write for a whole 1, becomes "1".
+
+    Only where the whole text is a number: `1.2.0` is another key than `1.2`.
+    """
+    text = text.strip()
+    whole = _WHOLE_NUMBER.fullmatch(text)
+    return whole.group(1) if whole else text
+
+
+def number_in(text: str) -> float | None:
+    """The finite number that `text` spells, else None (an exception would quote the cell)."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) <= LARGEST and "_" not in text else None

@@ -18,19 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError, StudyError
-from hubbub.core.tabular.cell_rule import (
+from hubbub.core.tabular.cells import (
     Rule,
+    at_row,
     canonical,
     label_rule,
     number_in,
     number_rule,
     read_column,
 )
-from hubbub.core.tabular.cells import at_row
 from hubbub.core.tabular.column import Column, column_features
-from hubbub.core.tabular.outcome import Outcome, outcomes, two_classes
-from hubbub.core.tabular.patient_keys import patient_numbers
-from hubbub.core.tabular.records import Records, UnitRows, unit_rows
+from hubbub.core.tabular.records import Records, UnitRows, patient_numbers, unit_rows
+from hubbub.core.tabular.target import Outcome, outcomes, two_classes
 
 TWO_CLASSES = ("0", "1")
 Codes = NDArray[np.float64]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import hubbub
 from hubbub.core.errors import UserError
 from hubbub.core.privacy.arguments import RELATIONS, SAMPLINGS
-from hubbub.desk.cli.output import add_command, answer, writing
+from hubbub.desk.cli.terminal import add_command, answer, writing
 
 Array = NDArray[np.float64]
 Point = tuple[float, float]  # of epsilon and delta
@@ -146,8 +146,8 @@ def _picture(sides: list[list[Point]], last: float, asked: Point) -> str:
     epsilon, delta = asked
     lowest = max(min(delta, _LEAST_DELTA), _LOWEST)
     from hubbub.desk.report import charts
+    from hubbub.desk.report.charts import bounds, linear
     from hubbub.desk.report.markup import tag
-    from hubbub.desk.report.scales import bounds, linear  # only a picture needs the report
 
     axes = charts.Axes(
         across=linear([0.0, last], charts.LEFT, charts.RIGHT),

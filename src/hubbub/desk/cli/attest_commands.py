@@ -13,18 +13,17 @@ from typing import Any
 from hubbub.core.disk import read_bytes, read_text, toml_table, why_of
 from hubbub.core.errors import AttestationError, UserError
 from hubbub.core.study.attested_roles import PLATFORMS, role_from
-from hubbub.core.verification.attestation.platforms import PlatformEvidence
 from hubbub.core.verification.attestation.policy import (
     AllOf,
     EvidenceRule,
     MadeNear,
+    PlatformEvidence,
     ReportDataIs,
     policy_of,
 )
 from hubbub.core.verification.attestation.study_attestation import clock
-from hubbub.desk.cli.output import add_command, answer, writing
-from hubbub.site.attestation.devices import MachineAttester
-from hubbub.site.attestation.reference_values import of_build, of_machine
+from hubbub.desk.cli.terminal import add_command, answer, writing
+from hubbub.site.attestation.devices import MachineAttester, of_build, of_machine
 
 _ATTEST = "evidence of attested machines: make it, verify it, and say what to pin"
 _QUOTE = "make evidence on this machine, over 64 bytes"

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.noise import standard_normal
 from hubbub.core.protocol.primitives.randomness import SecureSource, cipher_at
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.in_process import federate
-from hubbub.core.session.layout import Layout
-from hubbub.desk.cli.output import add_command, bar, emit, table
+from hubbub.core.session.offer import Layout
+from hubbub.desk.cli.terminal import add_command, bar, emit, table
 
 _COORDINATES = 1_000_000
 _KEY = bytes(range(16))

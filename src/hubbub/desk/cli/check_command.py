@@ -12,13 +12,13 @@ from typing import Any
 
 from hubbub.core.disk import write_text
 from hubbub.core.errors import UserError
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.drafting_commands import MISFITS, list_faults
-from hubbub.desk.cli.output import add_command, answer, emit, say, writing
-from hubbub.desk.drafting.mapping_draft import mapping_draft
+from hubbub.desk.cli.terminal import add_command, answer, emit, say, writing
+from hubbub.desk.drafting.draft_files import mapping_draft
 from hubbub.desk.drafting.table_check import checked, read_site
-from hubbub.learning.queries.training_warnings import about_own_code
+from hubbub.learning.queries.training_query import about_own_code
 
 
 def add_commands(commands: Any) -> None:
@@ -81,7 +81,7 @@ def _write_mapping(options: argparse.Namespace, study: Study) -> int:
 
 def _names(study: Study, silo: str | None) -> Iterator[str]:
     """Whose files are read."""
-    known = (*study.parties.names, *([sources.TEST] if study.data.test else []))
+    known = (*study.parties.names, *([silo_records.TEST] if study.data.test else []))
     if silo is None:
         yield from known
     elif silo in known:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from hubbub.core.errors import UserError
-from hubbub.core.planning.adversary_words import spoken
-from hubbub.core.study import sources
+from hubbub.core.planning.plan_rows import spoken
+from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.output import add_command, bar, emit, number, say, table, warnings_told
+from hubbub.desk.cli.terminal import add_command, bar, emit, number, say, table, warnings_told
 from hubbub.desk.cli.training_commands import margin, new_folder
-from hubbub.desk.report.comparison_section import verdict
+from hubbub.desk.report.arrangements import verdict
 from hubbub.desk.report.trust_models import called
 from hubbub.learning.metric_words import words_of
 
@@ -101,7 +101,7 @@ def _modes(baselines: str) -> tuple[str, ...]:
 
 
 def _rehearse(options: argparse.Namespace) -> int:
-    from hubbub.desk.report.rehearsal import rehearse
+    from hubbub.desk.report.comparison import rehearse
 
     study, repeats = Study.load(options.study), _repeats(options)
     if study.training is None:
@@ -109,7 +109,7 @@ def _rehearse(options: argparse.Namespace) -> int:
             "expected a study that trains a model, got one of statistics alone; hubbub plan says "
             "how exact they will be, and hubbub.rehearse gives answers to made-up records"
         )
-    measured = sources.has_test_set(study) or study.training.evaluate or study.validation
+    measured = silo_records.has_test_set(study) or study.training.evaluate or study.validation
     if not measured:
         raise UserError(
             "expected something to measure a rehearsal by, got a study without; state data.test, "

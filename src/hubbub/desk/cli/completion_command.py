@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.desk.cli.output import add_command, emit
+from hubbub.desk.cli.terminal import add_command, emit
 
 COMPLETION = "completion"
 _WORDS = "a script that completes commands and options in bash, zsh or fish"

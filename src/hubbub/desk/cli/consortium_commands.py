@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.errors import UserError
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.primitives.identity import Roster
-from hubbub.core.study import code_hashes
+from hubbub.core.study import foreign_code
 from hubbub.core.study.study import Study
-from hubbub.desk.cli import passphrase
+from hubbub.desk.cli import terminal
 from hubbub.desk.cli.ledger_books import after, standing
-from hubbub.desk.cli.output import add_command, answer, emit, say, table, warn, writing
 from hubbub.desk.cli.plan_command import show_plan
+from hubbub.desk.cli.terminal import add_command, answer, emit, say, table, warn, writing
 from hubbub.site.network.event_log import last_status
-from hubbub.site.network.key_files import (
+from hubbub.site.network.folder_files import (
     fingerprint,
     read_identity,
     read_roster,
@@ -50,7 +50,7 @@ def add_commands(commands: Any) -> None:
     keygen.add_argument(
         "--passphrase", action="store_true", help="ask for one that closes the keys"
     )
-    passphrase.add_option(keygen)
+    terminal.add_passphrase_option(keygen)
     listed = add_command(commands, "roster", "make a roster of identities, or read one", _roster)
     listed.add_argument("files", type=Path, nargs="+", help="identities, or one roster")
     listed.add_argument("--out", type=Path, help="file for the roster of these identities")
@@ -84,7 +84,7 @@ def add_commands(commands: Any) -> None:
     leaf.add_argument(
         "--out", type=Path, required=True, help="the leaf's folder, for its user alone"
     )
-    passphrase.add_option(leaf)
+    terminal.add_passphrase_option(leaf)
     approved = add_command(commands, "approve", "approve a study at this party", _approve)
     approved.add_argument("study", type=Path, help="the study's TOML file")
     approved.add_argument("--roster", type=Path, help="the consortium's roster")
@@ -98,7 +98,7 @@ def add_commands(commands: Any) -> None:
         "--new-roster", action="store_true", help="this roster replaces the one that is there"
     )
     approved.add_argument("--withdraw", action="store_true", help="take an approval back instead")
-    passphrase.add_option(approved)
+    terminal.add_passphrase_option(approved)
 
 
 def _keygen(options: argparse.Namespace) -> int:
@@ -107,7 +107,7 @@ def _keygen(options: argparse.Namespace) -> int:
     if options.role != "aggregator" and (options.relay or options.relay_certificate):
         raise UserError("expected --relay of an aggregator alone, got another role; leave it out")
     PartyFolder.check_new(options.home, options.name, options.role)
-    closed = passphrase.chosen(options)
+    closed = terminal.chosen_passphrase(options)
     folder = options.home / RELAY
     relay, key = named_relay(folder, options.relay, options.relay_certificate)
     party_folder = PartyFolder.made(
@@ -196,10 +196,10 @@ def _relay(options: argparse.Namespace) -> int:
 
 
 def _leaf(options: argparse.Namespace) -> int:
-    from hubbub.site.network.nats.address import Relay
-    from hubbub.site.network.nats.leaf import LeafFiles
+    from hubbub.site.network.nats.relay import Relay
+    from hubbub.site.network.nats.server import LeafFiles
 
-    roster, opened = read_roster(options.roster), passphrase.unlock(options)
+    roster, opened = read_roster(options.roster), terminal.unlock(options)
     folders = [PartyFolder.opened(home, opened) for home in options.home or [HOME]]
     for folder in folders:
         if folder.keys.identity not in roster.parties[1:]:
@@ -224,7 +224,7 @@ def _leaf(options: argparse.Namespace) -> int:
 
 
 def _approve(options: argparse.Namespace) -> int:
-    party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
+    party_folder = PartyFolder.opened(options.home, terminal.unlock(options))
     study = Study.load(options.study)
     if options.withdraw:
         if study.id in party_folder.open_collections():
@@ -242,7 +242,7 @@ def _approve(options: argparse.Namespace) -> int:
     if options.roster is None:
         raise UserError("expected --roster, the file that all parties compared, got none; name it")
     roster = read_roster(options.roster)
-    hashes = code_hashes.code_hashes(study)
+    hashes = foreign_code.code_hashes(study)
     if not options.json:
         _show(study, roster, options.ledger or options.home / LEDGER, hashes)
     if options.new_roster and (left := party_folder.open_collections(beside=roster)):

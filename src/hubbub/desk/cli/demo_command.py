@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import DataError, UserError
-from hubbub.core.planning.study_queries import steps_of
+from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.output import add_command, bar, emit, number, say, show_answers, table
 from hubbub.desk.cli.plan_command import show_plan
+from hubbub.desk.cli.terminal import add_command, bar, emit, number, say, show_answers, table
 from hubbub.desk.cli.training_commands import margin, new_folder
 
 if TYPE_CHECKING:

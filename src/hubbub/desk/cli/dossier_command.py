@@ -14,14 +14,11 @@ from hubbub.core.number_format import several
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.collecting import FILE
-from hubbub.core.verification.evidence.evidence_file import load
-from hubbub.core.verification.evidence.finding import Finding
-from hubbub.desk.cli.output import add_command, bar, emit, say, writing
-from hubbub.desk.report.dossier.blanks_file import draft_of, read_written
-from hubbub.desk.report.dossier.composing import Dossier, compose
+from hubbub.core.verification.evidence.evidence_file import Finding, load
+from hubbub.desk.cli.terminal import add_command, bar, emit, say, writing
+from hubbub.desk.report.dossier.composing import Dossier, compose, draft_of, read_written
 from hubbub.desk.report.dossier.facts import Facts
-from hubbub.desk.report.dossier.html_page import as_html
-from hubbub.desk.report.dossier.word_file import as_docx
+from hubbub.desk.report.dossier.written_files import as_docx, as_html
 
 _DOSSIER = "write what a run's evidence shows to those who decide: DPIA annex, hazards, model card"
 _FILL = "TOML file of what people write, by name of each blank; it is drafted if it is missing"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hubbub.core.study.study import Study
-from hubbub.desk.drafting.draft_text import draft_text
+from hubbub.desk.drafting.draft_files import draft_text
 from hubbub.desk.drafting.study_draft import EPSILON, Draft
-from hubbub.learning.queries.validation.usual_bins import usual_bins
-from hubbub.learning.queries.validation.whose_records import whose_records
+from hubbub.learning.queries.validation.layout import usual_bins, whose_records
 
 TOO_FEW = (
     "no [validation] is drafted: of so few records at this epsilon the noise would hide how good "

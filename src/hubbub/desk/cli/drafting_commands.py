@@ -17,22 +17,26 @@ from typing import Any
 from hubbub.core.disk import write_text
 from hubbub.core.errors import UserError
 from hubbub.core.number_format import few
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.outcome import KINDS, Outcome
+from hubbub.core.tabular.target import KINDS, Outcome
 from hubbub.desk.cli.drafted_validation import TOO_FEW, with_validation
-from hubbub.desk.cli.output import add_command, emit, say, table, writing
+from hubbub.desk.cli.terminal import add_command, emit, say, table, writing
 from hubbub.desk.drafting.asked_query import AskedQuery
-from hubbub.desk.drafting.draft_text import draft_text
-from hubbub.desk.drafting.likely_namesakes import likely_namesakes
-from hubbub.desk.drafting.open_questions import Answers, open_questions, with_time
-from hubbub.desk.drafting.question import Question
+from hubbub.desk.drafting.column_meaning import Question
+from hubbub.desk.drafting.draft_files import draft_text, write_tidy
 from hubbub.desk.drafting.raw_table import Fault
 from hubbub.desk.drafting.study_draft import EPSILON, Draft, draft, with_tidy
-from hubbub.desk.drafting.survey import Survey, surveyed
+from hubbub.desk.drafting.survey import (
+    Answers,
+    Survey,
+    likely_namesakes,
+    open_questions,
+    surveyed,
+    with_time,
+)
 from hubbub.desk.drafting.table_check import all_faults, checked
-from hubbub.desk.drafting.tidy_copy import write_tidy
-from hubbub.learning.queries.training_warnings import too_wide
+from hubbub.learning.queries.training_query import too_wide
 
 _TIDY = ("--tidy", "tidy")
 _ANSWERS = ("--target", "--patient", "--time", "--event", "--join", "--codes", "--amounts")

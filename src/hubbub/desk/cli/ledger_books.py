@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from hubbub.core.ledger.entry import Cap
+from hubbub.core.disk import open_ordinary, read_text
+from hubbub.core.errors import HubbubError
+from hubbub.core.ledger.entry import Admission, Cap, Closing, Entry
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
-from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.ledger.row_cost import attempts_of
-from hubbub.core.ledger.tally import Tally
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.study.privacy import Privacy
-from hubbub.desk.cli.output import finite, number
+from hubbub.core.ledger.privacy_ledger import Content, Ledger
+from hubbub.core.ledger.tally import Tally, attempts_of
+from hubbub.core.number_format import several
+from hubbub.core.planning.plan import Plan
+from hubbub.core.study.parties import Privacy
+from hubbub.core.study.study import Study
+from hubbub.desk.cli.main import COMMANDS
+from hubbub.desk.cli.terminal import finite, moment, number
+from hubbub.site.network.event_log import LOG
+from hubbub.site.network.folder_files import APPROVED, read_identity
+from hubbub.site.network.party_folder import IDENTITY, MODELS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,3 +185,188 @@ def after(path: Path, plan: Plan) -> str:
         return f"{words} ({goal.relation})"
     refused = "its last steps" if books.filter is None else "it"
     return f"{words} ({goal.relation}), above the cap: the ledger will refuse {refused}"
+
+
+# What lies beside a ledger: names of studies, times, who typed what; and all of it in one order.
+#
+# A row has neither a name nor a time, and none is ever added to it. Names are in the studies that
+# were approved or run here, times of sessions in the event log, commands in `commands.jsonl`. Only
+# the rows are signed: whoever can write the folder can write everything else.
+
+_UNUSABLE = (
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AttributeError,
+)  # a line of something else
+HEAD = ("time", "party", "event", "exit", "by", "study", "name", "epsilon", "delta", "relation")
+# Where studies are, seen from a ledger: in a party's folder, or beside the runs of one process.
+_STUDIES = (f"{APPROVED}/*.toml", f"{MODELS}/*/study.toml", "../*/study.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerHistory:
+    """What the files beside a ledger say.
+
+    Args:
+        party: its name.
+        names: of studies, by id.
+        approved: when studies were approved, by id; all times are seconds since 1970.
+        sessions: when sessions began, by their ids.
+        commands: as the command log has them, oldest first, each with its exit code if it ended.
+    """
+
+    party: str
+    names: Mapping[bytes, str]
+    approved: Mapping[bytes, float]
+    sessions: Mapping[bytes, float]
+    commands: Sequence[Mapping[str, Any]] = field(repr=False)
+
+    @classmethod
+    def beside(cls, ledger: Path) -> LedgerHistory:
+        """What lies beside a ledger; of what is missing or torn, nothing."""
+        home, names, approved = ledger.parent, dict[bytes, str](), dict[bytes, float]()
+        for path in (path for pattern in _STUDIES for path in sorted(home.glob(pattern))):
+            with suppress(HubbubError, OSError, ValueError):
+                study = Study.parse(read_text(path))
+                names[study.id] = study.name
+                if path.parent.name == APPROVED:
+                    approved[study.id] = path.stat().st_mtime
+        commands = _commands(home)
+        for line in commands:
+            with suppress(*_UNUSABLE):
+                study_id = bytes.fromhex(line["study"]["id"])
+                names.setdefault(study_id, line["study"]["name"])
+                if line["command"][0] == "approve" and line["exit_code"] == 0:
+                    approved[study_id] = line["time"]
+        party = ledger.stem
+        with suppress(HubbubError):
+            party = read_identity(home / IDENTITY).name
+        return cls(
+            party=party, names=names, approved=approved, sessions=_began(home), commands=commands
+        )
+
+    def last_of(self, sessions: Set[bytes]) -> float | None:
+        """When the newest known one of these sessions began."""
+        known = self.sessions.keys() & sessions
+        return max((self.sessions[session] for session in known), default=None)
+
+
+def _commands(home: Path) -> list[dict[str, Any]]:
+    """The commands of a party, when each began; with the exit code where it has ended."""
+    begun: dict[tuple[int, str], dict[str, Any]] = {}
+    commands = []
+    for line in _lines(home / COMMANDS):
+        with suppress(*_UNUSABLE):
+            key = line["process"], json.dumps(line["command"])
+            if "exit_code" in line and key in begun:
+                begun.pop(key)["exit_code"] = line["exit_code"]
+            else:
+                commands.append(line)
+                begun[key] = line
+    return commands
+
+
+def _began(home: Path) -> dict[bytes, float]:
+    """When sessions began, and collections had their deposit, as far back as the log goes."""
+    began = {}
+    for line in (line for name in (f"{LOG}.1", LOG) for line in _lines(home / name)):
+        with suppress(*_UNUSABLE):
+            if line["event"] in ("session", "deposited"):
+                began[bytes.fromhex(line["session"])] = line["time"]
+    return began
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a log, of whatever size."""
+    with suppress(OSError), open_ordinary(path) as file:
+        for text in file:
+            with suppress(ValueError):
+                yield json.loads(text)
+
+
+class _Event(NamedTuple):
+    """A line of the trail: a command, by somebody, or rows, and the epsilon after them."""
+
+    time: float | None
+    words: str
+    study: bytes = b""
+    epsilon: float | None = None
+    exit_code: int | str = ""
+    by: str = ""
+
+
+def trail(
+    contents: Sequence[Content], history: LedgerHistory, *, delta: float, relation: str
+) -> Iterator[dict[str, Any]]:
+    """Commands and rows in one order, as an auditor reads them; the keys are `HEAD`.
+
+    Charges of one session that follow each other are one line, whose time is when the session
+    began. A row whose time is not known follows the one before it.
+    """
+    rows = list(_rows(contents, history, delta, relation))
+    first = min((event.time for event in rows if event.time is not None), default=0.0)
+    _, *places = accumulate((event.time or 0.0 for event in rows), max, initial=first)
+    commands = [event for line in history.commands for event in _command(line)]
+    placed = [*zip(places, rows, strict=True), *((event.time, event) for event in commands)]
+    epsilon: float | None = 0.0
+    for _, event in sorted(placed, key=lambda one: one[0] or 0.0):
+        epsilon = epsilon if event.by else event.epsilon
+        name = history.names.get(event.study, "")
+        said = (moment(event.time), history.party, event.words, event.exit_code, event.by)
+        counted = (event.study.hex(), name, epsilon, delta, relation)
+        yield dict(zip(HEAD, said + counted, strict=True))
+
+
+def _command(line: Mapping[str, Any]) -> Iterator[_Event]:
+    """What somebody typed; nothing of a line that says it otherwise."""
+    with suppress(*_UNUSABLE):
+        actor = line["actor"]
+        by, became = actor["user"], actor.get("sudo_user") or actor.get("login")
+        yield _Event(
+            float(line["time"]),
+            shlex.join(["hubbub", *line["command"]]),
+            bytes.fromhex(line.get("study", {}).get("id", "")),
+            exit_code=line.get("exit_code", ""),
+            by=f"{became} as {by}" if became and became != by else by,
+        )
+
+
+def _rows(
+    contents: Sequence[Content], history: LedgerHistory, delta: float, relation: str
+) -> Iterator[_Event]:
+    """The rows of a ledger; row 0 says nothing."""
+    tally = Tally()
+    for _, group in groupby(enumerate(contents, 1), _alike):
+        (number, content), *more = group
+        for entry in (content, *(other for _, other in more)):
+            if isinstance(entry, Entry):
+                tally.add(entry)
+        charged = contents[number] if isinstance(content, Admission) else content
+        time = history.sessions.get(charged.session) if isinstance(charged, Entry) else None
+        where = f"rows {number} to {number + len(more)}" if more else f"row {number}"
+        study = b"" if isinstance(content, Cap) else content.study
+        epsilon = finite(tally.epsilon(delta=delta, relation=relation))
+        yield _Event(time, f"{where}: {_said(content, 1 + len(more))}", study, epsilon)
+
+
+def _alike(row: tuple[int, Content]) -> tuple[object, ...]:
+    """What rows have in common that are one line: charges of one session for one purpose."""
+    number, content = row
+    if isinstance(content, Entry):
+        return content.study, content.session, content.kind.purpose
+    return (number,)
+
+
+def _said(content: Content, rows: int) -> str:
+    """What rows that are alike say."""
+    if isinstance(content, Cap):
+        cap = f"epsilon {content.epsilon:g} at delta {content.delta:g} ({content.relation})"
+        return f"cap for {content.studies} studies: {cap}"
+    if isinstance(content, Admission):
+        return f"let in by the cap: {several(sum(n for _, n in content.counts), 'attempt')}"
+    if isinstance(content, Closing):
+        return "closed: nothing of it is charged any more"
+    purpose = content.kind.purpose or "a purpose that is not named"
+    return f"{several(rows, 'charge')} for {purpose}"

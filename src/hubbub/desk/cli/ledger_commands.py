@@ -16,17 +16,15 @@ from hubbub.core.disk import json_value, read_bytes, read_text, why_of
 from hubbub.core.errors import IntegrityError, UserError
 from hubbub.core.ledger.entry import Cap, Entry
 from hubbub.core.ledger.hash_chain import Progress
-from hubbub.core.ledger.head_statement import HeadStatement, Witnessed
+from hubbub.core.ledger.head_statement import HeadStatement, Witness, Witnessed
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.ledger.row_cost import kind_of
-from hubbub.core.ledger.tally import Tally
-from hubbub.core.ledger.witness import Witness
+from hubbub.core.ledger.tally import Tally, kind_of
 from hubbub.core.privacy import arguments
-from hubbub.core.privacy.reference_law import ReferenceLaw
-from hubbub.core.tabular.csv_text import csv_text
+from hubbub.core.privacy.remaining_budget import ReferenceLaw
+from hubbub.core.tabular.cells import csv_text
 from hubbub.desk.cli.ledger_books import LedgerBooks
-from hubbub.desk.cli.output import (
+from hubbub.desk.cli.terminal import (
     add_command,
     answer,
     bar,
@@ -39,7 +37,7 @@ from hubbub.desk.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from hubbub.desk.cli.ledger_history import LedgerHistory
+    from hubbub.desk.cli.ledger_books import LedgerHistory
 
 
 def add_commands(commands: Any) -> None:
@@ -132,7 +130,7 @@ def _add_relation(parser: argparse.ArgumentParser, words: str, default: str | No
 
 
 def _show(options: argparse.Namespace) -> int:
-    from hubbub.desk.cli.ledger_history import LedgerHistory
+    from hubbub.desk.cli.ledger_books import LedgerHistory
 
     with _existing(options.ledger) as ledger:
         books = LedgerBooks.of(ledger)
@@ -256,7 +254,7 @@ def _export(options: argparse.Namespace) -> int:
 
 def _export_trail(ledger: Ledger, options: argparse.Namespace) -> None:
     """What was typed and what was charged, one line each."""
-    from hubbub.desk.cli.ledger_history import HEAD, LedgerHistory, trail
+    from hubbub.desk.cli.ledger_books import HEAD, LedgerHistory, trail
 
     cap, history = ledger.cap, LedgerHistory.beside(options.ledger)
     delta, relation = _counted(cap, None, options.relation)
@@ -279,7 +277,7 @@ def _counted(cap: Cap | None, delta: float | None, relation: str | None) -> tupl
 
 def _missing(options: argparse.Namespace) -> int:
     """Rows that must have been there, since an answer in a transcript follows its row (P15)."""
-    from hubbub.core.planning.study_queries import plan
+    from hubbub.core.planning.study_plan import plan
     from hubbub.core.runs.run_folder import answers_in
     from hubbub.core.study.study import Study
 

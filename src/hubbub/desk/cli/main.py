@@ -8,23 +8,190 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
+import pwd
+import re
 import shlex
 import sys
+import syslog
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn
 
 from hubbub import __version__
-from hubbub.core.disk import why_of
+from hubbub.core.disk import PRIVATE, append_line, why_of
 from hubbub.core.errors import HubbubError, UserError, with_extra
-from hubbub.desk.cli.command_examples import EXAMPLES
-from hubbub.desk.cli.command_log import CommandLog
 from hubbub.desk.cli.completion_command import COMPLETION
-from hubbub.desk.cli.output import INTERRUPTED, for_machines, warn
+from hubbub.desk.cli.terminal import INTERRUPTED, for_machines, warn
+
+# How each command is typed, once: the line with which its help ends.
+
+_KEYS = "--delta 1e-5 --steps 60 --sample-rate 0.2"
+EXAMPLES = {
+    "hubbub": "hubbub init north.csv south.csv west.csv --target died",
+    "hubbub init": "hubbub init north.csv south.csv west.csv --target died",
+    "hubbub check": "hubbub check study.toml --silo north --data /srv/records",
+    "hubbub schema": "hubbub schema --out study.schema.json",
+    "hubbub demo": "hubbub demo --out runs/demo",
+    "hubbub plan": "hubbub plan study.toml",
+    "hubbub run": "hubbub run study.toml --out runs/first",
+    "hubbub compare": "hubbub compare study.toml --repeats 5",
+    "hubbub rehearse": "hubbub rehearse study.toml --repeats 5",
+    "hubbub predict": "hubbub predict runs/first new.csv --out scores.csv",
+    "hubbub export": "hubbub export runs/first --onnx model.onnx",
+    "hubbub sample": "hubbub sample runs/first --records 1000 --out records.csv",
+    "hubbub keygen": "hubbub keygen north --home hubbub-home",
+    "hubbub roster": "hubbub roster aggregator.id north.id south.id --out roster.toml",
+    "hubbub relay": "hubbub relay roster.toml --out relay",
+    "hubbub leaf": "hubbub leaf roster.toml --relay tls://leaf.internal "
+    "--hub tls://hub.example.org:7422 --out hubbub-leaf",
+    "hubbub approve": "hubbub approve study.toml --roster roster.toml",
+    "hubbub serve": "hubbub serve study.toml --home hubbub-home",
+    "hubbub join": "hubbub join --check --data /srv/records",
+    "hubbub status": "hubbub status hubbub-home",
+    "hubbub verify": "hubbub verify runs/first",
+    "hubbub report": "hubbub report runs/first",
+    "hubbub table": "hubbub table runs/first --format html,docx --figures pdf",
+    "hubbub dossier": "hubbub dossier runs/first --fill written.toml",
+    "hubbub audit": "hubbub audit study.toml --runs 5 --out audit.json",
+    "hubbub attest": "hubbub attest measure",
+    "hubbub attest quote": "hubbub attest quote --platform snp --report-data HEX --out report.bin",
+    "hubbub attest verify": "hubbub attest verify report.bin --policy policy.toml --collateral "
+    "chain.pem",
+    "hubbub attest measure": "hubbub attest measure --platform tdx",
+    "hubbub epsilon": f"hubbub epsilon --noise-multiplier 4 {_KEYS}",
+    "hubbub delta": "hubbub delta --noise-multiplier 4 --epsilon 1 --steps 60 --sample-rate 0.2",
+    "hubbub noise": f"hubbub noise --epsilon 1 {_KEYS}",
+    "hubbub ledger": "hubbub ledger show ledgers/north.sqlite",
+    "hubbub ledger show": "hubbub ledger show ledgers/north.sqlite",
+    "hubbub ledger verify": "hubbub ledger verify ledgers/north.sqlite",
+    "hubbub ledger export": "hubbub ledger export ledgers/north.sqlite",
+    "hubbub ledger head": "hubbub ledger head ledgers/north.sqlite --json",
+    "hubbub ledger missing": "hubbub ledger missing ledgers/south.sqlite south runs/1f2e",
+    "hubbub ledger witness": "hubbub ledger witness statement.json --key south.key",
+    "hubbub budget": "hubbub budget set ledgers/north.sqlite --epsilon 3 --delta 1e-5",
+    "hubbub budget set": "hubbub budget set ledgers/north.sqlite --epsilon 3 --delta 1e-5 --new",
+    "hubbub completion": "hubbub completion bash",
+    "hubbub bench": "hubbub bench --json",
+}
+
+
+# Who typed which command at a party: two lines each in `commands.jsonl` of the party's folder.
+#
+# The first says who (the user, whoever sudo says it was, and the login that the kernel remembers of
+# the process whatever it became since), what, about which study, and when; the second how it ended.
+# `hubbub ledger export --format csv` puts them beside a ledger's rows. The same lines go to
+# the system's log where there is one, under `authpriv`, where the party's own user cannot alter
+# them.
+# A password in an address that was typed goes into neither, however it was spelt: of a word with an
+# @, what follows the last one is kept, and of an address that is none, nothing. What is never typed
+# is in no line: a passphrase comes by a descriptor.
+
+COMMANDS = "commands.jsonl"
+_PARTY_KEYS = "keys.toml"  # of a party's folder; the network's room need not be read to know it
+_PLACES = ("home", "ledger", "out")  # options that name such a folder, or a file or folder in it
+_NOBODY = 2**32 - 1  # the login of a process that nobody's login started
+_SYSTEM = Path("/dev/log")
+# All before the last @, which a password may hold, a list repeat, and a URL spell as %40.
+_BEFORE_HOST = re.compile(r"\A.*(?:[@\uff20\ufe6b]|%40)", re.DOTALL)
+_ADDRESS = re.compile(r"(?:--[\w-]+=)?(?:\w++://[\w.%-]*+(?:\[[\w:.%]*\])?(?::\d*)?/*,?\s*)+")
+
+
+@dataclass(kw_only=True)
+class CommandLog:
+    """What is noted of one command.
+
+    Args:
+        typed: the words after "hubbub".
+    """
+
+    typed: Sequence[str]
+    _options: argparse.Namespace | None = field(default=None, repr=False)
+    _study: dict[str, str] | None = field(default=None, repr=False)
+
+    def begins(self, options: argparse.Namespace) -> None:
+        """Note who has typed what, unless it only looks how a party is."""
+        if self.typed[:1] != ["status"] and not getattr(options, "check", False):
+            self._options = options
+            self._study = _study(options) if _home(options) else None
+            self._note()
+
+    def ends(self, code: int) -> None:
+        """Note the exit code."""
+        self._note(exit_code=code)
+
+    def _note(self, **values: int) -> None:
+        """A line; a full disk costs it, and no command."""
+        home = _home(self._options)
+        if home is None:
+            return
+        line: dict[str, Any] = {"time": time.time(), "process": os.getpid(), "actor": actor()}
+        line["command"] = [_shown(word) for word in self.typed]
+        if self._study is not None:
+            line["study"] = self._study
+        text = json.dumps({**line, "version": __version__, **values})
+        with suppress(OSError):
+            append_line(home / COMMANDS, text, mode=PRIVATE)
+        if _SYSTEM.exists():
+            syslog.openlog("hubbub", facility=syslog.LOG_AUTHPRIV)
+            syslog.syslog(f"{home.resolve()}: {text}")
+
+
+def _shown(word: str) -> str:
+    """A word that was typed, without what may be a password."""
+    shown = _BEFORE_HOST.sub("***@", word)
+    return "***" if "//" in shown and ":" in shown and not _ADDRESS.fullmatch(shown) else shown
+
+
+def actor() -> dict[str, str]:
+    """Who runs this process, as the system knows it."""
+    actors = {"user": _user_name(os.getuid())}
+    if by := os.environ.get("SUDO_USER"):
+        actors["sudo_user"] = by
+    with suppress(OSError, ValueError):
+        login = int(Path("/proc/self/loginuid").read_text(encoding="ascii"))
+        if login != _NOBODY:
+            actors["login"] = _user_name(login)
+    return actors
+
+
+def _user_name(user: int) -> str:
+    """A user's name; the number of one without a name, as in a container."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
+
+
+def _study(options: argparse.Namespace) -> dict[str, str] | None:
+    """The study that a command is about; None if it names none, or none can be read."""
+    file = getattr(options, "study", None)
+    if file is None:
+        return None
+    from hubbub.core.study.study import Study
+
+    with suppress(HubbubError):
+        study = Study.load(file)
+        return {"id": study.id.hex(), "name": study.name}
+    return None
+
+
+def _home(options: argparse.Namespace | None) -> Path | None:
+    """The party's folder that a command is about; None if it is about none."""
+    for option in _PLACES:
+        place = getattr(options, option, None)
+        if isinstance(place, Path):
+            folder = place if option == "home" else place.parent
+            if (folder / _PARTY_KEYS).is_file():
+                return folder
+    return None
+
 
 # What the overview calls groups of commands, and which file of this room has which, in its order.
 # Only the file of the command that was typed is read: a question to the accountant need not wait

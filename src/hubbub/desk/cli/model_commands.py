@@ -10,8 +10,8 @@ from typing import Any
 
 from hubbub.core.disk import write_text
 from hubbub.core.errors import UserError
-from hubbub.core.tabular.csv_text import csv_text
-from hubbub.desk.cli.output import TRUST_WORDS, add_command, answer, emit, writing
+from hubbub.core.tabular.cells import csv_text
+from hubbub.desk.cli.terminal import TRUST_WORDS, add_command, answer, emit, writing
 
 
 def add_commands(commands: Any) -> None:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import UserError, with_extra
-from hubbub.core.planning.study_queries import plan, steps_of
+from hubbub.core.planning.study_plan import plan, steps_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import read_audit
-from hubbub.desk.cli import passphrase
-from hubbub.desk.cli.output import (
+from hubbub.desk.cli import terminal
+from hubbub.desk.cli.terminal import (
     AUDIT_WORDS,
     Bar,
     add_command,
@@ -34,9 +34,9 @@ from hubbub.desk.cli.output import (
     warn,
 )
 from hubbub.site.network.event_log import EventLog, last_status, sentence
-from hubbub.site.network.key_files import read_roster
+from hubbub.site.network.folder_files import read_roster
 from hubbub.site.network.party_folder import HOME, PartyFolder
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Timeouts
 
 if TYPE_CHECKING:
     from hubbub.site.network.checkup import Checked
@@ -61,7 +61,7 @@ def add_commands(commands: Any) -> None:
             action="store_true",
             help="send events to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names",
         )
-        passphrase.add_option(parser)
+        terminal.add_passphrase_option(parser)
     status = add_command(commands, "status", "where a study stands, as this party sees it", _status)
     status.add_argument("home", type=Path, help="the party's folder")
     status.add_argument(
@@ -189,7 +189,7 @@ def _served(options: argparse.Namespace) -> int:
     from hubbub.site.network.monitor import monitored
 
     began = time.monotonic()
-    party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
+    party_folder = PartyFolder.opened(options.home, terminal.unlock(options))
     study = Study.load(options.study)
     check(party_folder, study, options.data)
     if options.audit is not None:
@@ -246,7 +246,7 @@ def _join(options: argparse.Namespace) -> int:
     from hubbub.site.network.join import Machine, check, join, relay_of
     from hubbub.site.network.monitor import monitored
 
-    party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
+    party_folder = PartyFolder.opened(options.home, terminal.unlock(options))
     machine = Machine(
         data=options.data,
         ledger=options.ledger,
@@ -285,7 +285,7 @@ def _sending(options: argparse.Namespace, party: str) -> AbstractContextManager[
     """What events are sent with, where they are."""
     if not options.otlp:
         return nullcontext(lambda _: None)
-    from hubbub.site.network.event_export import exported
+    from hubbub.site.network.monitor import exported
 
     return exported(party, warn)
 

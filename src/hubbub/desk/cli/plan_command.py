@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import UserError
 from hubbub.core.number_format import at_most
-from hubbub.core.planning.plan_options import option_rows
+from hubbub.core.planning.plan import Plan, option_rows
 from hubbub.core.planning.plan_rows import PlanRow
-from hubbub.core.planning.plan_values import Plan
 from hubbub.core.planning.sampling_comparison import as_table
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.desk.cli import trial_study
-from hubbub.desk.cli.output import add_command, emit, number, say, table
-from hubbub.desk.report.promise_words import broken
-from hubbub.desk.report.validation_words import validation_name
-from hubbub.estimation.queries.planned_answers import PlannedAnswer, planned_answers
-from hubbub.learning.queries.validation.validation_answers import foreseen_validation
+from hubbub.desk.cli.terminal import add_command, emit, number, say, table
+from hubbub.desk.report.promise import broken
+from hubbub.desk.report.validation_sheet import validation_name
+from hubbub.estimation.queries.statistics_query import PlannedAnswer, planned_answers
+from hubbub.learning.queries.validation.validation_query import foreseen_validation
 
 if TYPE_CHECKING:
     from hubbub.desk.cli.ledger_books import PlannedSpending

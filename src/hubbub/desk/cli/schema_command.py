@@ -11,9 +11,9 @@ from typing import Any
 from hubbub.core.disk import write_text
 from hubbub.core.errors import UserError
 from hubbub.core.study.study import Study
-from hubbub.core.study.study_keys import json_schema
-from hubbub.core.tabular.csv_text import csv_text
-from hubbub.desk.cli.output import add_command, emit, say, table, writing
+from hubbub.core.study.study_file import json_schema
+from hubbub.core.tabular.cells import csv_text
+from hubbub.desk.cli.terminal import add_command, emit, say, table, writing
 from hubbub.site.data_dictionary import HEAD, data_dictionary
 
 

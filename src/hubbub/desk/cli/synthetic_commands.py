@@ -9,7 +9,7 @@ from typing import Any
 
 from hubbub.core.disk import write_text
 from hubbub.core.errors import UserError
-from hubbub.desk.cli.output import add_command, answer, emit, writing
+from hubbub.desk.cli.terminal import add_command, answer, emit, writing
 
 
 def add_commands(commands: Any) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.errors import UserError
-from hubbub.desk.cli.output import add_command, answer
+from hubbub.desk.cli.terminal import add_command, answer
 
 
 def add_commands(commands: Any) -> None:
@@ -22,8 +22,7 @@ def add_commands(commands: Any) -> None:
 
 def _table(options: argparse.Namespace) -> int:
     from hubbub.core.disk import inside, write_bytes
-    from hubbub.desk.report.paper.figure_files import FIGURES, figure_file
-    from hubbub.desk.report.paper.formats import FORMATS, written
+    from hubbub.desk.report.paper.formats import FIGURES, FORMATS, figure_file, written
     from hubbub.desk.report.report_of_run import as_written, paper_of
 
     formats, kinds = _named(options.format, FORMATS), _named(options.figures, FIGURES)

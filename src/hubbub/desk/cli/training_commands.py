@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.core.disk import file_name
 from hubbub.core.errors import UserError
-from hubbub.core.planning.adversary_words import promised_against, spoken
-from hubbub.core.planning.study_queries import steps_of
-from hubbub.core.study import sources
+from hubbub.core.planning.plan_rows import promised_against, spoken
+from hubbub.core.planning.study_plan import steps_of
+from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.desk.cli import trial_study
-from hubbub.desk.cli.output import (
+from hubbub.desk.cli.terminal import (
     AUDIT_WORDS,
     INTERRUPTED,
     TRUST_WORDS,
@@ -32,11 +32,11 @@ from hubbub.desk.cli.output import (
     warn,
     warnings_told,
 )
-from hubbub.desk.report.comparison_table import UNCHARGED_BASELINE, interval
-from hubbub.desk.report.promise_words import broken, spent_words
-from hubbub.desk.report.score_words import SCORES_HEAD, in_a_sentence, score_rows, what_next
+from hubbub.desk.report.arrangements import UNCHARGED_BASELINE, interval
+from hubbub.desk.report.promise import broken, spent_words
+from hubbub.desk.report.scores import SCORES_HEAD, in_a_sentence, score_rows, what_next
 from hubbub.desk.report.trust_models import called
-from hubbub.desk.report.validation_words import next_step, validation_lines
+from hubbub.desk.report.validation_sheet import next_step, validation_lines
 from hubbub.learning.metric_words import in_brief
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _is_scored(study: Study) -> bool:
     """Whether a run of it can say how good its model is, if it trains one."""
     return (
         study.training is None
-        or sources.has_test_set(study)
+        or silo_records.has_test_set(study)
         or study.training.evaluate is not None
         or study.validation is not None
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from hubbub.core.disk import read_text, toml_table
 from hubbub.core.errors import UserError
-from hubbub.core.section import shown
+from hubbub.core.settings import shown
 from hubbub.core.study.study import Study
 
 _LONGEST = 200  # letters of a study's name

@@ -12,11 +12,11 @@ from hubbub.core.errors import UserError
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import remedy, write_audit
 from hubbub.core.verification.evidence.claims import check
-from hubbub.core.verification.evidence.finding import Finding
-from hubbub.desk.cli.output import add_command, answer, bar, emit, number, say, table, writing
+from hubbub.core.verification.evidence.evidence_file import Finding
+from hubbub.desk.cli.terminal import add_command, answer, bar, emit, number, say, table, writing
 
 if TYPE_CHECKING:
-    from hubbub.learning.audit.canary_audit import Audit
+    from hubbub.learning.audit.audit import Audit
 
 _AUDIT = "look for canaries in a study's training: a lower bound on epsilon, beside the promise"
 _OUT = "also write what was found to this file, for --audit of hubbub run and hubbub serve"
@@ -98,9 +98,9 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from hubbub.core.planning.study_queries import plan, steps_of
-    from hubbub.learning.audit.canary_audit import audit
-    from hubbub.learning.audit.expected_power import size_of
+    from hubbub.core.planning.study_plan import plan, steps_of
+    from hubbub.learning.audit.audit import audit
+    from hubbub.learning.audit.power import size_of
 
     study, out = Study.load(options.study), options.out
     if out is not None and (out.is_dir() or not out.parent.is_dir()):

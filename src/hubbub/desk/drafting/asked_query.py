@@ -8,10 +8,10 @@ from pathlib import Path
 
 from hubbub.core.disk import read_text
 from hubbub.core.errors import DataError, UserError
-from hubbub.core.study.extracts.extract import SOURCES, home_of
-from hubbub.desk.drafting.raw_stream import raw_of
+from hubbub.core.study.extract import SOURCES, home_of
+from hubbub.desk.drafting.raw_table import raw_of
 from hubbub.desk.drafting.survey import Survey, survey_of
-from hubbub.site.sql.connection import silos_in
+from hubbub.site.sql.engines import silos_in
 from hubbub.site.sql.sql_keys import check_query
 
 

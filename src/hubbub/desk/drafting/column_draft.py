@@ -14,10 +14,10 @@ from itertools import repeat
 from math import ceil, floor, log10
 from statistics import median
 
-from hubbub.core.tabular.cell_rule import canonical
+from hubbub.core.tabular.cells import canonical
 from hubbub.core.tabular.column import Column
 from hubbub.desk.drafting import cell_text
-from hubbub.desk.drafting.likely_units import apart, cannot_be, plausible
+from hubbub.desk.drafting.column_meaning import apart, cannot_be, plausible
 
 NOT_RECORDED = "not recorded"
 _MOST_CATEGORIES = 20

@@ -24,8 +24,8 @@ from typing import Any
 
 from hubbub.core.disk import open_ordinary, why_of
 from hubbub.core.errors import DataError
-from hubbub.core.tabular.cells import read_cells
-from hubbub.core.tabular.csv_text import cell_text
+from hubbub.core.study.cell_stream import CellStream
+from hubbub.core.tabular.cells import cell_text, read_cells
 from hubbub.desk.drafting.cell_text import (
     decimal_of,
     folded,
@@ -502,3 +502,37 @@ def _is_value(cell: str) -> bool:
     """Whether a cell is no name of a column."""
     year = re.fullmatch(r"(19|20)\d\d", cell) is not None
     return bool(cell) and not year and (plain_number(cell) is not None or is_date(cell))
+
+
+# Cells that come piece by piece as one table for drafting and checking: the first of many rows.
+
+MOST_ROWS = 200_000
+
+
+def raw_of(stream: CellStream) -> RawTable:
+    """The first rows of a source, as texts.
+
+    Raises:
+        DataError: it cannot be read, or there are none.
+    """
+    rows: list[tuple[str, ...]] = []
+    header: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    for cells in stream.pieces():
+        header = tuple(cells)
+        rows += zip(*cells.values(), strict=True)
+        if len(rows) > MOST_ROWS:
+            rows = rows[:MOST_ROWS]
+            said = f"only the first {MOST_ROWS} rows were looked at"
+            remedy = "a run reads all of them"
+            faults = (Fault(file=stream.origin, what=said, remedy=remedy, refused=False),)
+            break
+    if not rows:
+        raise DataError(f"expected records in {stream.origin}, found none; see what it selects")
+    return RawTable(
+        origin=stream.origin,
+        header=header,
+        rows=tuple(rows),
+        numbers=tuple(range(1, len(rows) + 1)),
+        faults=faults,
+    )

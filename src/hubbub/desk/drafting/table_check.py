@@ -17,24 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError
-from hubbub.core.section import key_of
-from hubbub.core.study import sources
+from hubbub.core.settings import key_of
+from hubbub.core.study import silo_records
+from hubbub.core.study.cell_stream import SiteMapping, mapped, mapping_of
 from hubbub.core.study.data import Data
-from hubbub.core.study.extracts.extract import home_of
-from hubbub.core.study.site_mapping import SiteMapping, mapped, mapping_of
+from hubbub.core.study.extract import home_of
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.cell_rule import GAP, CellFault, Rule, canonical, number_in, number_rule
+from hubbub.core.tabular.cells import GAP, CellFault, Rule, canonical, number_in, number_rule
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.outcome import Outcome
-from hubbub.core.tabular.patient_keys import patient_key
+from hubbub.core.tabular.records import patient_key
 from hubbub.core.tabular.table import class_rule
-from hubbub.desk.drafting.cell_flaws import flaw_of
-from hubbub.desk.drafting.cell_text import folded
+from hubbub.core.tabular.target import Outcome
+from hubbub.desk.drafting.cell_text import flaw_of, folded
 from hubbub.desk.drafting.column_draft import common_step, is_key
-from hubbub.desk.drafting.likely_namesakes import cut_numbers, likely_namesakes
-from hubbub.desk.drafting.likely_units import apart, cannot_be
-from hubbub.desk.drafting.raw_stream import raw_of
-from hubbub.desk.drafting.raw_table import Fault, RawTable, read_raw
+from hubbub.desk.drafting.column_meaning import apart, cannot_be
+from hubbub.desk.drafting.raw_table import Fault, RawTable, raw_of, read_raw
+from hubbub.desk.drafting.survey import cut_numbers, likely_namesakes
 
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
@@ -53,7 +51,7 @@ def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
     for name in names:
         try:
             tables.append(read_site(study, name, folder))
-            owned += tables[-1:] if name != sources.TEST else []
+            owned += tables[-1:] if name != silo_records.TEST else []
         except DataError as error:
             what, _, remedy = str(error).rpartition("; ")
             faults.append(Fault(file=name, what=what, remedy=remedy))
@@ -70,13 +68,13 @@ def _timed(study: Study) -> Data:
 
 def read_site(study: Study, name: str, folder: Path) -> RawTable:
     """What a party has, as it is at this moment."""
-    if study.data.is_extracted and name != sources.TEST:
-        return raw_of(sources.opened(study.data, name, folder))
-    sources.check_file(study, name, folder)
-    path = sources.file_of(study, name, folder)
+    if study.data.is_extracted and name != silo_records.TEST:
+        return raw_of(silo_records.opened(study.data, name, folder))
+    silo_records.check_file(study, name, folder)
+    path = silo_records.file_of(study, name, folder)
     assert path is not None  # noqa: S101 (the study's records come from files)
     table = read_raw(path)
-    if name == sources.TEST:
+    if name == silo_records.TEST:
         return table
     return _mapped(table, mapping_of(name, home_of(folder), study.data.patient))
 

@@ -19,20 +19,20 @@ from math import ceil, floor, log, log10
 from statistics import fmean, pstdev
 
 from hubbub.core.errors import DataError
-from hubbub.core.tabular.cell_rule import Rule, canonical
-from hubbub.core.tabular.outcome import COUNT, KINDS, LOG_LINK, NUMERIC, TIME_TO_EVENT, Outcome
+from hubbub.core.tabular.cells import Rule, canonical
 from hubbub.core.tabular.table import class_rule
+from hubbub.core.tabular.target import COUNT, KINDS, LOG_LINK, NUMERIC, TIME_TO_EVENT, Outcome
 from hubbub.desk.drafting.cell_text import folded, measured, plain_number
 from hubbub.desk.drafting.column_draft import rounded_outward
-from hubbub.desk.drafting.target_candidates import (
+from hubbub.desk.drafting.column_meaning import (
     ANSWERS,
     MOST_CLASSES,
     ONES,
     ZEROS,
     counts_something,
     is_absent,
+    is_censoring,
 )
-from hubbub.desk.drafting.time_event_pairs import is_censoring
 
 _TIMES = 8  # of a grid
 _MOST_VISITS = 60  # different times, of which an interval may end at any

@@ -9,10 +9,123 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, floor, log10
 
 from hubbub.core.number_format import amount
-from hubbub.desk.report import ink, markup, scales
+from hubbub.desk.report import markup
+
+# Scales: from a quantity to a place on the paper, with round numbers for its ticks.
+#
+# This file knows numbers and lengths (in SVG units), nothing of what is drawn.
+
+_LOG_FROM = 20  # largest over smallest value from which a linear axis would hide the small ones
+_TICKS = 5  # of a linear axis, about
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """An axis from `low` at `start` to `high` at `end`, labelled at its ticks.
+
+    Equal ratios are equally far apart if it is logarithmic; then 0 < low.
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+    ticks: tuple[float, ...]
+    log: bool = False
+
+    def place(self, value: float) -> float:
+        """Where a value stands."""
+        low, high = self.low, self.high
+        if self.log:
+            value, low, high = log10(value), log10(low), log10(high)
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
+
+
+def linear(values: Iterable[float], start: float, end: float, *, whole: bool = False) -> Scale:
+    """A linear scale over the values, widened to the ticks next to them."""
+    known = list(values) or [0.0]
+    low, high = min(known), max(known)
+    step = _round_step(_span(low, high) / _TICKS)
+    step = max(1.0, step) if whole else step
+    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    last = max(last, first + 1)
+    marks = tuple(round(step * k, 12) for k in range(first, last + 1))
+    return Scale(low=marks[0], high=marks[-1], start=start, end=end, ticks=marks)
+
+
+def scores(values: Iterable[float], start: float, end: float) -> Scale:
+    """One scale for all metrics: from 0.5 to 1, or further if need be."""
+    return linear([0.5, 1.0, *values], start, end)
+
+
+def bounds(values: Iterable[float], start: float, end: float) -> Scale:
+    """A scale for bounds: linear from 0, or logarithmic where they differ by a large factor."""
+    known = [value for value in values if value > 0]
+    if not known or max(known) <= _LOG_FROM * min(known):
+        return linear([0.0, *known], start, end)
+    first, last = floor(log10(min(known))), ceil(log10(max(known)))
+    marks = tuple(float(f"1e{k}") for k in range(first, last + 1))
+    return Scale(low=marks[0], high=marks[-1], start=start, end=end, ticks=marks, log=True)
+
+
+def ratios(values: Iterable[float], start: float, end: float) -> Scale:
+    """A logarithmic scale around 1, with ticks at 1, 2 and 5 times powers of ten."""
+    known = [1.0, *(min(max(value, 0.01), 100.0) for value in values)]
+    marks = [m * 10.0**k for k in range(-2, 3) for m in (1, 2, 5)]
+    low = max((mark for mark in marks if mark <= min(known) * (1 + 1e-9)), default=marks[0])
+    high = min((mark for mark in marks if mark >= max(known) * (1 - 1e-9)), default=marks[-1])
+    if low == high:
+        low, high = 0.5, 2.0
+    ticks = tuple(round(mark, 12) for mark in marks if low <= mark <= high)
+    return Scale(low=low, high=high, start=start, end=end, ticks=ticks, log=True)
+
+
+def _span(low: float, high: float) -> float:
+    """The distance between the ends, or their size where four digits cannot tell them apart."""
+    size = max(abs(low), abs(high))
+    return next((span for span in (high - low, size) if span > max(1e-3 * size, 1e-9)), 1.0)
+
+
+def _round_step(least: float) -> float:
+    """The least of 1, 2, 5 times a power of ten that is not below `least`."""
+    power = float(f"1e{floor(log10(least))}")
+    return power * next(m for m in (1, 2, 5, 10) if m * power >= least * (1 - 1e-9))
+
+
+# Colours and strokes of a chart that is a file of its own, as the page has them on paper.
+
+SERIES = ("#1b5e9e", "#a34b08", "#1e7a46", "#8e3b8e", "#a01f3c", "#444444")
+STROKES = {  # colour, width and dashes of lines, by class
+    "grid": ("#dddddd", 1.0, "-"),
+    "edge": ("#444444", 1.0, "-"),
+    "outline": ("#444444", 1.0, "-"),
+    "limit": ("#000000", 1.0, "--"),
+    "whisker first": (SERIES[0], 3.0, "-"),
+    "whisker other": ("#000000", 2.0, "-"),
+}
+STYLE = "\n".join(
+    [
+        "text { font: 13px sans-serif; fill: #000000 }",
+        ".strong { font-weight: 600 }",
+        f"circle {{ fill: {SERIES[4]} }}",
+        "polyline { fill: none; stroke: currentColor; stroke-width: 2 }",
+        ".area { fill: currentColor; opacity: .16 }",
+        f".bar, circle.first {{ fill: {SERIES[0]} }}",
+        ".bar { opacity: .7 }",
+        ".whisker, .outline { fill: none }",
+        ".series-1 polyline { stroke-dasharray: 7 3 }",
+        *(f".series-{number} {{ color: {colour} }}" for number, colour in enumerate(SERIES)),
+        *(
+            f".{name.replace(' ', '.')} {{ stroke: {colour}; stroke-width: {width:g}"
+            + ("; stroke-dasharray: 5 4 }" if dashes == "--" else " }")
+            for name, (colour, width, dashes) in STROKES.items()
+        ),
+    ]
+)
+
 
 WIDTH, HEIGHT = 460, 270  # of a chart of lines on the page
 LEFT, RIGHT = 72, WIDTH - 18
@@ -33,8 +146,8 @@ class Axes:
         labels: what both show, with units.
     """
 
-    across: scales.Scale
-    up: scales.Scale
+    across: Scale
+    up: Scale
     labels: tuple[str, str]
 
     def place(self, x: float, y: float) -> tuple[float, float]:
@@ -108,7 +221,7 @@ def alone(chart: markup.Html, height: float) -> str:
     """A chart of this height as an SVG file of its own, which no page's style fills."""
     ground = markup.tag("rect", width="100%", height="100%", fill="white")
     box = f"0 0 {WIDTH} {height:g}"
-    parts = (markup.tag("style", markup.Html(ink.STYLE)), ground, chart)
+    parts = (markup.tag("style", markup.Html(STYLE)), ground, chart)
     return markup.tag("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=box).text
 
 
@@ -153,7 +266,7 @@ def strip(at: float | None, zones: Sequence[tuple[float, str]], described: str) 
     No mark's place means beyond the end.
     """
     low = zones[0][0] / 20
-    across = scales.Scale(low=low, high=zones[-1][0], start=6, end=WIDTH - 6, ticks=(), log=True)
+    across = Scale(low=low, high=zones[-1][0], start=6, end=WIDTH - 6, ticks=(), log=True)
     parts, start = [], low
     for index, (end, name) in enumerate(zones):
         left, right = across.place(start), across.place(end)
@@ -171,7 +284,7 @@ def strip(at: float | None, zones: Sequence[tuple[float, str]], described: str) 
 
 def intervals(
     items: Sequence[Interval],
-    across: scales.Scale,
+    across: Scale,
     *,
     label: str,
     described: str,
@@ -206,10 +319,10 @@ def drawing(parts: Sequence[markup.Html], height: float, described: str) -> mark
 
 
 def bars(
-    items: Sequence[BinShare], up: scales.Scale, *, labels: tuple[str, str], described: str
+    items: Sequence[BinShare], up: Scale, *, labels: tuple[str, str], described: str
 ) -> markup.Html:
     """Bars side by side, each with a line for its interval; every few of them are named."""
-    across = scales.Scale(low=0, high=len(items), start=LEFT, end=RIGHT, ticks=())
+    across = Scale(low=0, high=len(items), start=LEFT, end=RIGHT, ticks=())
     axes, parts = Axes(across=across, up=up, labels=labels), list[markup.Html]()
     width = (RIGHT - LEFT) / len(items)
     room = max(len(item.name) for item in items) * _DIGIT * 0.8
@@ -264,7 +377,7 @@ def _frame(axes: Axes) -> list[markup.Html]:
     ]
 
 
-def _ticks_across(across: scales.Scale, foot: float, head: float) -> list[markup.Html]:
+def _ticks_across(across: Scale, foot: float, head: float) -> list[markup.Html]:
     """Ticks with their numbers; of many or long ones every second, or third, and so on."""
     if not across.ticks:
         return []
@@ -319,7 +432,7 @@ def _legend(names: Sequence[str]) -> list[markup.Html]:
     return entries
 
 
-def _whisker(item: Interval, across: scales.Scale, top: float) -> list[markup.Html]:
+def _whisker(item: Interval, across: Scale, top: float) -> list[markup.Html]:
     """One row of a chart of intervals."""
     x, y = across.place(item.value), top + 28
     kind = "first" if item.first else "other"
@@ -332,3 +445,58 @@ def _whisker(item: Interval, across: scales.Scale, top: float) -> list[markup.Ht
     told = item.told or f"{item.value:.3f}"
     parts.append(markup.tag("text", told, x=across.end + 14, y=y + 5))
     return parts
+
+
+# Curves over their areas, with words on and below the axes: a part of `charts`.
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnCurve:
+    """A curve that goes straight from point to point, between `low` and `high`."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+
+def word(text: str, x: float, y: float, anchor: str, class_: str) -> markup.Html:
+    """A text on a chart."""
+    return markup.tag("text", text, x=x, y=y, text_anchor=anchor, class_=class_)
+
+
+def note(text: str, axes: Axes, line: int, *, above: bool = False) -> markup.Html:
+    """A text in the lower left of a chart, or in the upper; lines are counted from there."""
+    place = axes.up.end + 18 + 16 * line if above else axes.up.start - 10 - 16 * line
+    return word(text, LEFT + 8, place, "start", "strong")
+
+
+def curves(
+    drawn: Sequence[DrawnCurve],
+    axes: Axes,
+    *,
+    described: str,
+    extra: Sequence[markup.Html] = (),
+    more: float = 0,
+) -> markup.Html:
+    """Curves over their areas, at most six, and `extra`, with so much more room below."""
+    parts = []
+    for index, one in enumerate(drawn):
+        colour = f"series-{index}"
+        line, low, high = (
+            axes.path(list(zip(one.x, y, strict=False))) for y in (one.y, one.low, one.high)
+        )
+        if low:
+            area = markup.tag("polygon", points=" ".join([*high, *low[::-1]]), class_="area")
+            parts.append(markup.tag("g", area, class_=colour))
+        stroke = markup.tag("polyline", points=" ".join(line))
+        parts.append(markup.tag("g", stroke, class_=colour, data_name=one.name))
+    if len(drawn) > 1:
+        room = (RIGHT - LEFT) / min(len(drawn), 3)
+        for index, one in enumerate(drawn):
+            x, y = LEFT + room * (index % 3), 12 + 16 * (index // 3)
+            stroke = markup.tag("polyline", points=f"{x:g},{y} {x + 20:g},{y}")
+            parts.append(markup.tag("g", stroke, class_=f"series-{index}"))
+            parts.append(markup.tag("text", one.name, x=x + 26, y=y + 4))
+    return axes.drawn([*parts, *extra], described, more)

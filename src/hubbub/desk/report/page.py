@@ -8,31 +8,193 @@ baseline is decided here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hubbub.core.number_format import Row, amount, at_most, chance, finite
-from hubbub.core.planning import adversary_words
+from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_least, at_most, chance, finite
+from hubbub.core.planning import plan_rows
 from hubbub.desk.report import (
-    answers_section,
-    checks,
-    comparison_section,
-    comparison_table,
-    learned,
-    ledger_section,
+    answers,
+    arrangements,
     markup,
-    plain_words,
-    plan_numbers,
-    privacy_cost,
-    promise_words,
-    score_words,
-    several_runs,
+    promise,
     trust_models,
     validation_section,
-    validation_words,
+    validation_sheet,
     who_sees_what,
 )
+from hubbub.desk.report import scores as learned
+from hubbub.desk.report import scores as score_words
+from hubbub.desk.report.markup import Html, section, table, tag
 from hubbub.learning import metric_words
+
+# How the page can be checked: what was checked already, how anybody does it again, and the rest.
+#
+# It shows findings as they were found: a claim, and whether it was re-derived, is signed, or is on
+# trust. It checks nothing itself.
+
+Finding = tuple[str, str]
+Audit = Mapping[str, Any] | None
+
+_HOW = {
+    "re-derived": ("computed again from what is public", "and found equal"),
+    "signed": ("signed by the party that it is about", "and the signature verified"),
+    "not verifiable": ("shown by nothing here", "and left to trust"),
+    "not checked": ("would take long", "and is done by hubbub verify --thorough"),
+}
+_BRIEF = {
+    "re-derived": "computed again and found equal",
+    "signed": "by the party that it is about",
+    "not verifiable": "left to trust",
+    "not checked": "it would take long",
+}
+_RARE = "not checked"  # mentioned only where there is one
+
+
+def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
+    """The section."""
+    how = tag(
+        "p",
+        "This page proves nothing by itself. ",
+        tag("code", "hubbub verify FOLDER"),
+        " makes the plan, every sum and every step of the model again from the signed messages of "
+        "the run, where they were kept, and names the first round that does not fit. ",
+        tag("code", "hubbub verify evidence.json"),
+        " does, on any other machine, what can be done without them.",
+    )
+    if not findings:
+        return section("How to check it", how)
+    rows = [
+        (verdict, amount(count), " ".join(_HOW[verdict])) for verdict, count in _counts(findings)
+    ]
+    wrongs = [finding for finding in findings if finding[1] not in _HOW]
+    parts: list[Html] = [how]
+    if wrongs:
+        heading = tag("h3", "What does not hold")
+        items = (tag("li", f"{claim}: {verdict}") for claim, verdict in wrongs)
+        parts.append(tag("div", heading, tag("ul", *items), class_="warnings"))
+    caption = "The claims of evidence.json when this page was written"
+    parts.append(table(caption, ("Verdict", "claims", "what it means"), rows, numeric=(1,)))
+    if not wrongs:
+        parts += _audited(audit)
+    return section("How to check it", *parts, *_trusted(findings))
+
+
+def briefly(findings: Sequence[Finding]) -> str:
+    """The findings in one sentence."""
+    counts = ", ".join(
+        f"{count} {verdict} ({_BRIEF[verdict]})" for verdict, count in _counts(findings)
+    )
+    wrongs = sum(finding[1] not in _HOW for finding in findings)
+    start = f"{amount(wrongs)} claims do not hold" if wrongs else "No claim was found to be wrong"
+    return f"{start}: {counts}. How to check it yourself is said below."
+
+
+def _counts(findings: Sequence[Finding]) -> list[tuple[str, int]]:
+    """How many claims stand how."""
+    counts = Counter(verdict for _, verdict in findings)
+    return [(verdict, counts[verdict]) for verdict in _HOW if counts[verdict] or verdict != _RARE]
+
+
+def _trusted(findings: Sequence[Finding]) -> list[Html]:
+    trusted = [claim for claim, verdict in findings if verdict == "not verifiable"]
+    if not trusted:
+        return []
+    items = (tag("li", f"{claim[:1].upper()}{claim[1:]}.") for claim in trusted)
+    return [tag("p", "What has to be trusted:"), tag("ul", *items)]
+
+
+def _audited(audit: Audit) -> list[Html]:
+    """What an audit has found, if there was one."""
+    if audit is None:
+        return [tag("p", "The evidence of this run holds no audit of the study.")]
+    words = (
+        f"An audit by hubbub {audit['version']} played {amount(audit['runs'])} trainings of this "
+        f"study with {amount(audit['canaries'])} canaries each in the place of records. It saw ε "
+        f"of at least {at_least(audit['epsilon_lower'])} in sums that may tell "
+        f"{at_most(audit['epsilon_audited'])}. A small number proves nothing; a larger one than "
+        "that would have shown a defect."
+    )
+    return [tag("p", words)]
+
+
+# What the ledgers hold: what each silo says that it has spent, on this study and in all.
+#
+# It reads the parts that the silos have signed for the evidence, as plain values; it opens no
+# ledger.
+
+Part = Mapping[str, Any]
+
+_SHOWN = 25  # beyond so many silos nobody reads the table
+
+
+def ledgers(parts: Sequence[Part]) -> Html:
+    """The section; without parts it says where to look."""
+    words = (
+        "Every silo keeps a ledger of its own, outside this run. What an answer costs is written "
+        "into it, and is on disk, before the answer leaves; when the most that the silo "
+        "allows is reached, it refuses. A crash can make a ledger count too much, never too little."
+    )
+    if not parts:
+        hint = tag("p", "What the ledgers hold, ", tag("code", "hubbub ledger show"), " says.")
+        return section("What the ledgers say", tag("p", words), hint)
+    rows = [_row(part) for part in parts[:_SHOWN]]
+    more = len(parts) - len(rows)
+    note = [tag("p", f"{amount(more)} more silos are in the evidence.")] if more else []
+    caption = (
+        "What each silo has signed about its ledger, after this study. An attempt is one try at a "
+        "step; the head is a fingerprint of all rows"
+    )
+    head = ("Silo", "attempts charged", "rows in all", "ε spent in all", "head")
+    body = table(caption, head, rows, numeric=(1, 2, 3))
+    return section("What the ledgers say", tag("p", words), body, *note)
+
+
+def _row(part: Part) -> tuple[Html | str, ...]:
+    spent, ledger = NOT_KNOWN, part["ledger"]
+    if total := part["data_set"]:
+        spent = f"{at_most(total['epsilon'])} at δ = {amount(total['delta'])}"
+    head = tag("code", f"{ledger['head'][:16]}…")
+    return part["silo"], amount(part["attempts"]), amount(ledger["rows"]), spent, head
+
+
+# What the words on the page mean, for somebody who reads such a page for the first time.
+
+_WORDS = {
+    "silo": "a place that keeps records of its own, such as a hospital",
+    "record": "one line of data about one person",
+    "model": "what is learned: a formula that makes a prediction from a record",
+    "step": "one small improvement of the model; a training has many",
+    "attempt": "one try at a step; a try that fails has its cost, too",
+    "gradient": "the direction in which a record would change the model",
+    "noise": "random numbers that are added, so that no single record can be made out",
+    "mask": "random numbers that hide what one silo sends, and cancel when all are added up",
+    "aggregator": "the party that adds up what the silos send and improves the model",
+    "compute node": "a party without data that helps to take the masks off the sum",
+    "relay": "the server in the network through which messages go",
+    "adversary": "somebody who tries to learn about a record from all that they can see",
+    "collude": "to tell an adversary, in secret, all that one knows",
+    "ε (epsilon)": "how much an adversary can learn about one record: 0 is nothing, below 1 very "
+    "little, above 8 much",
+    "δ (delta)": "a very small probability with which the promise of ε need not hold",
+    "T": "how many silos may collude with the aggregator before the promise gets weaker",
+    "baseline": "the same study in another arrangement, to compare with",
+    "ledger": "a silo's own book of all that was ever spent on its records",
+    "signed": "confirmed by a party with its secret key, so that nobody else can have written it",
+    "evidence": "the signed file of what a run claims, which anybody can check",
+    "audit": "a trial attack on the study with made-up records",
+}
+
+
+def meanings() -> markup.Html:
+    """The section."""
+    pairs = [
+        markup.tag("div", markup.tag("dt", word), markup.tag("dd", meaning))
+        for word, meaning in _WORDS.items()
+    ]
+    return markup.section("Words on this page", markup.tag("dl", *pairs, class_="meanings"))
+
 
 Plan = Mapping[str, Any]
 Metrics = Sequence[Row]
@@ -47,17 +209,17 @@ def render(
     metrics: Metrics,
     *,
     baseline: str | None,
-    comparison: comparison_table.ArrangementTable | None = None,
-    beside: Sequence[several_runs.ReportedRun] = (),
+    comparison: arrangements.ArrangementTable | None = None,
+    beside: Sequence[arrangements.ReportedRun] = (),
     parts: Sequence[Mapping[str, Any]] = (),
-    checked: Sequence[checks.Finding] = (),
-    audit: checks.Audit = None,
+    checked: Sequence[Finding] = (),
+    audit: Audit = None,
     attempts: int | None = None,
     seconds: float | None = None,
     statistics: Statistics | None = None,
     spending: Mapping[str, Any] | None = None,
     scores: score_words.Scores | None = None,
-    validation: validation_words.Validation | None = None,
+    validation: validation_sheet.Validation | None = None,
 ) -> str:
     """The report of a run as one self-contained HTML page, to be stored as UTF-8.
 
@@ -83,17 +245,17 @@ def render(
     """
     trains = plan.get("trains", True)
     mode = trust_models.FEDERATED if baseline is None else trust_models.BASELINES[baseline]
-    against = privacy_cost.against(plan, mode)
+    against = promise.against(plan, mode)
     last = int(metrics[-1]["step"]) if metrics else 0
     made = last if attempts is None else attempts
-    so_far, by_coalition = privacy_cost.axis(plan, mode, metrics)
-    compared = comparison or (several_runs.arrangements_of(beside) if beside else None)
-    joining = comparison_section.joining(compared) if trains or compared else None
+    so_far, by_coalition = promise.axis(plan, mode, metrics)
+    compared = comparison or (arrangements.arrangements_of(beside) if beside else None)
+    joining = arrangements.joining(compared) if trains or compared else None
     sections = [
         _summary(plan, metrics, mode, against, checked, spending, parts, scores or {}, validation),
         *([joining] if joining and comparison else []),  # which was asked for
         *_warnings(plan["warnings"]),
-        *([answers_section.answers(statistics)] if statistics else []),
+        *([answers.answers(statistics)] if statistics else []),
         *([validation_section.validated(validation)] if validation else []),
         *(
             [
@@ -104,15 +266,15 @@ def render(
             if trains
             else []
         ),
-        privacy_cost.cost(plan, mode, by_coalition),
+        promise.cost(plan, mode, by_coalition),
         *([joining] if joining and not comparison else []),
-        *([several_runs.side_by_side(beside)] if beside else []),
+        *([arrangements.side_by_side(beside)] if beside else []),
         _views(plan, mode),
-        *([] if baseline else [ledger_section.ledgers(parts)]),
-        *([] if baseline else [plan_numbers.traffic(plan, made, seconds)]),
-        checks.checks(checked, audit),
-        plan_numbers.numbers(plan, mode),
-        plain_words.meanings(),
+        *([] if baseline else [ledgers(parts)]),
+        *([] if baseline else [promise.traffic(plan, made, seconds)]),
+        checks(checked, audit),
+        promise.numbers(plan, mode),
+        meanings(),
     ]
     return _document(plan["study"], sections)
 
@@ -136,11 +298,11 @@ def _summary(
     metrics: Metrics,
     mode: trust_models.Mode,
     against: str | None,
-    checked: Sequence[checks.Finding],
+    checked: Sequence[Finding],
     spending: Mapping[str, Any] | None,
     parts: Sequence[Mapping[str, Any]],
     scores: score_words.Scores,
-    validation: validation_words.Validation | None,
+    validation: validation_sheet.Validation | None,
 ) -> markup.Html:
     """The first screen: what happened in one sentence, a picture, and a few figures."""
     validated = _validated_tile(validation) if validation else []
@@ -151,14 +313,14 @@ def _summary(
         remark = "each silo sent only numbers that look random"
         tiles.append(_tile("records that left a silo", "none", remark))
     is_federated = mode is trust_models.FEDERATED
-    alarms = promise_words.broken(plan, spending) if is_federated else []
+    alarms = promise.broken(plan, spending) if is_federated else []
     following = (
         [_next(metrics, scores, validation)] if is_federated and plan.get("trains", True) else []
     )
     answer = (
         markup.tag("dl", *tiles, class_="tiles"),
-        *([markup.tag("p", privacy_cost.plainly(plan, against))] if against else []),
-        *([markup.tag("p", checks.briefly(checked))] if checked else []),
+        *([markup.tag("p", promise.plainly(plan, against))] if against else []),
+        *([markup.tag("p", briefly(checked))] if checked else []),
         *(markup.tag("p", words) for words in following),
     )
     picture = who_sees_what.picture(plan, mode)
@@ -177,7 +339,7 @@ def _lead(plan: Plan, mode: trust_models.Mode) -> str:
     if mode is not trust_models.FEDERATED:
         return (
             f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning} "
-            f"{comparison_table.UNCHARGED_BASELINE}"
+            f"{arrangements.UNCHARGED_BASELINE}"
         )
     return (
         f"{amount(plan['silos'])} silos (places with records of their own, such as hospitals) "
@@ -202,30 +364,30 @@ def _learned_tile(metrics: Metrics, scores: score_words.Scores) -> list[markup.H
     ]
 
 
-def _validated_tile(validation: validation_words.Validation) -> list[markup.Html]:
+def _validated_tile(validation: validation_sheet.Validation) -> list[markup.Html]:
     """The telling score of the private validation; nothing where it has none."""
     if validation["refusal"]:
         return []
     name, one = next(iter(validation["all"]["scores"].items()))
-    low, high = (validation_words.shown(one[end]) for end in ("low", "high"))
+    low, high = (validation_sheet.shown(one[end]) for end in ("low", "high"))
     remark = (
-        f"{low} to {high} (95 %, chance and noise): {validation_words.verdict(name, one)}. "
-        f"On {validation_words.whose(validation)}"
+        f"{low} to {high} (95 %, chance and noise): {validation_sheet.verdict(name, one)}. "
+        f"On {validation_sheet.whose(validation)}"
     )
     return [
-        _tile(validation_words.validation_name(name), validation_words.shown(one["value"]), remark)
+        _tile(validation_sheet.validation_name(name), validation_sheet.shown(one["value"]), remark)
     ]
 
 
 def _next(
     metrics: Metrics,
     scores: score_words.Scores,
-    validation: validation_words.Validation | None,
+    validation: validation_sheet.Validation | None,
 ) -> str:
     """What to do with the model, as a sentence of its own."""
     said = score_words.what_next(scores, metrics[-1] if metrics else {})
     if validation and not score_words.telling(scores):
-        said = validation_words.next_step(validation)
+        said = validation_sheet.next_step(validation)
     return f"What to do next: {said.removeprefix('next: ')}."
 
 
@@ -239,15 +401,15 @@ def _standing(name: str, scores: score_words.Scores, row: Row) -> str:
 def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:
     if against is None:
         return [_tile("privacy cost ε", "no promise", "this baseline adds no noise")]
-    epsilon = privacy_cost.stated(plan)["epsilon"]
+    epsilon = promise.stated(plan)["epsilon"]
     power = at_most(100 * plan["attack_power_at_1_percent"])
-    remark = f"how much {adversary_words.spoken(against)} can learn about one record; 0 is nothing"
+    remark = f"how much {plan_rows.spoken(against)} can learn about one record; 0 is nothing"
     return [
         _tile(
             "privacy cost ε (epsilon), at most",
             at_most(epsilon),
             remark,
-            privacy_cost.scale(epsilon),
+            promise.scale(epsilon),
         ),
         _tile(
             "an attacker finds at most",

@@ -18,10 +18,9 @@ from hubbub.core.study.ask import asks
 from hubbub.core.verification.evidence.claims import check_content
 from hubbub.core.verification.evidence.collecting import FILE
 from hubbub.core.verification.evidence.evidence_file import load, read_whole
-from hubbub.desk.report.comparison_table import ArrangementTable
+from hubbub.desk.report.arrangements import ArrangementTable, ReportedRun
 from hubbub.desk.report.page import render
 from hubbub.desk.report.paper import manuscript as paper
-from hubbub.desk.report.several_runs import ReportedRun
 from hubbub.estimation.queries.statistics_query import ANSWERS
 from hubbub.learning.queries.coefficients.coefficients_query import COEFFICIENTS
 from hubbub.learning.queries.validation.validation_query import VALIDATED

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hubbub.core.planning.adversary_words import AGAINST, STATED
+from hubbub.core.planning.plan_rows import AGAINST, STATED
 
 
 @dataclass(frozen=True)

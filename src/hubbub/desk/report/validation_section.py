@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from hubbub.desk.report import charts, curve_charts, markup, scales, validation_words
+from hubbub.desk.report import charts, markup, validation_sheet
+from hubbub.desk.report import charts as curve_charts
+from hubbub.desk.report import charts as scales
 
 Validation = Mapping[str, Any]
 _INTERVALS = (
@@ -21,14 +23,14 @@ _GROUP_HEAD = ("group", "records, with noise", "score", "value", "95 % interval"
 def validated(validation: Validation) -> markup.Html:
     """The section."""
     told = validation["all"]
-    words = [validation_words.sentence(validation), _INTERVALS]
-    if told is not None and (gap := validation_words.miscalibrated(told["scores"])):
+    words = [validation_sheet.sentence(validation), _INTERVALS]
+    if told is not None and (gap := validation_sheet.miscalibrated(told["scores"])):
         words.append(f"On average {gap.removeprefix('its ')}.")
     parts = [markup.tag("p", _sentence(word)) for word in words]
     if told is not None and told["scores"]:
         caption = "The model beside one that knows nothing of a record"
-        rows = validation_words.rows(told)
-        parts.append(markup.table(caption, validation_words.HEAD, rows, numeric=(1, 2, 3)))
+        rows = validation_sheet.rows(told)
+        parts.append(markup.table(caption, validation_sheet.HEAD, rows, numeric=(1, 2, 3)))
         if drawn := _figures(told):
             parts.append(markup.tag("div", *drawn, class_="figures"))
     return markup.section("How good the model is on patients", *parts, *_groups(validation))
@@ -117,7 +119,7 @@ def _drawn(curve: Mapping[str, Any]) -> curve_charts.DrawnCurve:
 def _numbers(curve: Mapping[str, Any], head: tuple[str, str]) -> markup.Html:
     """A figure's points as a table that can be unfolded."""
     rows = [
-        tuple(validation_words.shown(value) for value in point)
+        tuple(validation_sheet.shown(value) for value in point)
         for point in zip(*(curve[key] for key in ("x", "y", "low", "high")), strict=True)
     ]
     shown = markup.table("The points of the figure", (*head, "low", "high"), rows, numeric=range(4))
@@ -140,7 +142,7 @@ def _group_rows(part: Mapping[str, Any], telling: str) -> list[tuple[str, ...]]:
     kept = {k: v for k, v in part["scores"].items() if k in (telling, "brier", "calibration_gap")}
     if not kept:
         return [(part["group"], count, "too few records for the noise", "", "", "")]
-    told = validation_words.rows({"scores": kept})
+    told = validation_sheet.rows({"scores": kept})
     return [
         (part["group"], count, name, value, ends, apart) for name, value, ends, _, apart in told
     ]

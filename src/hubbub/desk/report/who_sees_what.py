@@ -13,8 +13,8 @@ from textwrap import wrap
 from typing import Any
 
 from hubbub.core import number_format
-from hubbub.core.planning import adversary_words
-from hubbub.desk.report import markup, privacy_cost, trust_models
+from hubbub.core.planning import plan_rows
+from hubbub.desk.report import markup, promise, trust_models
 
 Plan = Mapping[str, Any]
 
@@ -98,8 +98,8 @@ def _epsilon(bound: float | None) -> str:
 
 def _worst(plan: Plan) -> _Card:
     """The adversary to whom the study's epsilon is promised."""
-    row = privacy_cost.stated(plan)
-    words = f"The worst case promised: {adversary_words.explained(row['adversary'])}."
+    row = promise.stated(plan)
+    words = f"The worst case promised: {plan_rows.explained(row['adversary'])}."
     bound = _epsilon(row["epsilon"])
     return _Card(name=row["adversary"].capitalize(), words=words, bound=bound, frame="card worst")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hubbub.core.section import Section
-from hubbub.core.settings import Keys, keys_of, listed
+from hubbub.core.settings import Keys, Section, keys_of, listed
 from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.data import columns_of
 from hubbub.core.study.study import Study
@@ -31,19 +30,19 @@ class StatisticsAsk(Ask):
 
     def keys(self) -> dict[str, Keys]:
         """See `Ask`."""
-        from hubbub.estimation.queries.asked_statistics import AskedStatistics, statistic_keys
+        from hubbub.estimation.kinds import AskedStatistics, statistic_keys
 
         return {"statistics": keys_of(AskedStatistics), "statistics.NAME": listed(statistic_keys())}
 
     def schemas(self) -> dict[str, Any]:
         """See `Ask`."""
-        from hubbub.estimation.queries.asked_statistics import statistics_schema
+        from hubbub.estimation.kinds import statistics_schema
 
         return {"statistics": statistics_schema()}
 
     def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
         """See `Ask`."""
-        from hubbub.estimation.queries.asked_statistics import statistics_from
+        from hubbub.estimation.kinds import statistics_from
 
         table = top.table("statistics")
         return {"statistics": statistics_from(table, around.columns, alone=around.is_main)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.disk import file_name, json_value, read_bytes, write_text
 from hubbub.core.errors import DataError, IntegrityError
 from hubbub.core.planning.mechanism import Mechanism
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import (
     Array,
@@ -25,17 +28,56 @@ from hubbub.core.planning.query import (
     Stepper,
 )
 from hubbub.core.study.data import Data
-from hubbub.core.study.privacy import Privacy
-from hubbub.estimation.queries.kept_sums import sums_in, write_sums
-from hubbub.estimation.queries.statistic_sums import SumLayout
-from hubbub.estimation.queries.statistic_task import StatisticTask, pooled
+from hubbub.core.study.parties import Privacy
+from hubbub.core.tabular.cells import csv_text
+from hubbub.core.verification.evidence.evidence_file import (
+    MALFORMED,
+    RESTORE,
+    Finding,
+    difference,
+    read_plain,
+    read_whole,
+    wrong,
+)
+from hubbub.core.verification.replay.course import Course
+from hubbub.estimation.queries.sum_layout import StatisticTask, SumLayout, pooled
 
 if TYPE_CHECKING:
-    from hubbub.core.planning.plan_values import Plan
+    from hubbub.core.protocol.round.aggregator import RevealedSum
     from hubbub.core.protocol.round.projected_sum import LocalTask
-    from hubbub.core.protocol.round.revealed_sum import RevealedSum
-    from hubbub.core.verification.evidence.finding import Finding
-    from hubbub.core.verification.replay.course import Course
+
+
+# The file in which a run's folder keeps the noisy sums of a query.
+
+_MOST_BYTES = 2**30  # of the file: a hundred sums of a million numbers
+Kept = NDArray[np.float32]
+
+
+def write_sums(folder: Path, kept: Kept, name: str) -> None:
+    """Keep what sums have given so far."""
+    write_text(folder / name, json.dumps({"kept": kept.tolist()}))
+
+
+def sums_in(folder: Path, layout: SumLayout, name: str) -> Kept:
+    """What a folder keeps of sums, see `SumLayout`; what stands before the first if there is none.
+
+    Raises:
+        IntegrityError: the file is not as it was written.
+    """
+    path = folder / name
+    if not path.exists():
+        return layout.start
+    try:
+        said = json_value(read_bytes(path, most=_MOST_BYTES))
+        with np.errstate(over="ignore"):  # what is too large is infinite, and so refused
+            kept = np.array(said["kept"], dtype=np.float32)
+        if set(said) != {"kept"} or kept.shape != layout.start.shape or not np.isfinite(kept).all():
+            raise ValueError("expected other sums")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        raise IntegrityError(
+            f"expected {path} as this version writes it, found something else; restore it"
+        ) from None
+    return kept
 
 
 class SumsQuery(SteppedQuery):
@@ -155,8 +197,6 @@ class SumsQuery(SteppedQuery):
         self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
     ) -> Iterator[Finding]:
         """The answers are what the sums say."""
-        from hubbub.estimation.queries.released_check import released_findings
-
         return released_findings(folder, plan, self, course)
 
     def is_enough(self, parameters: Parameters) -> bool:
@@ -198,3 +238,127 @@ class _KeptSums:
                 f"expected no state beside what is kept of sums, found {sorted(state)}; restore "
                 "the checkpoint"
             )
+
+
+# What a run's sums gave people, made again: from the transcript's sums, or from those it kept.
+#
+# This file knows a plan and what was kept of sums, and no session.
+
+
+def released_findings(
+    folder: Path, plan: Plan, query: SumsQuery, course: Course
+) -> Iterator[Finding]:
+    """Whether what a query gave people is what its sums say.
+
+    Args:
+        folder: of the run.
+        plan: its plan.
+        query: whose sums they are.
+        course: where the sums in the transcripts lead.
+    """
+    if not (folder / query.answered_in).exists():
+        return
+    sums, claim = folder / query.kept_in, f"{folder / query.answered_in} says what the sums say"
+    try:
+        kept = sums_in(folder, query.layout, query.kept_in)
+        if not query.is_enough(kept):
+            yield wrong(claim, f"{sums} has too few for an answer; {RESTORE}")
+            return
+        led, claim_of_sums = course.led, f"{sums} follows from the sums"
+        none = led is not None and not led.step and not query.layout.made(kept)  # nor is kept where
+        same = led is None or none or kept.tobytes() == led.parameters.tobytes()
+        follows = course.judged(claim_of_sums, "" if same else f"it differs; {RESTORE}")
+        yield follows.covering("replay.answers")
+        if not follows.holds:
+            return  # whatever these sums say
+        for name, text in query.released(plan, kept).files.items():
+            why = _difference(folder / name, text)
+            claim = f"{folder / name} says what the sums say"
+            told = course.judged(claim, f"{why}; {RESTORE}" if why else "")
+            yield told.covering("replay.answers")
+    except MALFORMED as error:
+        yield wrong(claim, f"{error}; {RESTORE}")
+
+
+def _difference(path: Path, text: str) -> str:
+    """How a file differs from what follows; numbers of JSON by more than last digits."""
+    if path.suffix == ".json":
+        return difference(read_plain(path), json_value(text))
+    return "" if read_whole(path) == text.encode() else "it differs"
+
+
+# Under which promise a query's answers were made: the head of every file that holds some.
+
+
+def promise_of(plan: Plan, planned: PlannedQuery[Query]) -> dict[str, Any]:
+    """As plain values.
+
+    Args:
+        plan: of the study.
+        planned: the query, one of its queries.
+
+    Returns:
+        The study and its id, the query's own epsilon, and delta, relation, adversary and unit of
+        the plan.
+    """
+    asked = plan.study.privacy
+    return {
+        "study": plan.study.name,
+        "study_id": plan.study.id.hex(),
+        "epsilon": planned.epsilon,
+        "delta": asked.delta,
+        "relation": asked.relation,
+        "adversary": plan.stated.adversary,
+        "unit": plan.study.data.unit,
+    }
+
+
+# The tables, curves and tests of answers as CSV files.
+
+TABLES = "tables"
+_CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
+
+
+def tables_of(answers: Mapping[str, Any]) -> dict[str, str]:
+    """Every table, curve and test of some answers as CSV, by the name of its file."""
+    taken: set[str] = set()
+    tables = {}
+    for name, answer in answers.items():
+        own = _own_name(name, taken)
+        for kind, rows in _tables(answer):
+            tables[f"{TABLES}/{own}{kind}.csv"] = _text(rows)
+    return tables
+
+
+def _own_name(name: str, taken: set[str]) -> str:
+    """What the files of an answer are called, as no other's are; their names are then taken."""
+    own = file_name(name, lambda one: not taken & {*_files(one)})
+    taken.update(_files(own.casefold()))
+    return own
+
+
+def _files(own: str) -> list[str]:
+    return [own + kind for kind in ("", "-curves", "-tests")]
+
+
+def _tables(answer: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    """What of an answer is a table, and the end of its file's name."""
+    tables = {
+        "": answer["rows"],
+        "-curves": [row for curve in answer["curves"] for row in _points(curve)],
+        "-tests": answer["tests"],
+    }
+    yield from ((kind, rows) for kind, rows in tables.items() if rows)
+
+
+def _points(curve: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One curve, a row for each place."""
+    known = [key for key in _CURVE if curve[key]]
+    for values in zip(*(curve[key] for key in known), strict=True):
+        yield {"name": curve["name"], **dict(zip(known, values, strict=True))}
+
+
+def _text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as a CSV file with a header."""
+    names = list(rows[0])
+    return csv_text([names, *([row.get(name) for name in names] for row in rows)])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hubbub.core.section import Section
-from hubbub.core.settings import Keys, keys_of, schema
+from hubbub.core.settings import Keys, Section, keys_of, schema
 from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.data import columns_of
 from hubbub.core.study.study import Study

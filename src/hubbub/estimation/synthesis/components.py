@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtri, expit, ndtri, stdtrit
 
-from hubbub.estimation.synthesis.coding import CodedColumn
-from hubbub.estimation.synthesis.design import Design, DesignBlock, Key
+from hubbub.core.errors import UserError
+from hubbub.estimation.synthesis.design import CodedColumn, Design, DesignBlock, Key
 
 Array = NDArray[np.float64]
 
@@ -121,3 +124,421 @@ def _part(design: Design, key: Key, numbers: int) -> tuple[slice, ...]:
     coarse = tuple(slice(design.columns[k].coarse) for k in key)
     whole = np.prod([design.columns[k].size - 1 for k in key], dtype=int)
     return tuple(slice(None) for _ in key) if numbers == whole else coarse
+
+
+# Shares with intervals in which sampling and noise both count, read off noisy components.
+#
+# No synthetic record is needed for them. A share is a ratio of a linear function L of independent
+# noisy components to their number of records, so its variance is
+# (L - p e0) V (L - p e0)' / n^2 + p (1 - p) / n, V the components' variances (P26 says why these
+# are
+# public). A pair that was not measured level by level is estimated between what its groups of
+# levels
+# say and what the model says, by how far these two are apart.
+
+MEASURED, MODEL_DEPENDENT = "measured", "model-dependent"
+_HALVINGS = 60
+_UPPER = 0.10  # chance with which the model's true error is beyond what is allowed for it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """A share of all records, or of those of a level of another column.
+
+    Args:
+        value: the estimate; it may be below 0 where there are few records.
+        standard_error: of sampling and noise together.
+        low, high: ends of its interval.
+        basis: "measured", or "between model and sums" where the pair was not measured whole.
+    """
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+    basis: str
+
+
+def one_way(components: Components, column: int, confidence: float) -> list[Share]:
+    """The shares of a column's levels."""
+    shares = components.shares((column,))
+    contrasts = components.columns[column].contrasts
+    noise = contrasts**2 @ components.by[(column,)].variance
+    return _shares(components, shares, noise, confidence, MEASURED)
+
+
+def two_way(
+    components: Components,
+    pair: tuple[int, int],
+    confidence: float,
+    *,
+    models: Array,
+) -> list[list[Share]]:
+    """The shares of a pair's cells.
+
+    Args:
+        components: what the noisy sums say.
+        pair: two columns, the first one before the other.
+        confidence: of the intervals, a probability.
+        models: the model's shares of the cells, and those of models fitted to the components with
+            fresh noise, one after the other; not looked at where the pair was measured whole.
+    """
+    coded = [components.columns[k] for k in pair]
+    value, variance, basis = _interaction(components, pair, models)
+    first, second = (one.contrasts for one in coded)
+    shares = components.shares((pair[0],))[:, None] / coded[1].size
+    shares = shares + components.shares((pair[1],))[None, :] / coded[0].size
+    shares = shares - 1.0 / (coded[0].size * coded[1].size) + first @ value @ second.T
+    noise = (first**2 @ variance @ (second**2).T) * components.records**2
+    for k, other in ((0, 1), (1, 0)):
+        mine = coded[k].contrasts ** 2 @ components.by[(pair[k],)].variance
+        noise += np.expand_dims(mine, other) / coded[other].size ** 2
+    flat = _shares(components, shares.reshape(-1), noise.reshape(-1), confidence, basis)
+    return [flat[k * coded[1].size : (k + 1) * coded[1].size] for k in range(coded[0].size)]
+
+
+def _shares(
+    components: Components, found: Array, noise: Array, confidence: float, basis: str
+) -> list[Share]:
+    """With intervals; `noise` is that of the counts but for the number of records."""
+    many, z = components.records, float(ndtri(0.5 + confidence / 2))
+    counted = (1.0 / len(found) - found) ** 2 * float(components.by[()].variance)
+    sampled = np.clip(found * (1 - found), 1 / many, None) / many
+    errors = np.sqrt((counted + noise) / many**2 + sampled)
+    return [
+        Share(
+            value=float(value),
+            standard_error=float(error),
+            low=float(value - z * error),
+            high=float(value + z * error),
+            basis=basis,
+        )
+        for value, error in zip(found, errors, strict=True)
+    ]
+
+
+def _interaction(
+    components: Components, pair: tuple[int, int], models: Array
+) -> tuple[Array, Array, str]:
+    """A pair's interaction as shares, and the variance of each entry besides sampling."""
+    effect, many = components.effect(pair), components.records
+    if components.is_whole(pair):
+        return effect.value / many, effect.variance / many**2, MEASURED
+    first, second = (components.columns[k].contrasts for k in pair)
+    model = models[0]
+    modelled = first.T @ model @ second
+    moved = np.var([first.T @ one @ second for one in models[1:]], axis=0, ddof=1)
+    known = effect.known
+    apart = np.where(known, effect.value / many - modelled, 0.0)
+    squares = (first**2).T @ np.maximum(model, 0.0) @ second**2
+    sampling = np.maximum(squares - modelled**2, 0.0) / many
+    noise = np.where(known, effect.variance / many**2, 0.0) + sampling
+    spread = most_spread(apart[known], noise[known])
+    part = np.where(known, spread / (spread + noise), 0.0)
+    variance = moved + np.where(known, (1 - part) ** 2 * spread + part**2 * noise, spread)
+    return modelled + part * apart, variance, "between model and sums"
+
+
+def most_spread(apart: Array, noise: Array) -> float:
+    """The largest variance of the model's error that such differences leave likely enough.
+
+    Args:
+        apart: differences of what was measured and what the model says.
+        noise: their variances if the model were right.
+    """
+    bound = float(chdtri(len(apart), 1 - _UPPER))
+
+    def excess(spread: float) -> float:
+        return float(np.sum(apart**2 / (noise + spread))) - bound
+
+    if excess(0.0) <= 0:
+        return 0.0
+    low, high = 0.0, float(np.sum(apart**2)) / bound
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combined:
+    """An estimate from several synthetic tables.
+
+    Args:
+        value: the mean of the tables' estimates.
+        standard_error: of sampling and noise together.
+        low, high: ends of its interval.
+        tables: how many there were.
+        basis: "measured", where it rests on one column, or on a pair that was measured level by
+            level; else "model-dependent": the interval holds if the model does.
+    """
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+    tables: int
+    basis: str
+
+
+def combine(
+    estimates: Array | list[float],
+    *,
+    confidence: float = 0.95,
+    basis: str = MODEL_DEPENDENT,
+) -> Combined:
+    """One estimate, with an interval, from the same analysis of several synthetic tables.
+
+    The tables of `SyntheticData.tables` differ from each other by noise and by sampling, as the
+    estimate does from what it is of: so its variance is (1 + 1/m) times theirs, with a t law of
+    m - 1 degrees of freedom. Standard errors that an analysis states for one table are not used.
+
+    Args:
+        estimates: the m estimates, one of each table, such as coefficients; 5 at the least.
+        confidence: of the interval, a probability.
+        basis: what the analysis rests on, as `SyntheticData.basis` says of its columns; who says
+            nothing of them gets a result that is model-dependent.
+
+    Returns:
+        The mean of the estimates, with an interval, in their unit.
+
+    Raises:
+        UserError: there are fewer than 5, or one is not finite, or there is no such basis.
+
+    Source: docs/synthetic.md.
+
+    >>> made = combine([0.9, 1.0, 1.1, 1.0, 1.0])
+    >>> made.value, round(made.low, 2), round(made.high, 2), made.basis
+    (1.0, 0.78, 1.22, 'model-dependent')
+    """
+    if basis not in (MEASURED, MODEL_DEPENDENT):
+        raise UserError(
+            f"expected a basis {MEASURED!r} or {MODEL_DEPENDENT!r}, got {basis!r}; take what "
+            "SyntheticData.basis says"
+        )
+    values = np.asarray(estimates, np.float64)
+    if values.ndim != 1 or len(values) < 5 or not np.isfinite(values).all():
+        raise UserError(
+            f"expected 5 finite estimates or more, one of each table, got {values.size} of shape "
+            f"{values.shape}; run the analysis on each of the tables"
+        )
+    many = len(values)
+    error = sqrt((1 + 1 / many) * float(np.var(values, ddof=1)))
+    mean, reach = float(np.mean(values)), float(stdtrit(many - 1, 0.5 + confidence / 2)) * error
+    return Combined(
+        value=mean,
+        standard_error=error,
+        low=mean - reach,
+        high=mean + reach,
+        tables=many,
+        basis=basis,
+    )
+
+
+def total_variation(first: Array, second: Array) -> float:
+    """Half the sum of all differences of shares: the share of records that would have to change."""
+    return 0.5 * float(np.abs(first - second).sum())
+
+
+def expected_variation(noise: Array, many: float) -> float:
+    """The total variation that noise of these variances alone is expected to make."""
+    return 0.5 * sqrt(2 / np.pi) * float(np.sum(np.sqrt(noise))) / many
+
+
+# Logistic coefficients of one column, read off a pair that was measured level by level.
+#
+# The score of the regression is a function of the pair's counts, U = sum over cells of
+# x (y - pi(x)) n, so its root needs no record; numbers count as the middles of their ranges. The
+# variance is that of the root, I^-1 M (S + diag(n)) M' I^-1, with M the slope of U in the counts, S
+# the covariance that noise gives the counts, and n what sampling gives them (docs/synthetic.md).
+
+_STEPS, _SMALL = 50, 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coefficient:
+    """A logarithm of an odds ratio.
+
+    Args:
+        value: the estimate.
+        standard_error: of sampling and noise together.
+        low, high: ends of its interval.
+    """
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+
+
+def pair_coefficients(
+    components: Components, pair: tuple[int, int], event: int, confidence: float
+) -> dict[str, Coefficient]:
+    """How the odds of a level of one column follow from the other column.
+
+    Args:
+        components: what the noisy sums say.
+        pair: the column whose level is explained, and the one that explains it.
+        event: that level's place.
+        confidence: of the intervals, a probability.
+
+    Returns:
+        By the explaining column's levels but the first, or for a number under its name, a unit
+        more; records that lack a cell are left out.
+
+    Raises:
+        UserError: noise leaves too little for an estimate.
+    """
+    counts, noise = _counts(components, pair)
+    explained, explaining = (components.columns[k] for k in pair)
+    names, given = _features(explaining)
+    rows, columns = _known(explained), _known(explaining)
+    spread = noise[np.ix_(rows, columns, rows, columns)]
+    outcome = np.array([1.0 if k == event else 0.0 for k in rows])
+    found, errors = _solved(counts[np.ix_(rows, columns)], spread, outcome, given)
+    reach = float(ndtri(0.5 + confidence / 2))
+    return {
+        name: Coefficient(
+            value=float(value),
+            standard_error=float(error),
+            low=float(value - reach * error),
+            high=float(value + reach * error),
+        )
+        for name, value, error in zip(names, found[1:], errors[1:], strict=True)
+    }
+
+
+def _known(column: CodedColumn) -> list[int]:
+    """Its levels but the missing."""
+    return list(range(len(column.levels)))
+
+
+def _features(column: CodedColumn) -> tuple[list[str], Array]:
+    """Names of coefficients, and (levels, 1 + coefficients) what each level counts as."""
+    many = len(column.levels)
+    if column.levels.column.categories:
+        return list(column.names[1:many]), np.column_stack((np.ones(many), np.eye(many)[:, 1:]))
+    low, high = column.levels.column.bounds
+    edges = np.array([low, *column.levels.cuts, high])
+    return [column.name], np.column_stack((np.ones(many), (edges[1:] + edges[:-1]) / 2))
+
+
+def _counts(components: Components, pair: tuple[int, int]) -> tuple[Array, Array]:
+    """The counts of the pair's cells, and (a, b, a, b) the covariance that noise gives them."""
+    a, b = (components.columns[k].contrasts for k in pair)
+    turned = pair[0] > pair[1]
+    effect = components.effect((pair[1], pair[0]) if turned else pair)
+    ones = [np.full((len(one), 1), 1 / len(one)) for one in (a, b)]
+    records, value, spread = components.by[()], effect.value, effect.variance
+    parts = [
+        (np.kron(ones[0], ones[1]), records.value.reshape(-1), records.variance.reshape(-1)),
+        (np.kron(a, ones[1]), *_told(components, pair[0])),
+        (np.kron(ones[0], b), *_told(components, pair[1])),
+        (
+            np.kron(a, b),
+            (value.T if turned else value).reshape(-1),
+            (spread.T if turned else spread).reshape(-1),
+        ),
+    ]
+    shape = (len(a), len(b))
+    counts = np.sum([matrix @ told for matrix, told, _ in parts], axis=0)
+    noise = np.sum([matrix * variance @ matrix.T for matrix, _, variance in parts], axis=0)
+    return counts.reshape(shape), noise.reshape(*shape, *shape)
+
+
+def _told(components: Components, column: int) -> tuple[Array, Array]:
+    return components.by[(column,)].value, components.by[(column,)].variance
+
+
+def _solved(counts: Array, noise: Array, outcome: Array, given: Array) -> tuple[Array, Array]:
+    """The root of the score, and its standard errors."""
+    scale = np.maximum(np.abs(given).max(axis=0), _SMALL)
+    features, total = given / scale, counts.sum(axis=0)
+    found = np.zeros(features.shape[1])
+    for _ in range(_STEPS):
+        chance = expit(features @ found)
+        score = features.T @ (outcome @ counts - total * chance)
+        information = (features * (total * chance * (1 - chance))[:, None]).T @ features
+        if not np.linalg.eigvalsh(information)[0] > 0:
+            break
+        step = np.linalg.solve(information, score)
+        found = found + np.clip(step, -2, 2)
+        if np.abs(step).max() < _SMALL:
+            apart = (outcome[:, None] - chance)[:, :, None] * features  # (2, levels, features)
+            slope = apart.reshape(counts.size, -1)
+            spread = noise.reshape(counts.size, counts.size) + np.diag(
+                np.maximum(counts, 0.0).reshape(-1)
+            )
+            inverse = np.linalg.inv(information)
+            variance = inverse @ slope.T @ spread @ slope @ inverse
+            return found / scale, np.sqrt(np.diag(variance)) / scale
+    raise UserError(
+        "expected counts of the pair from which coefficients follow, got some that noise has left "
+        "too little of; take fewer levels, or more epsilon"
+    )
+
+
+# What noise alone will do to synthetic records, said before any record is touched.
+#
+# It follows from the layout, the noise and the public number of records. The pairs that will be
+# chosen are not known: as many are taken as are usual, those with the targets and a chain of
+# others.
+# What noise makes of a pair is drawn in towards independence later on, so it is rather less.
+
+_FINE = 0.1  # total variation by noise from which a column's levels are too fine
+_FINE_PAIR = 0.4  # and from which a pair with a target says little
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreseen:
+    """What noise alone makes of synthetic records.
+
+    Args:
+        column: mean total variation of a column's shares.
+        pair: the same of a pair that is measured level by level.
+        too_fine: columns whose levels are too many for the noise.
+    """
+
+    column: float
+    pair: float
+    too_fine: tuple[str, ...]
+
+
+def foreseen(design: Design, sigma: float, records: int) -> Foreseen:
+    """What may be said with so many records and this noise in each number of a sum."""
+    chosen = usual_pairs(design)
+    sums = [np.zeros(design.size)] * design.rounds
+    later = [design.later(chosen)] * (design.rounds - 1)
+    components = components_of(design, sums, sigma, blocks=[design.first, *later])
+    alone = {k: _variation(components, (k,), records) for k in range(len(design.columns))}
+    pairs = {pair: _variation(components, pair, records) for pair in chosen}
+    fine = {k for k, one in alone.items() if one > _FINE}
+    for pair, one in pairs.items():
+        if one > _FINE_PAIR and set(pair) & set(design.targets):
+            fine |= set(pair) - set(design.targets)
+    return Foreseen(
+        column=float(np.mean(list(alone.values()))),
+        pair=float(np.mean(list(pairs.values()))),
+        too_fine=tuple(design.columns[k].name for k in sorted(fine)),
+    )
+
+
+def usual_pairs(design: Design) -> tuple[tuple[int, int], ...]:
+    """Of each column with each target, and a chain of the others."""
+    many = range(len(design.columns))
+    others = [k for k in many if k not in design.targets]
+    stars = [(min(t, k), max(t, k)) for t in design.targets for k in many if k != t]
+    return tuple(sorted({*stars, *pairwise(others)}))
+
+
+def _variation(components: Components, key: Key, records: int) -> float:
+    """The total variation that noise is expected to make of a column's or a pair's shares."""
+    contrasts: Sequence[np.ndarray] = [components.columns[k].contrasts for k in key]
+    noise = components.by[key].variance
+    if len(key) == 1:
+        return expected_variation(contrasts[0] ** 2 @ noise, records)
+    spread = contrasts[0] ** 2 @ noise @ (contrasts[1] ** 2).T
+    for k, other in ((0, 1), (1, 0)):
+        mine = contrasts[k] ** 2 @ components.by[(key[k],)].variance
+        spread = spread + np.expand_dims(mine, other) / len(contrasts[other]) ** 2
+    return expected_variation(spread, records)

@@ -15,16 +15,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import UserError
+from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.data_frame import data_frame
-from hubbub.estimation.synthesis import share_intervals
-from hubbub.estimation.synthesis.choice import PairChoice, choose
-from hubbub.estimation.synthesis.components import Component, Components, components_of
-from hubbub.estimation.synthesis.design import Design
-from hubbub.estimation.synthesis.drawn_cells import Table, cells_of
-from hubbub.estimation.synthesis.entropy_model import EntropyModel, fitted
-from hubbub.estimation.synthesis.measured_coefficients import Coefficient, pair_coefficients
-from hubbub.estimation.synthesis.row_rules import RowRules
-from hubbub.estimation.synthesis.share_intervals import Combined, Share, combine
+from hubbub.estimation.synthesis import components
+from hubbub.estimation.synthesis.components import (
+    Coefficient,
+    Combined,
+    Component,
+    Components,
+    Share,
+    combine,
+    components_of,
+    pair_coefficients,
+)
+from hubbub.estimation.synthesis.design import CodedColumn, Design
+from hubbub.estimation.synthesis.entropy_model import (
+    EntropyModel,
+    PairChoice,
+    Table,
+    cells_of,
+    choose,
+    fitted,
+)
+from hubbub.estimation.synthesis.synthetic_keys import RowRules
 
 Array = NDArray[np.float64]
 REFITS = 20
@@ -45,7 +59,7 @@ class SyntheticData:
         wanted: how many records; 0: about as many as there are units.
         rules: what every record keeps; None: nothing.
 
-    >>> from hubbub.estimation.synthesis.examples import example
+    >>> from hubbub.estimation.synthesis.release import example
     >>> share = example().shares("died")["yes"]
     >>> 0.2 < share.low < share.high < 0.4
     True
@@ -100,7 +114,7 @@ class SyntheticData:
             UserError: there are to be fewer than 1, or more than 10,000,000; or hardly a record
                 keeps the study's rules.
 
-        >>> from hubbub.estimation.synthesis.examples import example
+        >>> from hubbub.estimation.synthesis.release import example
         >>> data = example()
         >>> table = data.draw(100)
         >>> sorted(table), len(table["age"])
@@ -206,7 +220,7 @@ class SyntheticData:
             UserError: there is no such column.
         """
         place = self._place(column)
-        intervals = share_intervals.one_way(self.components, place, confidence)
+        intervals = components.one_way(self.components, place, confidence)
         return dict(zip(self.design.columns[place].names, intervals, strict=True))
 
     def pair_shares(
@@ -233,7 +247,7 @@ class SyntheticData:
             return {(y, x): one for (x, y), one in turned.items()}
         models = [] if self.components.is_whole((a, b)) else [self.model, *self._refits]
         tables = np.array([one.pairs[a, b] for one in models])
-        intervals = share_intervals.two_way(self.components, (a, b), confidence, models=tables)
+        intervals = components.two_way(self.components, (a, b), confidence, models=tables)
         names = [self.design.columns[k].names for k in (a, b)]
         return {
             (x, y): one
@@ -260,7 +274,7 @@ class SyntheticData:
             UserError: there is no such column or level, the pair was not measured level by level,
                 or noise leaves too little.
 
-        >>> from hubbub.estimation.synthesis.examples import example
+        >>> from hubbub.estimation.synthesis.release import example
         >>> slope = example().coefficients("died", "yes", "age")["age"]
         >>> 0.01 < slope.low < slope.high < 0.04
         True
@@ -289,7 +303,7 @@ class SyntheticData:
         Raises:
             UserError: there is no such column, or none is named.
 
-        >>> from hubbub.estimation.synthesis.examples import example
+        >>> from hubbub.estimation.synthesis.release import example
         >>> example().basis("age", "died"), example().basis("age", "died", "sex")
         ('measured', 'model-dependent')
         """
@@ -297,7 +311,7 @@ class SyntheticData:
         if not places:
             raise UserError("expected the columns of an analysis, got none; name all of them")
         known = len(places) == 1 or places in self.choice.pairs
-        return share_intervals.MEASURED if known else share_intervals.MODEL_DEPENDENT
+        return components.MEASURED if known else components.MODEL_DEPENDENT
 
     def analyse(
         self,
@@ -321,7 +335,7 @@ class SyntheticData:
         Raises:
             UserError: there is no such column, or a result is not finite.
 
-        >>> from hubbub.estimation.synthesis.examples import example
+        >>> from hubbub.estimation.synthesis.release import example
         >>> died = example().analyse(lambda table: table["died"].count("yes") / 2000, ["died"])
         >>> 0.2 < died.low < died.high < 0.4, died.basis
         (True, 'measured')
@@ -407,3 +421,36 @@ def summary_of(data: SyntheticData) -> Mapping[str, Any]:
             for clique in data.model.cliques
         ],
     }
+
+
+# Noisy sums of made-up records, for examples and tests.
+
+
+def example() -> SyntheticData:
+    """Of 2,000 made-up records with three columns."""
+    rng = np.random.default_rng(0)
+    age, sex = rng.uniform(20, 90, 2000), rng.integers(0, 2, 2000)
+    died = rng.random(2000) < age / 200
+    cells = {"age": age, "sex": sex.astype(float), "died": died.astype(float)}
+    columns = (
+        (Column(name="age", low=20, high=90, complete=True), (30.0, 40.0, 50.0, 60.0, 70.0, 80.0)),
+        (Column(name="sex", categories=("f", "m"), complete=True), ()),
+        (Column(name="died", categories=("no", "yes"), complete=True), ()),
+    )
+    coded = tuple(
+        CodedColumn(levels=Levels(column=one, cuts=cuts), complete=True) for one, cuts in columns
+    )
+    design = Design(columns=coded, targets=(2,), rounds=3, relation="add-remove")
+    return released(design, cells, sigma=5.0, seed=1)
+
+
+def released(
+    design: Design, cells: dict[str, np.ndarray], *, sigma: float, seed: int
+) -> SyntheticData:
+    """All sums of some records, with noise from a generator that is no secret."""
+    rng, parameters, sums = np.random.default_rng(seed), design.start, []
+    for _ in range(design.rounds):
+        exact = design.sum(cells, parameters)
+        sums.append(exact + rng.normal(0.0, sigma, design.size))
+        parameters = design.update(sums, sigma, parameters)
+    return SyntheticData(design=design, sums=np.array(sums), sigma=sigma)

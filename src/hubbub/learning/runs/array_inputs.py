@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,12 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError, StudyError
 from hubbub.core.number_format import few
-from hubbub.core.tabular.cell_rule import canonical
-from hubbub.core.tabular.cells import cells_of, column_names
+from hubbub.core.tabular.cells import canonical, cells_of, column_names
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
-from hubbub.core.tabular.outcome import Outcome
-from hubbub.core.tabular.patient_keys import patient_numbers
-from hubbub.core.tabular.records import Records
-from hubbub.core.tabular.table import coded_cells, encode_inputs
+from hubbub.core.tabular.records import Records, patient_numbers
+from hubbub.core.tabular.table import CodedCells, coded_cells, encode_inputs
+from hubbub.core.tabular.target import Outcome
 
 _SHOWN = 5  # columns
 _FAR = 100.0
@@ -317,3 +317,138 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     return value.item() if isinstance(value, np.generic) else value
+
+
+# A `torch.utils.data.Dataset` in place of arrays: its records are taken one by one.
+
+
+def arrays_of(who: str, table: Any) -> Any:
+    """Features and targets of a data set; whatever else is handed over stays as it is.
+
+    Args:
+        who: the silo, for sentences.
+        table: (X, y), or what has a length and gives a pair (x, y) at each place below it.
+
+    Raises:
+        DataError: its records are no pairs, or differ in shape.
+    """
+    if hasattr(table, "dataset") and hasattr(table, "batch_size"):
+        raise DataError(
+            f"expected the records of {who}, found a {type(table).__name__}, which deals them in "
+            "batches: hubbub draws its own, as the privacy account needs; hand over its .dataset"
+        )
+    if isinstance(table, tuple | list) or not _is_dataset(table):
+        return table
+    pairs = [table[place] for place in range(len(table))]
+    if not pairs or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+        raise DataError(
+            f"expected a data set of pairs, features and target, for {who}, found others or none; "
+            "let its __getitem__ give (x, y)"
+        )
+    features = [_plain_array(one) for one, _ in pairs]
+    if len({feature.shape for feature in features}) > 1:
+        raise DataError(
+            f"expected features of one shape from the data set of {who}, found several; resize or "
+            "pad them"
+        )
+    return np.stack(features), np.array([_target(target) for _, target in pairs])
+
+
+def _is_dataset(table: Any) -> bool:
+    """Whether something is a data set: it has places, and is no array, frame or mapping."""
+    kind = type(table)
+    places = hasattr(kind, "__getitem__") and hasattr(kind, "__len__")
+    return places and not any(hasattr(table, name) for name in ("shape", "columns", "keys"))
+
+
+def _plain_array(value: Any) -> Any:
+    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+
+
+def _target(value: Any) -> Any:
+    target = _plain_array(value)
+    return target.item() if target.ndim == 0 else target
+
+
+# Tables that a notebook hands over become the cells of silos, with whose their rows are.
+#
+# A digest stands for each table while the program runs. This file knows cells; it must not know
+# what
+# is asked of them.
+
+_PATIENT = "patient"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tables:
+    """What silos have in memory.
+
+    Args:
+        cells: of every silo by its name.
+        digests: of the whole tables, by the silos' names.
+        patient: the column that says whose a row is; empty: each row is a unit.
+    """
+
+    cells: Mapping[str, CodedCells] = field(repr=False)
+    digests: Mapping[str, str] = field(repr=False)
+    patient: str
+
+
+def tables_of(
+    silos: Mapping[str, Any],
+    columns: Sequence[Column],
+    patients: str | Mapping[str, Any] | None,
+    most_per_patient: int | None,
+) -> Tables:
+    """The tables of silos, checked.
+
+    Args:
+        silos: each silo's table by its name.
+        columns: what is public of each column.
+        patients: whose each row is: a column of every table, keys by each silo's name, or None.
+        most_per_patient: how many rows of a patient count.
+
+    Raises:
+        StudyError: there are patients, and it is not said how many rows of one count.
+        DataError: a table does not fit the columns, or a row has no patient.
+    """
+    if patients is not None and not most_per_patient:
+        raise StudyError(
+            "expected most_per_patient beside patients, the public number of rows of one patient "
+            "that count, got none; state it"
+        )
+    patient = patients if isinstance(patients, str) else _PATIENT if patients is not None else ""
+    whole = {who: _with_keys(who, table, patients, patient) for who, table in silos.items()}
+    cells = {
+        who: coded_cells(table, columns, who, patient=patient, most=most_per_patient or 0)
+        for who, table in whole.items()
+    }
+    digests = {who: _digest(table) for who, table in whole.items()}
+    return Tables(cells=cells, digests=digests, patient=patient)
+
+
+def _with_keys(
+    who: str, table: Any, patients: str | Mapping[str, Any] | None, patient: str
+) -> dict[str, list[str]]:
+    """A table's cells, beside which its patients' keys stand in a column."""
+    cells = cells_of(table)
+    if isinstance(patients, Mapping):
+        if who not in patients:
+            raise DataError(f"expected the patients of {who} beside its rows, found none; add them")
+        cells = {**cells, patient: list(map(str, keys_of(patients[who])))}
+    if patient and patient not in cells:
+        raise DataError(
+            f"expected a column {patient!r} that says whose each row of {who} is, found none; "
+            "correct its name"
+        )
+    if len(set(map(len, cells.values()))) > 1:
+        raise DataError(
+            f"expected a patient for every row of {who}, found another number of them; give as many"
+        )
+    return cells
+
+
+def _digest(cells: Mapping[str, Sequence[str]]) -> str:
+    """What stands for a table while the program runs: all of its cells."""
+    whole = json.dumps(sorted((name, list(column)) for name, column in cells.items()))
+    return hashlib.sha256(whole.encode()).hexdigest()

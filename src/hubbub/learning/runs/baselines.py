@@ -26,7 +26,7 @@ from hubbub.core.protocol.primitives.noise import add_and_round
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.projection.matrix import SEED_BYTES, Draw
 from hubbub.core.protocol.projection.product import Lift
-from hubbub.core.protocol.round.batch_rows import (
+from hubbub.core.protocol.round.batches import (
     Groups,
     Rows,
     joint_rows,
@@ -36,13 +36,13 @@ from hubbub.core.protocol.round.batch_rows import (
 from hubbub.core.protocol.round.noise_share import open_noise
 from hubbub.core.protocol.round.projected_sum import LocalTask, clipped_sum, draw_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
-from hubbub.core.protocol.token_lists.batch_schemes import (
+from hubbub.core.protocol.token_lists.joint_batch import (
     chosen_records,
     partition,
     without_replacement,
 )
 from hubbub.core.runs import loop, prepared_study
-from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.session.offer import round_parameters_of
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]

@@ -14,24 +14,23 @@ from numpy.typing import NDArray
 
 from hubbub import learning
 from hubbub.core.disk import inside, write_bytes, write_text
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.query import QueryState, Released
 from hubbub.core.runs import loop, prepared_study, run_folder
 from hubbub.core.runs.renderers import render
 from hubbub.core.runs.run_folder import REPORT, SCORES
 from hubbub.core.runs.spending import Spending
-from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.core.tabular.records import Standardisation
 from hubbub.core.verification.evidence.collecting import FILE
 from hubbub.core.verification.evidence.evidence_file import MODEL
-from hubbub.estimation.queries.kept_sums import sums_in
-from hubbub.estimation.queries.sums_query import SumsQuery
-from hubbub.learning.queries.standardising_query import STANDARDISED
-from hubbub.learning.queries.validation.validation_answers import (
+from hubbub.estimation.queries.sums_query import SumsQuery, sums_in
+from hubbub.learning.queries.beside_training import STANDARDISED
+from hubbub.learning.queries.validation.validation_query import (
+    VALIDATION,
     planned_validation,
     validation_of,
     write_validation,
 )
-from hubbub.learning.queries.validation.validation_query import VALIDATION
 from hubbub.learning.runs.result import Result, scores_to_dict
 from hubbub.learning.study.training import learning_of
 

@@ -11,29 +11,21 @@ import numpy as np
 
 from hubbub.core.errors import ModelError, StudyError
 from hubbub.core.runs import loop
-from hubbub.core.section import Section
-from hubbub.core.study import sources
-from hubbub.core.study.import_path import IN_MEMORY
+from hubbub.core.settings import Section
+from hubbub.core.study import silo_records
+from hubbub.core.study.source import IN_MEMORY
 from hubbub.core.study.study import Study
-from hubbub.core.study.target import target_from
-from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.declared_columns import columns_from
-from hubbub.core.tabular.outcome import Outcome
+from hubbub.core.tabular.column import Column, columns_from
 from hubbub.core.tabular.table import CodedCells
-from hubbub.learning.queries.validation.usual_bins import usual_bins
-from hubbub.learning.runs import (
-    array_inputs,
-    dataset_arrays,
-    notebook_tables,
-    progress_bar,
-    result,
-    run_checks,
-    run_study,
-    uncounted,
-)
+from hubbub.core.tabular.target import Outcome, target_from
+from hubbub.learning.queries.validation.layout import usual_bins
+from hubbub.learning.runs import array_inputs, preparing, result, run_study, uncounted
+from hubbub.learning.runs import array_inputs as dataset_arrays
+from hubbub.learning.runs import array_inputs as notebook_tables
+from hubbub.learning.runs import run_study as progress_bar
 from hubbub.learning.runs.preparing import InMemory, prepare
-from hubbub.learning.study.model_kinds import LINEAR_PROBE, LORA, MODEL_KINDS
-from hubbub.learning.study.usual_training import STEPS, usual_for
+from hubbub.learning.study.model import LINEAR_PROBE, LORA, MODEL_KINDS
+from hubbub.learning.study.training import STEPS, usual_for
 
 
 def fit(
@@ -171,8 +163,8 @@ def fit(
     encoded = [column for column in declared if column.feature]
     _check_model(model)
     silos = {who: dataset_arrays.arrays_of(who, table) for who, table in silos.items()}
-    test = None if test is None else dataset_arrays.arrays_of(sources.TEST, test)
-    tables = {**silos, **({} if test is None else {sources.TEST: test})}
+    test = None if test is None else dataset_arrays.arrays_of(silo_records.TEST, test)
+    tables = {**silos, **({} if test is None else {silo_records.TEST: test})}
     if not encoded:
         array_inputs.refuse_other_columns(tables)
     outcome = _outcome(target, classes)
@@ -230,7 +222,7 @@ def fit(
     )
     if by := study.subgroups:
         parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}
-    run_checks.check_wanted(study, out, baseline)
+    preparing.check_wanted(study, out, baseline)
     handed = InMemory(
         records=parts,
         model=None if named else model,

@@ -5,6 +5,7 @@ What is prepared runs in `prepared_study`. This file reads records and knows mod
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,23 +14,95 @@ from typing import Any
 import numpy as np
 
 import hubbub.learning as learning
-from hubbub.core.errors import DataError, StudyError
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.disk import json_value, read_bytes
+from hubbub.core.errors import DataError, IntegrityError, StudyError, UserError
+from hubbub.core.planning.exposure import owned_records
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.planned_query import capacity_of
 from hubbub.core.planning.query import SiloData
-from hubbub.core.planning.silo_capacity import capacity_of
-from hubbub.core.planning.study_queries import plan as plan_study
+from hubbub.core.planning.study_plan import plan as plan_study
+from hubbub.core.runs import run_folder
 from hubbub.core.runs.prepared_study import PreparedStudy
-from hubbub.core.study import imported_code, known_code, sources
+from hubbub.core.study import foreign_code, silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import NEGATIVE_TIME, TimeColumn
 from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import CodedCells
-from hubbub.estimation.queries.planned_answers import check_expected
-from hubbub.learning.queries.model_size import record_shape
-from hubbub.learning.queries.standardising_query import features_of
-from hubbub.learning.queries.training_query import held_back_share
-from hubbub.learning.runs import record_checks
+from hubbub.core.tabular.target import refuse_other_targets
+from hubbub.core.verification.evidence.evidence_file import difference
+from hubbub.estimation.queries.statistics_query import check_expected
+from hubbub.learning.queries.beside_training import features_of
+from hubbub.learning.queries.training_query import held_back_share, training_of
+from hubbub.learning.runs import baselines
+from hubbub.learning.study.model import record_shape
 from hubbub.learning.study.training import learning_of
+
+# Whether the records at hand are what a study counts on: numbers, shapes, targets, classes.
+
+
+def check_records(
+    study: Study, silos: Mapping[str, Records], test: Records | None, shape: Sequence[int]
+) -> None:
+    """Numbers, shapes and targets of the records at hand, by the names of the silos.
+
+    Raises:
+        DataError: they do not fit the study.
+    """
+    _check_counts(study, {name: one.units for name, one in silos.items()})
+    there = {**silos, **({} if test is None else {silo_records.TEST: test})}
+    for name, one in there.items():
+        _check_shape(name, one, shape)
+        refuse_other_targets(study.data.outcome, one.targets, name)
+        _check_targets(name, one, study)
+
+
+def _check_counts(study: Study, counts: Mapping[str, int]) -> None:
+    """Joint batches make the numbers of records public, and the plan counts on them (P10)."""
+    if not study.shows_counts or len(counts) < study.parties.silos:
+        return
+    values = list(counts.values())
+    stated = study.data.counts or values
+    if list(stated) != list(values) or sum(values) != study.data.records:
+        raise DataError(
+            f"expected {list(study.data.counts) or study.data.records} records, as the study "
+            f"states, got {list(values)}, {sum(values)} in all; joint batches make the numbers "
+            "public: fix data.records or data.counts"
+        )
+    together = study.parties.colluders + 1
+    most = owned_records(training_of(study).mechanism, study.parties, together)
+    if sum(sorted(values)[-together:]) > most > 0:
+        raise DataError(
+            f"expected no {together} silos to hold more than {most} of the records, as if all held "
+            f"equally many, got {list(values)}; state data.counts"
+        )
+
+
+def _check_shape(name: str, records: Records, shape: Sequence[int]) -> None:
+    """All parties' records have the shape that the model takes."""
+    if tuple(records.inputs.shape[1:]) != tuple(shape):
+        raise DataError(
+            f"expected records of shape {tuple(shape)} for {name}, "
+            f"got {tuple(records.inputs.shape[1:])}; fix the data or model.inputs"
+        )
+
+
+def _check_targets(name: str, records: Records, study: Study) -> None:
+    """Targets are what a built-in model is trained for; others would be learnt as nonsense."""
+    if name == silo_records.TEST and not len(records):
+        raise DataError("expected records in the public test set, got none; fix it")
+    (model, _), targets = learning_of(study), records.targets
+    if not model.is_built_in or study.data.outcome is not None:
+        return  # only the model itself says what it gives; numbers have been checked
+    if model.outputs == 1:
+        fits, wanted = bool(np.isin(targets, (0, 1)).all()), "0 and 1"
+    else:
+        fits = targets.dtype == np.int64 and bool(np.isin(targets, range(model.outputs)).all())
+        wanted = f"int64 class numbers below {model.outputs}"
+    if not fits:
+        raise DataError(
+            f"expected targets of {wanted} for {name}, as model.outputs = {model.outputs} says, "
+            "found others; fix the data or model.outputs"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,16 +145,16 @@ def prepare(
         DataError: a silo's records do not fit it.
     """
     _refuse_unavailable(study)
-    for name, digest in imported_code.keep(study).items():
-        known_code.note(name, digest)  # whoever runs a study runs its code
-    there = (*study.parties.names, sources.TEST) if whose is None else tuple(whose)
+    for name, digest in foreign_code.keep(study).items():
+        foreign_code.note(name, digest)  # whoever runs a study runs its code
+    there = (*study.parties.names, silo_records.TEST) if whose is None else tuple(whose)
     names = [name for name in study.parties.names if name in there]
     silos = {name: _with_cells(study, name, folder, handed) for name in names}
     learner, test = None, None
     if study.model is not None:
-        records, test = _records(study, names, folder, handed, tested=sources.TEST in there)
+        records, test = _records(study, names, folder, handed, tested=silo_records.TEST in there)
         shape = _shape(study, [*records.values(), *([] if test is None else [test])])
-        record_checks.check_records(study, records, test, shape)
+        check_records(study, records, test, shape)
         silos = {name: _with_records(study, name, silos[name], records[name]) for name in names}
         learning.device_of(device)
         learner = _learner(study, records, test, shape, handed, device)
@@ -100,7 +173,7 @@ def _with_cells(study: Study, name: str, folder: Path | None, handed: InMemory |
         cells = handed.cells[name]
         _refuse_negative_times(study, name, cells)
     else:
-        cells = sources.statistic_cells(study, name, folder=folder)
+        cells = silo_records.statistic_cells(study, name, folder=folder)
     return SiloData(cells=cells, max_cells=capacity_of(study, name, len(cells)))
 
 
@@ -127,16 +200,16 @@ def _records(
 
     def of(name: str) -> Records:
         loaded = (
-            sources.units_of(study.data, name, handed.records[name])
+            silo_records.units_of(study.data, name, handed.records[name])
             if handed
-            else sources.records(study, name, folder=folder)
+            else silo_records.records(study, name, folder=folder)
         )
         # Without frozen layers torch, which takes seconds to load, is not needed yet.
         return learning.through_frozen(model.extractor, loaded) if model.extractor else loaded
 
     records = {name: of(name) for name in names}
-    public = sources.TEST in handed.records if handed else sources.has_test_set(study)
-    return records, of(sources.TEST) if public and tested else None
+    public = silo_records.TEST in handed.records if handed else silo_records.has_test_set(study)
+    return records, of(silo_records.TEST) if public and tested else None
 
 
 def _learner(
@@ -223,4 +296,51 @@ def _refuse_unavailable(study: Study) -> None:
             f'expected parties.trust = "none" or an [attestation.silo], got "'
             f'{study.parties.trust}" without it; smaller noise shares are believed of attested '
             "silos only: say what they must show, or leave trust out"
+        )
+
+
+# What is checked of a run before anything is loaded or charged: what was wanted, and its plan.
+
+
+def check_wanted(
+    study: Study,
+    out: str | Path | None,
+    baseline: str | None,
+    audit: str | Path | None = None,
+) -> None:
+    """Refuse what cannot be run, or leaves nothing that an audit could stand in."""
+    if baseline is not None and baseline not in baselines.BASELINES:
+        raise StudyError(
+            f"expected baseline to be one of {', '.join(baselines.BASELINES)}, "
+            f"got {baseline!r}; choose one"
+        )
+    if study.parties.roster and baseline is None:
+        raise StudyError(
+            "expected a study without parties.roster in one process, where keys are made for the "
+            "run, got one with it; leave it out to try the study, or use hubbub serve and join"
+        )
+    if baseline is not None and study.training is None:
+        raise StudyError(
+            f"expected no baseline of a study that only asks for statistics, got {baseline!r}; "
+            "leave it out, or see what a run would give with hubbub.rehearse"
+        )
+    if out is not None:
+        run_folder.refuse_used(Path(out))
+    if audit is not None and (baseline is not None or out is None):
+        raise UserError(
+            "expected an audit with a run that leaves evidence, got one with "
+            f"{'no folder' if out is None else 'a baseline'}; leave it out"
+        )
+
+
+def check_plan(path: Path, made: Plan) -> None:
+    """The plan is still the one by which the run began: noise and account go together."""
+    try:
+        why = difference(json_value(read_bytes(path)), json.loads(made.to_json()))
+    except (OSError, ValueError, RecursionError, OverflowError) as error:
+        why = f"it cannot be read ({type(error).__name__})"
+    if why:
+        raise IntegrityError(
+            f"expected {path} to be the plan that follows from the study, {why}; restore it, or "
+            "use the version of hubbub that began the run"
         )

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.core.errors import StudyError
-from hubbub.core.planning.adversary_words import promised_against, spoken
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.plan_rows import promised_against, spoken
 from hubbub.core.planning.query import QueryState
 from hubbub.core.runs.renderers import render
 from hubbub.core.runs.spending import Spending
-from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.core.tabular.records import Standardisation
 from hubbub.estimation.queries.synthesis_query import SYNTHESIS, synthesis_of
 from hubbub.estimation.statistic import Answer
 from hubbub.estimation.synthesis.release import SyntheticData
@@ -51,7 +51,7 @@ class Result:
         shape: of one record's features.
         statistics: the answers to the study's statistics, by name.
         scores: of the trained model on the public test set, by metric, each with an interval and
-            beside that of a model that knows nothing; see `hubbub.learning.null_model`. Empty where
+            beside that of a model that knows nothing; see `hubbub.learning.evaluation`. Empty where
             there is no test set.
         validation: what the study's private validation says of the trained model, as plain values
             (docs/validation.md); None where the study asks for none.

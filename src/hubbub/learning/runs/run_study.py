@@ -7,19 +7,22 @@ and with what the ledgers hold counted as spent (docs/privacy.md P15).
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
+from html import escape
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import hubbub.learning as learning
-from hubbub.core.errors import IntegrityError, UserError
+from hubbub.core.errors import IntegrityError, StudyError, UserError
 from hubbub.core.kept_pages import kept_pages
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.runs import (
     checkpoint,
     federated,
@@ -27,17 +30,125 @@ from hubbub.core.runs import (
     loop,
     prepared_study,
     run_folder,
-    run_sessions,
     spending,
 )
+from hubbub.core.runs import federated as run_sessions
+from hubbub.core.runs.loop import Progress
 from hubbub.core.session.in_process import Notice
-from hubbub.core.session.layout import layout_of
-from hubbub.core.study import imported_code, sources
+from hubbub.core.session.offer import layout_of
+from hubbub.core.study import foreign_code, silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import AUDIT, read_audit
-from hubbub.learning.runs import baselines, progress_bar, result, run_checks, uncounted
+from hubbub.learning.metric_words import in_brief
+from hubbub.learning.runs import baselines, preparing, result, uncounted
 from hubbub.learning.runs.conclusion import conclude
 from hubbub.learning.runs.preparing import prepare
+
+# How far a training is, for whoever started it from a program: a bar in a notebook or a terminal.
+#
+# What `progress` may be: a function is called after every step; True shows a bar, False nothing;
+# None
+# shows one in a notebook, where people wait in front of it. This file knows steps and metrics,
+# which
+# are published; it must not know records.
+
+_NOTEBOOK = "ZMQInteractiveShell"  # what IPython calls the shell of a notebook
+
+
+@contextmanager
+def telling(progress: bool | Progress | None, study: Study) -> Iterator[Progress]:
+    """What to call after every step of a study, until it is over.
+
+    Args:
+        progress: see above.
+        study: what is run.
+
+    Raises:
+        StudyError: `progress` is neither a function nor a truth value.
+    """
+    if callable(progress):
+        yield progress
+    elif progress is not None and not isinstance(progress, bool):
+        raise StudyError(
+            "expected progress to be True, False or a function of a step and its metrics, got "
+            f"{type(progress).__name__}; leave it out"
+        )
+    elif (show := _notebook_display()) and progress is not False:
+        yield _NotebookBar(study.name, steps_of(study), show)
+    elif progress:
+        with _terminal_bar(study.name, steps_of(study)) as bar:
+            yield bar
+    else:
+        yield _show_nobody
+
+
+def _show_nobody(*_: object) -> None:
+    """Nobody to tell."""
+
+
+def _notebook_display() -> Callable[..., Any] | None:
+    """What shows something in the notebook that this program runs in; None where there is none."""
+    shells: Any = sys.modules.get("IPython")
+    shell = shells.get_ipython() if shells is not None else None
+    if type(shell).__name__ != _NOTEBOOK:
+        return None
+    from IPython.display import display  # type: ignore[import-not-found,unused-ignore]
+
+    return display  # type: ignore[no-any-return,unused-ignore]
+
+
+class _Page:
+    """What a notebook shows: HTML, and a line where there is no HTML."""
+
+    def __init__(self, html: str, words: str) -> None:
+        self._html, self._words = html, words
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+    def __repr__(self) -> str:
+        return self._words
+
+
+class _NotebookBar:
+    """A bar in a notebook, which every step redraws in its place."""
+
+    def __init__(self, title: str, total: int, show: Callable[..., Any]) -> None:
+        self._title, self._total = title, total
+        self._shown = show(self._page(0, {}), display_id=True)
+
+    def __call__(self, step: int, row: Mapping[str, float]) -> None:
+        """So many steps are done."""
+        if self._shown is not None:
+            self._shown.update(self._page(step, row))
+
+    def _page(self, step: int, row: Mapping[str, float]) -> _Page:
+        words = _words(self._title, step, self._total, row)
+        bar = f'<progress value="{step}" max="{self._total}"></progress>'
+        return _Page(f"<div>{bar} {escape(words)}</div>", words)
+
+
+@contextmanager
+def _terminal_bar(title: str, total: int) -> Iterator[Progress]:
+    """A bar on stderr; where that is no terminal, nothing but a line in the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeRemainingColumn())
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(_words(title, 0, total, {}), total=total)
+
+        def told(step: int, row: Mapping[str, float]) -> None:
+            bars.update(task, completed=step, description=_words(title, step, total, row))
+
+        yield told
+
+
+def _words(title: str, step: int, total: int, row: Mapping[str, float]) -> str:
+    """A study, its steps, and the newest metrics."""
+    epsilon = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
+    return ", ".join([f"{title}: {step} of {total} steps", *epsilon, *in_brief(row)])
 
 
 def _tell_nobody(*_: object) -> None:
@@ -104,10 +215,10 @@ def run(
     (2, True)
     """
     Study.expect(study)
-    run_checks.check_wanted(study, out, baseline, audit)
-    sources.read_anew(study, Path())
+    preparing.check_wanted(study, out, baseline, audit)
+    silo_records.read_anew(study, Path())
     prepared = prepare(study, plan, device)
-    with progress_bar.telling(progress, study) as told:
+    with telling(progress, study) as told:
         return run_prepared(
             prepared,
             out,
@@ -220,17 +331,17 @@ def resume(
                 "found no such folder; put them back (no older copy or another ledger), or start "
                 "a new run"
             )
-        imported_code.keep_known(study, study.own_code, trusted=trust_code)
+        foreign_code.keep_known(study, study.own_code, trusted=trust_code)
         prepared = prepare(study, device=device)
         books = local_backend.opened_ledgers(opened.ledgers, study, stack)
         newest = opened.last_checkpoint()
         _check_heads(study, books, newest)
         opened.begin(_heads(study, books))
-        run_checks.check_plan(opened.path / "plan.json", prepared.plan)
+        preparing.check_plan(opened.path / "plan.json", prepared.plan)
         if (opened.path / AUDIT).exists():
             opened.keep_audit(read_audit(opened.path / AUDIT, prepared.plan))
         start = newest.state if newest else None
-        told = stack.enter_context(progress_bar.telling(progress, study))
+        told = stack.enter_context(telling(progress, study))
         return _finished(prepared, None, told, notice, books, opened, start)
 
 

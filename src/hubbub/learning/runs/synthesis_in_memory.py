@@ -8,7 +8,7 @@ from typing import Any
 
 from hubbub.core.errors import UserError
 from hubbub.core.planning.query import QueryState
-from hubbub.core.planning.study_queries import plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.study.study import Study
 from hubbub.estimation.queries.synthesis_query import synthesis_of
 from hubbub.estimation.synthesis.release import SyntheticData

@@ -17,16 +17,14 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.core.errors import DataError, ModelError, UserError
-from hubbub.core.study import imported_code, sources
-from hubbub.core.study.import_path import is_own
+from hubbub.core.study import foreign_code, silo_records
+from hubbub.core.study.source import is_own
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.cell_rule import read_column
-from hubbub.core.tabular.cells import cells_of, read_cells
-from hubbub.core.tabular.records import Records
-from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.core.tabular.cells import cells_of, read_cells, read_column
+from hubbub.core.tabular.records import Records, Standardisation
 from hubbub.core.tabular.table import encode_inputs
 from hubbub.core.verification.evidence.claims import MODEL
-from hubbub.learning.queries.standardising_query import STANDARDISED
+from hubbub.learning.queries.beside_training import STANDARDISED
 from hubbub.learning.study.training import learning_of
 
 
@@ -168,7 +166,7 @@ class TrainedModel:
         """Features of a file or a table in memory."""
         is_file = isinstance(table, str | Path)
         origin = Path(table).name if is_file else "the table"
-        columns, target = sources.encoding(self.study)
+        columns, target = silo_records.encoding(self.study)
         if not columns and is_own(self.study.data.source):
             raise DataError(
                 "expected an array of features, since the study's records come from a function, "
@@ -228,7 +226,7 @@ def _refuse_strange_code(study: Study, *, builds: bool, trusted: bool) -> None:
     frozen = model.frozen.module if model.frozen else ""
     called = (frozen, model.kind if builds else "")
     names = [name for name in study.own_code if name in called]
-    imported_code.keep_known(study, names, trusted=trusted)
+    foreign_code.keep_known(study, names, trusted=trusted)
 
 
 def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:

@@ -18,8 +18,8 @@ from pathlib import Path
 from hubbub.core.disk import PRIVATE, read_text, write_text
 from hubbub.core.errors import UncountedWarning
 from hubbub.core.number_format import few
-from hubbub.core.study import sources
-from hubbub.core.study.known_code import user_state
+from hubbub.core.study import silo_records
+from hubbub.core.study.foreign_code import user_state
 from hubbub.core.study.study import Study
 
 _SHOWN = 5  # names
@@ -92,7 +92,7 @@ def _files(study: Study) -> dict[str, Path]:
     """Each silo's file of records, if there are files."""
     if not study.data.files:
         return {}
-    named = {name: sources.file_of(study, name, Path()) for name in study.parties.names}
+    named = {name: silo_records.file_of(study, name, Path()) for name in study.parties.names}
     return {name: path.resolve() for name, path in named.items() if path is not None}
 
 

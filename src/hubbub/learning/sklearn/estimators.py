@@ -1,22 +1,370 @@
-"""The kinds of target: classes, numbers, counts and times, each with what it makes of y."""
+"""What all scikit-learn estimators have in common: parameters, whose row is whose, and one `fit`.
+
+A kind of target (`estimators.py`) says what it makes of y. This file knows none of them, and warns
+of what happens around a fit that its own promise does not cover. A search fits once for each
+candidate and fold, and each fit is a release of its own. A scaler that has seen all silos' rows
+together puts what it learned of them into every record, without noise. Frames of scikit-learn that
+are under way, and the numbers themselves, are all that is looked at.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import hashlib
+import sys
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from inspect import cleandoc
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_regressor
 from sklearn.metrics import d2_tweedie_score
+from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from hubbub.learning.runs import array_inputs
+from hubbub.core.errors import DataError, HubbubError, UncountedWarning, UnnoisedWarning
+from hubbub.core.study.parties import is_name, is_reserved
+from hubbub.core.tabular.cells import canonical
+from hubbub.learning.runs import array_inputs, in_memory
 from hubbub.learning.runs.result import classes_in_words
-from hubbub.learning.sklearn.federated_estimator import Array, Federated, Target, warn_of_read_off
-from hubbub.learning.survival_metrics import harrell
+from hubbub.learning.scoring import harrell
+
+Array = NDArray[Any]
+_CLOSE = 1e-5  # how near 0 and 1 means and deviations are that were made so
+_FEWEST = 10  # rows, of which a mean of 0 is no chance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What an estimator makes of y.
+
+    Args:
+        values: (n,), or (n, 2) for times.
+        settings: what `hubbub.fit` is told of them.
+        read_off: in words what was read off them, and so is public.
+    """
+
+    values: Array
+    settings: Mapping[str, Any]
+    read_off: tuple[str, ...] = ()
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Federated(BaseEstimator):  # type: ignore[misc]
+    """What all federated estimators share: parameters, attributes and the meaning of a fit.
+
+    The parties are simulated in this process, with the real protocol; `groups` says whose record
+    each row is. The noise is drawn from the operating system, so two fits differ, and there is no
+    `random_state`. What is not stated of `records`, `capacity` and the target is read off the rows
+    and counts as public; `result_` names it. Each fit is a release of its own, those of a
+    cross-validation too: with `out` the silos' ledgers count all of them, and without, the second
+    one warns.
+
+    Args:
+        epsilon: promised against the aggregator with `colluders` silos; no unit.
+        delta: the chance with which the promise may fail, a probability.
+        colluders: silos that may join the adversary.
+        silos: how many silos the rows are dealt to, in turn, where `fit` gets no groups.
+        model: "linear" ("logistic" for classes), "mlp", or a torch module, as for `hubbub.fit`.
+        hidden: widths of the hidden layers of "mlp".
+        steps: number of steps; None: as for `hubbub.fit`.
+        sample_rate: the chance of a record to be in a batch, a probability.
+        clip_norm: the largest norm of a record's gradient; None: as for `hubbub.fit`.
+        optimizer: name and options; None: as for `hubbub.fit`.
+        relation: of neighbouring data sets, "add-remove" or "substitute".
+        records: public number of rows, as which the sum is divided; None: as many as there are.
+        capacity: public number of rows that a silo may hold; None: a step of a public ladder.
+        columns: what each column of a data frame becomes, by the keys of `data.columns` in a
+            study; X is then a frame, not an array. None: X is numbers, used as they are.
+        statistics: what is asked beside the training, as for `hubbub.fit`; takes `columns`.
+        validation: epsilon of a private validation of the model on the rows, or its table, as
+            for `hubbub.fit`; `result_.validation` has its scores.
+        out: folder in which each fit gets one of its own, `fit-1`, `fit-2`, …, beside the silos'
+            `ledgers`; None: write nothing, keep no ledger.
+
+    Attributes:
+        n_features_in_: number of features.
+        result_: what `hubbub.fit` gave: the model, its metrics, its plan, its epsilon.
+        n_iter_: steps that were taken.
+    """
+
+    # scikit-learn reads an estimator's parameters off its constructor, which a dataclass has of
+    # its own fields and of those that it derives from.
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    colluders: int = 1
+    silos: int = 4
+    model: Any = "linear"
+    hidden: tuple[int, ...] = ()
+    steps: int | None = None
+    sample_rate: float = 0.2
+    clip_norm: float | None = None
+    optimizer: Mapping[str, Any] | None = None
+    relation: str = "add-remove"
+    records: int | None = None
+    capacity: int | None = None
+    columns: Mapping[str, Mapping[str, Any]] | None = None
+    statistics: Mapping[str, Any] | None = None
+    validation: Mapping[str, Any] | float | None = None
+    out: str | Path | None = None
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """The help of each kind describes what it shares with the others."""
+        super().__init_subclass__(**settings)
+        if cls.__doc__ and Federated.__doc__:  # neither is there where Python leaves them out
+            cls.__doc__ = f"{cleandoc(cls.__doc__)}\n\n{cleandoc(Federated.__doc__)}\n"
+
+    def __sklearn_tags__(self) -> Any:
+        """The noise makes two fits differ."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Train.
+
+        Args:
+            X: (n, features), numbers, brought to about -1 to 1 by public numbers; with `columns` a
+                data frame.
+            y: (n,), classes, numbers, or whole numbers from 0 for counts. For survival (n, 2),
+                times and 1 or 0 for the event; or (n,) with a field of truth values, the event, and
+                one of numbers, the time, as scikit-survival has it.
+            groups: (n,), whose record each is, by which its silo is called; dealt in turn to
+                `silos` silos if None.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: the rows or the numbers do not fit.
+        """
+        inputs, given = self._given(X, y)
+        silos = _dealt(groups, len(given), self.silos)
+        target = self._target(given, silos if groups is not None else None)
+        _warn_of_what_is_around(inputs if self.columns is None else None, self.epsilon)
+        parts = {name: (_part(inputs, rows), target.values[rows]) for name, rows in silos.items()}
+        try:
+            learned = in_memory.fit(parts, **self._shared(), **target.settings, progress=False)
+        except HubbubError as error:
+            raise ValueError(str(error)) from error
+        self.result_ = replace(learned, made_public=(*learned.made_public, *target.read_off))
+        self.n_iter_ = self.result_.steps
+        return self
+
+    @abstractmethod
+    def _target(self, given: Array, silos: Mapping[str, Array] | None) -> Target:
+        """What y is to `hubbub.fit`.
+
+        Args:
+            given: (n,), or (n, 2) for times.
+            silos: by name the rows of each, (n,) true where a row is theirs; None if nobody said.
+
+        Raises:
+            ValueError: it is no target of this kind.
+        """
+
+    def _given(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, Array]:
+        """The rows and what is to be learned of them.
+
+        Raises:
+            ValueError: they are none, or not as many.
+        """
+        given = validate_data(self, "no_validation", y, y_numeric=is_regressor(self))
+        inputs = self._rows(X, reset=True)
+        check_consistent_length(inputs, given)
+        return inputs, given
+
+    def _rows(self, X: ArrayLike, *, reset: bool) -> Any:
+        """(n, features) numbers, or with `columns` the frame that has the columns."""
+        if self.columns is None:
+            return validate_data(self, X, dtype=np.float64, reset=reset)
+        if not hasattr(X, "columns"):
+            raise ValueError(
+                f"expected X to be a data frame beside columns, got {type(X).__name__}; hand over "
+                "a frame, or leave columns out and scale numbers by public bounds"
+            )
+        return validate_data(self, X, skip_check_array=True, reset=reset)
+
+    def _shared(self) -> dict[str, Any]:
+        """The parameters that all kinds have, as `hubbub.fit` takes them."""
+        shared = {field.name: getattr(self, field.name) for field in fields(Federated)}
+        del shared["silos"]  # of the rows, which are dealt by now
+        return shared | {
+            "model": "logistic" if self.model == "linear" else self.model,
+            "out": None if self.out is None else _new_folder(Path(self.out)),
+        }
+
+    def _predicted(self, X: ArrayLike) -> NDArray[np.float64]:
+        """What the model says of (n, features): (n,), or (n, k) where it gives k numbers.
+
+        Raises:
+            ValueError: the rows do not fit.
+        """
+        check_is_fitted(self, "result_")
+        try:
+            return self.result_.predict(self._rows(X, reset=False)).astype(np.float64)
+        except DataError as error:
+            raise ValueError(str(error)) from error
+
+
+def warn_of_read_off(what: str, parameter: str) -> None:
+    """A bound that nobody has stated was read off a private row, and the model shows it."""
+    warnings.warn(
+        f"expected {parameter} to be stated, read {what} off y: a row's own value, which counts as "
+        f"public now; state {parameter} from what is known without the rows",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
+# Whose row is whose -------------------------------------------------------------------------------
+
+
+def _part(inputs: Any, rows: Array) -> Any:
+    """Some rows, (n,) true where they are: of an array, or of a frame as a mapping of columns."""
+    if not hasattr(inputs, "columns"):
+        return inputs[rows]
+    return {str(name): np.asarray(inputs[name], dtype=object)[rows] for name in inputs.columns}
+
+
+def _dealt(groups: ArrayLike | None, rows: int, silos: int) -> dict[str, Array]:
+    """By each silo's name which rows are its own, (rows,): as groups say, or in turn."""
+    names, owners = _owners(groups, rows, silos)
+    return {name: owners == silo for silo, name in enumerate(names)}
+
+
+def _owners(groups: ArrayLike | None, rows: int, silos: int) -> tuple[list[str], NDArray[np.intp]]:
+    """What the silos are called, and the place of each row's silo among them."""
+    if groups is None and rows < silos:
+        raise ValueError(
+            f"expected a row for each of {silos} silos, found {rows} sample; give more, or fewer "
+            "silos"
+        )
+    if groups is None:
+        return [f"silo-{silo + 1}" for silo in range(silos)], np.arange(rows) % silos
+    given = np.asarray(groups)
+    if given.shape != (rows,):
+        raise ValueError(f"expected groups of shape ({rows},), found {given.shape}; give one a row")
+    if any(one is None or one != one or one == "" for one in given.tolist()):
+        raise ValueError("expected a silo for each row in groups, found a missing one; fill it in")
+    values, owners = np.unique(given, return_inverse=True)
+    names = [_silo_name(value) for value in values.tolist()]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            "expected every silo in groups in one spelling, found two that read alike, such as 7 "
+            "and 7.0; spell each in one way"
+        )
+    return names, owners
+
+
+def _silo_name(group: object) -> str:
+    """What a group's silo is called, whichever others there are: so is its ledger."""
+    text = canonical(str(group))
+    if is_name(text) and not is_reserved(text):
+        return f"silo-{text}" if text[0].isdigit() else text
+    return f"silo-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _new_folder(parent: Path) -> Path:
+    """A folder that no other fit has, made here so that no other takes it."""
+    for number in count(1):
+        folder = parent / f"fit-{number}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ValueError(
+                f"expected a folder that can be written, got {parent}: {error.strerror}; choose "
+                "another out"
+            ) from None
+        return folder
+    raise AssertionError("numbers do not end")
+
+
+# What is around a fit -----------------------------------------------------------------------------
+
+
+def _warn_of_what_is_around(inputs: Array | None, epsilon: float) -> None:
+    """Warn of a search that this fit is part of, and of features that all rows together have made.
+
+    Args:
+        inputs: (n, features), of all silos; None if they are no numbers yet.
+        epsilon: what this fit may cost.
+    """
+    frames = list(_under_way())
+    if any(_module(frame).startswith("sklearn.model_selection") for frame in frames):
+        warnings.warn(
+            f"expected one fit, got one of a search or a cross-validation: each of its fits costs "
+            f"up to epsilon {epsilon:g}, they add up, and what is chosen by them is chosen by "
+            "private rows; choose on public or made-up records (hubbub.rehearse), "
+            "then fit once",
+            UncountedWarning,
+            stacklevel=3,
+        )
+    learned = [name for frame in frames for name in _learned_before(frame)]
+    if learned or (inputs is not None and _is_standardised(inputs)):
+        what = ", ".join(dict.fromkeys(learned)) or "what made each mean 0 and each deviation 1"
+        warnings.warn(
+            f"expected features that each silo makes by public numbers alone, got those of "
+            f"{what}, which has seen all silos' rows together: what it learned of them reaches "
+            "the model without noise; scale by public bounds (columns of hubbub.fit), or with "
+            "noise (data.standardise)",
+            UnnoisedWarning,
+            stacklevel=3,
+        )
+
+
+def _under_way() -> Iterator[FrameType]:
+    """The callers of the fit, the nearest first."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 (its documented way)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _learned_before(frame: FrameType) -> list[str]:
+    """Names of a pipeline's earlier steps that learn from rows, where a frame is its fit."""
+    pipeline = frame.f_locals.get("self")
+    if _module(frame) != "sklearn.pipeline" or frame.f_code.co_name != "fit":
+        return []
+    steps = [step for _, step in getattr(pipeline, "steps", [])[:-1]]
+    return [type(step).__name__ for step in steps if _learns(step)]
+
+
+def _learns(step: Any) -> bool:
+    """Whether a step of a pipeline keeps something of the rows that it was fitted on."""
+    if step is None or isinstance(step, str):
+        return False
+    tags = getattr(step, "__sklearn_tags__", None)
+    return tags is None or bool(tags().requires_fit)
+
+
+def _is_standardised(inputs: Array) -> bool:
+    """Whether every feature that differs at all has mean 0 and standard deviation 1."""
+    if len(inputs) < _FEWEST:
+        return False
+    spread = inputs.std(axis=0)
+    differs = spread > 0
+    return bool(
+        differs.any()
+        and np.all(np.abs(inputs.mean(axis=0)) < _CLOSE)
+        and np.all(np.abs(spread[differs] - 1) < _CLOSE)
+    )
+
+
+# The kinds of target: classes, numbers, counts and times, each with what it makes of y.
 
 _INTERVALS = 10  # of the grid where nobody states one
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Protocol
 
-from hubbub.core.section import Section
+from hubbub.core.disk import json_value, open_ordinary
+from hubbub.core.errors import DataError
 from hubbub.core.settings import (
+    Section,
     by_hand,
     later,
     number,
@@ -23,8 +28,94 @@ from hubbub.core.settings import (
     whole,
     wholes,
 )
-from hubbub.core.study.import_path import IN_MEMORY, is_own
-from hubbub.learning.study.model_kinds import LORA, MODEL_KINDS, model_kind_of
+from hubbub.core.study import silo_records
+from hubbub.core.study.source import IN_MEMORY, is_own
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.column import Column
+from hubbub.learning.study.training import learning_of
+
+# The kinds of models that hubbub makes: which keys of `[model]` each takes, and how large it is.
+#
+# Who adds a kind adds it here, and its module in `learning/models.py`. A plan counts parameters
+# before any model is built, and without torch.
+
+LINEAR_PROBE, LORA = "linear-probe", "lora"
+
+
+class Sizes(Protocol):
+    """What of `[model]` says how large it is."""
+
+    @property
+    def kind(self) -> str:
+        """Its name."""
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of hidden layers."""
+
+    @property
+    def outputs(self) -> int:
+        """Logits."""
+
+    @property
+    def bias(self) -> bool:
+        """Whether fully connected layers have biases."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelKind:
+    """One kind.
+
+    Args:
+        keys: of the table, beside `kind`, `inputs` and `outputs`; any other is refused.
+        parameters: how many are trained, of a model on so many features and for so many intervals
+            of a time to an event (0: none); None where they do not follow from these.
+    """
+
+    keys: Collection[str]
+    parameters: Callable[[Sizes, int, int], int] | None = None
+
+
+def _connected(model: Sizes, features: int, intervals: int) -> int:
+    """Of fully connected layers, and of the intercepts of proportional odds."""
+    widths = (features, *model.hidden, model.outputs)
+    layers = sum(low * high + (high if model.bias else 0) for low, high in pairwise(widths))
+    return layers + (intervals if model.outputs == 1 else 0)
+
+
+def _probe(model: Sizes, features: int, intervals: int) -> int:  # noqa: ARG001 (it takes no times)
+    """Of the sums of a linear probe."""
+    return (features + 1) * (features + 1 + model.outputs)
+
+
+MODEL_KINDS = {
+    "logistic": ModelKind(keys=("bias", "intercept", "loss", "frozen"), parameters=_connected),
+    "mlp": ModelKind(keys=("hidden", "bias", "loss", "frozen"), parameters=_connected),
+    "cnn": ModelKind(keys=("hidden", "bias", "loss")),
+    LINEAR_PROBE: ModelKind(keys=("frozen",), parameters=_probe),
+    LORA: ModelKind(keys=("rank", "target_modules", "loss", "frozen")),
+}
+_OWN = ModelKind(keys=("loss", "frozen"))  # a model that a study brings
+
+
+def model_kind_of(kind: str) -> ModelKind:
+    """What there is to say of the word `model.kind`."""
+    return MODEL_KINDS.get(kind, _OWN)
+
+
+def features_of(model: Sizes, parameters: int, intervals: int) -> int | None:
+    """On how many features a model has so many parameters; None if on none."""
+    count = model_kind_of(model.kind).parameters
+    assert count is not None, "of a kind that is counted"  # noqa: S101
+    low, high = 1, parameters  # every feature adds at least one
+    while low < high:
+        middle = (low + high) // 2
+        if count(model, middle, intervals) < parameters:
+            low = middle + 1
+        else:
+            high = middle
+    return low if count(model, low, intervals) == parameters else None
+
 
 HUBER = "huber"
 _OF_SOME_KINDS = dict.fromkeys(key for kind in MODEL_KINDS.values() for key in kind.keys)
@@ -324,3 +415,120 @@ class Model:
     def is_built_in(self) -> bool:
         """Whether hubbub makes the model, so that everybody can make it again from the study."""
         return self.kind in MODEL_KINDS and self.kind != LORA
+
+
+# How large a record and the model are, as far as the study and public data say.
+#
+# A study is planned before anybody has approved it, so nothing that it names is imported or called
+# here: where only a function of its own knows the shape of a record, nobody does until it is run.
+
+_MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
+
+
+def model_dimension(study: Study) -> int | None:
+    """Trainable parameters of a built-in model; None if the records' shape is not public yet."""
+    model, _ = learning_of(study)
+    if model.kind == LORA:
+        return _low_rank(model)
+    shape = record_shape(study)
+    return None if shape is None or not _is_counted(model) else _parameters(study, prod(shape))
+
+
+def record_shape(study: Study, dimension: int | None = None) -> tuple[int, ...] | None:
+    """Shape of one record's features: stated, of the data set's columns, or of its test set.
+
+    Args:
+        study: the study.
+        dimension: of the model; where the shape follows from it, no data set is opened.
+
+    Returns:
+        The shape; None if it is not public yet, or only the study's own code knows it.
+    """
+    if (told := told_shape(study, dimension)) is not None:
+        return told
+    if not study.data.options and (columns := silo_records.encoding(study)[0]):
+        return (_width(columns),)
+    if not silo_records.has_test_set(study) or is_own(study.data.source):
+        return None
+    try:
+        return tuple(silo_records.records(study, silo_records.TEST).inputs.shape[1:])
+    except DataError:
+        return None
+
+
+def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
+    """The shape as the study states it, or for which a built-in model has so many parameters.
+
+    Declared columns state it, too.
+
+    Nothing is opened: who checks a study of somebody else must not read what it names.
+    """
+    model, _ = learning_of(study)
+    stated = _stated_shape(study)
+    if stated or dimension is None or not _is_counted(model):
+        return stated or None
+    features = features_of(model, dimension, _intervals(study))
+    return None if features is None else (features,)
+
+
+def is_dimension(study: Study, dimension: int) -> bool:
+    """Whether the study's model may have so many parameters, as far as it can be counted here."""
+    if not _is_counted(learning_of(study)[0]):
+        return True
+    if stated := _stated_shape(study):
+        return _parameters(study, prod(stated)) == dimension
+    return told_shape(study, dimension) is not None
+
+
+def _stated_shape(study: Study) -> tuple[int, ...]:
+    """Of one record as the model sees it; empty if the study says it nowhere."""
+    model, _ = learning_of(study)
+    if model.inputs or not study.data.columns:
+        return model.inputs
+    return (_width(study.data.features),)
+
+
+def _width(columns: Iterable[Column]) -> int:
+    """Features that they become."""
+    return sum(column.width for column in columns)
+
+
+def _is_counted(model: Model) -> bool:
+    """Whether the model's parameters follow from how many features a record has."""
+    return model_kind_of(model.kind).parameters is not None
+
+
+def _parameters(study: Study, features: int) -> int:
+    """On so many features, of a model whose parameters are counted."""
+    model, _ = learning_of(study)
+    count = model_kind_of(model.kind).parameters
+    assert count is not None, "of a kind that is counted"  # noqa: S101
+    return count(model, features, _intervals(study))
+
+
+def _intervals(study: Study) -> int:
+    """Of a time to an event."""
+    return len(study.data.outcome.grid) if study.data.outcome else 0
+
+
+def _low_rank(model: Model) -> int | None:
+    """Of adapters and their head, if the frozen weights' file is here and says its shapes."""
+    assert model.frozen is not None, "a study of this kind has it"  # noqa: S101
+    shapes = _shapes_in(Path(model.frozen.weights))
+    ends = tuple(f".{target}.weight" for target in model.target_modules)
+    sides = [shape for name, shape in shapes.items() if f".{name}".endswith(ends)]
+    if not sides:
+        return None
+    return model.rank * sum(map(sum, sides)) + (model.frozen.features + 1) * model.outputs
+
+
+def _shapes_in(path: Path) -> dict[str, list[int]]:
+    """Of the matrices in a safetensors file, by its header; none where it cannot be read."""
+    try:
+        with open_ordinary(path) as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json_value(file.read(min(size, _MOST_HEADER)))
+        shapes = {k: [*map(int, one["shape"])] for k, one in header.items() if "shape" in one}
+        return {name: shape for name, shape in shapes.items() if len(shape) == 2}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}

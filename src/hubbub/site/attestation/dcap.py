@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from hubbub.core.disk import json_value
 from hubbub.core.errors import AttestationError, UserError, with_extra
-from hubbub.core.verification.attestation import attested_claims
-from hubbub.core.verification.attestation.platforms import MOST_COLLATERAL, MOST_QUOTE
-from hubbub.site.attestation import certificates
+from hubbub.core.verification.attestation import policy as attested_claims
+from hubbub.core.verification.attestation.policy import MOST_COLLATERAL, MOST_QUOTE
+from hubbub.site.attestation import certificate_chains
 
 _HEADER, _SIGNATURE, _REPORT = 48, 128, 384
 SGX_TEE, TDX_TEE = 0, 0x81
@@ -181,7 +181,7 @@ def _asked(quote: bytes, collateral: str, at: int) -> Mapping[str, Any]:
         raise UserError(
             f"expected the package dcap-qvl for SGX and TDX, it is missing; {with_extra('attest')}"
         ) from None
-    root = certificates.pinned_root("intel-sgx").public_bytes(Encoding.DER)
+    root = certificate_chains.pinned_root("intel-sgx").public_bytes(Encoding.DER)
     try:
         known = dcap_qvl.QuoteCollateralV3.from_json(collateral)
         policy = dcap_qvl.QuotePolicy.claims_only(at)
@@ -278,7 +278,7 @@ def _of_kind(kind: int, content: bytes) -> bytes:
 def _checked(chain: bytes) -> bytes:
     """Certificates in their one spelling that end in Intel's root, and a zero after them."""
     text = chain.removesuffix(b"\0")
-    contents = [content for _, content in certificates.pem_blocks(text)]
-    if contents[-1:] != [certificates.pinned_root("intel-sgx").public_bytes(Encoding.DER)]:
+    contents = [content for _, content in certificate_chains.pem_blocks(text)]
+    if contents[-1:] != [certificate_chains.pinned_root("intel-sgx").public_bytes(Encoding.DER)]:
         raise AttestationError("chain", "expected a chain that ends in Intel's root, got another")
     return chain

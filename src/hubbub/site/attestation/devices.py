@@ -1,34 +1,166 @@
-"""Evidence from this machine's own devices, as Linux and Gramine offer them.
+"""The platform "software": evidence that nobody vouches for, for tests and demonstrations.
 
-    tdx   configfs-tsm: a folder is made, 64 bytes go into it, a quote comes out
-    snp   configfs-tsm where there is one, else an ioctl of /dev/sev-guest
-    nitro an ioctl of /dev/nsm, whose words are CBOR
-    sgx   Gramine's files in /dev/attestation
+It has all that real evidence has (a root, a certificate that expires, a measurement, a security
+version, a debug flag), so that everything around it can be tried. Its root's private key is below,
+for everybody to use: such evidence shows nothing, and is believed only where a study names the
+platform.
 
-Written from the public interfaces of the kernel and of Gramine, and tested against exchanges that
-were made up from them: no such device was at hand. What is verified of the result is not this
-file's business.
-
-Source: Linux, Documentation/ABI/testing/configfs-tsm-report, include/uapi/linux/sev-guest.h,
-include/uapi/linux/nsm.h, include/uapi/linux/tdx-guest.h; Gramine, "Attestation and secret
-provisioning".
+    offset  size  field
+         0     8  "hubbubSW"
+         8     4  security version, little-endian
+        12     1  1 in debug mode, else 0
+        13    48  measurement
+        61    64  report data
+       125    32  the signer's key (Ed25519)
+       157     8  the certificate's first second, since 1970
+       165     8  its last
+       173    64  the root's signature over the last three
+       237    64  the signer's over all before it
 """
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import hashlib
 import os
+import re
 import secrets
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from hubbub.core.disk import read_bytes, why_of
-from hubbub.core.errors import UserError, with_extra
-from hubbub.core.verification.attestation import platforms
-from hubbub.site.attestation import dcap, software
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from hubbub.core.disk import json_value, read_bytes, why_of
+from hubbub.core.errors import AttestationError, UserError, with_extra
+from hubbub.core.verification.attestation import policy
+from hubbub.core.verification.attestation.policy import AttestedClaims
+from hubbub.site.attestation import dcap
+
+_MAGIC = b"hubbubSW"
+_BODY = struct.Struct("<8sIB48s64s")
+_CERTIFICATE = struct.Struct("<32sQQ")
+_SIGNATURE = 64
+QUOTE_BYTES = _BODY.size + _CERTIFICATE.size + 2 * _SIGNATURE
+_ISSUED, _QUOTED = b"hubbub software certificate v1", b"hubbub software quote v1"
+# Known to all: whoever wants to, signs.
+_ROOT = Ed25519PrivateKey.from_private_bytes(
+    hashlib.sha256(b"hubbub software attester v1, which vouches for nothing").digest()
+)
+_DAY = 86_400
+
+
+@cache
+def own_code() -> bytes:
+    """SHA-384 over the files of this package: the measurement of a party that runs from source."""
+    whole = hashlib.sha384(b"hubbub code v1")
+    for name, file in sorted(_sources(files("hubbub"), "")):
+        content = file.read_bytes()
+        whole.update(len(name.encode()).to_bytes(4, "little") + name.encode())
+        whole.update(len(content).to_bytes(8, "little") + content)
+    return whole.digest()
+
+
+def _sources(folder: Traversable, above: str) -> list[tuple[str, Traversable]]:
+    """Every Python file below a folder, by its path."""
+    sources: list[tuple[str, Traversable]] = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            sources += _sources(entry, f"{above}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            sources.append((above + entry.name, entry))
+    return sources
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftwareAttester:
+    """Makes evidence that shows nothing.
+
+    Args:
+        measurement: what it says of the code, 48 bytes; this package's if None.
+        version: its security version.
+        debug: whether it says that it can be looked into.
+        since, until: the validity of its certificate, seconds since 1970; a day around the time of
+            the quote if None.
+    """
+
+    measurement: bytes | None = None
+    version: int = 1
+    debug: bool = False
+    since: int | None = None
+    until: int | None = None
+    _key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate, repr=False)
+
+    def quote(self, report_data: bytes, at: int) -> bytes:
+        """Evidence over 64 bytes, at a time in seconds since 1970."""
+        since = max(0, at - _DAY) if self.since is None else self.since
+        until = at + _DAY if self.until is None else self.until
+        measured = own_code() if self.measurement is None else self.measurement
+        body = _BODY.pack(_MAGIC, self.version, self.debug, measured, report_data)
+        certificate = _CERTIFICATE.pack(self._key.public_key().public_bytes_raw(), since, until)
+        quote = body + certificate + _ROOT.sign(_ISSUED + certificate)
+        return quote + self._key.sign(_QUOTED + quote)
+
+
+def verify_software(quote: bytes, collateral: bytes, at: int) -> AttestedClaims:
+    """What software evidence says, once its signatures have held; see `verify_snp`."""
+    if len(quote) != QUOTE_BYTES or collateral:
+        raise AttestationError(
+            "size",
+            f"expected software evidence of {QUOTE_BYTES} bytes and no collateral, got "
+            f"{len(quote)} and {len(collateral)}",
+        )
+    issued, rest = quote[_BODY.size :][: _CERTIFICATE.size], quote[-2 * _SIGNATURE :]
+    _check(_ROOT.public_key(), rest[:_SIGNATURE], _ISSUED + issued, "chain")
+    key, since, until = _CERTIFICATE.unpack(issued)
+    signer = Ed25519PublicKey.from_public_bytes(key)
+    _check(signer, rest[_SIGNATURE:], _QUOTED + quote[:-_SIGNATURE], "signature")
+    magic, version, debug, measured, report_data = _BODY.unpack_from(quote)
+    if magic != _MAGIC or debug > 1:
+        raise AttestationError("platform", "expected software evidence, got another")
+    if not since <= at <= until:
+        raise AttestationError(
+            "expired",
+            f"expected a certificate from {since} to {until} to hold at {at}, it does not",
+        )
+    return AttestedClaims(
+        platform="software",
+        report_data=report_data,
+        measurements={"code": measured},
+        tcb={"svn": version},
+        debug=bool(debug),
+        until=until,
+    )
+
+
+def _check(key: Ed25519PublicKey, signature: bytes, content: bytes, rule: str) -> None:
+    try:
+        key.verify(signature, content)
+    except InvalidSignature:
+        raise AttestationError(rule, "expected evidence that was signed, got other bytes") from None
+
+
+# Evidence from this machine's own devices, as Linux and Gramine offer them.
+#
+#     tdx   configfs-tsm: a folder is made, 64 bytes go into it, a quote comes out
+#     snp   configfs-tsm where there is one, else an ioctl of /dev/sev-guest
+#     nitro an ioctl of /dev/nsm, whose words are CBOR
+#     sgx   Gramine's files in /dev/attestation
+#
+# Written from the public interfaces of the kernel and of Gramine, and tested against exchanges that
+# were made up from them: no such device was at hand. What is verified of the result is not this
+# file's business.
+#
+# Source: Linux, Documentation/ABI/testing/configfs-tsm-report, include/uapi/linux/sev-guest.h,
+# include/uapi/linux/nsm.h, include/uapi/linux/tdx-guest.h; Gramine, "Attestation and secret
+# provisioning".
 
 # An ioctl: of an open file, with a number and a buffer that it may change.
 Ioctl = Callable[[int, int, bytearray], Any]
@@ -62,9 +194,9 @@ class MachineAttester:
         ioctl: Ioctl = fcntl.ioctl,
     ) -> None:
         self._collateral, self._root, self._ioctl = collateral, root, ioctl
-        self._software = software.SoftwareAttester()
+        self._software = SoftwareAttester()
 
-    def __call__(self, platform: str, report_data: bytes, at: int) -> platforms.PlatformEvidence:
+    def __call__(self, platform: str, report_data: bytes, at: int) -> policy.PlatformEvidence:
         """This machine's evidence over 64 bytes.
 
         Raises:
@@ -72,7 +204,7 @@ class MachineAttester:
         """
         if platform == "software":
             quote = self._software.quote(report_data, at)
-            return platforms.PlatformEvidence(platform=platform, quote=quote)
+            return policy.PlatformEvidence(platform=platform, quote=quote)
         makers: dict[str, Callable[[bytes], bytes]] = {
             "tdx": self._tdx,
             "snp": self._snp,
@@ -81,7 +213,7 @@ class MachineAttester:
         }
         quote = self._guarded(platform, lambda: makers[platform](report_data))
         kept = self._guarded(platform, self._kept) if platform != "nitro" else b""
-        return platforms.PlatformEvidence(platform=platform, quote=quote, collateral=kept)
+        return policy.PlatformEvidence(platform=platform, quote=quote, collateral=kept)
 
     def tdx_report(self) -> bytes:
         """The TDREPORT of this machine, which names its measurements and is not signed.
@@ -185,3 +317,84 @@ def _number(path: Path) -> int:
         return int(path.read_text())
     except ValueError:
         raise OSError(0, "no number in a file of the kernel") from None
+
+
+# What to pin for a build: measurements from what its tools write, or from this machine.
+#
+# A Gramine signature (`.sig`) and the JSON of `nitro-cli build-enclave` state what the processor
+# will
+# measure; a confidential machine can be asked what it has measured of itself. None of that is
+# verified: it is as good as the machine on which it is read.
+
+_SIGSTRUCT_BYTES, _MODULUS, _HASH = 1808, slice(128, 512), slice(960, 992)
+_SIGSTRUCT_START = bytes.fromhex("06000000e10000000000010000000000")
+_PCR = re.compile(r"PCR([0-9]|[12][0-9]|3[01])")
+_HEX = re.compile(r"[0-9a-f]{96}")
+_TDX = {"mr_td": 528, **{f"rtmr{place}": 720 + 48 * place for place in range(4)}}
+_MOST_OF_A_FILE = 1 << 20  # bytes
+
+
+def of_build(path: Path) -> tuple[str, dict[str, str]]:
+    """The platform, and the measurements that a build's file states.
+
+    Args:
+        path: of a Gramine `.sig` file, or of the JSON that `nitro-cli build-enclave` prints.
+
+    Raises:
+        UserError: it is neither.
+    """
+    try:
+        content = read_bytes(path, most=_MOST_OF_A_FILE)
+    except OSError as error:
+        raise UserError(f"expected a file at {path}, got: {why_of(error)}") from None
+    measurements = _of_sigstruct(content) or _of_enclave_image(content)
+    if not measurements:
+        raise UserError(
+            f"expected a Gramine .sig file or the JSON of nitro-cli build-enclave, got {path}"
+        )
+    return ("sgx" if "mr_enclave" in measurements else "nitro"), measurements
+
+
+def of_machine(platform: str, attester: MachineAttester) -> dict[str, str]:
+    """What this machine says that it has measured of itself.
+
+    Args:
+        platform: which it is.
+        attester: asks its devices.
+
+    Raises:
+        UserError: it has no such device, or this cannot be read from it.
+    """
+    if platform == "software":
+        return {"code": own_code().hex()}
+    if platform == "tdx":
+        report = attester.tdx_report()
+        return {name: report[start : start + 48].hex() for name, start in _TDX.items()}
+    if platform == "snp":
+        report = attester(platform, bytes(64), 0).quote
+        return {"measurement": report[0x90:0xC0].hex()}
+    raise UserError(
+        f"expected --build with {platform}, whose measurements a build's tools write, got none"
+    )
+
+
+def _of_sigstruct(content: bytes) -> dict[str, str]:
+    """Intel's SIGSTRUCT: the enclave's hash, and that of the signer's key."""
+    if len(content) != _SIGSTRUCT_BYTES or not content.startswith(_SIGSTRUCT_START):
+        return {}
+    signer = hashlib.sha256(content[_MODULUS]).hexdigest()
+    return {"mr_enclave": content[_HASH].hex(), "mr_signer": signer}
+
+
+def _of_enclave_image(content: bytes) -> dict[str, str]:
+    """The member "Measurements" of what nitro-cli prints."""
+    try:
+        stated = json_value(content)["Measurements"]
+        pcrs = {
+            f"pcr{match[1]}": value
+            for name, value in stated.items()
+            if (match := _PCR.fullmatch(name))
+        }
+        return pcrs if pcrs and all(map(_HEX.fullmatch, pcrs.values())) else {}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}

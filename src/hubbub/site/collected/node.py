@@ -17,15 +17,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Tag, doubled_by
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.site.collected.collection_opening import CollectionPlace, Opening, node_key
-from hubbub.site.collected.deposit import ReadDeposit, read_deposit
-from hubbub.site.collected.fixed_set import FixedSet, check_opening
-from hubbub.site.collected.seeds import mask_key, opened_seed
+from hubbub.site.collected.collection_frames import (
+    CollectionPlace,
+    FixedSet,
+    Opening,
+    ReadDeposit,
+    check_opening,
+    mask_key,
+    node_key,
+    opened_seed,
+    read_deposit,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

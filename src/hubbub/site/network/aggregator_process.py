@@ -13,19 +13,16 @@ from pathlib import Path
 
 from hubbub.core.errors import HubbubError, UserError, loggable
 from hubbub.core.protocol.primitives.identity import Roster
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
-from hubbub.site.network.collection.quiet_requests import QuietRequests
 from hubbub.site.network.event_log import CONNECTING, DONE, LOST, WAITING, EventLog
-from hubbub.site.network.folder_lock import alone
 from hubbub.site.network.join import relay_of
-from hubbub.site.network.nats.address import Relay
 from hubbub.site.network.nats.carrier import Carrier
+from hubbub.site.network.nats.relay import Relay, RelayCertificate
 from hubbub.site.network.nats.server import Server, write_server
-from hubbub.site.network.nats.tls import RelayCertificate
-from hubbub.site.network.party_folder import RELAY, PartyFolder
-from hubbub.site.network.requests import Requests
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.party_folder import RELAY, PartyFolder, alone
+from hubbub.site.network.requests import QuietRequests, Requests
+from hubbub.site.network.waiting import Timeouts
 
 
 def host(
@@ -94,8 +91,8 @@ def _run(
     until: float | None,
 ) -> bool:
     """Run the study to its end; whether it is done."""
+    from hubbub.site.collected.collection_run import serve_collection
     from hubbub.site.network.aggregator_run import serve
-    from hubbub.site.network.collection.collection_run import serve_collection
     from hubbub.site.network.coordinator import Coordinator
 
     coordinator = Coordinator(party_folder, study, requests)
@@ -121,7 +118,7 @@ def check(party_folder: PartyFolder, study: Study, data: Path | None) -> None:
             f"{study.name}, which was not; hubbub approve it"
         )
     if study.data.test:
-        sources.check_file(study, sources.TEST, data or party_folder.home)
+        silo_records.check_file(study, silo_records.TEST, data or party_folder.home)
 
 
 @contextmanager

@@ -20,21 +20,19 @@ import numpy as np
 import hubbub.learning as learning
 from hubbub.core.errors import BudgetError, UserError
 from hubbub.core.kept_pages import kept_pages
-from hubbub.core.ledger.witness import Witness
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.ledger.head_statement import Witness
+from hubbub.core.planning.plan import Plan
 from hubbub.core.runs.checkpoint import CheckpointWriter
-from hubbub.core.runs.federated import train_federated
+from hubbub.core.runs.federated import RunSessions, train_federated
 from hubbub.core.runs.loop import Progress, State
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.runs.run_folder import RunFolder, answers_in
-from hubbub.core.runs.run_sessions import RunSessions
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.core.verification.evidence.audit_result import read_audit
 from hubbub.core.verification.evidence.collecting import collect
 from hubbub.learning.runs.conclusion import conclude
-from hubbub.learning.runs.preparing import prepare
+from hubbub.learning.runs.preparing import check_plan, prepare
 from hubbub.learning.runs.result import Result
-from hubbub.learning.runs.run_checks import check_plan
 from hubbub.site.network.coordinator import Coordinator
 
 WITNESS = "witness"  # in the aggregator's home: what silos have stated of their ledgers
@@ -71,7 +69,7 @@ def serve(
     """
     began = time.perf_counter()
     party_folder, study = coordinator.party_folder, coordinator.study
-    whose = [sources.TEST] if sources.has_test_set(study) else []
+    whose = [silo_records.TEST] if silo_records.has_test_set(study) else []
     prepared = prepare(study, whose=whose, folder=data or party_folder.home)
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
         for purpose, answers in answers_in(folder.path):

@@ -22,17 +22,16 @@ from hubbub.core.disk import open_ordinary, why_of
 from hubbub.core.errors import DataError, HubbubError, UserError, with_extra
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.wire import VERSION as WIRE
-from hubbub.core.study import imported_code, sources
+from hubbub.core.study import foreign_code, silo_records
 from hubbub.core.study.attested_roles import AttestedRole
 from hubbub.core.study.study import Study
-from hubbub.core.verification.attestation.attested_claims import REPORT_DATA_BYTES
+from hubbub.core.verification.attestation.policy import REPORT_DATA_BYTES
 from hubbub.core.verification.attestation.study_attestation import clock, judge
-from hubbub.learning.queries.training_warnings import about_own_code
+from hubbub.learning.queries.training_query import about_own_code
 from hubbub.site.attestation.devices import MachineAttester
 from hubbub.site.network.join import Machine, check_records, check_role, relay_of
-from hubbub.site.network.nats.address import Relay
-from hubbub.site.network.nats.login_trial import LoginTrial, ShownCertificate, tried
-from hubbub.site.network.nats.tls import TELL_DAYS
+from hubbub.site.network.nats.relay import TELL_DAYS, Relay
+from hubbub.site.network.nats.relay_connection import LoginTrial, ShownCertificate, tried
 from hubbub.site.network.party_folder import COLLATERAL, LEDGER, PartyFolder
 
 _GIB = 1 << 30
@@ -198,13 +197,13 @@ def _data(party_folder: PartyFolder, machine: Machine) -> str:
 def _try_records(study: Study, party_folder: PartyFolder, machine: Machine) -> str:
     """How near a silo is to the most that a study lets it hold, where that is read here."""
     folder = machine.data or party_folder.home
-    path = sources.file_of(study, party_folder.name, folder)
+    path = silo_records.file_of(study, party_folder.name, folder)
     if study.data.is_extracted:  # it was read, and is kept: a join reads no database any more
         return party_folder.read(study, machine.data)
     if path is None:
         if study.data.source in study.own_code:
-            imported_code.keep(study, [study.data.source])
-        sources.named_object(study.data.source, "data.source")
+            foreign_code.keep(study, [study.data.source])
+        silo_records.named_object(study.data.source, "data.source")
         return ""
     try:
         open_ordinary(path).close()
@@ -226,7 +225,7 @@ def _models(party_folder: PartyFolder) -> Iterator[Checked]:
 def _model(study: Study) -> str:
     from hubbub.learning import tried_model
 
-    imported_code.keep(study)  # the bytes that were approved, and no others
+    foreign_code.keep(study)  # the bytes that were approved, and no others
     seen = tried_model(study)
     if seen is None:
         return f"{study.name}: not tried; it can be where model.inputs is stated"
@@ -297,7 +296,9 @@ def _memory(party_folder: PartyFolder, machine: Machine) -> str:
 def _largest(party_folder: PartyFolder, machine: Machine) -> int:
     """Bytes of the largest file of records."""
     folder = machine.data or party_folder.home
-    paths = [sources.file_of(study, party_folder.name, folder) for study in party_folder.studies()]
+    paths = [
+        silo_records.file_of(study, party_folder.name, folder) for study in party_folder.studies()
+    ]
     return max((path.stat().st_size for path in paths if path and path.is_file()), default=0)
 
 

@@ -1,42 +1,403 @@
-"""The aggregator's side of a networked study: sessions are set up until the rounds end, and closed.
+"""How often and how soon an aggregator tries again what came to nothing.
 
-Whom a session begins with is in `gathering.py`, a try at a set-up in `session/setup.py`, the rounds
-in `session/rounds.py`, the end in `closing.py`. Messages travel through an engine, and everybody
-but the aggregator is somewhere else.
+Whoever refuses costs the others: a session's set-up draws a mask graph, of which a study has so
+many (docs/privacy.md P4), and a round that is lost has been paid for. So pauses double, up to what
+the operator waits in all, and a run stops once so many sessions more were begun than its sums make
+up for: whoever fails, in whichever phase, and however they take turns. Silos count for themselves
+too, on disk (`party_folder.py`): an aggregator that starts anew begins with no clean slate there.
+This file knows the clock and who was missing; what a session is, it does not know.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from hubbub.core.errors import BudgetError, IntegrityError, ProtocolError, UserError
+from hubbub.core.errors import BudgetError, HubbubError, IntegrityError, ProtocolError, UserError
 from hubbub.core.number_format import few
-from hubbub.core.planning.mask_degree import is_sparse
+from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.planning.query import Parameters
-from hubbub.core.planning.study_queries import main_of
-from hubbub.core.runs.run_sessions import SessionPlan
-from hubbub.core.session.ask import Absent, AbsentError
-from hubbub.core.session.layout import layout_of
+from hubbub.core.planning.study_plan import main_of
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
+from hubbub.core.runs.federated import SessionPlan
+from hubbub.core.session.ask import LEFT_OUT, Absent, AbsentError, Answer, Call
+from hubbub.core.session.offer import OWN, SessionOffer, check_apart, layout_of
 from hubbub.core.session.rounds import Rounds
-from hubbub.core.session.session_offer import OWN, SessionOffer, check_apart
 from hubbub.core.session.setup import SetUp
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.core.tabular.records import Standardisation
 from hubbub.core.verification.attestation.study_attestation import StudyAttestation
+from hubbub.core.verification.evidence.collecting import checked_part
 from hubbub.site.attestation.devices import MachineAttester
-from hubbub.site.network.closing import StudyClosing
-from hubbub.site.network.gathering import Gathering
+from hubbub.site.network.folder_files import MOST_FRUITLESS
 from hubbub.site.network.party_folder import COLLATERAL, PartyFolder
-from hubbub.site.network.patience import Patience, WaitedError  # noqa: F401 (it is met here)
-from hubbub.site.network.requests import SET_BACK, Requests
+from hubbub.site.network.requests import SET_BACK, UNREADABLE, Requests
+from hubbub.site.network.waiting import Check, Timeouts
+
+# Of the sums of one purpose: so many make up for a session, however long the study is. With a
+# study's four purposes and `MOST_FRUITLESS`, that is less than a study's graphs.
+_MOST_MADE_UP = 225
+_LONGEST = 150  # times the shortest pause, once a session was begun: five minutes
+_PAID = 3  # doublings for a try that has made others pay
+
+
+class WaitedError(HubbubError):
+    """The operator waits no longer, and somebody is still missing."""
+
+
+@dataclass(kw_only=True)
+class Patience:
+    """What is left of an aggregator's patience.
+
+    Args:
+        timeouts: how long to wait in all, and by which clock.
+        pause: seconds of the shortest pause.
+    """
+
+    timeouts: Timeouts
+    pause: float
+    _doublings: int = 0
+    _until: float | None = None
+    _fruitless: float = 0.0
+    _failed: Counter[str] = field(default_factory=Counter)
+
+    def begun(self) -> None:
+        """A session was begun: its secrets were exchanged, or some of them."""
+        self._fruitless += 1
+
+    def opened(self) -> None:
+        """A session is set up: who was only waited for has come."""
+        if not self._doublings:
+            self._until = None
+
+    def reached(self, sums: int, of: int) -> None:
+        """So many sums were had, of so many attempts that a session may make."""
+        if sums:
+            made_up = sums * min(1.0, _MOST_MADE_UP / of)
+            self._fruitless = max(0.0, self._fruitless - made_up)
+            self._doublings, self._until = 0, None
+            if not self._fruitless:
+                self._failed.clear()
+
+    def wait(self, error: AbsentError, *, in_round: bool, check: Check = lambda: None) -> None:
+        """Wait before the next try; a session that is lost once is followed by the next at once.
+
+        Args:
+            error: why the last one came to nothing.
+            in_round: whether the session was set up, and was lost later.
+            check: called every second meanwhile.
+
+        Raises:
+            WaitedError: there is no next try; it names who failed.
+        """
+        now = self.timeouts.clock.now()
+        if self._until is None:
+            self._until = now + self.timeouts.waiting
+        silent = all(absence.why == "silent" for absence in error.absent.values())
+        if silent and not error.begun and not in_round:  # who has only not come yet costs nothing
+            seconds = self.pause
+        else:
+            seconds = self._next_pause(error, in_round=in_round)
+            self._doublings += _PAID if error.charged else 1
+            self._failed.update(error.absent.keys())
+        if self._fruitless >= MOST_FRUITLESS:
+            raise WaitedError(f"{error}; {self._told}")
+        if now + seconds > self._until:
+            raise WaitedError(
+                f"{error}; start again when they can take part, with a longer --deadline if the "
+                "line is slow"
+            )
+        self.timeouts.clock.sleep(seconds, check)
+
+    def _next_pause(self, error: AbsentError, *, in_round: bool) -> float:
+        """Seconds; what makes others pay is tried a few times only.
+
+        Who refuses before a session is begun costs nobody: as soon as it can, it is let in.
+        """
+        if in_round and not self._doublings:
+            return 0.0
+        doubled = self.pause * 2.0**self._doublings
+        if error.charged:
+            return doubled
+        free = not (error.begun or in_round)
+        longest = max(self.pause, self.timeouts.ask_again) if free else self.pause * _LONGEST
+        return min(doubled, longest)
+
+    @property
+    def _told(self) -> str:
+        """Who failed, and what to do."""
+        listed = ", ".join(f"{name} {count} times" for name, count in self._failed.most_common())
+        return (
+            f"{MOST_FRUITLESS} sessions in a row gave no sum, each of which uses up what the study "
+            f"has: {listed} did not do their part; see to it there, or make a study without them"
+        )
+
+
+# Whom the aggregator asks to take part in a session, and when it waits for more of them.
+#
+# A session needs N - D silos and all nodes. Once so many give a sign of life, the others have some
+# time of grace to come; who comes later is in the next session (docs/privacy.md P29). A silo that
+# has
+# failed in a set-up whose ROLL had named it sits out the next few tries, twice as many each time,
+# if
+# it can be spared, and so does one of two of whom one complains of the other: else one silo could
+# keep a session from ever being set up.
+# This file knows who was there, and not what a session is for.
+
+Suspect = tuple[int, ...]  # a silo, or two of whom one has complained of the other
+_FEW = 3  # tries
+_MOST_DOUBLINGS = 10
+
+
+@dataclass(kw_only=True)
+class Gathering:
+    """Who came, and who failed.
+
+    Args:
+        requests: asks the parties.
+    """
+
+    requests: Requests
+    _enough_since: float | None = None  # when so many were there as a session needs
+    _failures: Counter[Suspect] = field(default_factory=Counter)
+    _sits_out: Counter[Suspect] = field(default_factory=Counter)  # tries that are left
+
+    def failed(self, error: AbsentError, colluders: int) -> int:
+        """A set-up came to nothing: who had been there before sits out the next ones.
+
+        Args:
+            error: who was missing, or complained of whom.
+            colluders: more than so many parties cannot all be lying.
+
+        Returns:
+            How many have to sit out for it.
+        """
+        names = {self.requests.roster.name(index): index for index in self.requests.roster.silos}
+        alone, pairs = _suspects(error, names, max(1, colluders))
+        for suspect in sorted([*alone, *pairs]) if error.rolled else ():
+            self._sits_out[suspect] = _FEW << min(self._failures[suspect], _MOST_DOUBLINGS)
+            self._failures[suspect] += 1
+        return len(_left_out([*alone, *pairs], set()))
+
+    def away(self, made: SetUp) -> dict[int, Absent]:
+        """Who is not asked to take part in the next try, and why, by roster index.
+
+        Raises:
+            AbsentError: too few are there, or others may still come.
+        """
+        away = self._silent(made)
+        roster = self.requests.roster
+        spare = len(roster.silos) - made.round_parameters.quorum - len(away)
+        out = _left_out([one for one, _ in self._sits_out.most_common()], away.keys())
+        for index in out[: max(spare, 0)]:
+            away[index] = Absent(why=LEFT_OUT, said="it failed in a set-up, and sits this one out")
+        self._sits_out -= Counter(dict.fromkeys(self._sits_out, 1))  # keeps what is above zero
+        self._enough_since = None
+        return away
+
+    def _silent(self, made: SetUp) -> dict[int, Absent]:
+        """Who gives no sign of life, though the others have waited for it."""
+        roster, timeouts = self.requests.roster, self.requests.timeouts
+        everybody = dict.fromkeys(range(1, len(roster.parties)), ())
+        answers = self.requests.ask(Call.PING, everybody, made.session)
+        silent = {index: one for index, one in answers if isinstance(one, Absent)}
+        now = timeouts.clock.now()
+        try:
+            made.check_enough(silent)
+        except AbsentError:
+            self._enough_since = None
+            raise
+        if self._enough_since is None:
+            self._enough_since = now
+        if silent and now < self._enough_since + timeouts.grace:
+            raise AbsentError({roster.name(index): one for index, one in silent.items()})
+        return silent
+
+
+def _suspects(
+    error: AbsentError, silos: Mapping[str, int], liars: int
+) -> tuple[set[Suspect], set[Suspect]]:
+    """Who may have spoilt a set-up, alone or one of two, where at most so many parties lie.
+
+    Whoever gave no answer; of one that complains and one that it complains of either. But of whom
+    more complain than can lie, it is itself.
+    """
+    told = {name: {*absence.culprit.split(" and ")} for name, absence in error.absent.items()}
+    blamed = Counter(name for names in told.values() for name in names & silos.keys())
+    sure = {name for name, count in blamed.items() if count > liars}
+    alone, pairs = {(silos[name],) for name in sure}, set[Suspect]()
+    for name in told.keys() & silos.keys() - sure:
+        others = told[name] & silos.keys() - {name}
+        if not others:
+            alone.add((silos[name],))
+        elif not others & sure:
+            pairs |= {(silos[name], silos[other]) for other in others}
+    return {*alone}, {*pairs}
+
+
+def _left_out(suspects: Sequence[Suspect], away: Set[int]) -> list[int]:
+    """Few silos with whom one of every pair is out, and who is suspected alone, in this order.
+
+    Of each pair one lies. So whoever is in more of them goes first; and once one of each is out, a
+    liar that is still in must find somebody new to complain of, which puts it into more.
+    """
+    out = [suspect[0] for suspect in suspects if len(suspect) == 1 and suspect[0] not in away]
+    while left := [suspect for suspect in suspects if not {*suspect} & {*out, *away}]:
+        out.append(Counter(index for suspect in left for index in suspect).most_common(1)[0][0])
+    return out
+
+
+# The end of a networked study, at the aggregator: everybody gets the model and signs its part.
+#
+# A silo need not be in the last session of a study: it is told the end in the newest one that it
+# has
+# finished, of the study's main query if there is one, since what was done to the features was said
+# there. This file knows no round.
 
 _PAUSE = 2.0  # seconds; the shortest
+_CLOSINGS = 5  # times that a silo is asked for its signed part
+
+
+@dataclass(kw_only=True)
+class StudyClosing:
+    """The sessions that silos have finished, and the end of all of them.
+
+    Args:
+        requests: asks the parties.
+        study: that ends.
+        result: the model that what is asked last is asked at, once it is known.
+    """
+
+    requests: Requests
+    study: Study
+    result: bytes = field(default=b"", repr=False)
+    _newest: dict[int, tuple[bool, bytes]] = field(default_factory=dict)
+
+    def finished(self, purpose: str, session: bytes, silos: Iterable[int]) -> None:
+        """These silos have set up a session."""
+        main = purpose == main_of(self.study).mechanism.purpose
+        for index in silos:
+            if main or not self._newest.get(index, (False,))[0]:
+                self._newest[index] = main, session
+
+    def release(self, keys: Keys, rounds: Rounds) -> None:
+        """Show the silos of a session the model that it is asked at, which each signs.
+
+        Who does not sign it takes no part: it would refuse the session's MODELs, and others pay.
+        """
+        parts = [self._frame(keys, rounds.session, Tag.RESULT, self.result)]
+        digest, signed = hashlib.sha256(self.result).digest(), list[bytes]()
+        absent = rounds.attendance.absent
+        asked = dict.fromkeys(rounds.attendance.present, parts)
+        for index, received in self.requests.ask(Call.RESULT, asked, rounds.session):
+            word = self._word(digest, rounds.session, index, received)
+            if isinstance(word, Absent):
+                absent[index] = replace(word, why=LEFT_OUT)
+            else:
+                signed.append(word)
+        rounds.opening = [*rounds.opening, *parts, *signed]
+
+    def _word(self, digest: bytes, session: bytes, index: int, received: Answer) -> bytes | Absent:
+        """A silo's word for the RESULT with a digest, or why there is none."""
+        if isinstance(received, Absent):
+            return received
+        roster = self.requests.roster
+        try:
+            (data,) = received
+            if self._told(data, session, index, Tag.RESULT_SIGNED) != digest:
+                raise ProtocolError(
+                    "expected its word for the RESULT that it was shown, got one for another",
+                    culprit=roster.name(index),
+                )
+        except UNREADABLE as error:
+            culprit = error.culprit if isinstance(error, ProtocolError) else ""
+            return self.requests.garbled(index, str(error), culprit or "relay")
+        return data
+
+    def close(
+        self, keys: Keys, sessions: Sequence[bytes], parameters: bytes
+    ) -> list[dict[str, Any]]:
+        """Give everybody the model, and have the silos sign what their ledgers hold.
+
+        A silo that does not answer is asked again, a few times: a run is closed once, and nobody
+        can have its part later.
+
+        Args:
+            keys: the aggregator's.
+            sessions: of the study, of which there is a transcript.
+            parameters: the model.
+
+        Returns:
+            What the silos say that answered; who did not is in the event log.
+        """
+        heads = {name: head.to_dict() for name, head in self.requests.heads.items()}
+        listed = json.dumps({"sessions": [one.hex() for one in sessions], "heads": heads}).encode()
+        parts: dict[int, dict[str, Any]] = {}
+        left = dict(self._newest)
+        for turn in range(_CLOSINGS):
+            if turn and left:
+                self.requests.timeouts.clock.sleep(_PAUSE * 2.0 ** (turn - 1))
+            for session in sorted({session for _, session in left.values()}):
+                told = ((Tag.CLOSE, listed), (Tag.RESULT, parameters))
+                frames = [self._frame(keys, session, tag, payload) for tag, payload in told]
+                asked = {i: frames for i in sorted(left) if left[i][1] == session}
+                for index, received in self.requests.ask(Call.CLOSE, asked, session):
+                    if (part := self._part(session, index, received, sessions)) is not None:
+                        parts[index] = part
+            left = {index: where for index, where in left.items() if index not in parts}
+        roster = self.requests.roster
+        if silent := [roster.name(index) for index in roster.silos if index not in parts]:
+            self.requests.warn("unsigned", parties=", ".join(silent))
+        return list(parts.values())
+
+    def _part(
+        self, session: bytes, index: int, received: Answer, sessions: Sequence[bytes]
+    ) -> dict[str, Any] | None:
+        """A silo's signed part, if its answer has one that can be used."""
+        if isinstance(received, Absent):
+            return None
+        roster = self.requests.roster
+        try:
+            payload = json.loads(self._told(received[0], session, index, Tag.CLOSED))
+            silo = roster.parties[index]
+            return checked_part(payload, silo, study=self.study.id, sessions=sessions)
+        except UNREADABLE as error:
+            self.requests.warn("garbled", whom=roster.name(index), said=str(error))
+            return None
+
+    def _told(self, data: bytes, session: bytes, index: int, tag: Tag) -> bytes:
+        """What a silo itself has said in a frame; ProtocolError if it is another's, or another."""
+        frame = parse(data, self.requests.roster, study=self.study.id, session=session)
+        if frame.tag is not tag or frame.sender != index:
+            raise ProtocolError(f"expected {tag.name}, got another frame", culprit="relay")
+        return bytes(frame.payload)
+
+    def _frame(self, keys: Keys, session: bytes, tag: Tag, payload: bytes) -> bytes:
+        return Frame(
+            tag=tag,
+            study=self.study.id,
+            session=session,
+            sender=0,
+            receiver=EVERYBODY,
+            payload=payload,
+        ).sealed(keys)
+
+
+# The aggregator's side of a networked study: sessions are set up until the rounds end, and closed.
+#
+# Whom a session begins with is in `gathering.py`, a try at a set-up in `session/setup.py`, the
+# rounds
+# in `session/rounds.py`, the end in `closing.py`. Messages travel through an engine, and everybody
+# but the aggregator is somewhere else.
+
 _LOST = 3  # attempts that a silo may have paid for and others not, before anybody is told
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
 

@@ -1,11 +1,4 @@
-"""A party's side of a networked study: every request becomes an answer, and nothing else happens.
-
-Theory of operation. An endpoint trusts its own folder and its own installation. The study that a
-session is opened for is looked up among those approved here; everything that follows is checked by
-the party itself (`session/party.py`), the same as in one process. So whoever carries the requests
-can delay them or lose them, not more. One request is answered at a time. An error becomes a refusal
-of a few known words; its sentence stays in this party's event log.
-"""
+"""A session at one party, what was offered, who answers, whether it is over."""
 
 from __future__ import annotations
 
@@ -13,36 +6,158 @@ import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 from hubbub import VERSION
 from hubbub.core.errors import HubbubError, ProtocolError
-from hubbub.core.planning.mask_degree import is_sparse
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.kept_pages import kept_pages
+from hubbub.core.planning.noise_shares import is_sparse
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
-from hubbub.core.planning.query import Query
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.planning.query import Parameters, Query
+from hubbub.core.planning.study_plan import plan
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse, unverified
 from hubbub.core.session.ask import Call
 from hubbub.core.session.attestation_exchange import AttestedSession
-from hubbub.core.session.layout import layout_of, round_parameters_of
-from hubbub.core.session.party import Membership, Party
-from hubbub.core.session.session_offer import RefusedError, SessionOffer
+from hubbub.core.session.offer import (
+    OWN,
+    REASONS,
+    RefusedError,
+    SessionOffer,
+    check_apart,
+    layout_of,
+    planned_for,
+    round_parameters_of,
+)
+from hubbub.core.session.party import Membership, NodeParty, Party, SiloParty
 from hubbub.core.study.study import Study
 from hubbub.core.verification.attestation.study_attestation import Attester, StudyAttestation
 from hubbub.site.attestation.devices import MachineAttester
-from hubbub.site.network.collection.asked import COLLECTING
-from hubbub.site.network.collection.party_side import PartySide
-from hubbub.site.network.envelope import answer, read_request
+from hubbub.site.collected.collection_request import COLLECTING
+from hubbub.site.collected.party_sides import NodeSide, PartySide
+from hubbub.site.network.envelope import OFFER_LIMIT, Refusal, SizeLimits, answer, read_request
 from hubbub.site.network.event_log import WAITING, EventLog
-from hubbub.site.network.own_refusals import OwnRefusals
+from hubbub.site.network.folder_files import MOST_GRAPHS, FruitlessError
 from hubbub.site.network.party_folder import COLLATERAL, PartyFolder
-from hubbub.site.network.refusal import Refusal
-from hubbub.site.network.session_notes import MOST_GRAPHS, FruitlessError
-from hubbub.site.network.session_state import SessionState
-from hubbub.site.network.size_limits import OFFER_LIMIT
+
+
+@dataclass(kw_only=True)
+class SessionState:
+    """One session at one party, from its opening on.
+
+    Args:
+        study: which was approved here.
+        offer: what the aggregator said of the session.
+        plan: the party's own.
+        membership: the party in this session.
+        party: answers what is asked in it.
+        closed: whether the study was closed; no round follows.
+        answered: whether an attempt of it was.
+        result: that it is asked at, where it is asked last; None until it was shown.
+    """
+
+    study: Study
+    offer: SessionOffer
+    plan: Plan = field(repr=False)
+    membership: Membership
+    party: Party = field(repr=False)
+    closed: bool = False
+    answered: bool = False
+    result: Parameters | None = field(default=None, repr=False)
+    _pages: ExitStack = field(default_factory=ExitStack, repr=False)
+
+    def __post_init__(self) -> None:
+        numbers = self.membership.round_parameters.parameters
+        self._pages.enter_context(kept_pages(numbers))
+
+    def end(self) -> None:
+        """No round follows: noise is erased, and the memory of large vectors goes back."""
+        if isinstance(self.party, SiloParty):
+            self.party.forget()
+        self._pages.close()
+
+    @property
+    def session(self) -> bytes:
+        """Its name."""
+        return self.membership.session
+
+    @cached_property
+    def limits(self) -> SizeLimits:
+        """How much may be asked in it."""
+        counts, me = self.study.data.counts, self.membership
+        return SizeLimits(
+            roster=me.roster, round_parameters=me.round_parameters, counts=tuple(counts)
+        )
+
+
+# What a party cannot do itself, from its refusal until it has done it.
+#
+# A refusal for a reason of its own (`session_offer.OWN`) stands here by study and call, and is gone
+# once that call is answered; after a sum, or with the study's end, all of that study's are. Its
+# state
+# tells it in known words, so that whoever watches the party hears of it; nothing in them follows
+# from
+# a record. What others did wrong is not this file's affair.
+
+_WHOLE = (Call.MODEL, Call.SEED, Call.TOTAL, Call.CLOSE)
+
+
+class OwnRefusals:
+    """A party's refusals that nobody else can be blamed for.
+
+    Args:
+        event_log: whose state has them.
+    """
+
+    def __init__(self, event_log: EventLog) -> None:
+        self._log = event_log
+        self._why: dict[tuple[bytes, Call], str] = {}
+
+    @property
+    def studies(self) -> set[bytes]:
+        """The studies of which there is one."""
+        return {study for study, _ in self._why}
+
+    def add(self, study: bytes, call: Call, why: str) -> None:
+        """A call was refused."""
+        if why in OWN:
+            self._why[study, call] = why
+            self._tell()
+
+    def answered(self, study: bytes, call: Call) -> None:
+        """A call was answered."""
+        if call in _WHOLE:
+            self.forget(study)
+        elif self._why.pop((study, call), None) is not None:
+            self._tell()
+
+    def forget(self, study: bytes) -> None:
+        """A study is well again, or over."""
+        self._why = {asked: why for asked, why in self._why.items() if asked[0] != study}
+        self._tell()
+
+    def _tell(self) -> None:
+        words = [f"{why}: {REASONS[why]}" for why in dict.fromkeys(self._why.values())]
+        said = "; ".join(words)
+        if said != (self._log.current("refusing") or ""):
+            self._log.state(refusing=said)
+
+
+# A party's side of a networked study: every request becomes an answer, and nothing else happens.
+#
+# Theory of operation. An endpoint trusts its own folder and its own installation. The study that a
+# session is opened for is looked up among those approved here; everything that follows is checked
+# by
+# the party itself (`session/party.py`), the same as in one process. So whoever carries the requests
+# can delay them or lose them, not more. One request is answered at a time. An error becomes a
+# refusal
+# of a few known words; its sentence stays in this party's event log.
 
 # A party's randomness in its n-th session of a study; tests choose it, nobody else does.
 SourceOf = Callable[[int], SecureSource]
@@ -384,3 +499,51 @@ def _one(parts: Sequence[bytes]) -> bytes:
     if len(parts) != 1:
         raise ProtocolError(f"expected one frame, got {len(parts)}", culprit="relay")
     return parts[0]
+
+
+# A compute node in networked studies: it holds keys and adds masks, once for each attempt.
+#
+# It needs no records and, where the study says how many parameters the model has, no torch.
+
+
+class NodeEndpoint(Endpoint):
+    """A compute node in networked studies; see `Endpoint`."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._plans: dict[bytes, Plan] = {}
+        self.collections = NodeSide(
+            self.party_folder, self.event_log, self.prepared, self._mask_stream
+        )
+
+    def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
+        """The plan, from public numbers alone."""
+        if study.id not in self._plans:
+            check_apart(study)
+            self._plans[study.id] = plan(study)
+        whole = self._plans[study.id]
+        if whole.dimension is None:
+            raise RefusedError(
+                "failed",
+                "expected a study that says how many parameters its model has, got one that needs "
+                'records or code for it; state model.inputs, or use kind = "logistic" or "mlp"',
+            )
+        return whole, planned_for(whole, offer.purpose)
+
+    def party(
+        self,
+        study: Study,
+        _offer: SessionOffer,
+        _plan: Plan,
+        _planned: PlannedQuery[Query],
+        membership: Membership,
+    ) -> Party:
+        """The node in a new session."""
+        return NodeParty(membership, permit=partial(self._permit, study))
+
+    def answer_to(self, state: SessionState, call: Call, parts: Sequence[bytes]) -> list[bytes]:
+        """The answer to a call of an open session."""
+        answered = state.party.take(call, parts)()
+        if call is Call.TOTAL:
+            self.event_log.answered()
+        return answered

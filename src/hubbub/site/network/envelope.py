@@ -1,23 +1,62 @@
-"""One blob of bytes for each party and phase: what is asked with which frames, and what came back.
+"""The boundary between the protocol and whatever carries it: one function, `Phase`.
 
-An envelope is not signed; the frames in it are, and each receiver checks them. Whoever carries
-envelopes can lose, keep or exchange them, and is noticed. A refusal is a signed frame too, of no
-study and no session; it holds the hash of the request that it refuses.
-
-    request   "hub?", wire version, call, session (16 bytes, zeros for none), then parts
-    answer    "hub!", wire version, then parts
-    part      length (8 bytes, little-endian), bytes
+A phase hands each named party one blob and gives back what each answers, as answers come, or
+`Missing` at the deadline. It promises nothing else: what carries blobs may lose them, delay them,
+or hand over others, and the parties notice. `network/nats` crosses machines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
-from hubbub.core.errors import ProtocolError
+from hubbub.core.disk import why_of
+from hubbub.core.errors import (
+    BudgetError,
+    HubbubError,
+    IntegrityError,
+    ProtocolError,
+    SpentError,
+    loggable,
+)
 from hubbub.core.protocol.agreement.key_agreement import SESSION_BYTES
-from hubbub.core.protocol.primitives.wire import VERSION
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES, OVERHEAD, SHARE_SEAL_BYTES
+from hubbub.core.protocol.primitives.wire import VERSION, Frame, Tag
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.token_lists.token_list import ListContext
+from hubbub.core.protocol.token_lists.verdict import Publications
 from hubbub.core.session.ask import Call
+from hubbub.core.session.offer import LARGEST_OFFER, RefusedError
+from hubbub.site.collected.collection_frames import SEALED_SEED_BYTES
+
+MOST_BYTES = 1 << 30  # of what is handed over; see `size_limits` for each call
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """No answer: none in time, or none that could be had."""
+
+    why: str = "no answer in time"
+
+
+# From the phase's name, a blob for each party and seconds, to the parties' answers as they come.
+Phase = Callable[[str, Mapping[str, bytes], float], Iterator[tuple[str, "bytes | Missing"]]]
+
+
+# One blob of bytes for each party and phase: what is asked with which frames, and what came back.
+#
+# An envelope is not signed; the frames in it are, and each receiver checks them. Whoever carries
+# envelopes can lose, keep or exchange them, and is noticed. A refusal is a signed frame too, of no
+# study and no session; it holds the hash of the request that it refuses.
+#
+#     request   "hub?", wire version, call, session (16 bytes, zeros for none), then parts
+#     answer    "hub!", wire version, then parts
+#     part      length (8 bytes, little-endian), bytes
 
 _ASKS, _ANSWERS = b"hub?", b"hub!"
 _MOST_PARTS = 1 << 20
@@ -94,3 +133,248 @@ def _parts(rest: memoryview) -> list[bytes]:
         parts.append(cast("bytes", part) if size >= _LARGE else bytes(part))
         rest = rest[8 + size :]
     return parts
+
+
+# A refusal, made of an error: a few known words that leave a party, and a sentence that stays.
+#
+# What leaves is signed, and bound to the one request that is refused (docs/protocol.md, section 8).
+# Nothing in it follows from a record; the sentence is for the party's own event log.
+
+_WORDS: tuple[tuple[type[HubbubError], str], ...] = (
+    (VersionError, "version"),
+    (ProtocolError, "protocol"),
+    (BudgetError, "budget"),
+    (IntegrityError, "ledger"),
+    (HubbubError, "failed"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Why a party says no.
+
+    Args:
+        why: one of `session_offer.REASONS`.
+        said: the sentence for its own people.
+        culprit: who is to blame, where the reason is "protocol".
+        own: whether a reason of its own (`session_offer.OWN`) is indeed that: not where it could
+            do what it is asked, and must not.
+    """
+
+    why: str
+    said: str
+    culprit: str = ""
+    own: bool = True
+
+    @classmethod
+    def of(cls, error: Exception) -> Refusal:
+        """What an error means to others."""
+        if isinstance(error, RefusedError):
+            return cls(why=error.why, said=str(error), culprit=error.culprit)
+        if isinstance(error, HubbubError):
+            why = next(word for kind, word in _WORDS if isinstance(error, kind))
+            return cls(
+                why=why,
+                said=loggable(error),
+                culprit=error.culprit
+                if isinstance(error, ProtocolError) and why == "protocol"
+                else "",
+                own=not isinstance(error, SpentError),
+            )
+        if isinstance(error, OSError):
+            return cls(why="failed", said=f"expected to read and write, got: {why_of(error)}")
+        return cls(why="failed", said=type(error).__name__)
+
+    def sealed(self, request: bytes, keys: Keys, sender: int) -> bytes:
+        """The frame that refuses a request."""
+        to = hashlib.sha256(request).hexdigest()
+        payload = json.dumps({"why": self.why, "culprit": self.culprit, "to": to}).encode()
+        return Frame(
+            tag=Tag.REFUSAL,
+            study=bytes(32),
+            session=NO_SESSION,
+            sender=sender,
+            receiver=0,
+            payload=payload,
+        ).sealed(keys)
+
+
+# How large a message may be that somebody else sends: by what it asks or answers, from the plan.
+#
+# A receiver knows this before the first piece comes, so that nobody has it keep more. The limits
+# are
+# above what is sent, never below: what the frames hold is checked where they are read. This file
+# knows of each call which frames it has, and no content.
+
+_HEAD = 64  # of an envelope and of a part in it, generously
+_WORDS_BYTES = 1 << 12  # bytes of a READY, or of a refusal but for the names in it
+_NAME = 70  # of somebody who is blamed
+_SECRET = 1 << 11  # a secret, sealed for one party
+_PROOF = 1 << 8  # what confirms a set-up
+_EVIDENCE = 1 << 19  # of a machine, with its collateral
+_COLLECT = LARGEST_OFFER >> 1  # so that some nine thousand deposits go beside it
+_WITNESSED = 1 << 11  # a statement of a ledger, and its witness's signature
+_SESSIONS = 1 << 20  # what is said of all sessions of a study, in hexadecimal
+
+
+def _frames(count: int, payload: int) -> int:
+    """Bytes of so many frames with payloads of so many bytes."""
+    return count * (_HEAD + OVERHEAD + payload)
+
+
+def word_limit(parties: int) -> int:
+    """Bytes of any party's refusal or sign of life, of whatever plan."""
+    return _HEAD + _frames(1, _WORDS_BYTES + _NAME * parties)
+
+
+# Bytes of what may be asked of a party at which no session is open.
+OFFER_LIMIT = _HEAD + _frames(1, LARGEST_OFFER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeLimits:
+    """The limits of one session.
+
+    Args:
+        roster: everybody.
+        round_parameters: the numbers of its rounds.
+        counts: records of each silo, where shuffled token lists are made; else empty.
+    """
+
+    roster: Roster
+    round_parameters: RoundParameters
+    counts: Sequence[int] = ()
+
+    def answer(self, call: Call) -> int:
+        """Bytes of an answer to a call, or of a refusal."""
+        return word_limit(self._everybody) + self._answers.get(call, 0)
+
+    def request(self, call: Call) -> int:
+        """Bytes of a request with a call."""
+        return _HEAD + self._requests.get(call, _frames(self._everybody, DIGEST_BYTES))
+
+    @cached_property
+    def largest_request(self) -> int:
+        """Bytes of a request: what is asked shows when all of it has come."""
+        return max(map(self.request, Call))
+
+    @cached_property
+    def _requests(self) -> Mapping[Call, int]:
+        """What is asked, by call; calls that are not here have a digest of everybody at most."""
+        everybody, round_parameters, silos = (
+            self._everybody,
+            self.round_parameters,
+            self.round_parameters.silos,
+        )
+        shares = _frames(silos, round_parameters.masked_bytes + SHARE_SEAL_BYTES)
+        named = _frames(1, silos + DIGEST_BYTES)
+        lists = (call for call in Call if Call.LIST <= call <= Call.JUDGE)
+        deposits = _frames(silos, self._deposit)
+        opened = _frames(1, _COLLECT) + _frames(round_parameters.nodes, _SECRET)
+        summed = opened + deposits + _frames(1 + round_parameters.nodes, 33 * silos + 64)
+        return {
+            **dict.fromkeys(lists, self._list),
+            Call.PING: 0,
+            Call.OPEN: _frames(1, LARGEST_OFFER),
+            Call.EVIDENCE: _frames(everybody, _EVIDENCE),
+            Call.CONFIRM: _frames(everybody, DIGEST_BYTES) + _frames(everybody, _SECRET),
+            Call.FINISH: _frames(2 * everybody, _PROOF),
+            Call.MODEL: _frames(1, silos + self._model),
+            Call.SHARES: named + shares,
+            Call.PROMISE: named,
+            Call.TOTAL: _frames(round_parameters.nodes, silos + DIGEST_BYTES),
+            Call.CLOSE: _frames(1, _SESSIONS + silos * _WITNESSED) + _frames(1, self._model),
+            Call.RESULT: _frames(1, self._model),
+            Call.COLLECT_KEY: _frames(1, _COLLECT),
+            Call.COLLECT_DEPOSIT: opened,
+            Call.COLLECT_LOOK: summed,
+            Call.COLLECT_PROMISE: summed,
+            Call.COLLECT_TOTAL: summed,
+            Call.COLLECT_REST: _WORDS_BYTES,
+        }
+
+    @property
+    def _deposit(self) -> int:
+        """Of a DEPOSIT: two digests, and a sealed seed for each node."""
+        return 2 * DIGEST_BYTES + SEALED_SEED_BYTES * self.round_parameters.nodes
+
+    @property
+    def _everybody(self) -> int:
+        return len(self.roster.parties)
+
+    @property
+    def _model(self) -> int:
+        """Of a model in full, and the number of an attempt."""
+        return 4 * max(self.round_parameters.parameters, self.round_parameters.dimension) + 4
+
+    @cached_property
+    def _answers(self) -> Mapping[Call, int]:
+        """What an answer has that is no refusal, by call; calls that are not here have a word."""
+        everybody, round_parameters, nodes = (
+            self._everybody,
+            self.round_parameters,
+            self.round_parameters.nodes,
+        )
+        shares = (
+            _frames(nodes, round_parameters.masked_bytes + SHARE_SEAL_BYTES)
+            if round_parameters.full_shares
+            else 0
+        )
+        masked = _frames(1, round_parameters.masked_bytes + DIGEST_BYTES) + shares
+        return {
+            Call.OPEN: _frames(2, DIGEST_BYTES),
+            Call.ATTEST: _frames(1, _EVIDENCE),
+            Call.CONTRIBUTE: _frames(everybody, _SECRET),
+            Call.CONFIRM: _frames(1 + everybody, _PROOF),
+            Call.MODEL: masked,
+            Call.SEED: masked,
+            Call.PROMISE: _frames(1, round_parameters.silos + DIGEST_BYTES),
+            Call.TOTAL: _frames(1, round_parameters.masked_bytes),
+            Call.SHARES: _frames(1, round_parameters.silos + DIGEST_BYTES),
+            Call.CLOSE: _frames(1, _SESSIONS),
+            Call.RESULT: _frames(1, DIGEST_BYTES),
+            Call.COLLECT_KEY: _frames(1, _SECRET),
+            Call.COLLECT_DEPOSIT: _frames(1, self._deposit)
+            + _frames(1, round_parameters.masked_bytes)
+            + _frames(1, _SESSIONS),
+            Call.COLLECT_LOOK: _frames(1, round_parameters.silos + DIGEST_BYTES),
+            Call.COLLECT_PROMISE: _frames(1, DIGEST_BYTES),
+            Call.COLLECT_TOTAL: _frames(1, round_parameters.masked_bytes + DIGEST_BYTES),
+            **self._mixed,
+        }
+
+    # Shuffled token lists ----------------------------------------------------------------------
+
+    @property
+    def _rules(self) -> Publications:
+        """What knows the lengths of all that is published about a list."""
+        context = ListContext(roster=self.roster, study=bytes(32), session=bytes(16), number=1)
+        return Publications(context, dict(zip(self.roster.silos, self.counts, strict=True)))
+
+    def _steps(self, size: Callable[[int], Mapping[int, int]]) -> list[int]:
+        """Of each step the largest payload that somebody publishes."""
+        return [max(size(step).values()) for step in range(len(self.counts) + 1)]
+
+    @cached_property
+    def _mixed(self) -> Mapping[Call, int]:
+        """What the phases of a list have, with a complaint where there may be one."""
+        if not self.counts:
+            return {}
+        rules = self._rules
+        published = max(self._steps(rules.names_bytes)) + max(self._steps(rules.forms_bytes))
+        said = 2 * max(self._steps(rules.seen_bytes))
+        commit = max(rules.commit_bytes.values())
+        sizes = {Call.LIST: 0, Call.WRAP: commit, Call.SHOW: published, Call.MIX: published}
+        sizes |= {Call.LOOK: said, Call.TAKE: 0, Call.GIVE_UP: 0}
+        return {call: _frames(3, said + size) for call, size in sizes.items()}
+
+    @cached_property
+    def _list(self) -> int:
+        """Everything that is published about a list, which a JUDGE has."""
+        if not self.counts:
+            return 0
+        silos, rules = len(self.counts), self._rules
+        names = sum(self._steps(rules.names_bytes)[1:]) + sum(rules.names_bytes(0).values())
+        forms = sum(self._steps(rules.forms_bytes)[1:]) + sum(rules.forms_bytes(0).values())
+        said = max(*self._steps(rules.seen_bytes), *rules.commit_bytes.values())
+        return names + forms + _frames(9 * silos + 9, said)

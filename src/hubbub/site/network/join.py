@@ -14,17 +14,14 @@ from pathlib import Path
 from hubbub.core.errors import HubbubError, StudyError, UserError, loggable
 from hubbub.core.kept_pages import one_arena
 from hubbub.core.protocol.primitives.identity import Roster
-from hubbub.core.study import sources
+from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.site.network.endpoint import Endpoint
-from hubbub.site.network.envelope import is_bare
+from hubbub.site.network.envelope import OFFER_LIMIT, is_bare
 from hubbub.site.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
-from hubbub.site.network.folder_lock import alone
-from hubbub.site.network.nats.address import Relay
-from hubbub.site.network.nats.answering import Answering
-from hubbub.site.network.nats.tls import RelayCertificate
-from hubbub.site.network.party_folder import LEDGER, PartyFolder
-from hubbub.site.network.size_limits import OFFER_LIMIT
+from hubbub.site.network.nats.carrier import Answering
+from hubbub.site.network.nats.relay import Relay, RelayCertificate
+from hubbub.site.network.party_folder import LEDGER, PartyFolder, alone
 
 _STEP = 1.0  # seconds
 _SILENCE = 20.0  # seconds after which an aggregator at work is missed
@@ -160,7 +157,7 @@ def check_records(party_folder: PartyFolder, study: Study, machine: Machine) -> 
         DataError: it is not there.
     """
     if party_folder.role == "silo":
-        sources.check_file(study, party_folder.name, machine.data or party_folder.home)
+        silo_records.check_file(study, party_folder.name, machine.data or party_folder.home)
 
 
 class _Joined:
@@ -313,7 +310,7 @@ class _Joined:
 def _endpoint(party_folder: PartyFolder, machine: Machine, event_log: EventLog) -> Endpoint:
     """A silo's or a compute node's endpoint."""
     if party_folder.role == "node":
-        from hubbub.site.network.node_endpoint import NodeEndpoint
+        from hubbub.site.network.endpoint import NodeEndpoint
 
         return NodeEndpoint(party_folder, event_log)
     from hubbub.site.network.silo_endpoint import SiloEndpoint

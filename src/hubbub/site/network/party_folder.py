@@ -1,52 +1,31 @@
-"""What a party has on its own disk: keys, the roster it was given, and the studies it approved.
-
-    keys.toml            private keys; only its owner reads it
-    identity.toml        the public half, to be given to the others
-    roster.toml          everybody's public halves, got outside the system
-    approved/ID.*        studies that this party's administrator has approved: approval_files.py
-    audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
-    ledger.sqlite        what the silo's data set has spent (another place may be named)
-    sessions, graphs     what was opened and drawn here, and paid for: session_notes.py
-    paid
-    witness, witnessed   what silos have stated of their ledgers: at the aggregator, and at silos
-    lock                 held by the process that serves or joins here
-    runs/ID              the aggregator's runs
-    collateral           what the vendor of this machine's processor publishes about it, where a
-                         study asks for evidence that needs it
-    relay                the aggregator's: what its own relay reads, its certificate and key
-
-Nothing in it ever comes over the network but `witnessed`, on which nothing here rests. A study is
-believed if its id is approved here, the roster if the study names its digest. Both are read again
-whenever it matters, so that a process that runs for months knows what was approved, withdrawn or
-replaced a second ago; and as bytes, since the times of a file are what whoever copies it says.
-"""
+"""One process works with a party's folder at a time; this file knows no party."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hubbub.core.disk import PRIVATE, write_text
+from hubbub.core.disk import PRIVATE, locked, write_text
 from hubbub.core.errors import DataError, HubbubError, IntegrityError, StudyError, UserError
-from hubbub.core.planning.mask_degree import is_sparse
-from hubbub.core.planning.silo_capacity import capacity_of
+from hubbub.core.planning.noise_shares import is_sparse
+from hubbub.core.planning.planned_query import capacity_of
 from hubbub.core.protocol.primitives.identity import Keys, Roster
-from hubbub.core.study import code_hashes, imported_code, known_code, sources
-from hubbub.core.study.extracts import extract
-from hubbub.core.study.extracts.extract import home_of
+from hubbub.core.study import extract, foreign_code, silo_records
+from hubbub.core.study.extract import home_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import write_audit
 from hubbub.core.verification.evidence.collecting import FILE as EVIDENCE
-from hubbub.site.network.approval_files import APPROVED, ApprovalFiles
-from hubbub.site.network.collection.kept_frames import KEY, open_keys
-from hubbub.site.network.folder_lock import alone
-from hubbub.site.network.key_files import (
+from hubbub.site.collected.kept_frames import KEY, open_keys
+from hubbub.site.network.folder_files import (
+    APPROVED,
+    ApprovalFiles,
+    SessionNotes,
     Unlock,
     check_roster,
     identity_beside,
@@ -58,7 +37,49 @@ from hubbub.site.network.key_files import (
     text_of,
     write_roster,
 )
-from hubbub.site.network.session_notes import SessionNotes
+
+LOCK = "lock"
+
+
+@contextmanager
+def alone(home: Path) -> Iterator[None]:
+    """One process works with a folder at a time.
+
+    Raises:
+        UserError: another one does.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(home / LOCK))
+        except BlockingIOError:
+            raise UserError(
+                f"expected to be the only process that works with {home.resolve()}, another hubbub "
+                "does; end that one, or name another --home"
+            ) from None
+        yield
+
+
+# What a party has on its own disk: keys, the roster it was given, and the studies it approved.
+#
+#     keys.toml            private keys; only its owner reads it
+#     identity.toml        the public half, to be given to the others
+#     roster.toml          everybody's public halves, got outside the system
+#     approved/ID.*        studies that this party's administrator has approved: approval_files.py
+#     audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
+#     ledger.sqlite        what the silo's data set has spent (another place may be named)
+#     sessions, graphs     what was opened and drawn here, and paid for: session_notes.py
+#     paid
+#     witness, witnessed   what silos have stated of their ledgers: at the aggregator, and at silos
+#     lock                 held by the process that serves or joins here
+#     runs/ID              the aggregator's runs
+#     collateral           what the vendor of this machine's processor publishes about it, where a
+#                          study asks for evidence that needs it
+#     relay                the aggregator's: what its own relay reads, its certificate and key
+#
+# Nothing in it ever comes over the network but `witnessed`, on which nothing here rests. A study is
+# believed if its id is approved here, the roster if the study names its digest. Both are read again
+# whenever it matters, so that a process that runs for months knows what was approved, withdrawn or
+# replaced a second ago; and as bytes, since the times of a file are what whoever copies it says.
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
@@ -258,10 +279,10 @@ class PartyFolder:
                 there are more than it states.
         """
         check_roster(study, roster)
-        code_hashes.refuse_unstated_code(study)
-        hashes = code_hashes.code_hashes(study)
-        code_hashes.refuse_other_code(study, hashes)
-        code_hashes.refuse_changed_code(hashes, hashes if seen is None else seen)
+        foreign_code.refuse_unstated_code(study)
+        hashes = foreign_code.code_hashes(study)
+        foreign_code.refuse_other_code(study, hashes)
+        foreign_code.refuse_changed_code(hashes, hashes if seen is None else seen)
         self._place_in(roster)
         held = self.home / ROSTER
         if held.is_file() and not new_roster and read_roster(held) != roster:
@@ -271,13 +292,13 @@ class PartyFolder:
                 "somebody was added, replaced or taken out"
             )
         approval = self._approval(study.id)
-        file = sources.file_of(study, self.name, data or self.home)
+        file = silo_records.file_of(study, self.name, data or self.home)
         if study.data.is_extracted or (file is not None and file.is_file()):
             self.read(study, data)
         write_roster(held, roster)
         approval.write(study, hashes)
         for name, digest in hashes.items():
-            known_code.note(name, digest)
+            foreign_code.note(name, digest)
         if is_sparse(study.parties):
             self.notes.approve_graphs(study.id)
         return approval.path
@@ -298,11 +319,11 @@ class PartyFolder:
         if self.role != "silo" or not study.data.is_declared:
             return ""
         folder = data or self.home
-        units = sources.check_readable(study, self.name, folder)
+        units = silo_records.check_readable(study, self.name, folder)
         try:
             capacity = capacity_of(study, self.name, units)
         except DataError:
-            sources.over(study, self.name, folder)
+            silo_records.over(study, self.name, folder)
             raise
         if study.data.is_extracted:
             self._approval(study.id).note_read(home_of(folder).resolve())
@@ -336,10 +357,10 @@ class PartyFolder:
         approval = self._approval(study)
         there, folders = approval.is_there, [*approval.read_in, self.home]
         for name, digest in approval.hashes.items():
-            known_code.forget(name, str(digest))
+            foreign_code.forget(name, str(digest))
         approval.path.unlink(missing_ok=True)  # first: it is approved no more
         self._audit(study).unlink(missing_ok=True)
-        imported_code.unbind(study)
+        foreign_code.unbind(study)
         for folder in folders:
             extract.forget(study, self.name, folder)
         approval.remove()
@@ -407,9 +428,9 @@ class PartyFolder:
         if other or not (unread or self._has_read(approved_study)):
             return None
         check_roster(approved_study, self.roster)
-        here = code_hashes.code_hashes(approved_study)
-        code_hashes.refuse_changed_code(here, approval.hashes)
-        imported_code.bind(approved_study, approval.hashes)
+        here = foreign_code.code_hashes(approved_study)
+        foreign_code.refuse_changed_code(here, approval.hashes)
+        foreign_code.bind(approved_study, approval.hashes)
         return approved_study
 
     @property

@@ -13,8 +13,7 @@ from typing import Any
 
 from hubbub import VERSION
 from hubbub.core.errors import IntegrityError, ProtocolError
-from hubbub.core.ledger.head_statement import HeadStatement, Witnessed
-from hubbub.core.ledger.witness import Witness
+from hubbub.core.ledger.head_statement import HeadStatement, Witness, Witnessed
 from hubbub.core.number_format import few
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.message_sizes import SIGNATURE_BYTES
@@ -29,12 +28,19 @@ from hubbub.core.protocol.primitives.wire import (
 )
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.ask import Absent, Answer, Call, Peers
-from hubbub.core.session.session_offer import OWN, REASONS
-from hubbub.site.network.engine import MOST_BYTES, Missing, Phase
-from hubbub.site.network.envelope import VersionError, read_answer, request
+from hubbub.core.session.offer import OWN, REASONS
+from hubbub.site.network.envelope import (
+    MOST_BYTES,
+    Missing,
+    Phase,
+    SizeLimits,
+    VersionError,
+    read_answer,
+    request,
+    word_limit,
+)
 from hubbub.site.network.event_log import EventLog
-from hubbub.site.network.size_limits import SizeLimits, word_limit
-from hubbub.site.network.timeouts import Timeouts
+from hubbub.site.network.waiting import Timeouts
 
 _MOST_ATTEMPTS = 10**9
 SET_BACK = "set-back"  # why a party is refused whose folder is an older copy
@@ -299,3 +305,13 @@ def _no_larger(blob: bytes, most: int) -> bytes:
             f"expected an answer of {most:,} bytes at most, got {len(blob):,}", culprit="relay"
         )
     return blob
+
+
+# Asking parties of which most are away, which is no event.
+
+
+class QuietRequests(Requests):
+    """Asks as `Requests` does, and does not warn of who does not answer."""
+
+    def note_missing(self, names: Sequence[str], deadline: float, why: str) -> None:
+        """Nobody is expected at any moment."""

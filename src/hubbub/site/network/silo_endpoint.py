@@ -26,9 +26,9 @@ from hubbub.core.disk import json_value, read_text, write_text
 from hubbub.core.errors import DataError, HubbubError, IntegrityError, ProtocolError
 from hubbub.core.ledger.head_statement import Witnessed
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.ledger.row_cost import attempts_of, entry_of, kind_of
-from hubbub.core.planning.mask_degree import is_sparse
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.ledger.tally import attempts_of, entry_of, kind_of
+from hubbub.core.planning.noise_shares import is_sparse
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query, QueryState, SteppedQuery
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
@@ -42,18 +42,16 @@ from hubbub.core.protocol.token_lists.process_pool import process_pool
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.runs.spending import set_caps
 from hubbub.core.session.ask import Call
-from hubbub.core.session.party import Membership, Party
-from hubbub.core.session.session_offer import RefusedError, SessionOffer, check_apart, planned_for
-from hubbub.core.session.silo_party import SiloParty, lists_of
-from hubbub.core.study import sources
+from hubbub.core.session.offer import RefusedError, SessionOffer, check_apart, planned_for
+from hubbub.core.session.party import Membership, Party, SiloParty, lists_of
+from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import part_of
 from hubbub.learning.runs.conclusion import write_result
 from hubbub.learning.runs.preparing import prepare
-from hubbub.site.network.collection.silo_side import SiloSide
-from hubbub.site.network.endpoint import Endpoint
-from hubbub.site.network.pace import keep_pace
-from hubbub.site.network.session_state import SessionState
+from hubbub.site.collected.party_sides import SiloSide
+from hubbub.site.network.endpoint import Endpoint, SessionState
+from hubbub.site.network.waiting import keep_pace
 
 WITNESSED = "witnessed"  # in a party's home: statements of others' ledgers, and of its own
 _TELL_EVERY = 5.0
@@ -134,7 +132,7 @@ class SiloEndpoint(Endpoint):
     def _known(self, study: Study) -> _Study:
         if study.id not in self._studies:
             check_apart(study)  # refuses, before records are read, what cannot be run apart
-            sources.check_kept(study, self.party_folder.name, self._data)
+            silo_records.check_kept(study, self.party_folder.name, self._data)
             plain = prepare(
                 study, device=self._device, whose=[self.party_folder.name], folder=self._data
             )
@@ -373,7 +371,7 @@ class SiloEndpoint(Endpoint):
             ledger_rows=self._ledger.rows,
             attempts=self._accounted(known),
         )
-        sources.over(state.study, self.party_folder.name, self._data)
+        silo_records.over(state.study, self.party_folder.name, self._data)
         self._tell(state)
         self.event_log.over()
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from hubbub.core.errors import StudyError, with_extra
-from hubbub.core.section import Section
-from hubbub.core.settings import by_hand, later, settings, table, text, texts
-from hubbub.core.study.extracts.cell_stream import CellStream
+from hubbub.core.settings import Section, by_hand, later, settings, table, text, texts
+from hubbub.core.study.cell_stream import CellStream
 from hubbub.core.study.source import TableSource
 
 if TYPE_CHECKING:

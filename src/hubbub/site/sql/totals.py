@@ -20,10 +20,20 @@ from typing import Any
 
 from sqlglot import exp
 
-from hubbub.core.tabular.cell_rule import number_in
-from hubbub.site.sql.ranges import MOST_EXPONENT, holds_whole, range_of
-from hubbub.site.sql.scope import Scope, refused
-from hubbub.site.sql.value_range import DAY, REAL, TEXT, WHOLE, WHOLES, ValueRange
+from hubbub.core.tabular.cells import number_in
+from hubbub.site.sql.scope import (
+    DAY,
+    MOST_EXPONENT,
+    REAL,
+    TEXT,
+    WHOLE,
+    WHOLES,
+    Scope,
+    ValueRange,
+    holds_whole,
+    range_of,
+    refused,
+)
 
 LONGEST = 1000  # letters of a text that is joined to another
 _NESTED = 3  # within each other, of what says its inner twice

@@ -22,11 +22,10 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
 from hubbub.core.errors import ProtocolError, StudyError
-from hubbub.core.protocol.primitives.expected_frames import ExpectedFrames
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.message_sizes import LINK_BYTES
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag
+from hubbub.core.protocol.primitives.wire import EVERYBODY, ExpectedFrames, Frame, Tag
 
 MOST_LINKS = 1 << 24
 # Every so many links one is kept: a chain of a million takes 31 kB, and a link a millisecond.

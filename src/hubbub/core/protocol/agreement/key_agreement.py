@@ -16,21 +16,343 @@ nodes from `contribute` on. A phase that refuses is the last, and the next try i
 from __future__ import annotations
 
 import functools
+import hashlib
 import hmac
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
 from hubbub.core.errors import ProtocolError, StudyError
-from hubbub.core.protocol.agreement import one_each, transcript
-from hubbub.core.protocol.agreement.digest_list import check_digests, sent_digest
-from hubbub.core.protocol.agreement.pair_secrets import CONTRIBUTION_BYTES, PairSecret
-from hubbub.core.protocol.agreement.roll_call import Roll
 from hubbub.core.protocol.primitives.identity import Keys, Roster
-from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, sender_of
+from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES
+from hubbub.core.protocol.primitives.randomness import KEY_BYTES, SecureSource
+from hubbub.core.protocol.primitives.wire import (
+    EVERYBODY,
+    ExpectedFrames,
+    Frame,
+    Tag,
+    bits_of,
+    doubled_by,
+    parse,
+    sender_of,
+    set_of,
+)
+
+# ROLL: which silos a session has, said by the aggregator once, before anything depends on it.
+#
+# Theory of operation. A session needs not all silos: any N - D set it up, and who comes late is in
+# the next one. The set is fixed before a silo commits to its share of the graph's seed, and never
+# shrinks: were it to follow from who reveals, T silos that withhold their shares would choose among
+# 2^T graphs. Its digest enters the seed and the transcript, so all who finish have the same; every
+# later set of silos is a part of it (`round_parameters.py`). Compute nodes are in every session: to
+# choose among them could be to leave the honest one out (docs/privacy.md P29). This file knows no
+# secret.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roll:
+    """The silos of a session, by roster index, and the digest of the frame that names them."""
+
+    silos: frozenset[int]
+    digest: bytes
+
+
+def called(
+    keys: Keys, roster: Roster, study: bytes, session: bytes, silos: frozenset[int]
+) -> tuple[bytes, Roll]:
+    """The aggregator's ROLL, and what it says."""
+    frame = Frame(
+        tag=Tag.ROLL,
+        study=study,
+        session=session,
+        sender=0,
+        receiver=EVERYBODY,
+        payload=bits_of(silos, len(roster.silos)),
+    )
+    return frame.sealed(keys), Roll(silos=silos, digest=frame.digest)
+
+
+class RollCall:
+    """Whoever is told a session's silos, once.
+
+    Args:
+        roster: everybody.
+        study, session: of which it must be.
+        quorum: the least number of silos, N - D.
+        index: the receiver's place in the roster; a silo must be named itself.
+    """
+
+    def __init__(
+        self, *, roster: Roster, study: bytes, session: bytes, quorum: int, index: int = 0
+    ) -> None:
+        self._roster, self._study, self._session = roster, study, session
+        self._quorum, self._index = quorum, index
+        self._roll: Roll | None = None
+
+    @property
+    def roll(self) -> Roll:
+        """Who takes part.
+
+        Raises:
+            ProtocolError: nobody has said so.
+        """
+        if self._roll is None:
+            raise ProtocolError("expected a ROLL before this, got none", culprit="relay")
+        return self._roll
+
+    def take(self, data: bytes) -> Roll:
+        """Take the ROLL.
+
+        Raises:
+            ProtocolError: it is not the aggregator's for this session, a second one, names fewer
+                silos than the quorum, or not the silo that receives it.
+        """
+        frame = parse(data, self._roster, study=self._study, session=self._session)
+        sender = self._roster.name(frame.sender)
+        placed = not (frame.round or frame.attempt) and frame.receiver == EVERYBODY
+        if frame.tag is not Tag.ROLL or frame.sender != 0 or not placed:
+            raise ProtocolError(
+                f"expected a ROLL of the aggregator to everybody, got a {frame.tag.name} of "
+                f"{sender}",
+                culprit=sender if frame.tag is Tag.ROLL else "relay",
+            )
+        if self._roll is not None:
+            raise ProtocolError(
+                "expected one ROLL in a session, got a second",
+                culprit=doubled_by(frame, self._roll.digest, sender),
+            )
+        silos = set_of(frame.payload, len(self._roster.silos), sender)
+        if len(silos) < self._quorum:
+            raise ProtocolError(
+                f"expected at least {self._quorum} silos in a session, got {len(silos)}: the noise "
+                "of fewer would not keep the study's epsilon",
+                culprit=sender,
+            )
+        if self._index in self._roster.silos and self._index not in silos:
+            raise ProtocolError("expected a session that I am in, got another", culprit="relay")
+        self._roll = Roll(silos=silos, digest=frame.digest)
+        return self._roll
+
+
+# The digests of what parties have sent to each other in a set-up, as all are told them.
+#
+# Each party has 32 bytes in the order of the roster, zero where it sends no secret: the aggregator,
+# and silos that the session does not have (docs/privacy.md P29). This file believes no frame.
+
+_NOTHING = bytes(DIGEST_BYTES)
+
+
+def sent_digest(frames: Mapping[int, bytes]) -> bytes:
+    """SHA-256 over the hashes of a party's contributions, in the order of their receivers."""
+    whole = hashlib.sha256(b"hubbub sent v1")
+    for receiver in sorted(frames):
+        whole.update(receiver.to_bytes(4, "little") + hashlib.sha256(frames[receiver]).digest())
+    return whole.digest()
+
+
+def sent_digests(sent: Mapping[int, Mapping[int, bytes]], parties: int) -> bytes:
+    """All of them, from what each of so many parties has sent to whom."""
+    return b"".join(sent_digest(sent[i]) if i in sent else _NOTHING for i in range(parties))
+
+
+def check_digests(digests: bytes, index: int, own: bytes, roster: Roster, silos: Set[int]) -> None:
+    """See that a party's own digest is listed, and none of who sends nothing.
+
+    Args:
+        digests: as the relay tells everybody.
+        index, own: the party's place, and its digest.
+        roster: everybody.
+        silos: of the session.
+
+    Raises:
+        ProtocolError: naming the relay.
+    """
+
+    def listed(one: int) -> bytes:
+        return digests[DIGEST_BYTES * one : DIGEST_BYTES * (one + 1)]
+
+    if len(digests) != DIGEST_BYTES * len(roster.parties) or listed(index) != own:
+        raise ProtocolError(
+            "expected the digest of what I sent in the list of all, got another", culprit="relay"
+        )
+    for silo in {0, *roster.silos} - silos:
+        if listed(silo) != _NOTHING:
+            raise ProtocolError(
+                f"expected no digest for {roster.name(silo)}, which sends no secret in this "
+                "session, got one",
+                culprit="relay",
+            )
+
+
+# Frames of a set-up, exactly one from every expected sender, for everybody or for one party.
+
+
+def expected(
+    tag: Tag,
+    receiver: int,
+    senders: Collection[int],
+    roster: Roster,
+    study: bytes,
+    session: bytes,
+    sizes: Mapping[int, int] | None = None,
+) -> ExpectedFrames:
+    """Frames of a set-up, for everybody or one receiver."""
+    misplaced = partial(_misplaced, tag, receiver, senders, roster)
+    return ExpectedFrames(tag, senders, roster, study, session, misplaced, sizes)
+
+
+# All parties of a process are shown the same commitments and shares of the seed.
+@lru_cache(maxsize=4)
+def payloads(
+    frames: tuple[bytes, ...],
+    size: int,
+    receiver: int,
+    tag: Tag,
+    senders: frozenset[int],
+    roster: Roster,
+    study: bytes,
+    session: bytes,
+) -> Mapping[int, bytes]:
+    """Payloads of a known size for everybody or one receiver, one from every expected sender."""
+    sizes = dict.fromkeys(senders, size)
+    awaited = expected(tag, receiver, senders, roster, study, session, sizes)
+    payloads = {frame.sender: bytes(frame.payload) for frame in map(awaited.take, frames)}
+    awaited.check_whole()
+    return MappingProxyType(payloads)
+
+
+def _misplaced(
+    tag: Tag, receiver: int, senders: Collection[int], roster: Roster, frame: Frame
+) -> str:
+    """What is wrong with a frame that is no part of this; empty if nothing."""
+    if frame.tag is not tag or frame.round or frame.attempt:
+        attempt = f"{frame.round}.{frame.attempt}"
+        return f"expected a {tag.name}, got a {frame.tag.name} of attempt {attempt}"
+    if frame.receiver not in (receiver, EVERYBODY):
+        return f"expected a {tag.name} for me, got one for another party"
+    if frame.sender not in senders:
+        return f"expected no {tag.name} of {roster.name(frame.sender)}, got one"
+    return ""
+
+
+# What all who set a session up sign alike, from what they were shown: the transcript's parts.
+#
+# A party computes it in `key_agreement.py`, and whoever has passed everything on in
+# `set_up_check.py`. This file believes no frame and knows no secret.
+
+_Told = tuple[tuple[int, bytes], ...]
+
+
+def start_of(study: bytes, session: bytes, roster: Roster, context: bytes) -> bytes:
+    """What comes before commitments and digests."""
+    return b"hubbub transcript v1" + study + session + roster.digest + context
+
+
+def commitment(session: bytes, index: int, share: bytes) -> bytes:
+    """What a party says of its share of the seed before it shows it."""
+    place = session + index.to_bytes(4, "little")
+    return hashlib.sha256(b"hubbub commit v1" + place + share).digest()
+
+
+@functools.lru_cache(maxsize=2)
+def joined(session: bytes, commits: _Told, shares: _Told) -> bytes | int:
+    """All commitments with their shares; or the first silo that had committed to another."""
+    committed = dict(commits)
+    for index, share in sorted(shares):
+        if commitment(session, index, share) != committed[index]:
+            return index
+    return told_of(committed, dict(shares))
+
+
+def told_of(commits: Mapping[int, bytes], shares: Mapping[int, bytes]) -> bytes:
+    """Commitments with their shares, in the order of the silos."""
+    told = ((i.to_bytes(4, "little"), commits[i], shares[i]) for i in sorted(shares))
+    return b"".join(b"".join(one) for one in told)
+
+
+def joint_seed(session: bytes, roll: bytes, told: bytes) -> bytes:
+    """The seed of the mask graph, from the digest of the ROLL and what `joined` gave."""
+    return hashlib.sha256(b"hubbub joint seed v2" + session + roll + told).digest()
+
+
+@functools.lru_cache(maxsize=2)  # of a thousand parties in one process all see the same
+def hash_of(*shown: bytes) -> bytes:
+    """SHA-256 of these one after the other."""
+    return hashlib.sha256(b"".join(shown)).digest()
+
+
+# Secrets that two parties share, and the one-time mask keys that are derived from them.
+#
+# A pair's secret comes from a fresh contribution of each side (HKDF-SHA256 over both), bound to the
+# study, the session and the pair. A key is derived from it for one round, one attempt and one
+# MODEL,
+# by its digest, which covers the set of active silos too, and used for one vector. Silos that were
+# shown different MODELs derive different keys: their masks do not cancel, and what the adversary
+# gets
+# is uniform (docs/privacy.md P4).
+
+CONTRIBUTION_BYTES = 32
+SEALED_BYTES = 1088 + 32 + CONTRIBUTION_BYTES + 16  # as one travels (docs/protocol.md)
+CHECK_BYTES = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairSecret:
+    """What two parties, low < high in the roster, share in one session."""
+
+    low: int
+    high: int
+    _value: bytes = field(repr=False)
+
+    @classmethod
+    def agree(
+        cls, *, low: int, high: int, from_low: bytes, from_high: bytes, study: bytes, session: bytes
+    ) -> PairSecret:
+        """The secret of both contributions; either being random makes it so."""
+        place = _number(low) + _number(high)
+        derive = HKDF(
+            algorithm=SHA256(),
+            length=32,
+            salt=study + session,
+            info=b"hubbub pair v1" + place,
+        )
+        return cls(low=low, high=high, _value=derive.derive(from_low + from_high))
+
+    def mask_key(self, *, transcript: bytes, round: int, attempt: int, model: bytes) -> bytes:
+        """The AES-128 key of the pair's mask in an attempt at a round, for the MODEL shown there.
+
+        Args:
+            transcript: of the set-up.
+            round, attempt: when.
+            model: digest of the MODEL.
+        """
+        use = _number(round) + _number(attempt) + model
+        return self._expand(b"hubbub mask v2" + transcript + use, KEY_BYTES)
+
+    def share_key(
+        self, *, transcript: bytes, round: int, attempt: int, model: bytes, sender: int
+    ) -> bytes:
+        """The AES-128-GCM key under which one full share travels, used once; as `mask_key`."""
+        use = _number(round) + _number(attempt) + model + _number(sender)
+        return self._expand(b"hubbub share v2" + transcript + use, KEY_BYTES)
+
+    def check(self, *, transcript: bytes, sender: int) -> bytes:
+        """Proof that the sender has this secret and saw this transcript; tells nothing else."""
+        return self._expand(b"hubbub check v1" + transcript + _number(sender), CHECK_BYTES)
+
+    def _expand(self, info: bytes, length: int) -> bytes:
+        return HKDFExpand(algorithm=SHA256(), length=length, info=info).derive(self._value)
+
+
+def _number(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
 
 SESSION_BYTES = 16
 SEED_BYTES = 32
@@ -118,7 +440,7 @@ class Agreement:
         self._neighbours_of, self._extra_confirmers = neighbours_of, extra_confirmers
         self._source = source
         self._own_seed = source.bytes(SEED_BYTES)
-        self._shown = [transcript.start_of(study, session, roster, context)]
+        self._shown = [start_of(study, session, roster, context)]
         self._commits: Mapping[int, bytes] = {}
         self._seed = b""
         self._neighbours: tuple[int, ...] = ()
@@ -148,14 +470,14 @@ class Agreement:
     @_in_turn
     def commit(self) -> bytes:
         """Phase 1: the hash of this party's share of the seed; it follows the ROLL (P29)."""
-        own = transcript.commitment(self._session, self._index, self._own_seed)
+        own = commitment(self._session, self._index, self._own_seed)
         return self._frame(Tag.COMMIT, EVERYBODY, own)
 
     @_in_turn
     def reveal(self, commits: Sequence[bytes]) -> bytes:
         """Phase 2, after all silos of the ROLL committed: the share of the seed itself."""
         self._commits = self._one_each(commits, Tag.COMMIT, self._roll.silos, 32)
-        own = transcript.commitment(self._session, self._index, self._own_seed)
+        own = commitment(self._session, self._index, self._own_seed)
         if self._commits[self._index] != own:
             raise ProtocolError("expected my own commitment back, got another", culprit="relay")
         return self._frame(Tag.REVEAL, EVERYBODY, self._own_seed)
@@ -164,14 +486,14 @@ class Agreement:
     def learn_seed(self, reveals: Sequence[bytes]) -> None:
         """After all silos revealed: check the commitments and fix the graph seed."""
         shares = self._one_each(reveals, Tag.REVEAL, self._roll.silos, SEED_BYTES)
-        told = transcript.joined(self._session, (*self._commits.items(),), (*shares.items(),))
+        told = joined(self._session, (*self._commits.items(),), (*shares.items(),))
         if isinstance(told, int):
             raise ProtocolError(
                 "expected the seed share that was committed to, got another",
                 culprit=self._roster.name(told),
             )
         self._shown.append(told)
-        self._seed = transcript.joint_seed(self._session, self._roll.digest, told)
+        self._seed = joint_seed(self._session, self._roll.digest, told)
 
     @_in_turn
     def contribute(self) -> dict[int, bytes]:
@@ -211,7 +533,7 @@ class Agreement:
                 session=self._session,
             )
         check_digests(digests, self._index, self._own_digest, self._roster, self._roll.silos)
-        self._transcript = transcript.hash_of(*self._shown, digests)
+        self._transcript = hash_of(*self._shown, digests)
         checks = {
             other: self._frame(
                 Tag.KEY_CHECK,
@@ -280,14 +602,14 @@ class Agreement:
         """Payloads of a known size, exactly one from every expected sender."""
         place = (tag, frozenset(senders), self._roster, self._study, self._session)
         try:
-            return one_each.payloads(tuple(frames), size, EVERYBODY, *place)
+            return payloads(tuple(frames), size, EVERYBODY, *place)
         except ProtocolError:  # it may be one for this party alone
-            return one_each.payloads(tuple(frames), size, self._index, *place)
+            return payloads(tuple(frames), size, self._index, *place)
 
     def _contributions(self, frames: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
         """The contributions of all neighbours to this party, each opened."""
         place = (self._roster, self._study, self._session)
-        awaited = one_each.expected(Tag.CONTRIBUTION, self._index, self._neighbours, *place)
+        awaited = expected(Tag.CONTRIBUTION, self._index, self._neighbours, *place)
         for frame in map(awaited.take, frames):
             yield frame.sender, self._open(frame)
         awaited.check_whole()

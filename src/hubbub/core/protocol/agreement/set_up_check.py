@@ -24,10 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement import one_each, transcript
-from hubbub.core.protocol.agreement.digest_list import sent_digests
-from hubbub.core.protocol.agreement.pair_secrets import SEALED_BYTES
-from hubbub.core.protocol.agreement.roll_call import Roll
+from hubbub.core.protocol.agreement import key_agreement
+from hubbub.core.protocol.agreement.key_agreement import SEALED_BYTES, Roll, sent_digests
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, receiver_of
@@ -50,7 +48,7 @@ def payload_of(
         ProtocolError: naming the party, or "relay" for itself or its way.
     """
     sizes = {sender: size}
-    awaited = one_each.expected(tag, receiver, {sender}, roster, study, session, sizes)
+    awaited = key_agreement.expected(tag, receiver, {sender}, roster, study, session, sizes)
     return bytes(awaited.take(frame).payload)
 
 
@@ -90,22 +88,22 @@ class SetUpCheck:
         committed = self._each(Tag.COMMIT, commits, found)
         shares = {} if found else self._each(Tag.REVEAL, reveals, found)
         for index, share in shares.items():
-            if transcript.commitment(self.session, index, share) != committed[index]:
+            if key_agreement.commitment(self.session, index, share) != committed[index]:
                 name = self.roster.name(index)
                 found[index] = ProtocolError(
                     "expected the seed share that was committed to, got another", culprit=name
                 )
         told = b""
         if shares and not found:
-            told = transcript.told_of(committed, shares)
+            told = key_agreement.told_of(committed, shares)
         if found or not sent:
             return found
-        seed = transcript.joint_seed(self.session, self.roll.digest, told) if shares else b""
+        seed = key_agreement.joint_seed(self.session, self.roll.digest, told) if shares else b""
         for index, frames in sent.items():
             self._note(found, index, lambda i, f: self._check_sent(i, f, seed), frames)
         if found or not confirmed or context is None:
             return found
-        start = transcript.start_of(self.study, self.session, self.roster, context)
+        start = key_agreement.start_of(self.study, self.session, self.roster, context)
         by_receiver = {
             i: {receiver_of(frame): frame for frame in frames} for i, frames in sent.items()
         }
@@ -113,7 +111,7 @@ class SetUpCheck:
         shown = (start, told, digests) if shares else (start, digests)
         for index, frames in confirmed.items():
             self._note(
-                found, index, self._check_confirmed, frames, transcript.hash_of(*shown), sent
+                found, index, self._check_confirmed, frames, key_agreement.hash_of(*shown), sent
             )
         return found
 

@@ -29,12 +29,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from threading import Lock
 
-from hubbub.core.errors import ProtocolError
+import numpy as np
+
+from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.message_sizes import (
     DIGEST_BYTES,
@@ -359,3 +362,113 @@ def _once(data: FrameBytes) -> Frame:
     if isinstance(data, memoryview):  # it came from another machine
         return _hashed(data)
     return _split_large(data) if len(data) >= _LARGE else _split_small(data)
+
+
+# A set of silos as bits, silo 1 the highest bit of the first byte; how many there are is known.
+
+
+def bits_of(silos: Iterable[int], count: int) -> bytes:
+    """A set of roster indices, of so many silos, as bits."""
+    chosen = sorted(silos)
+    if chosen and not 1 <= chosen[0] <= chosen[-1] <= count:
+        raise StudyError(
+            f"expected silos from 1 to {count}, got {chosen[0]} to {chosen[-1]}; "
+            "name silos by their index in the roster"
+        )
+    flags = np.zeros(count, dtype=bool)
+    flags[[index - 1 for index in chosen]] = True
+    return np.packbits(flags).tobytes()
+
+
+def set_of(bits: bytes | memoryview, count: int, sender: str) -> frozenset[int]:
+    """The set that bits stand for.
+
+    Raises:
+        ProtocolError: naming the sender; they are no set of so many silos.
+    """
+    fits = len(bits) == (count + 7) // 8
+    chosen = _found(bytes(bits), count) if fits else None
+    if chosen is None:
+        raise ProtocolError(f"expected a set of at most {count} silos, got another", culprit=sender)
+    return chosen
+
+
+@lru_cache(maxsize=4)
+def _found(bits: bytes, count: int) -> frozenset[int] | None:
+    """The set, None if it is not one; all silos of one process are sent the same."""
+    flags = np.unpackbits(np.frombuffer(bits, dtype=np.uint8))
+    if flags[count:].any():
+        return None
+    return frozenset((np.flatnonzero(flags) + 1).tolist())
+
+
+# Frames of one kind, exactly one from each expected sender: verified, or somebody is blamed.
+#
+# This file does not know where in a session they belong; who expects them says so.
+
+
+class ExpectedFrames:
+    """Frames of one kind, at most one from each expected sender.
+
+    Args:
+        tag: the kind.
+        senders: whose are expected.
+        roster, study, session: what they must be of.
+        misplaced: what is wrong with the place of a true frame; empty if nothing.
+        sizes: bytes of their payloads, by sender; who takes them checks them if None.
+    """
+
+    __slots__ = ("_known", "_misplaced", "_place", "_senders", "_sizes", "_tag")
+
+    def __init__(
+        self,
+        tag: Tag,
+        senders: Collection[int],
+        roster: Roster,
+        study: bytes,
+        session: bytes,
+        misplaced: Callable[[Frame], str],
+        sizes: Mapping[int, int] | None = None,
+    ) -> None:
+        self._tag, self._senders = tag, senders
+        self._misplaced, self._sizes = misplaced, sizes
+        self._place = roster, study, session
+        self._known: dict[int, bytes] = {}  # the digests of those that were taken
+
+    def take(self, data: bytes) -> Frame:
+        """The frame, verified.
+
+        Raises:
+            ProtocolError: naming who sent a second one, or another length; or the relay.
+        """
+        roster, study, session = self._place
+        frame = parse(data, roster, study=study, session=session)
+        wanted, name = self._tag.name, roster.name(frame.sender)
+        if why := self._misplaced(frame):  # a true frame in a wrong place was carried there
+            raise ProtocolError(why, culprit="relay")
+        if frame.sender in self._known:
+            raise ProtocolError(
+                f"expected one {wanted} of {name}, got a second",
+                culprit=doubled_by(frame, self._known[frame.sender], name),
+            )
+        if self._sizes is not None and len(frame.payload) != self._sizes[frame.sender]:
+            raise ProtocolError(
+                f"expected a {wanted} of {self._sizes[frame.sender]} bytes, got "
+                f"{len(frame.payload)}",
+                culprit=name,
+            )
+        self._known[frame.sender] = frame.digest
+        return frame
+
+    @property
+    def missing(self) -> int | None:
+        """The first sender whose frame is not there; None if all are."""
+        return min(set(self._senders).difference(self._known), default=None)
+
+    def check_whole(self, where: str = "", why: str = "it has not answered") -> None:
+        """Name the first whose frame is not there."""
+        if self.missing is not None:
+            raise ProtocolError(
+                f"expected a {self._tag.name}{where}, got none; {why}",
+                culprit=self._place[0].name(self.missing),
+            )

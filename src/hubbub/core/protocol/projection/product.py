@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import UserError
-from hubbub.core.protocol.projection import exact_grid, gaussian_matrix, matrix, sign_matrix
+from hubbub.core.protocol.projection import entries, matrix
+from hubbub.core.protocol.projection import matrix as exact_grid
 
 # From a projected sum and its draw to the whole sum.
 Lift = Callable[[exact_grid.Array, matrix.Draw], exact_grid.Array]
@@ -85,8 +86,8 @@ def lift(
     return out
 
 
-def _engine(projection: matrix.Projection) -> gaussian_matrix.Gaussian | sign_matrix.Signs:
-    return gaussian_matrix.Gaussian() if projection.kind == "gaussian" else sign_matrix.Signs()
+def _engine(projection: matrix.Projection) -> entries.Gaussian | entries.Signs:
+    return entries.Gaussian() if projection.kind == "gaussian" else entries.Signs()
 
 
 def _expect(vector: NDArray[np.floating], size: int) -> None:

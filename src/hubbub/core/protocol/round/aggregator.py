@@ -11,15 +11,19 @@ is begun among those left. Vectors are added as they come and not kept.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, doubled_by, parse
-from hubbub.core.protocol.round import additive_shares, attempt_order, round_parameters
+from hubbub.core.protocol.round import additive_shares, round_parameters
+from hubbub.core.protocol.round import round_parameters as attempt_order
+from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 
 
 class Aggregator:
@@ -317,3 +321,39 @@ class Aggregator:
             payload=payload,
             after=after,
         )
+
+
+# A revealed sum in units of the gradient, made of its residues where it is read.
+#
+# A vector of float64 is up to four times as large as the residues of a sum; whoever takes a step
+# along it reads it block by block and needs no more of it than a block.
+
+
+class RevealedSum:
+    """What a round reveals, (dimension,), to be read as an array of float64 is; public.
+
+    Args:
+        round_parameters: of the round.
+        total: the sum in grid steps, (dimension,); not copied.
+    """
+
+    def __init__(self, round_parameters: RoundParameters, total: ring.Integers) -> None:
+        self._round_parameters, self._total = round_parameters, total
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(dimension,)."""
+        return self._total.shape
+
+    @property
+    def size(self) -> int:
+        """The dimension."""
+        return self._total.size
+
+    def __getitem__(self, part: slice) -> NDArray[np.float64]:
+        """A block of it, decoded."""
+        return decoded(self._round_parameters, self._total[part])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """All of it, decoded."""
+        return self[:].astype(dtype or np.float64, copy=False)

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.key_agreement import Session
-from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
-from hubbub.core.protocol.round import additive_shares, attempt_order, round_parameters
+from hubbub.core.protocol.round import additive_shares, round_parameters
+from hubbub.core.protocol.round import round_parameters as attempt_order
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.projection.matrix import Draw, Projection
 from hubbub.core.protocol.projection.product import project
-from hubbub.core.protocol.round.batch_rows import Rows
+from hubbub.core.protocol.round.batches import Rows
 from hubbub.core.protocol.round.masking import Attempt
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 

@@ -19,10 +19,10 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round import projected_sum
+from hubbub.core.protocol.round.batches import TokenBatches, batches_of
 from hubbub.core.protocol.round.masking import Attempt, Masking
 from hubbub.core.protocol.round.noise_share import noise_share_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.protocol.round.silo_batches import TokenBatches, batches_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,9 +31,9 @@ from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag
-from hubbub.core.protocol.token_lists import onion_layers, publications, token_list
-from hubbub.core.protocol.token_lists.list_context import ListContext, Payload, Post, repeated
+from hubbub.core.protocol.token_lists import onion_layers, token_list, verdict
 from hubbub.core.protocol.token_lists.onion_layers import TOKEN_BYTES, Executor, Names
+from hubbub.core.protocol.token_lists.token_list import ListContext, Payload, Post, repeated
 
 MOST_RECORDS = 1 << 31
 
@@ -67,7 +67,7 @@ class Mixer:
         self._keys, self._roster, self._index = keys, roster, index
         self._list_context = list_context
         self._counts = dict(zip(roster.silos, map(int, counts), strict=True))
-        self._rules = publications.Publications(self._list_context, self._counts)
+        self._rules = verdict.Publications(self._list_context, self._counts)
         self._source = source or SecureSource()
         self._private = onion_layers.fresh_private()
         self._publics: dict[int, bytes] = {}

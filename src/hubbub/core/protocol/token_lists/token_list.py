@@ -6,15 +6,189 @@ This file knows how lists are bound to their place, and nothing of the order of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.protocol.primitives.identity import Roster
-from hubbub.core.protocol.token_lists.list_context import ListContext
+from hubbub.core.errors import ProtocolError, StudyError
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.message_sizes import SIGNATURE_BYTES
+from hubbub.core.protocol.primitives.wire import EVERYBODY, ExpectedFrames, Frame, Tag, parse
 from hubbub.core.protocol.token_lists.onion_layers import NAME_BYTES, Names
+
+# Where the messages about one list belong, and what is repeated so that two lies can be compared.
+#
+# A *list context* is one list in the making: study, session and the list's number; frames carry the
+# number as their round and the step of the mixnet as their attempt. A *statement* is a frame
+# without
+# its payload, but with the payload's hash and the signature: 185 bytes that prove to anybody what
+# was
+# signed. Everybody repeats the statements that it took, so whoever shows two silos different things
+# is convicted by its own two signatures. This file knows no tokens.
+
+_HASH_BYTES, _LENGTH_BYTES = 32, 8
+# The payload's length and its hash end what is signed; all before them is the frame's place.
+_CONTENT_BYTES = _LENGTH_BYTES + _HASH_BYTES
+
+Payload = bytes | memoryview
+
+
+@dataclass(frozen=True, kw_only=True)
+class Post:
+    """A frame that was taken: who sent it, what it holds, and its statement."""
+
+    sender: int
+    payload: Payload
+    statement: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListContext:
+    """One list in the making.
+
+    Args:
+        roster: everybody; the silos mix in its order.
+        study: the study id.
+        session: 16 bytes chosen for this session.
+        number: of the list in the session.
+    """
+
+    roster: Roster
+    study: bytes
+    session: bytes
+    number: int
+
+    def __post_init__(self) -> None:
+        if (len(self.study), len(self.session)) != (32, 16) or not 0 <= self.number < 1 << 32:
+            raise StudyError(
+                "expected a study id of 32 bytes, a session of 16 and a number from 0 to 2^32 - 1, "
+                f"got {len(self.study)}, {len(self.session)} and {self.number}"
+            )
+
+    def parse(self, data: bytes) -> Frame:
+        """A verified frame of the list's session."""
+        return parse(data, self.roster, study=self.study, session=self.session)
+
+    def frame(self, keys: Keys, sender: int, tag: Tag, step: int, payload: bytes) -> bytes:
+        """A signed frame to everybody."""
+        return Frame(
+            tag=tag,
+            study=self.study,
+            session=self.session,
+            round=self.number,
+            attempt=step,
+            sender=sender,
+            payload=payload,
+        ).sealed(keys)
+
+    def one_each(
+        self, frames: Sequence[bytes], tag: Tag, step: int, sizes: Mapping[int, int]
+    ) -> dict[int, Post]:
+        """Exactly one frame from each expected sender, of the length that is known beforehand.
+
+        Raises:
+            ProtocolError: naming who sent another length, sent two or sent none; or the relay.
+        """
+        misplaced, posts = partial(self._misplaced, tag, step, sizes), dict[int, Post]()
+        awaited = ExpectedFrames(
+            tag, sizes, self.roster, self.study, self.session, misplaced, sizes
+        )
+        for data in frames:
+            frame = awaited.take(data)
+            statement = frame.signed + data[-SIGNATURE_BYTES:]
+            posts[frame.sender] = Post(
+                sender=frame.sender, payload=frame.payload, statement=statement
+            )
+        awaited.check_whole(f" for step {step} of list {self.number}")
+        return dict(sorted(posts.items()))
+
+    def _misplaced(self, tag: Tag, step: int, senders: Container[int], frame: Frame) -> str:
+        """What is wrong with a frame that does not belong here; empty if nothing."""
+        if frame.tag is not tag or (frame.round, frame.attempt) != (self.number, step):
+            return (
+                f"expected a {tag.name} for step {step} of list {self.number}, got a "
+                f"{frame.tag.name} for {frame.attempt} of {frame.round}: a replay"
+            )
+        if frame.receiver != EVERYBODY or frame.sender not in senders:
+            return f"expected no {tag.name} of {self.roster.name(frame.sender)} here, got one"
+        return ""
+
+    def complaint(self, data: bytes) -> Frame:
+        """A silo's demand to open this list, with statements of what it was shown last.
+
+        Raises:
+            ProtocolError: it is no such thing; the relay brought it.
+        """
+        frame = self.parse(data)
+        if (
+            frame.tag is not Tag.MIX_COMPLAINT
+            or frame.round != self.number
+            or frame.receiver != EVERYBODY
+            or len(frame.payload) > statement_bytes() * len(self.roster.silos)
+            or frame.sender not in self.roster.silos
+        ):
+            raise ProtocolError(
+                f"expected a complaint of a silo about list {self.number}, got a "
+                f"{frame.tag.name} about {frame.round}",
+                culprit="relay",
+            )
+        return frame
+
+    def compare(self, mine: Mapping[int, Post], repeated: Payload, repeater: int) -> None:
+        """Hold what another says that it took against what I took.
+
+        Raises:
+            ProtocolError: naming who signed two different things for one place; or the repeater, if
+                it repeats what nobody signed.
+        """
+        size = statement_bytes()
+        statements = [bytes(repeated[at : at + size]) for at in range(0, len(repeated), size)]
+        if len(statements) != len(mine):
+            raise ProtocolError(
+                f"expected {len(mine)} statements repeated, got {len(statements)}",
+                culprit=self.roster.name(repeater),
+            )
+        for post, statement in zip(mine.values(), statements, strict=True):
+            self._compare_one(post, statement, repeater)
+
+    def _compare_one(self, mine: Post, statement: bytes, repeater: int) -> None:
+        signed, signature = statement[:-SIGNATURE_BYTES], statement[-SIGNATURE_BYTES:]
+        own = mine.statement[:-SIGNATURE_BYTES]
+        if signed == own:
+            return
+        sender = self.roster.parties[mine.sender]
+        same_place = signed[:-_CONTENT_BYTES] == own[:-_CONTENT_BYTES]
+        if not same_place or not sender.verifies(signature, signed):
+            raise ProtocolError(
+                f"expected what {sender.name} signed, repeated, got what it did not sign",
+                culprit=self.roster.name(repeater),
+            )
+        raise ProtocolError(
+            "expected the same for everybody, got two different things that it signed for one "
+            f"place: it showed {self.roster.name(repeater)} another",
+            culprit=sender.name,
+        )
+
+
+@cache
+def statement_bytes() -> int:
+    """Length of a statement."""
+    empty = Frame(tag=Tag.MIX_KEY, study=bytes(32), session=bytes(16), sender=0, payload=b"")
+    return len(empty.signed) + SIGNATURE_BYTES
+
+
+def repeated(posts: Mapping[int, Post]) -> bytes:
+    """What everybody repeats: the statements, in the order of the roster."""
+    return b"".join(post.statement for post in posts.values())
+
+
+def parted(payload: Payload, statements: int) -> tuple[Payload, Payload]:
+    """What a sender says itself, and then so many statements of others that it repeats."""
+    own = len(payload) - statements * statement_bytes()
+    return payload[:own], payload[own:]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,13 +6,71 @@ words what it asks for. `policy_of` makes the rules of one role of a study.
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hubbub.core.errors import AttestationError
+from hubbub.core.registered import loaded, registered
 from hubbub.core.study.attested_roles import AttestedRole
-from hubbub.core.verification.attestation.attested_claims import AttestedClaims
+
+# What verified evidence says, in the same words for all platforms.
+#
+# Nothing here is believed before a verifier has made it. What of it is enough is a policy's
+# business.
+
+UP_TO_DATE = "UpToDate"
+REPORT_DATA_BYTES = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttestedClaims:
+    """What the vendor of a platform vouches for.
+
+    Args:
+        platform: "sgx", "tdx", "snp", "nitro" or "software".
+        report_data: what the attested program had signed with it: 64 bytes on all platforms but
+            Nitro, where it may be any length.
+        measurements: of the code, by the platform's names.
+        tcb: security versions of the platform, by its names.
+        debug: whether its owner can look inside.
+        migratable: whether its memory, with all secrets, may be moved to another machine.
+        status: the vendor's word for the platform's firmware, where it has one.
+        advisories: security advisories that the vendor says apply.
+        revocation: whether revocation lists were checked; None where the vendor has none.
+        made: when it was made, seconds since 1970, where it says so; else None.
+        until: when the collateral ends, seconds since 1970.
+    """
+
+    platform: str
+    report_data: bytes = field(repr=False)
+    measurements: Mapping[str, bytes]
+    tcb: Mapping[str, int] = field(default_factory=dict)
+    debug: bool
+    migratable: bool = False
+    status: str = UP_TO_DATE
+    advisories: tuple[str, ...] = ()
+    revocation: bool | None = None
+    made: int | None = None
+    until: int
+
+    def to_dict(self) -> dict[str, object]:
+        """It as JSON knows it."""
+        return {
+            "platform": self.platform,
+            "report_data": self.report_data.hex(),
+            "measurements": {name: value.hex() for name, value in self.measurements.items()},
+            "tcb": dict(self.tcb),
+            "debug": self.debug,
+            "migratable": self.migratable,
+            "status": self.status,
+            "advisories": list(self.advisories),
+            "revocation_checked": self.revocation,
+            "made": self.made,
+            "valid_until": self.until,
+        }
+
 
 MOST_AGE = 600  # seconds between a document that says when it was made and its verification
 
@@ -271,3 +329,63 @@ def policy_of(role: AttestedRole) -> AllOf:
     if role.platform == "snp" and role.revocation:
         rules.append(RevocationChecked())
     return AllOf(rules)
+
+
+# From evidence to claims: which verifier is whose, and how evidence travels.
+#
+# Evidence is a platform's name, a quote, and the collateral with which it is verified. Both are
+# what
+# the platform's verifier takes, and never believed before it has.
+
+# Takes a quote, its collateral and the time of verification in seconds since 1970.
+Verifier = Callable[[bytes, bytes, int], AttestedClaims]
+PLATFORMS, ATTESTERS = "hubbub.platforms", "hubbub.attesters"  # entry points
+MOST_QUOTE, MOST_COLLATERAL = 16_384, 131_072  # bytes
+_HEAD = struct.Struct("<B16sII")
+_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlatformEvidence:
+    """What an attested party shows.
+
+    Args:
+        platform: by the name of its verifier.
+        quote: what the platform has signed.
+        collateral: the vendor's certificates and lists; empty where there are none.
+    """
+
+    platform: str
+    quote: bytes = field(repr=False)
+    collateral: bytes = field(default=b"", repr=False)
+
+    def to_bytes(self) -> bytes:
+        """It as bytes: a version, the platform, two lengths, the quote, the collateral."""
+        name = self.platform.encode()
+        head = _HEAD.pack(_VERSION, name, len(self.quote), len(self.collateral))
+        return head + self.quote + self.collateral
+
+    @classmethod
+    def read(cls, data: bytes) -> PlatformEvidence:
+        """What `to_bytes` wrote; AttestationError if it is another."""
+        if not _HEAD.size <= len(data) <= _HEAD.size + MOST_QUOTE + MOST_COLLATERAL:
+            raise AttestationError("size", "expected evidence, got too few bytes or too many")
+        version, name, quote, collateral = _HEAD.unpack_from(data)
+        known = {one.encode().ljust(16, b"\0"): one for one in registered(PLATFORMS)}
+        whole = _HEAD.size + quote + collateral == len(data)
+        if version != _VERSION or name not in known or not whole:
+            raise AttestationError("size", "expected evidence of a known platform, got other bytes")
+        body = data[_HEAD.size :]
+        return cls(platform=known[name], quote=body[:quote], collateral=body[quote:])
+
+    def verified(self, at: int) -> AttestedClaims:
+        """What it says, if it held at a time in seconds since 1970.
+
+        Raises:
+            AttestationError: it does not hold.
+            UserError: the extra "attest" is needed and not installed.
+        """
+        if self.platform not in registered(PLATFORMS):
+            raise AttestationError("platform", "expected a known platform, got another")
+        verifier: Verifier = loaded(registered(PLATFORMS)[self.platform])
+        return verifier(self.quote, self.collateral, at)

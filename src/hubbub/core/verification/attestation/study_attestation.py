@@ -16,7 +16,9 @@ from operator import call
 from hubbub.core.errors import AttestationError, UserError
 from hubbub.core.registered import loaded, registered
 from hubbub.core.study.attested_roles import Attestation, AttestedRole
-from hubbub.core.verification.attestation import attested_claims, platforms, policy
+from hubbub.core.verification.attestation import policy
+from hubbub.core.verification.attestation import policy as attested_claims
+from hubbub.core.verification.attestation import policy as platforms
 
 # Makes this machine's evidence: for a platform, over 64 bytes, at a time in seconds since 1970.
 Attester = Callable[[str, bytes, int], platforms.PlatformEvidence]

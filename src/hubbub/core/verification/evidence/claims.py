@@ -20,19 +20,21 @@ from pathlib import Path
 from hubbub.core.errors import EffortError, IntegrityError
 from hubbub.core.number_format import at_most
 from hubbub.core.planning.exposure import stated_adversary
-from hubbub.core.planning.plan_values import Plan
-from hubbub.core.planning.study_queries import main_of
-from hubbub.core.planning.study_queries import plan as plan_study
-from hubbub.core.privacy.effort import limited
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.study_plan import main_of
+from hubbub.core.planning.study_plan import plan as plan_study
+from hubbub.core.privacy.arguments import limited
 from hubbub.core.study.attested_roles import SOFTWARE
 from hubbub.core.study.study import Study
-from hubbub.core.verification.evidence.attested_sessions import attested_findings
 from hubbub.core.verification.evidence.audit_result import AUDIT, audit_finding
-from hubbub.core.verification.evidence.evidence_file import MALFORMED, MODEL, Plain, load
-from hubbub.core.verification.evidence.finding import (
+from hubbub.core.verification.evidence.evidence_file import (
+    MALFORMED,
+    MODEL,
     Finding,
+    Plain,
     difference,
     judged,
+    load,
     not_checked,
     not_verifiable,
     signed,
@@ -40,11 +42,12 @@ from hubbub.core.verification.evidence.finding import (
 )
 from hubbub.core.verification.evidence.silo_parts import (
     SiloWords,
+    attested_findings,
     count_of,
     least_attempts,
     part_claims,
 )
-from hubbub.core.verification.transcript.transcript_header import roster_of
+from hubbub.core.verification.transcript.frame_records import roster_of
 
 FORMAT = "hubbub evidence 1"
 _KINDS = {

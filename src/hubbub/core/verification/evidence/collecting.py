@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import VERSION
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
 from hubbub.core.privacy.arguments import RELATIONS
 from hubbub.core.protocol.agreement.key_agreement import SESSION_BYTES
 from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.core.study.ask import asks
-from hubbub.core.verification.evidence.attested_sessions import attested_of
 from hubbub.core.verification.evidence.audit_result import AUDIT, read_audit
 from hubbub.core.verification.evidence.claims import FORMAT, MODEL, spent, trusted
 from hubbub.core.verification.evidence.evidence_file import (
@@ -30,14 +29,15 @@ from hubbub.core.verification.evidence.evidence_file import (
     part_words,
     with_signature,
 )
+from hubbub.core.verification.evidence.silo_parts import attested_of
 from hubbub.core.verification.transcript.frame_records import (
     FOLDER,
     files,
     head_of,
+    plain_roster,
     read,
     read_header,
 )
-from hubbub.core.verification.transcript.transcript_header import plain_roster
 
 FILE = "evidence.json"
 _MOST = 2**53

@@ -17,7 +17,7 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Parameters, QueryState, SteppedQuery
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.verification.evidence.finding import Finding, judged, not_verifiable
+from hubbub.core.verification.evidence.evidence_file import Finding, judged, not_verifiable
 
 
 class Course:

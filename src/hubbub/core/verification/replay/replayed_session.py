@@ -14,28 +14,199 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
-from hubbub.core.protocol.agreement.roll_call import RollCall
+from hubbub.core.protocol.agreement.key_agreement import RollCall
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
 from hubbub.core.protocol.projection.product import Lift
-from hubbub.core.protocol.round.attempt_order import PresentThroughout
+from hubbub.core.protocol.round.additive_shares import Place, digest_of_shares
 from hubbub.core.protocol.round.projected_sum import draw_of
-from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
-from hubbub.core.session.session_offer import SessionOffer
+from hubbub.core.protocol.round.round_parameters import (
+    Parameters,
+    PresentThroughout,
+    RoundParameters,
+    decoded,
+)
+from hubbub.core.registered import loaded, registered
+from hubbub.core.session.offer import RefusedError, SessionOffer
 from hubbub.core.verification.replay.course import Course
-from hubbub.core.verification.replay.replayed_attempt import ReplayedAttempt, Time
-from hubbub.core.verification.replay.replayed_offer import offer_in
-from hubbub.core.verification.transcript.frame_records import Kept, read
-from hubbub.core.verification.transcript.transcript_header import Header
+from hubbub.core.verification.transcript.frame_records import Header, Kept, read
+
+# One attempt while a transcript is played: who was asked, who answered, and what it adds up to.
+#
+# What may come when, and whose signature it must have, is the business of `replayed_session.py`.
+# This file knows one attempt, and believes that its frames were signed by their senders.
+
+Time = tuple[int, int]
+
+
+@dataclass
+class ReplayedAttempt:
+    """An attempt while its answers are read."""
+
+    time: Time
+    active: frozenset[int]
+    model: bytes
+    parameters: Parameters = field(repr=False)
+    total: ring.Residues = field(repr=False)
+    links: list[bytes] = field(default_factory=list, repr=False)
+    seed: bytes | None = None
+    arrived: set[int] = field(default_factory=set)
+    shares: dict[int, dict[int, bytes]] = field(default_factory=dict)  # node, silo, SHARE's digest
+    told: dict[Tag, set[int]] = field(default_factory=dict)  # nodes that were asked, by ARRIVED too
+    closed: set[int] = field(default_factory=set)  # silos whose shares some node could not open
+    held: set[int] = field(default_factory=set)
+    promises: set[int] = field(default_factory=set)  # of nodes
+    totals: set[int] = field(default_factory=set)
+    asked: bool = False
+    whole: bool = True
+
+    def is_complete(self, round_parameters: RoundParameters, nodes: Iterable[int]) -> bool:
+        """Whether no mask is left on the sum."""
+        if round_parameters.nodes:
+            return len(self.summed) >= round_parameters.quorum and self.totals == set(nodes)
+        return self.arrived == self.active
+
+    @property
+    def summed(self) -> set[int]:
+        """Silos whose answers are in the sum."""
+        return self.arrived - self.closed
+
+    def add(
+        self, kept: Kept, round_parameters: RoundParameters, sender: str, aggregator: str
+    ) -> None:
+        """Take an answer in, if its vector was kept."""
+        is_total = kept.tag is Tag.TOTAL
+        if not is_total and kept.answered != self.model:
+            raise ProtocolError(
+                f"expected {sender} to answer the MODEL of this attempt, found that it was shown "
+                "another, or says so: what such silos send does not add up",
+                culprit=aggregator,
+            )
+        (self.totals if is_total else self.arrived).add(kept.sender)
+        if kept.payload is None:
+            self.whole = False
+            return
+        frame = unverified(kept.frame)
+        if is_total:
+            combine = np.add if round_parameters.full_shares else np.subtract
+            combine(self.total, round_parameters.read_total(frame, sender), out=self.total)
+        else:
+            self.total += round_parameters.read_answer(frame, self.model, aggregator)
+
+    def add_link(self, kept: Kept, seeds: SeedCheck, sender: str) -> None:
+        """Take a silo's link; with the last one the joint seed is known."""
+        if self.arrived or self.seed is not None:
+            raise ProtocolError("expected its link before the answers, once", culprit=sender)
+        self.links.append(kept.frame)
+        if len(self.links) == len(self.active):
+            self.seed = seeds.seed(*self.time, self.active, self.links)
+
+    def check_request(self, kept: Kept, round_parameters: RoundParameters, sender: str) -> None:
+        """A node must be asked about those who answered, and nobody else, and about their MODEL."""
+        named, model = round_parameters.read_request(unverified(kept.frame), sender, self.active)
+        total = kept.tag is Tag.REQUEST
+        done, wanted = (self.totals, self.summed) if total else (self.held, self.arrived)
+        if kept.sender != 0 or kept.receiver in done or not (total or round_parameters.full_shares):
+            raise ProtocolError(
+                f"expected {kept.tag.name} before the node's answer", culprit=sender
+            )
+        self.asked |= total
+        self.told.setdefault(kept.tag, set()).add(kept.receiver)
+        if named != wanted or model != self.model:
+            raise ProtocolError(
+                f"expected a {kept.tag.name} that names the {len(wanted)} silos that answered "
+                "this MODEL, found another set or another MODEL",
+                culprit=sender,
+            )
+        if total and self.held != self.told.get(Tag.ARRIVED, set()):
+            raise ProtocolError("expected every node's HELD before a REQUEST", culprit=sender)
+
+    def add_promise(self, kept: Kept, round_parameters: RoundParameters, sender: str) -> None:
+        """A node's word for the silos that it was asked about, which are all that answered."""
+        named, model = round_parameters.read_request(unverified(kept.frame), sender, self.active)
+        if not self.asked or named != self.summed or model != self.model:
+            raise ProtocolError(
+                f"expected {sender} to promise the total of the {len(self.summed)} silos whose sum "
+                "is taken, found a promise of others",
+                culprit=sender,
+            )
+        self.promises.add(kept.sender)
+
+    def add_held(
+        self, kept: Kept, round_parameters: RoundParameters, sender: str, aggregator: str
+    ) -> None:
+        """A node's word about the shares that it was handed.
+
+        Where shares were kept, it must be about these; there are none in transcripts of old.
+        """
+        if not round_parameters.full_shares:
+            raise ProtocolError("expected no HELD in this study, found one", culprit=sender)
+        closed, digest = round_parameters.read_named(unverified(kept.frame), sender)
+        place = Place(round=self.time[0], attempt=self.time[1], model=self.model)
+        shares = self.shares.get(kept.sender, {})
+        if self.shares and digest != digest_of_shares(place, shares):
+            raise ProtocolError(
+                f"expected {sender} to speak of the shares that it was handed for this MODEL, "
+                "found a word about others",
+                culprit=aggregator,
+            )
+        if not closed <= (shares.keys() if self.shares else self.arrived):
+            raise ProtocolError("expected a HELD about silos that use the node", culprit=sender)
+        self.held.add(kept.sender)
+        self.closed |= closed
+
+    def add_share(self, kept: Kept, sender: str) -> None:
+        """That a silo has sent a node a share with its answer."""
+        handed = self.shares.setdefault(kept.receiver, {})
+        if kept.sender not in self.arrived or kept.sender in handed or self.told:
+            raise ProtocolError(
+                "expected one SHARE for a node, after its silo's MASKED and before ARRIVED",
+                culprit=sender,
+            )
+        handed[kept.sender] = hashlib.sha256(kept.signed).digest()
+
+
+# What silos were told of a session or a collection before it began, held against what followed.
+#
+# An OPEN and a COLLECT have the same words (`session/session_offer.py`): the purpose, the numbers
+# of
+# the sum, and how features are standardised. The first two must be those of the transcript, which
+# are
+# the plan's; whether the last is what an earlier sum gave is seen in `session_findings.py`. This
+# file
+# plays nothing.
+
+
+def offer_in(kept: Kept, header: Header, numbers: RoundParameters) -> SessionOffer:
+    """What an OPEN or a COLLECT says, which is what the transcript is of.
+
+    Raises:
+        ProtocolError: it is another purpose's, or has other numbers.
+    """
+    sender = header.roster.name(kept.sender)
+    offer = SessionOffer.read(kept.payload or b"", sender)
+    if kept.sender != 0 or offer.purpose != header.purpose:
+        raise ProtocolError(
+            f"expected the aggregator's {kept.tag.name} for {header.purpose}, found another",
+            culprit=sender,
+        )
+    try:
+        offer.check(numbers)
+    except RefusedError as error:
+        raise ProtocolError(str(error), culprit=sender) from None
+    return offer
+
 
 _ROUND = frozenset(
     {
@@ -314,3 +485,32 @@ def _misfit(path: Path, at: Time, error: object) -> IntegrityError:
         f"expected {where} of {path} to follow from what was sent before; {error}; ask the "
         "aggregator to account for it, and rely on no model from there on"
     )
+
+
+# Ways to sum that have frames of their own: each replays its transcripts itself.
+#
+# A package registers one under the entry point `hubbub.transports`: a function that is given a
+# transcript's path, its header, the numbers of its rounds and the course of its query, and that
+# returns what plays it, or None if the transcript is not of its kind.
+
+ENTRY_POINTS = "hubbub.transports"
+
+
+class Player(Protocol):
+    """What plays a transcript again."""
+
+    def play(self, path: Path, look: Callable[[], None] = lambda: None) -> ReplayedSession:
+        """All frames; IntegrityError if the sums do not follow from them."""
+
+
+def other_player(
+    path: Path, header: Header, round_parameters: RoundParameters, course: Course | None
+) -> Player | None:
+    """What plays a transcript that is not one of sessions; None if it is."""
+    players = (each(path, header, round_parameters, course) for each in _others())
+    return next((player for player in players if player is not None), None)
+
+
+@cache
+def _others() -> list[Callable[..., Any]]:
+    return [loaded(point) for point in registered(ENTRY_POINTS).values()]

@@ -7,23 +7,24 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from pathlib import Path
 
-from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query
-from hubbub.core.tabular.standardisation import STANDARDISED
+from hubbub.core.tabular.records import STANDARDISED
 from hubbub.core.verification.evidence.collecting import FILE
-from hubbub.core.verification.evidence.evidence_file import Plain, read_whole
-from hubbub.core.verification.evidence.finding import (
+from hubbub.core.verification.evidence.evidence_file import (
     RESTORE,
     Finding,
+    Plain,
     judged,
     not_verifiable,
+    read_whole,
     rederived,
     signed,
     wrong,
 )
 from hubbub.core.verification.replay.replayed_session import ReplayedSession
-from hubbub.core.verification.transcript.transcript_header import Header, plain_roster
+from hubbub.core.verification.transcript.frame_records import Header, plain_roster
 
 Sessions = Sequence[tuple[Header, ReplayedSession]]
 

@@ -11,20 +11,260 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hubbub.core.disk import file_name
-from hubbub.core.number_format import amount
-from hubbub.core.planning.adversary_words import spoken
-from hubbub.desk.report import validation_words
-from hubbub.desk.report.answer_figures import Figure, figure_of
-from hubbub.desk.report.answer_tables import Answer, TextTable, printed, said_of, tables_of
-from hubbub.desk.report.paper.effects_table import EFFECTS, GEOMETRIC, effects_table
-from hubbub.desk.report.paper.model_tables import (
-    groups_table,
-    model_figures,
-    model_methods,
-    scores_table,
+from hubbub.core.number_format import NOT_KNOWN, amount
+from hubbub.core.planning.plan_rows import spoken
+from hubbub.desk.report import charts, validation_section, validation_sheet
+from hubbub.desk.report.answers import (
+    Answer,
+    Figure,
+    TextTable,
+    estimate_words,
+    figure_of,
+    p_cell,
+    printed,
+    said_of,
+    tables_of,
 )
 from hubbub.desk.report.paper.record_flow import Counted, counted, flow_figure, flow_table
-from hubbub.desk.report.paper.table_one import noise_note, table_one, tests_note
+
+# What a paper prints of a model: its scores on records, of groups too, and its two figures.
+#
+# It reads plain values, as `validation.json` has them.
+
+Validation = Mapping[str, Any]
+_HEAD = ("", "estimate (95 % interval)", "knowing nothing", "told apart")
+_GROUP_HEAD = ("", "n, with noise", "score", "estimate (95 % interval)")
+_OF_GROUPS = ("brier", "calibration_gap")  # besides the telling score
+
+
+def scores_table(validation: Validation) -> TextTable:
+    """A line for each score of all records."""
+    rows = [
+        (name, f"{value} ({ends})", null, apart)
+        for name, value, ends, null, apart in validation_sheet.rows(validation["all"])
+    ]
+    return TextTable(_HEAD, tuple(rows))
+
+
+def groups_table(validation: Validation) -> TextTable | None:
+    """The scores of subgroups and centres; None if there are none."""
+    rows = [row for part in validation["groups"] for row in _of_group(part, validation["telling"])]
+    return TextTable(_GROUP_HEAD, tuple(rows)) if rows else None
+
+
+def _of_group(part: Mapping[str, Any], telling: str) -> Iterator[tuple[str, ...]]:
+    label, count = f"{part['by']}: {part['group']}", f"{max(part['count'], 0):,.0f}"
+    kept = {name: one for name, one in part["scores"].items() if name in (telling, *_OF_GROUPS)}
+    if not kept:
+        yield label, count, "", "too few for the noise"
+    for name, value, ends, _, _ in validation_sheet.rows({"scores": kept}):
+        yield label, count, name, f"{value} ({ends})"
+        label, count = "", ""
+
+
+def model_figures(validation: Validation) -> Iterator[tuple[str, Figure]]:
+    """The calibration plot and the decision curve, each with the name of its file."""
+    told = validation["all"]
+    if told["calibration"]:
+        chart, words = validation_section.calibration_chart(told["calibration"])
+        yield "calibration", Figure(chart, words, charts.HEIGHT)
+    if drawn := validation_section.decision_chart(told["decisions"]):
+        yield "decisions", Figure(*drawn, charts.HEIGHT)
+
+
+def model_methods(validation: Validation) -> str:
+    """What the methods say of it: on whose records, and by how much that may flatter."""
+    return (
+        f"The model was validated on {validation_sheet.whose(validation)}, by a noisy sum over "
+        "public bins of what it foretold and what came, with intervals of those values that the "
+        "noisy counts do not contradict."
+    )
+
+
+# Effects of a regression as journals print them: each column with its classes, reference first.
+#
+# Numbers are a line each. What is told of subgroups, or of each of several classes of an outcome,
+# stands below a line of its own. It reads plain values, as the files of a run have them.
+
+EFFECTS = ("logistic", "multinomial", "poisson", "linear", "cox")  # kinds of answers that are such
+GEOMETRIC = "ratio of geometric means"
+_AGAINST = " against "
+Row = Mapping[str, Any]
+
+
+def effects_table(answer: Answer) -> TextTable:
+    """The table of an answer of one of these kinds."""
+    quantities = dict.fromkeys(row["quantity"] for row in answer["rows"])
+    what = "difference" if len(quantities) > 1 else next(iter(quantities))
+    head = ("", f"{what} ({100 * answer['confidence']:g} % interval)", "p")
+    groups = dict.fromkeys(row["group"] for row in answer["rows"])
+    rows = [
+        line
+        for group in groups
+        for line in _section(group, [row for row in answer["rows"] if row["group"] == group])
+    ]
+    return TextTable(head, tuple(rows))
+
+
+def _section(group: str, rows: Sequence[Row]) -> Iterator[tuple[str, str, str]]:
+    """What is told of one group; a line where it is one number."""
+    if group and len(rows) == 1:
+        (row,) = rows
+        yield f"{group}; {row['column']}: {row['level']}", _cell(row), p_cell(row)
+        return
+    if group:
+        yield group, "", ""
+    for column in dict.fromkeys(row["column"] for row in rows):
+        own = [row for row in rows if row["column"] == column]
+        reference = ""
+        for row in own:
+            level, against, first = row["level"].partition(_AGAINST)
+            if against and first != reference:
+                yield column, "", ""
+                yield f"  {first}", "reference", ""
+                reference = first
+            label = f"  {level}" if against else ", ".join(filter(None, (column, row["level"])))
+            yield label, _cell(row), p_cell(row)
+
+
+def _cell(row: Row) -> str:
+    known = None not in (row["value"], row["low"], row["high"])
+    return estimate_words(row) if known else NOT_KNOWN
+
+
+# Table 1 as journals print it: n (%), mean (SD) or median [IQR], all records, groups, p and SMD.
+#
+# Numbers of records are noisy: a class's is its share of those who have a value. What the noise is
+# stands in a note below the table.
+
+_MISSING = "missing"
+
+
+def table_one(answer: Answer, quantiles: Sequence[Answer]) -> TextTable:
+    """The table of an answer of the kind "table".
+
+    Args:
+        answer: of it.
+        quantiles: answers of that kind; medians of what they describe are told besides.
+    """
+    groups = list(dict.fromkeys(row["group"] for row in answer["rows"]))
+    tests = {test["column"]: test for test in answer["tests"] if test.get("column")}
+    head = ["", *(_head(answer, group) for group in groups), *(["p", "SMD"] if tests else [])]
+    rows: list[tuple[str, ...]] = []
+    for column in dict.fromkeys(row["column"] for row in answer["rows"] if row["column"]):
+        own = [row for row in answer["rows"] if row["column"] == column]
+        described = [*_column(column, own, groups, answer), *_medians(column, groups, quantiles)]
+        for place, (label, cells) in enumerate(described):
+            last = _tested(tests.get(column)) if place == 0 else ("", "")
+            rows.append((label, *cells, *(last if tests else ())))
+    return TextTable(tuple(head), tuple(rows))
+
+
+def noise_note(answer: Answer) -> str:
+    """What the noise in the table's counts is."""
+    errors = [row["standard_error"] for row in answer["rows"] if row["quantity"] == "records"]
+    least, most = min(errors), max(errors)
+    size = amount(least) if f"{least:.2g}" == f"{most:.2g}" else f"{least:.2g} to {most:.2g}"
+    return (
+        f"Counts carry noise with a standard deviation of {size} records, which the tests take "
+        "into account"
+    )
+
+
+def tests_note(answer: Answer) -> Iterator[str]:
+    """Which tests p-values are of, and what SMD is; nothing where nothing is compared."""
+    named = dict.fromkeys(test["name"] for test in answer["tests"] if test.get("column"))
+    if named:
+        yield (
+            f"P-values are of {' or '.join(f'{name} test' for name in named)}, noise taken into "
+            "account; SMD is the standardised mean difference"
+        )
+
+
+def _head(answer: Answer, group: str) -> str:
+    (records,) = (
+        row["value"]
+        for row in answer["rows"]
+        if row["quantity"] == "records" and row["group"] == group
+    )
+    return f"{group or 'Overall'} (n = {records:,.0f})"
+
+
+def _column(
+    column: str, rows: Sequence[Row], groups: Sequence[str], answer: Answer
+) -> Iterator[tuple[str, list[str]]]:
+    """The lines of one column: mean (SD), or a line for each class below its name."""
+    known = {(row["quantity"], row["level"], row["group"]): row for row in rows}
+    if any(row["quantity"] == "mean" for row in rows):
+        cells = [
+            _spread(known.get(("mean", "", group)), known.get(("sd", "", group)))
+            for group in groups
+        ]
+        yield f"{column}, mean (SD)", cells
+    else:
+        yield f"{column}, n (%)", ["" for _ in groups]
+    for level in dict.fromkeys(row["level"] for row in rows if row["quantity"] == "share"):
+        cells = [_counted(known, level, group, _records(answer, group)) for group in groups]
+        yield f"  {level}", cells
+
+
+def _records(answer: Answer, group: str) -> float:
+    return next(
+        float(row["value"])
+        for row in answer["rows"]
+        if row["quantity"] == "records" and row["group"] == group
+    )
+
+
+def _counted(known: Mapping[tuple[str, str, str], Row], level: str, group: str, all_: float) -> str:
+    """n (%) of a class; of "missing", out of all records."""
+    row = known.get(("share", level, group))
+    if row is None or row["value"] is None:
+        return NOT_KNOWN
+    gone = known.get(("share", _MISSING, group))
+    without = 0.0 if gone is None or level == _MISSING else gone["value"]
+    return f"{row['value'] * all_ * (1.0 - without):,.0f} ({100 * row['value']:.1f})"
+
+
+def _spread(mean: Row | None, deviation: Row | None) -> str:
+    if mean is None or deviation is None:
+        return NOT_KNOWN
+    return f"{_short(mean['value'])} ({_short(deviation['value'])})"
+
+
+def _medians(
+    column: str, groups: Sequence[str], quantiles: Sequence[Answer]
+) -> Iterator[tuple[str, list[str]]]:
+    """The median and quartiles, of all or by group, where somebody asked for them."""
+    medians = {
+        (row["group"], row["level"]): row["value"]
+        for answer in quantiles
+        for row in answer["rows"]
+        if row["column"] == column and row["quantity"] == "quantile"
+    }
+    levels = ("0.5", "0.25", "0.75")
+    known = [all((group, level) in medians for level in levels) for group in groups]
+    if any(known):
+        cells = [
+            "{} [{}, {}]".format(*(_short(medians[group, level]) for level in levels))
+            if there
+            else NOT_KNOWN
+            for group, there in zip(groups, known, strict=True)
+        ]
+        yield f"{column}, median [IQR]", cells
+
+
+def _tested(test: Row | None) -> tuple[str, str]:
+    if test is None:
+        return "", ""
+    return p_cell(test), "" if test["smd"] is None else f"{test['smd']:.3f}"
+
+
+def _short(value: float | None) -> str:
+    if value is None:
+        return NOT_KNOWN
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
 
 # What was done, by the kind of answer.
 _METHODS = {
@@ -236,7 +476,7 @@ def _flow(known: Sequence[Counted], unit: str) -> Iterator[PaperTable]:
 
 def _scores(validation: Mapping[str, Any]) -> Iterator[PaperTable]:
     """How good the model is, of all and of groups."""
-    whose = f"on {validation_words.whose(validation)}"
+    whose = f"on {validation_sheet.whose(validation)}"
     yield PaperTable("validation", f"The model {whose}", scores_table(validation))
     if (groups := groups_table(validation)) is not None:
         yield PaperTable("validation-groups", "The model by subgroup and centre", groups)

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.desk.report import charts, markup
-from hubbub.desk.report.answer_figures import Figure
-from hubbub.desk.report.answer_tables import Answer, TextTable
-from hubbub.desk.report.curve_charts import word
+from hubbub.desk.report.answers import Answer, Figure, TextTable
+from hubbub.desk.report.charts import word
 
 _REACH = 1.96  # standard deviations of the noise that are told
 _LINE, _PAD, _GAP = 17, 10, 16  # height of a line, room in a box, and between two

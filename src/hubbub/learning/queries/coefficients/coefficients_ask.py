@@ -1,20 +1,121 @@
-"""`[coefficients]`: effects of the trained linear model. What they need is loaded when asked."""
+"""The table `[coefficients]`: effects of the trained linear model, told with noise at the end.
+
+What is summed and what follows from it is in `queries.coefficients`. This file knows keys, and
+which models have such effects.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from hubbub.core.section import Section
-from hubbub.core.settings import Keys, keys_of
+from hubbub.core.errors import StudyError
+from hubbub.core.settings import Keys, Section, keys_of, number, read, settings, whole
 from hubbub.core.study.ask import Ask, Surroundings
-from hubbub.core.study.data import columns_with_target
+from hubbub.core.study.data import Data, columns_with_target
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
-from hubbub.learning.study.coefficients import Coefficients, check_coefficients, coefficients_from
+from hubbub.core.tabular.target import COUNT
+from hubbub.learning.study.model import Model
 
 if TYPE_CHECKING:
     from hubbub.learning.queries.coefficients.coefficients_query import CoefficientsQuery
+
+
+_MOST_EFFECTS = 60  # whose noise in the information still fits into memory, entry by entry
+
+
+@settings
+class Coefficients:
+    """Effects of the trained linear model with intervals ([P32](privacy.md#p32), P36)."""
+
+    epsilon: Annotated[float, number(0.001, 50, "What they may cost, a part of the study's.")]
+    sums: Annotated[
+        int,
+        whole(
+            1,
+            16,
+            "In how many sums. Of classes and counts 1: at the released model alone; else at least "
+            "eight, of which the first lead Newton steps and the last have most of the epsilon. "
+            "Times to an event take ten, whatever stands here.",
+        ),
+    ] = 2
+
+    def to_table(self) -> dict[str, Any]:
+        """The table that it is read from, every key written out."""
+        return {"epsilon": self.epsilon, "sums": self.sums}
+
+
+def coefficients_from(stated: Mapping[str, Any]) -> Coefficients:
+    """The coefficients that a table asks for.
+
+    Raises:
+        StudyError: a key is unknown, missing or out of range.
+    """
+    return read(Coefficients, "coefficients", stated)
+
+
+def check_coefficients(data: Data, model: Model) -> None:
+    """Refuse them of a model or of records that have none.
+
+    Raises:
+        StudyError: saying why, and what to do instead.
+    """
+    why, instead = _why_not(data, model)
+    if why:
+        raise StudyError(f"expected no [coefficients] {why}, got it; {instead}")
+
+
+def _why_not(data: Data, model: Model) -> tuple[str, str]:
+    """Why there are none, and what to do; empty where there are."""
+    if model.kind != "logistic" or model.extractor:
+        return (
+            "where the model is not one linear layer on the columns, as no number of it is the "
+            "effect of a column",
+            "leave it out, and see by [validation] what the model is good for",
+        )
+    if not data.is_declared or not data.features:
+        return (
+            "without data.columns, whose public bounds and categories make the effects",
+            "declare the columns",
+        )
+    if data.outcome is not None and (data.outcome.exposure_high or data.outcome.is_log_link):
+        return (
+            "of a count with data.target.exposure, or of an amount with a log link, for which "
+            "there are no sums",
+            "leave it out; [statistics] tells rates by group",
+        )
+    if data.outcome is not None and data.outcome.kind == COUNT and data.outcome.mean is not None:
+        return (
+            "of a count beside data.target.mean: its sums begin at the model, whose intercept is "
+            "without it",
+            "leave data.target.mean out, or write model.intercept",
+        )
+    if data.standardise is not None:
+        return (
+            "beside data.standardise: effects are per unit of a column already, and are told of "
+            "features within public bounds",
+            "leave data.standardise out",
+        )
+    if not model.bias or model.loss:
+        return (
+            "with model.bias = false or a model.loss of its own: effects are those of greatest "
+            "likelihood, with an intercept",
+            "leave these keys out",
+        )
+    effects = sum(max(len(feature.categories) - 1, 1) for feature in data.features)
+    others = max(len(data.classes) - 1, 1)
+    effects = others * (effects + 1) - 1  # each of several classes has an intercept of its own
+    if effects > _MOST_EFFECTS:
+        return (
+            f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here, those of "
+            "each class but the first and its intercept counted: none would stand out of the noise",
+            "take fewer columns, or leave it out",
+        )
+    return "", ""
+
+
+# `[coefficients]`: effects of the trained linear model. What they need is loaded when asked.
 
 
 class CoefficientsAsk(Ask):

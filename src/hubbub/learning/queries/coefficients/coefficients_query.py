@@ -14,31 +14,24 @@ from functools import cached_property
 
 import numpy as np
 
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.plan_rows import PlanRow
-from hubbub.core.planning.plan_values import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Parameters, Query, QueryWarnings, Released, Turn
 from hubbub.core.study.data import Data, columns_of
-from hubbub.core.study.privacy import Privacy
+from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.outcome import COUNT
-from hubbub.estimation.cox_newton import cox
-from hubbub.estimation.linear import Linear
-from hubbub.estimation.linear_of_logarithms import log_linear
+from hubbub.core.tabular.target import COUNT
+from hubbub.estimation.cox import cox
+from hubbub.estimation.linear import Linear, log_linear
 from hubbub.estimation.logistic_regression import NewtonLogistic
-from hubbub.estimation.multinomial_regression import NewtonMultinomial
-from hubbub.estimation.poisson_regression import NewtonPoisson
-from hubbub.estimation.queries.answer_csv import tables_of
-from hubbub.estimation.queries.promise_of_answers import promise_of
-from hubbub.estimation.queries.statistic_sums import SumLayout
-from hubbub.estimation.queries.sums_query import SumsQuery
+from hubbub.estimation.model_regressions import NewtonMultinomial, NewtonPoisson
+from hubbub.estimation.queries.sum_layout import SumLayout
+from hubbub.estimation.queries.sums_query import SumsQuery, promise_of, tables_of
 from hubbub.estimation.statistic import Expectation
-from hubbub.learning.queries.coefficients.coefficients_ask import CoefficientsAsk
-from hubbub.learning.queries.coefficients.model_sums import NAME
-from hubbub.learning.queries.coefficients.newton_steps import NewtonSteps
-from hubbub.learning.queries.coefficients.own_sums import OwnSums
+from hubbub.learning.queries.coefficients.coefficients_ask import Coefficients, CoefficientsAsk
+from hubbub.learning.queries.coefficients.newton_steps import NAME, NewtonSteps, OwnSums
 from hubbub.learning.queries.coefficients.released_model import covariates_of
-from hubbub.learning.study.coefficients import Coefficients
 
 COEFFICIENT = "coefficients"
 COEFFICIENT_SUMS, COEFFICIENTS = CoefficientsAsk.files

@@ -12,13 +12,17 @@ a count itself, or one of a code's. This file knows neither models nor kinds of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hubbub.estimation.risk_sets import PrefixCode
+from hubbub.estimation.statistic import plain_values
 
 Array = NDArray[np.float64]
 # From (..., bins, outcomes), real or complex, to (...).
@@ -276,3 +280,289 @@ def fieller(above: float, below: float, aa: float, ab: float, bb: float) -> Scor
         return UNKNOWN
     low, high = (middle - sqrt(root)) / square, (middle + sqrt(root)) / square
     return ScoreInterval(value=above / below, low=low, high=high)
+
+
+# Public bins of predictions and outcomes, and what each stands for. Nothing here is of records.
+
+_MOST_ODDS = 30.0  # a log-odds, beyond which a chance is 0 or 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bins:
+    """Bins between public ends.
+
+    Args:
+        cuts: inner edges, rising; a value equal to one belongs to the bin above.
+        values: what each bin stands for, one more than there are cuts.
+    """
+
+    cuts: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def log_odds(self) -> Array:
+        """Of what bins of probabilities stand for."""
+        values = np.array(self.values)
+        return np.asarray(np.log(values / (1 - values)))
+
+    def places(self, values: Array) -> NDArray[np.intp]:
+        """(n,) the bin of each value; what is no number is in the first."""
+        told = np.nan_to_num(values, nan=-np.inf)
+        return np.asarray(np.searchsorted(self.cuts, told, side="right"), dtype=np.intp)
+
+
+def of_risks(number: int) -> Bins:
+    """Of probabilities, narrow wherever a model's may lie: equal in the log-odds' inverse sinh.
+
+    >>> [round(cut, 4) for cut in of_risks(6).cuts]
+    [0.0005, 0.1382, 0.5, 0.8618, 0.9995]
+    """
+    reach = float(np.arcsinh(_MOST_ODDS))
+    return Bins(
+        cuts=tuple(_chance(reach * (2 * k / number - 1)) for k in range(1, number)),
+        values=tuple(_chance(reach * ((2 * k + 1) / number - 1)) for k in range(number)),
+    )
+
+
+def _chance(place: float) -> float:
+    return float(1 / (1 + np.exp(-np.sinh(place))))
+
+
+@lru_cache(maxsize=4)
+def fine_code(number: int) -> PrefixCode:
+    """By which the counts of so many bins are sent (docs/privacy.md P27)."""
+    return PrefixCode(bins=number, power=0.5)
+
+
+def of_amounts(low: float, high: float, number: int) -> Bins:
+    """Of equal width between bounds."""
+    width = (high - low) / number
+    return Bins(
+        cuts=tuple(low + width * k for k in range(1, number)),
+        values=tuple(low + width * (k + 0.5) for k in range(number)),
+    )
+
+
+def of_rates(high: float, number: int) -> Bins:
+    """Of expected counts, of equal width in their roots."""
+    return Bins(
+        cuts=tuple(high * (k / number) ** 2 for k in range(1, number)),
+        values=tuple(high * ((k + 0.5) / number) ** 2 for k in range(number)),
+    )
+
+
+def of_counts(high: float, number: int) -> Bins:
+    """Of whole numbers from 0: each its own if they are few, else ranges, wider upwards."""
+    last = int(high)
+    if last < number:
+        starts = list(range(last + 1))
+    else:
+        rough = [round(last * (k / number) ** 2) for k in range(number)]
+        starts = sorted({0, 1, *rough})
+    ends = [*(start - 1 for start in starts[1:]), last]
+    return Bins(
+        cuts=tuple(start - 0.5 for start in starts[1:]),
+        values=tuple((a + b) / 2 for a, b in zip(starts, ends, strict=True)),
+    )
+
+
+def coarser(grid: Sequence[float], most: int) -> tuple[float, ...]:
+    """At most so many times of a grid, evenly taken, the last among them.
+
+    >>> coarser([1, 2, 3, 4, 5], 2)
+    (3.0, 5.0)
+    """
+    count = min(most, len(grid))
+    places = [-(-(k + 1) * len(grid) // count) - 1 for k in range(count)]
+    return tuple(float(grid[place]) for place in places)
+
+
+# What a validation says, as plain values: scores beside a model that knows nothing, and curves.
+
+_TWICE = 0.3  # of the noise of a score, the most that noise in both records of pairs may have
+_FEWEST = 128  # groups of bins, whatever the noise
+_REACH = 2.0  # standard deviations by which the records beyond a bin stand out from their noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationScore:
+    """One score of a model beside that of one that knows nothing of a record.
+
+    Args:
+        name: "auc" for example.
+        value, low, high: with a 95 % interval, sampling and noise together.
+        null: of the null model; None where the score is not one that it has, as a slope.
+        is_better: whether the model is told from the null model, and is better; None: it is not
+            told from it; False: it is worse.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    null: float | None = None
+    is_better: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreCurve:
+    """Points with intervals.
+
+    Args:
+        name: what is drawn.
+        x, y: of each point.
+        low, high: 95 % intervals of y.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationScores:
+    """All that one table says.
+
+    Args:
+        scores: the telling one first.
+        calibration: what is foretold against what came.
+        decisions: net benefit over thresholds: the model, and everybody treated.
+    """
+
+    scores: tuple[ValidationScore, ...] = ()
+    calibration: ScoreCurve | None = None
+    decisions: tuple[ScoreCurve, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not finite becomes None."""
+        return {
+            "scores": {one.name: plain_values(asdict(one)) for one in self.scores},
+            "calibration": None
+            if self.calibration is None
+            else plain_values(asdict(self.calibration)),
+            "decisions": [plain_values(asdict(decision)) for decision in self.decisions],
+        }
+
+
+def score(
+    name: str,
+    found: ScoreInterval,
+    *,
+    null: float | None = None,
+    gain: ScoreInterval | None = None,
+) -> ValidationScore | None:
+    """A score, if its interval says anything.
+
+    Args:
+        name: of it.
+        found: its value.
+        null: of the null model.
+        gain: what is above 0 where the model is better than the null model.
+    """
+    if not found.is_known:
+        return None
+    better = None
+    if gain is not None and gain.is_known:
+        better = True if gain.low > 0 else False if gain.high < 0 else None
+    return ValidationScore(
+        name=name, value=found.value, low=found.low, high=found.high, null=null, is_better=better
+    )
+
+
+def known(*found: ValidationScore | None) -> tuple[ValidationScore, ...]:
+    """Those that there are."""
+    return tuple(one for one in found if one is not None)
+
+
+def curve(name: str, points: list[tuple[float, ScoreInterval]]) -> ScoreCurve | None:
+    """The points whose intervals say anything; None if there are none."""
+    kept = [(x, one) for x, one in points if one.is_known]
+    if not kept:
+        return None
+    return ScoreCurve(
+        name=name,
+        x=tuple(float(x) for x, _ in kept),
+        y=tuple(one.value for _, one in kept),
+        low=tuple(one.low for _, one in kept),
+        high=tuple(one.high for _, one in kept),
+    )
+
+
+def concordance(
+    table: NoisyTable,
+    counted: Sequence[Function],
+    slopes: Callable[[Array], Sequence[Array]],
+    *,
+    kinds: int,
+    most: int,
+) -> ScoreInterval:
+    """The share of pairs that are ordered alike, of neighbouring bins together.
+
+    Noise in both records of a pair adds up over bins. So no more bins are told apart than leave it
+    small.
+
+    Args:
+        table: of fine bins.
+        counted: how many pairs of a table are ordered alike, and all of them.
+        slopes: the derivatives of both at a table.
+        kinds: how many pairs of outcomes are compared.
+        most: groups of bins.
+    """
+    found, bins = None, len(table.counts)
+    finest = max(bins // most, 1)  # of bins together
+    number = max(bins // _FEWEST, finest)
+    while number >= finest:
+        grouped = table.together(number)
+        both, twice = slopes(grouped.counts), sqrt(kinds) * grouped.pair_noise
+        if found is not None and twice > _TWICE * grouped.noise(both[0]):
+            break
+        found = grouped.quotient([float(one(grouped.counts)) for one in counted], both, twice)
+        if number == 1:
+            break
+        number //= 2
+    assert found is not None, "the coarsest is always looked at"  # noqa: S101
+    return found
+
+
+def fifths(table: NoisyTable, values: Array) -> list[tuple[float, slice]]:
+    """Neighbouring bins together, and the mean of their values: a fifth of all records in each.
+
+    Which bins are together follows from noisy counts, which are public.
+    """
+    rows = table.counts.sum(axis=1)
+    before, starts = np.concatenate([[0.0], rows.cumsum()]), [0]
+    while True:
+        ends = np.arange(starts[-1] + 1, len(before))
+        noise = table.range_errors(np.array(starts[-1]), ends)
+        least = np.maximum(max(before[-1] / 5 * 0.999, 1.0), 4 * noise)
+        full = ends[before[ends] - before[starts[-1]] >= least]
+        if not len(full) or full[0] == len(rows):
+            break
+        starts.append(int(full[0]))
+    if not len(full):  # what is left is too little, and goes to the group before
+        starts.pop()
+    found = [slice(a, b) for a, b in pairwise([*starts, len(rows)])]
+    means = [(rows[one] * values[one]).sum() / rows[one].sum() for one in found]
+    return [
+        (float(np.clip(mean, *values[one][[0, -1]])), one)
+        for mean, one in zip(means, found, strict=True)
+    ]
+
+
+def within_reach(table: NoisyTable, values: Array) -> Array:
+    """Rising values of bins, the same in all from which on noise hides whether there are records.
+
+    Noise of bins that hold nobody counts by what they stand for, so extreme ones stand for less.
+    """
+    before = np.concatenate([[0.0], table.counts.sum(axis=1).cumsum()])
+    first, last, places = np.array(0), np.array(len(values)), np.arange(len(values))
+    few_below = before[1:] <= _REACH * table.range_errors(first, places + 1)
+    few_above = before[-1] - before[:-1] <= _REACH * table.range_errors(places, last)
+    low = max(places[few_below], default=-1) + 1
+    high = min(places[few_above], default=len(values)) - 1
+    return np.clip(values, values[low], values[high]) if low < high else values

@@ -1,22 +1,168 @@
-"""`[validation]`: scores of the trained model. What they need is loaded when they are asked."""
+"""The table `[validation]`: how good the model is on patients, told with noise after the training.
+
+What is summed and what follows from it is in `queries.validation`. This file knows keys.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.section import Section
-from hubbub.core.settings import Keys, keys_of
+from hubbub.core.settings import (
+    Keys,
+    Section,
+    by_hand,
+    is_number,
+    key_of,
+    keys_of,
+    number,
+    one_of,
+    read,
+    settings,
+    table,
+    truth,
+    whole,
+)
 from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.data import Data
-from hubbub.core.study.import_path import IN_MEMORY
+from hubbub.core.study.source import IN_MEMORY
 from hubbub.core.study.study import Study
+from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
 from hubbub.learning.study.training import Training
-from hubbub.learning.study.validation import HELD_BACK, Validation, validation_from
 
 if TYPE_CHECKING:
     from hubbub.learning.queries.validation.validation_query import ValidationQuery
+
+
+_CATEGORIES = "categories"
+_MOST_COLUMNS, _MOST_CLASSES = 10, 100
+HELD_BACK, TRAINING, AUTO = "held-back", "training", "auto"
+
+
+@settings
+class Validation:
+    """Scores of the trained model with intervals, from one noisy sum ([P27](privacy.md#p27))."""
+
+    epsilon: Annotated[float, number(0.001, 50, "What it may cost, a part of the study's.")]
+    records: Annotated[
+        str,
+        one_of(
+            *(AUTO, HELD_BACK, TRAINING),
+            says="Whose outcomes the model is compared with: records that are kept from its "
+            'training, or those that it was trained on; `"auto"` takes the first where they are '
+            "enough ([how](validation.md#on-which-records)).",
+        ),
+    ] = AUTO
+    holdout: Annotated[
+        float, number(0.01, 0.9, "Share of each silo's records that is held back, if any is.")
+    ] = 0.2
+    bins: Annotated[
+        int,
+        whole(
+            4,
+            50,
+            "Public bins of predicted amounts and counts, and as many of outcomes, 10 where "
+            "nothing is said. Risks have narrow ones, whatever it says.",
+            default="none",
+        ),
+    ] = 0
+    rate: Annotated[
+        float,
+        number(
+            0.0005,
+            0.9995,
+            "Share of the records that has the second class, from public knowledge and not "
+            "from these records; what a plan says of the standard error follows from it.",
+            default="none",
+        ),
+    ] = 0.0
+    by: Annotated[
+        tuple[Levels, ...],
+        by_hand(
+            table(
+                "Subgroups that are scored apart, each column by its categories or at cuts: "
+                '`{ sex = "categories", age = [60, 75] }`.',
+                'table from columns to `"categories"` or to break points',
+                default="none",
+            )
+        ),
+    ] = ()
+    centres: Annotated[bool, truth("Whether each silo's records are scored apart, too.")] = False
+    sums: Annotated[
+        int,
+        whole(
+            1,
+            16,
+            "In how many sums it is asked. Two say as much as one, and if one is lost the other "
+            "is left, with √2 of its noise.",
+        ),
+    ] = 1
+
+    def to_table(self) -> dict[str, Any]:
+        """The table that it is read from, every key written out."""
+        grouped = {one.column.name: list(one.cuts) or _CATEGORIES for one in self.by}
+        return {
+            "epsilon": self.epsilon,
+            "records": self.records,
+            "holdout": self.holdout,
+            **({"bins": self.bins} if self.bins else {}),
+            **({"rate": self.rate} if self.rate else {}),
+            "by": grouped,
+            "centres": self.centres,
+            "sums": self.sums,
+        }
+
+
+def validation_from(stated: Mapping[str, Any], columns: Mapping[str, Column]) -> Validation:
+    """The validation that a table states, of a study with these columns.
+
+    Raises:
+        StudyError: a key is unknown, missing or out of range, or a column is none of these.
+    """
+    return read(
+        Validation,
+        "validation",
+        stated,
+        by=lambda section: _by(section, columns),
+    )
+
+
+def _by(section: Section, columns: Mapping[str, Column]) -> tuple[Levels, ...]:
+    """The classes of each column that scores are told by."""
+    stated = section.table("by") if "by" in section else {}
+    if len(stated) > _MOST_COLUMNS:
+        raise section.refusal("by", f"at most {_MOST_COLUMNS} columns", "take fewer")
+    return tuple(_levels(section, name, value, columns) for name, value in stated.items())
+
+
+def _levels(section: Section, name: str, value: object, columns: Mapping[str, Column]) -> Levels:
+    key, column = f"{section.path('by')}.{key_of(name)}", columns.get(name)
+    if column is None:
+        raise StudyError(
+            f"expected a column of data.columns in {section.path('by')}, got {key_of(name)}; "
+            "declare it there, with feature = false if the model must not see it"
+        )
+    if column.categories:
+        if value != _CATEGORIES or len(column.categories) > _MOST_CLASSES:
+            raise StudyError(
+                f'expected {key} to be "{_CATEGORIES}", of at most {_MOST_CLASSES}, got '
+                f"{str(value)[:80]}; write that"
+            )
+        return Levels(column=column)
+    cuts = tuple(value) if isinstance(value, list) and all(map(is_number, value)) else ()
+    low, high = column.bounds
+    if not 0 < len(cuts) < _MOST_CLASSES or any(a >= b for a, b in pairwise((low, *cuts, high))):
+        raise StudyError(
+            f"expected {key} to be break points that rise between {low:g} and {high:g}, got "
+            f"{str(value)[:80]}; write some, such as [60, 75]"
+        )
+    return Levels(column=column, cuts=tuple(float(cut) for cut in cuts))
+
+
+# `[validation]`: scores of the trained model. What they need is loaded when they are asked.
 
 
 class ValidationAsk(Ask):

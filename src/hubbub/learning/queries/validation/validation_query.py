@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from hubbub.core.disk import json_value, read_bytes, write_text
 from hubbub.core.errors import IntegrityError
 from hubbub.core.planning.mechanism import Mechanism, mechanism_of_all
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import (
     Array,
@@ -29,22 +31,31 @@ from hubbub.core.planning.query import (
 )
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records
-from hubbub.learning.queries.validation.silo_task import SiloTask, groups_of
-from hubbub.learning.queries.validation.validation_ask import ValidationAsk
-from hubbub.learning.queries.validation.validation_layout import (
-    DIAMETER,
-    ValidationLayout,
-    layout_of,
+from hubbub.core.verification.evidence.evidence_file import (
+    MALFORMED,
+    RESTORE,
+    Finding,
+    difference,
+    read_plain,
+    wrong,
 )
-from hubbub.learning.queries.validation.whose_records import WhoseRecords, whose_records
-from hubbub.learning.study.validation import Validation
+from hubbub.core.verification.replay.course import Course
+from hubbub.estimation.queries.sums_query import promise_of
+from hubbub.learning.queries.validation.layout import (
+    DIAMETER,
+    SiloTask,
+    ValidationLayout,
+    WhoseRecords,
+    groups_of,
+    layout_of,
+    whose_records,
+)
+from hubbub.learning.queries.validation.validation_ask import Validation, ValidationAsk
 
 if TYPE_CHECKING:
-    from hubbub.core.planning.plan_values import Plan
+    from hubbub.core.protocol.round.aggregator import RevealedSum
     from hubbub.core.protocol.round.projected_sum import LocalTask
-    from hubbub.core.protocol.round.revealed_sum import RevealedSum
-    from hubbub.core.verification.evidence.finding import Finding
-    from hubbub.core.verification.replay.course import Course
+
 
 VALIDATION = "validation"
 VALIDATION_SUMS, VALIDATED = ValidationAsk.files
@@ -204,8 +215,6 @@ class ValidationQuery(SteppedQuery):
         self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
     ) -> Iterator[Finding]:
         """The scores are what the sums say, at the model that the training led to."""
-        from hubbub.learning.queries.validation.validation_check import validation_findings
-
         return validation_findings(folder, plan, self, course)
 
 
@@ -261,3 +270,141 @@ def sums_in(folder: Path, size: int) -> Array:
             f"expected {path} as this version writes it, found something else; restore it"
         ) from None
     return sums_of({_SUMS: sums.reshape(len(sums), -1)}, size) if sums.size else np.zeros((0, size))
+
+
+# What a plan's validation will say before it is asked, and what its sums say afterwards.
+#
+# Both know the plan's noise, the most that a round may have whoever is missing from it. The answer
+# of
+# a run is in its folder:
+#
+#     validation-sums.json    the noisy sums
+#     validation.json         the answer, which follows from the sums and the study alone
+
+_LOST = (
+    "its sum was charged, and lost in an interruption; with validation.sums = 2 another would be "
+    "left"
+)
+_NOISE = "too few records for the noise: give it more of epsilon, or records"
+
+
+def planned_validation(plan: Plan) -> PlannedQuery[ValidationQuery] | None:
+    """The validation among what a plan asks; None if it asks for none."""
+    for planned in plan.queries:
+        if isinstance(planned.query, ValidationQuery):
+            return planned  # type: ignore[return-value]  # narrowed by its query
+    return None
+
+
+def validation_of(plan: Plan, sums: Array) -> dict[str, Any]:
+    """What the noisy sums of a plan's validation say, as plain values.
+
+    Args:
+        plan: that asks for one.
+        sums: (made, numbers).
+
+    Returns:
+        "records" ("held-back" or "training") and how many there were with noise; "flatters", by how
+        much the telling score may be too good; "all", the scores of all records; "groups", those of
+        each group; "refusal", why there are none, in words, or empty.
+    """
+    planned = planned_validation(plan)
+    assert planned is not None, "a validation is asked for"  # noqa: S101
+    whose, told = planned.query.whose, _tables(planned, sums) if len(sums) else []
+    first = told[0] if told else None
+    refusal = _LOST if first is None else "" if first["scores"] else _NOISE
+    whole = {
+        **promise_of(plan, planned),
+        "records": "held-back" if whose.held_back else "training",
+        "flatters": None if whose.held_back else whose.flatters,
+        "telling": whose.score,
+        "all": first,
+        "groups": told[1:],
+        "refusal": refusal,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(whole))
+    return plain
+
+
+def _tables(planned: PlannedQuery[ValidationQuery], sums: Array) -> list[dict[str, Any]]:
+    """What each table says, that of all records first."""
+    layout, sigma = planned.query.layout, planned.total_sigma / sqrt(len(sums))
+    return [
+        {
+            "by": block.by,
+            "group": group,
+            "count": table.records,
+            "count_error": table.records_error,
+            **layout.kind.scored(table).to_dict(),
+        }
+        for block, group, table in layout.tables(sums.mean(axis=0), sigma)
+    ]
+
+
+def foreseen_validation(plan: Plan) -> dict[str, Any] | None:
+    """What a plan says of its validation, as plain values; None if it asks for none.
+
+    Returns:
+        "records", that are compared with the model; "score", the telling one; its "errors" to
+        expect on held-back records and on those of the training, and by how much the latter may
+        "flatter". Errors are None where the number of records is not public. "rate", the share of
+        the second class that they are for; None of other targets.
+    """
+    planned = planned_validation(plan)
+    if planned is None:
+        return None
+    query, records = planned.query, plan.study.data.records
+    whose, layout = query.whose, query.layout
+    sigma = planned.total_sigma / sqrt(query.asked.sums)
+    shares = {"held-back": query.asked.holdout, "training": 1.0}
+    errors = {
+        name: layout.foreseen(share * records, sigma)[1] if records else None
+        for name, share in shares.items()
+    }
+    return {
+        "records": "held-back" if whose.held_back else "training",
+        "score": whose.score,
+        "errors": {k: v if v is None or v < 1.0 else None for k, v in errors.items()},
+        "flatters": whose.flatters,
+        "rate": getattr(layout.kind, "rate", None),
+        "epsilon_alone": planned.epsilon,
+    }
+
+
+def write_validation(folder: Path, answer: dict[str, Any]) -> None:
+    """Put what a validation says into a folder."""
+    write_text(folder / VALIDATED, json.dumps(answer, indent=1))
+
+
+# The validation of a run made again: from the transcript's sums, or from those that were kept.
+#
+# This file knows a plan and what was kept of sums, and no session.
+
+
+def validation_findings(
+    folder: Path, plan: Plan, query: ValidationQuery, course: Course
+) -> Iterator[Finding]:
+    """Whether the validation of a run says what its sums say.
+
+    Args:
+        folder: of the run.
+        plan: its plan.
+        query: the validation.
+        course: of its sums in the transcripts.
+    """
+    if not (folder / VALIDATED).exists():
+        return
+    claim, kept_in = f"{folder / VALIDATED} says what the sums say", folder / VALIDATION_SUMS
+    try:
+        kept = sums_in(folder, query.layout.size)
+        same = course.led is None or (kept.tobytes() == query.sums(course.led).tobytes())
+        follows = f"{kept_in} follows from the sums, at the model that the last step gave"
+        told = course.judged(follows, "" if same else f"it differs; {RESTORE}")
+        yield told.covering("replay.answers")
+        if not told.holds:
+            return  # whatever these sums say
+        why = difference(read_plain(folder / VALIDATED), validation_of(plan, kept))
+    except MALFORMED as error:
+        yield wrong(claim, f"{error}; {RESTORE}")
+        return
+    yield course.judged(claim, f"{why}; {RESTORE}" if why else "").covering("replay.answers")

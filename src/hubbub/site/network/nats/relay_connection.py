@@ -1,33 +1,96 @@
-"""A party's one connection to the relay, outward, made again for as long as the party lives.
+"""Another party as a line has it: where it is heard and told, and how much of no use it may send.
 
-It lives on a thread of its own. The client library connects once; what is lost is connected to
-again here, so that there is one rule for it. To each party at the other end there is a
-`MessageDelivery`, which knows what has come of what was sent.
-
-Who sends what nobody can use, faster than anybody means well, is not heard for a few seconds: the
-server is told so, and others are heard as before.
+Whoever means well sends next to nothing that nobody can use: a few words when a line is new, pieces
+that were sent twice after a gap.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import queue
 import random
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
+from cryptography import x509
+
 from hubbub.core.errors import ProtocolError
-from hubbub.site.network.clock import Clock
-from hubbub.site.network.engine import MOST_BYTES
-from hubbub.site.network.nats.address import CONNECT_SECONDS, Relay, reason
-from hubbub.site.network.nats.message_delivery import BEAT_SECONDS, Message, MessageDelivery
-from hubbub.site.network.nats.other_end import UNHEARD_SECONDS, OtherEnd
-from hubbub.site.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
-from hubbub.site.network.nats.tls import client_context
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.site.network.envelope import MOST_BYTES
+from hubbub.site.network.nats.message_delivery import (
+    BEAT_SECONDS,
+    LARGEST_PACKET,
+    WINDOW,
+    Message,
+    MessageDelivery,
+    Packet,
+    PacketKind,
+)
+from hubbub.site.network.nats.relay import (
+    CONNECT_SECONDS,
+    Relay,
+    client_context,
+    pin_of,
+    reason,
+    seed_of,
+)
 from hubbub.site.network.nats.transports import let_go, limit, tcp, watch, web_socket, without_web
+from hubbub.site.network.waiting import Clock
+
+UNHEARD_SECONDS = 2.0  # for which who sends too much is not heard
+_WASTE, _WASTE_RATE = 512, 100.0  # packets of no use: at a time, and each second
+
+
+@dataclass(kw_only=True)
+class OtherEnd:
+    """Another party, over the line.
+
+    Args:
+        hears: the subject on which it is heard.
+        says: the subject on which it is told.
+        link: what is known of it.
+        wake: set when there may be something to send.
+        unheard: whether nothing is taken in of it for now.
+        unknown: whether the relay lets nobody hear it, as one whose key is not in its roster.
+        subscription: the library's, by which it is heard.
+        told_twice: how often somebody was told that two processes take part as it.
+    """
+
+    hears: str
+    says: str
+    link: MessageDelivery
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    unheard: bool = False
+    unknown: bool = False
+    subscription: Any = field(default=None, repr=False)
+    told_twice: int = 0
+    _allowed: float = _WASTE
+    _counted: tuple[int, float] = (0, 0.0)
+
+    def is_flooding(self, now: float) -> bool:
+        """Whether more has come of no use than may; what is too much does not count for ever."""
+        waste, at = self._counted
+        self._counted = (self.link.waste, now)
+        allowed = min(_WASTE, self._allowed + _WASTE_RATE * (now - at)) - (self.link.waste - waste)
+        self._allowed = max(allowed, -_WASTE_RATE * UNHEARD_SECONDS / 2)
+        return self._allowed < 0
+
+
+# A party's one connection to the relay, outward, made again for as long as the party lives.
+#
+# It lives on a thread of its own. The client library connects once; what is lost is connected to
+# again here, so that there is one rule for it. To each party at the other end there is a
+# `MessageDelivery`, which knows what has come of what was sent.
+#
+# Who sends what nobody can use, faster than anybody means well, is not heard for a few seconds: the
+# server is told so, and others are heard as before.
 
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
@@ -365,3 +428,86 @@ class RelayConnection:
         if why not in self._reasons:
             self._reasons.add(why)
             self._told(False, why)
+
+
+# Whether the servers of a relay would take a party, found out by logging in and leaving.
+#
+# Nothing is subscribed to and nothing published: a process of the same party that takes part is not
+# disturbed, and nobody else hears of it.
+
+_SECONDS = 7.0  # with the time to end, ten
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownCertificate:
+    """What a server has shown of itself.
+
+    Args:
+        begins, ends: its dates.
+        pin: SHA-256 of its public key.
+    """
+
+    begins: datetime
+    ends: datetime
+    pin: bytes = field(repr=False)
+
+    @classmethod
+    def read(cls, data: bytes) -> ShownCertificate | None:
+        """The certificate in DER; None if it is none."""
+        try:
+            certificate = x509.load_der_x509_certificate(data)
+        except ValueError:
+            return None
+        return cls(
+            begins=certificate.not_valid_before_utc,
+            ends=certificate.not_valid_after_utc,
+            pin=pin_of(certificate),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoginTrial:
+    """What came of a log-in.
+
+    Args:
+        url: of the server.
+        why: it failed; empty if it did not.
+        certificate: that the server has shown, believed or not; None if it came to none.
+    """
+
+    url: str
+    why: str
+    certificate: ShownCertificate | None
+
+
+def tried(relay: Relay, keys: Keys) -> list[LoginTrial]:
+    """Log in to each server with a party's transport key, and leave, within ten seconds.
+
+    Raises:
+        StudyError: the party has no transport key.
+    """
+    with ThreadPoolExecutor(len(relay.urls)) as pool:
+        servers = [replace(relay, urls=(url,)) for url in relay.urls]
+        return list(pool.map(partial(logged_in, seed=seed_of(keys)), servers))
+
+
+def logged_in(relay: Relay, seed: str) -> LoginTrial:
+    """Log in to a relay's one server with a key, as NATS writes it, and leave."""
+    (url,) = relay.urls
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    line = RelayConnection(
+        relay,
+        seed,
+        {},
+        replies=False,
+        arrived=lambda *_: None,
+        told=lambda _, why: said.put(why),
+    )
+    line.start()
+    try:
+        why = said.get(timeout=_SECONDS)
+    except queue.Empty:
+        why = f"no answer from {url} within {_SECONDS:g} s"
+    finally:
+        line.stop()
+    return LoginTrial(url=url, why=why, certificate=ShownCertificate.read(line.certificate))

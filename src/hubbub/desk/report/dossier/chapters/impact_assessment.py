@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hubbub.desk.report.dossier import statements as say
-from hubbub.desk.report.dossier import study_statements as study
+from hubbub.desk.report.dossier import statements as study
 from hubbub.desk.report.dossier.dossier_parts import Blank, BoardQuestion, Chapter, Heading
 
 CHAPTER = Chapter(

@@ -1,0 +1,283 @@
+"""Cells that come piece by piece: what every source gives that may be larger than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.disk import open_ordinary, read_text, toml_table
+from hubbub.core.errors import DataError, UserError, with_extra
+from hubbub.core.settings import Section
+from hubbub.core.tabular.cells import canonical, cells_of, is_in_proportion, number_in, text_of
+
+Cells = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellStream:
+    """One silo's cells, piece by piece.
+
+    Args:
+        origin: what sentences call it.
+        pieces: reads them from the beginning: by column the texts of some rows, "" for a missing
+            cell.
+        ordered: whether rows come in an order that is theirs, as lines of a file do; a database
+            gives them in any.
+    """
+
+    origin: str
+    pieces: Callable[[], Iterator[Cells]] = field(repr=False)
+    ordered: bool
+
+
+def texts_of(values: Sequence[object]) -> list[str]:
+    """The texts of a column's values, alike for all engines: truth values are 1 and 0.
+
+    Each from its own value alone: values that Python holds equal, such as 0.0 and -0.0, may be
+    several people's.
+    """
+    return [str(int(one)) if isinstance(one, bool) else text_of(one) for one in values]
+
+
+# A folder of Parquet or Arrow files as one table, read part by part, never whole.
+
+_ENDS = (".parquet", ".arrow", ".feather")
+_ROWS = 20_000  # at once
+
+
+def parts_stream(folder: Path) -> CellStream:
+    """The rows of all parts, in the order of their names.
+
+    Args:
+        folder: that holds them, and nothing else that is read.
+
+    Raises:
+        DataError: there are none, or pyarrow is not installed; reading them, that one is damaged or
+            has other columns than the first.
+    """
+    paths = sorted(path for path in folder.glob("*") if path.suffix.lower() in _ENDS)
+    if not paths:
+        raise DataError(
+            f"expected parts that end in {', '.join(_ENDS)} in {folder.resolve()}, found none; put "
+            "them there"
+        )
+    return CellStream(
+        origin=folder.name, pieces=partial(_part_pieces, paths, folder.name), ordered=True
+    )
+
+
+def _part_pieces(paths: list[Path], origin: str) -> Iterator[Cells]:
+    header: list[str] | None = None
+    for path in paths:
+        for cells in _part(path):
+            header = header or sorted(cells)
+            if sorted(cells) != header:
+                raise DataError(
+                    f"expected the same columns in all parts of {origin}, found others in "
+                    f"{path.name}; write it anew"
+                )
+            yield cells
+
+
+def _part(path: Path) -> Iterator[Cells]:
+    """The pieces of one file; whatever its reader says may quote a cell, and is not passed on."""
+    reading = _reader(path)
+    pieces: Iterator[Cells] | None = None
+    with suppress(Exception), open_ordinary(path) as file:
+        pieces = reading(file)
+        while True:
+            piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+    raise DataError(
+        f"expected a readable part {path.name}, found it damaged or too densely packed; write it"
+    )
+
+
+def _reader(path: Path) -> Callable[[Any], Iterator[Cells]]:
+    try:
+        import pyarrow.ipc as ipc
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise DataError(
+            f"expected pyarrow to read {path.name}, found that it is not installed; "
+            f"{with_extra('parquet')}"
+        ) from None
+
+    def parquet_cells(file: Any) -> Iterator[Cells]:
+        size = file.seek(0, 2)
+        opened = parquet.ParquetFile(file, thrift_string_size_limit=size + 1)
+        if not is_in_proportion(opened.metadata, len(opened.schema_arrow.names), size):
+            raise ValueError(path.name)
+        for batch in opened.iter_batches(_ROWS, use_threads=False):
+            yield cells_of(_columns(batch))
+
+    def arrow_cells(file: Any) -> Iterator[Cells]:
+        opened = ipc.open_file(file)
+        for place in range(opened.num_record_batches):
+            batch = opened.get_batch(place)
+            for start in range(0, batch.num_rows, _ROWS):
+                yield cells_of(_columns(batch.slice(start, _ROWS)))
+
+    return parquet_cells if path.suffix.lower() == ".parquet" else arrow_cells
+
+
+def _columns(batch: Any) -> dict[str, list[object]]:
+    names = batch.schema.names
+    if len(set(names)) < len(names):
+        raise ValueError("a column twice")
+    return {name: batch.column(name).to_pylist() for name in names}
+
+
+# A site's mapping: how its columns become the study's, row by row, at the site alone.
+#
+# `mapping.toml` lies beside the records, or beside `sources.toml`, and is never sent. It has a
+# table
+# for each silo and column of the study:
+#
+#     [north.glucose]
+#     from = "Glukose (mmol/l)"          # the site's own name of it
+#     decimal = ","
+#     factor = 18.0156                   # then plus `offset`
+#     [north.sex]
+#     spellings = { weiblich = "F", "männlich" = "M" }
+#     [north.came]
+#     date = "%d.%m.%Y"                  # becomes 2024-05-31
+#
+# What a cell becomes follows from that cell and this file alone, so a person's rows stay that
+# person's (docs/privacy.md P31). A cell that does not fit is left as it is, for the study to
+# refuse.
+
+FILE = "mapping.toml"
+_KEYS = ("from", "decimal", "factor", "offset", "spellings", "date")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnMapping:
+    """How one column of the study comes from a site's.
+
+    Args:
+        source: the site's own name of it.
+        decimal: the site's decimal sign.
+        factor, offset: a number becomes number * factor + offset.
+        spellings: by the site's spelling the study's.
+        date: how the site writes dates, as `strptime` reads them; empty: it has none.
+    """
+
+    source: str
+    decimal: str = "."
+    factor: float = 1.0
+    offset: float = 0.0
+    spellings: tuple[tuple[str, str], ...] = ()
+    date: str = ""
+
+    def cell(self, text: str) -> str:
+        """What a cell becomes.
+
+        >>> ColumnMapping(source="g", decimal=",", factor=18.0).cell("5,5")
+        '99.0'
+        """
+        if not text:
+            return text
+        known = {canonical(one): other for one, other in self.spellings}
+        if (spelled := known.get(canonical(text))) is not None:
+            return spelled
+        if self.date:
+            with suppress(ValueError):
+                return datetime.strptime(text, self.date).date().isoformat()  # noqa: DTZ007 (a day)
+        plain = text.replace(",", ".") if self.decimal == "," else text
+        if (self.factor, self.offset) == (1.0, 0.0):
+            return plain if number_in(plain) is not None else text
+        number = number_in(plain)
+        return text if number is None else repr(number * self.factor + self.offset)
+
+
+SiteMapping = Mapping[str, ColumnMapping]
+
+
+def mapping_of(party: str, folder: Path, patient: str) -> SiteMapping:
+    """A silo's mapping; nothing where there is none.
+
+    Args:
+        party: the silo.
+        folder: with the file.
+        patient: the study's column of whose a row is, which keeps its keys (docs/privacy.md P21).
+
+    Raises:
+        UserError: the file cannot be read as one, or changes the keys of patients.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return {}
+    table = None
+    with suppress(OSError, ValueError):
+        table = toml_table(read_text(path))
+    own = (table or {}).get(party, {})
+    if table is None or not isinstance(own, dict) or not all(map(_is_table, own.values())):
+        raise UserError(
+            f"expected a table for each silo and column in {path}, such as [{party}.age], found "
+            "something else; fix it"
+        )
+    found = {name: _column(Section(f"{party}.{name}", one, _KEYS)) for name, one in own.items()}
+    if patient in found and found[patient] != ColumnMapping(source=found[patient].source):
+        raise UserError(
+            f"expected [{party}.{patient}] in {path} to have `from` alone, found more, which may "
+            "make one patient of several; remove it, and mend keys at the source"
+        )
+    return found
+
+
+def mapped(cells: Cells, mapping: SiteMapping) -> Cells:
+    """Cells as the study names and spells them; a column that is not there is left out.
+
+    Args:
+        cells: of the site.
+        mapping: by the study's name of a column.
+    """
+    mapped_cells = dict(cells)
+    for name, one in mapping.items():
+        if one.source in cells:
+            own: Sequence[str] = cells[one.source]
+            known = {text: one.cell(text) for text in set(own)}
+            mapped_cells[name] = [known[text] for text in own]
+    return mapped_cells
+
+
+def mapped_stream(stream: CellStream, mapping: SiteMapping) -> CellStream:
+    """The same, piece by piece."""
+    if not mapping:
+        return stream
+    return replace(stream, pieces=partial(_mapped_pieces, stream, mapping))
+
+
+def _mapped_pieces(stream: CellStream, mapping: SiteMapping) -> Iterator[Cells]:
+    return (mapped(cells, mapping) for cells in stream.pieces())
+
+
+def sources_of(names: Sequence[str], mapping: SiteMapping) -> list[str]:
+    """The site's names of some columns of the study."""
+    return [mapping[name].source if name in mapping else name for name in names]
+
+
+def _is_table(one: object) -> bool:
+    return isinstance(one, dict)
+
+
+def _column(section: Section) -> ColumnMapping:
+    spellings = section.table("spellings") if "spellings" in section else {}
+    if not all(isinstance(spelling, str) for spelling in spellings.values()):
+        raise section.refusal("spellings", "a table of texts", 'write { weiblich = "F" }')
+    return ColumnMapping(
+        source=section.text("from", section.name.partition(".")[2]),
+        decimal=section.text("decimal", ".", options=(".", ",")),
+        factor=section.number("factor", 1.0, least=-1e9, most=1e9),
+        offset=section.number("offset", 0.0, least=-1e9, most=1e9),
+        spellings=tuple(spellings.items()),
+        date=section.text("date", ""),
+    )

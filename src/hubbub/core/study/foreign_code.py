@@ -1,0 +1,445 @@
+"""Code that a study names, run: the very bytes that were read, hashed and compared, and no others.
+
+`keep` reads the sources of all that a study names, once; `imported` runs what was kept. So neither
+a file that is changed in between, nor a `.pyc` that says of itself that nobody need check it, nor a
+module that got its name before, runs in the place of what was hashed. Packages on the way are kept
+and run in the same manner. What these files import besides comes as Python finds it.
+
+A party's approval binds: for a study that `bind` was told of, `keep` takes no other source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import stat
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import CodeType, ModuleType
+from zipimport import zipimporter
+
+from hubbub.core.disk import make_private, read_bytes
+from hubbub.core.errors import StudyError
+from hubbub.core.study.source import OWN
+from hubbub.core.study.study import Study
+
+# The sources of code that a study names: found on the disk, read once, and never run here.
+#
+# A module inside packages comes with the `__init__.py` of each of them, since Python runs these
+# first. What any of these files imports besides is not looked at. Only Python source can be read by
+# whoever approves it, and only of source can the very bytes be run that were hashed: a compiled
+# module (`.so`, or a `.pyc` without its `.py`) is refused, unless hubbub itself runs on it.
+
+BUILT_IN = "built-in"  # in place of a hash: a part of the interpreter, without a file
+MAIN = "__main__"  # the program that runs already, or a notebook
+# What hubbub itself runs on is believed as hubbub is, and is not loaded a second time.
+_FOUNDATIONS = frozenset(
+    {*sys.stdlib_module_names, "hubbub", "numpy", "scipy", "torch", "safetensors", "cryptography"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFile:
+    """A file of a module's source, as it was when it was read.
+
+    Args:
+        module: its full name.
+        path: where it lies; inside a zip file perhaps.
+        is_package: it is the `__init__.py` of a package.
+        content: its bytes.
+    """
+
+    module: str
+    path: str
+    is_package: bool
+    content: bytes = field(repr=False)
+
+    @property
+    def sha256(self) -> str:
+        """Of its bytes, hexadecimal."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """Its path below the folder from which it is imported."""
+        return self.module.replace(".", "/") + ("/__init__.py" if self.is_package else ".py")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """All files that importing a module runs on the way to it.
+
+    Args:
+        files: outermost package first; none if there is no such module, or it is built in.
+        is_built_in: it is a part of the interpreter.
+    """
+
+    files: tuple[SourceFile, ...] = ()
+    is_built_in: bool = False
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the file; of several files that of what `sha256sum` prints of them.
+
+        "built-in" for a module without a file, and nothing if there is no such module.
+        """
+        if len(self.files) < 2:
+            return self.files[0].sha256 if self.files else BUILT_IN if self.is_built_in else ""
+        listed = "".join(f"{file.sha256}  {file.name}\n" for file in self.files)
+        return hashlib.sha256(listed.encode()).hexdigest()
+
+
+def module_of(place: str) -> str:
+    """The module in "python:module:name"."""
+    return place.removeprefix(OWN).partition(":")[0]
+
+
+def source_of(module: str) -> Source:
+    """What importing a module would run, packages on the way included; nothing is imported.
+
+    Raises:
+        StudyError: it is no Python source, or cannot be read.
+    """
+    if module == MAIN:
+        return Source(is_built_in=True)
+    importlib.invalidate_caches()  # a file that was put there a moment ago is seen
+    files: list[SourceFile] = []
+    places: list[str] | None = None
+    names = module.split(".")
+    for depth in range(1, len(names) + 1):
+        name = ".".join(names[:depth])
+        spec = _spec(name, places) if depth == 1 or places is not None else None
+        if spec is None:
+            return Source()
+        if spec.has_location and spec.origin is not None:
+            files.append(_read(name, spec))
+        elif spec.submodule_search_locations is None:
+            return Source(is_built_in=depth == len(names))
+        locations = spec.submodule_search_locations
+        places = None if locations is None else list(locations)
+    is_file = bool(files) and files[-1].module == module  # else a folder without __init__.py
+    return Source(files=tuple(files) if is_file else ())
+
+
+def is_foundation(module: str, path: str) -> bool:
+    """Whether a file is a part of what hubbub itself runs on, and is loaded already."""
+    origin = getattr(getattr(sys.modules.get(module), "__spec__", None), "origin", None)
+    return module.partition(".")[0] in _FOUNDATIONS and origin == path
+
+
+def _spec(module: str, places: Sequence[str] | None) -> ModuleSpec | None:
+    """Where a module is, as an ordinary search says; inside packages by its last name alone.
+
+    By its whole name a search would ask for the package as it was imported, and it was not.
+    """
+    if places is not None:
+        return PathFinder.find_spec(module.rpartition(".")[2], places)
+    finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    specs = (finder.find_spec(module, None, None) for finder in finders)
+    return next((spec for spec in specs if spec is not None), None)
+
+
+def _read(module: str, spec: ModuleSpec) -> SourceFile:
+    """The bytes of a module's source."""
+    path = str(spec.origin)
+    if not path.endswith(".py") and not is_foundation(module, path):
+        raise StudyError(
+            f"expected {module} as Python source, which can be read and hashed, found {path}; "
+            "have the study name a .py file, which may import it"
+        )
+    loader: object = spec.loader
+    try:
+        content = (
+            loader.get_data(path) if isinstance(loader, zipimporter) else read_bytes(Path(path))
+        )
+    except OSError as error:
+        raise StudyError(
+            f"expected to read the source of {module} in {path}, got: {error.strerror}; see what "
+            "lies there"
+        ) from None
+    is_package = spec.submodule_search_locations is not None
+    return SourceFile(module=module, path=path, is_package=is_package, content=content)
+
+
+# The code that a study names, by the SHA-256 of its source, beside what was agreed and approved.
+#
+# Nothing is run here. `source_code` says which files a hash is of.
+
+
+def code_hashes(study: Study) -> dict[str, str]:
+    """By each name of code that is not part of hubbub its source's SHA-256; empty if not here."""
+    return {name: source_hash(name) for name in study.own_code}
+
+
+def source_hash(name: str) -> str:
+    """The SHA-256, in hexadecimal digits, of the source that "python:module:name" would import.
+
+    Returns:
+        The digits: of the module's file, or, of a module in packages that have an `__init__.py`, of
+        what `sha256sum` prints of these and of the module, outermost first, by their paths below
+        the folder that is searched. "built-in" for a module without a file, and nothing if there is
+        no such module.
+
+    Raises:
+        StudyError: the module is no Python source.
+    """
+    return source_of(module_of(name)).digest
+
+
+def refuse_other_code(study: Study, here: Mapping[str, str]) -> None:
+    """Refuse code whose source is not the one that the study states.
+
+    Args:
+        study: states some hashes, or none.
+        here: hashes by the names of code; empty for what is not here.
+
+    Raises:
+        StudyError: naming the code and its hash here.
+    """
+    stated = dict(study.code)
+    for name, digest in here.items():
+        if digest not in ("", stated.get(name, digest)):
+            raise StudyError(
+                f"expected the source of {name} to have the SHA-256 {stated[name]}, as study.code "
+                f"says, found {digest}; get the file that all parties agreed on"
+            )
+
+
+def refuse_unstated_code(study: Study) -> None:
+    """Refuse a study for several machines that leaves it open what is learned and scored.
+
+    Raises:
+        StudyError: code that all must run alike has no hash in `study.code`.
+    """
+    shared = [name for ask in study.asks for name in ask.shared_code(study)]
+    for name in filter(study.own_code.__contains__, shared):
+        if name not in dict(study.code):
+            digest = source_hash(name) or "its SHA-256"
+            raise StudyError(
+                f"expected study.code to state the SHA-256 of the source of {name}, so that all "
+                f'parties run the same, got nothing; add code = {{ "{name}" = "{digest}" }}'
+            )
+
+
+def refuse_changed_code(here: Mapping[str, str], approved: Mapping[str, object]) -> None:
+    """Refuse code that is not what was approved.
+
+    Args:
+        here: hashes by the names of code, as it is here.
+        approved: the same, as it was approved.
+
+    Raises:
+        StudyError: naming the code.
+    """
+    for name, digest in here.items():
+        if approved.get(name) != digest:
+            raise StudyError(
+                f"expected the source of {name} to be the one that was approved, found another or "
+                "none; look at the file, and approve the study again"
+            )
+
+
+# Which code this user has approved or run on this machine: the code of strangers is not.
+#
+# An empty file for each name and hash, in `$XDG_STATE_HOME/hubbub/code` or
+# `~/.local/state/hubbub/code`: outside of every folder that somebody hands over, and believed only
+# if
+# nobody else can have put it there.
+
+
+def note(name: str, digest: str) -> None:
+    """Remember code by its name and hash; where nothing can be written, it stays unknown."""
+    if digest and not knows(name, digest):
+        path = _path(name, digest)
+        with suppress(OSError, RuntimeError):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(path)
+
+
+def knows(name: str, digest: str) -> bool:
+    """Whether code was noted here, by this user."""
+    try:
+        return all(map(_is_mine, (_path(name, digest), _path(name, digest).parent)))
+    except (OSError, RuntimeError):
+        return False
+
+
+def forget(name: str, digest: str) -> None:
+    """Take it back."""
+    with suppress(OSError, RuntimeError):
+        _path(name, digest).unlink(missing_ok=True)
+
+
+def _is_mine(path: Path) -> bool:
+    """Whether a path is this user's, and nobody else may write there; OSError if it is not."""
+    status = path.lstat()
+    is_plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    if os.name != "posix":
+        return is_plain
+    return is_plain and status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
+def _path(name: str, digest: str) -> Path:
+    """The file that stands for code; RuntimeError if this user has no home."""
+    key = hashlib.sha256(f"{name}\n{digest}".encode()).hexdigest()
+    return user_state() / "code" / key
+
+
+def user_state() -> Path:
+    """What is remembered for this user on this machine; RuntimeError if there is no home."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "hubbub"
+
+
+_LOCK = threading.RLock()
+_KEPT: dict[str, Source] = {}  # by module
+_BOUND: dict[bytes, Mapping[str, object]] = {}  # hashes by name of code, by study id
+_RUN: dict[str, tuple[ModuleType, bytes]] = {}  # what was made of which bytes
+
+
+def bind(study: Study, approved: Mapping[str, object]) -> None:
+    """Have `keep` take just these sources for a study: those that were approved."""
+    _BOUND[study.id] = dict(approved)
+
+
+def unbind(study: bytes) -> None:
+    """Forget what was approved of a study's code."""
+    _BOUND.pop(study, None)
+
+
+def keep(study: Study, names: Iterable[str] | None = None) -> dict[str, str]:
+    """Read the sources of all code that a study names, for `imported`; nothing is run.
+
+    Args:
+        study: names the code.
+        names: only these of its `own_code`.
+
+    Returns:
+        By name, the hash of what was kept.
+
+    Raises:
+        StudyError: a source is not the one that the study states, or that was approved here.
+    """
+    named = study.own_code if names is None else tuple(names)
+    sources = {module: source_of(module) for module in set(map(module_of, named))}
+    digests = {name: sources[module_of(name)].digest for name in named}
+    refuse_other_code(study, digests)
+    if study.id in _BOUND:
+        refuse_changed_code(digests, _BOUND[study.id])
+    with _LOCK:
+        _KEPT.update(sources)
+    return digests
+
+
+def keep_known(study: Study, names: Iterable[str], *, trusted: bool) -> None:
+    """Read sources like `keep`, of a study that came with somebody's folder.
+
+    Args:
+        study: names the code.
+        names: what of its `own_code` is about to run.
+        trusted: whoever asks says that it may, though it is not known here.
+
+    Raises:
+        StudyError: as for `keep`; or this user has neither approved nor run the code before.
+    """
+    for name, digest in keep(study, names).items():
+        if digest and not trusted and not knows(name, digest):
+            raise StudyError(
+                f"expected code that was approved or run by this user before, found {name} with "
+                f"the SHA-256 {digest}; read it, and say --trust-code (in Python trust_code=True) "
+                "if it may run here"
+            )
+
+
+def imported(module: str) -> ModuleType:
+    """The module made of the bytes that were kept of it; they are read now if none were.
+
+    Raises:
+        ModuleNotFoundError: there is no such module.
+        Exception: as the module's code raises it.
+    """
+    with _LOCK:
+        if module not in _KEPT:
+            _KEPT[module] = source_of(module)
+        source = _KEPT[module]
+        if not source.digest:
+            raise ModuleNotFoundError(f"no module named {module!r}", name=module)
+        _forget_others(source.files)
+        with _found_first(source):
+            module_object = importlib.import_module(module)
+        for file in source.files:
+            _RUN[file.module] = (sys.modules[file.module], file.content)
+        return module_object
+
+
+def _forget_others(files: Sequence[SourceFile]) -> None:
+    """Take modules of these names out that were not made of these bytes, and all inside them."""
+    for place, file in enumerate(files):
+        ran = _RUN.get(file.module, (None, b""))
+        is_it = ran[0] is sys.modules.get(file.module) and ran[1] == file.content
+        if not is_it and not is_foundation(file.module, file.path):
+            for other in files[place:]:
+                sys.modules.pop(other.module, None)
+            return
+
+
+class _Kept(SourceFileLoader):
+    """Loads a module from the bytes that were kept."""
+
+    def __init__(self, file: SourceFile) -> None:
+        super().__init__(file.module, file.path)
+        self._content = file.content
+
+    def get_code(self, _: str) -> CodeType:
+        """Compiled here: no `.pyc` is looked at, nor the file."""
+        code: CodeType = self.source_to_code(self._content, self.path)
+        return code
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run it; a package knows what of it is loaded already, as one that was run first would."""
+        before = f"{module.__name__}."
+        for name, part in list(sys.modules.items()):
+            last = name.removeprefix(before)
+            if name.startswith(before) and "." not in last:
+                setattr(module, last, part)
+        super().exec_module(module)
+
+
+class _Finder:
+    """Finds what was kept, before anything else is looked for.
+
+    Args:
+        source: that is imported; it may import what was kept of others.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._sources = (source, *_KEPT.values())
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        """Of a file of a kept module; None of all others."""
+        files = (file for source in self._sources for file in source.files)
+        file = next((one for one in files if one.module == name), None)
+        if file is None:
+            return None
+        places = [str(Path(file.path).parent)] if file.is_package else None
+        return spec_from_file_location(
+            name, file.path, loader=_Kept(file), submodule_search_locations=places
+        )
+
+
+@contextmanager
+def _found_first(source: Source) -> Iterator[None]:
+    """Have kept sources come first, as long as something is imported."""
+    finder = _Finder(source)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)

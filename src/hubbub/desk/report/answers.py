@@ -1,0 +1,549 @@
+"""Answers of statistics as tables of text: one row for each thing, one column for each group.
+
+It reads plain values, as `statistics.json` has them; the page and the terminal show the same.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hubbub.core.number_format import NOT_KNOWN, amount
+from hubbub.desk.report import charts, markup
+from hubbub.desk.report import charts as curve_charts
+from hubbub.desk.report import charts as scales
+
+Answer = Mapping[str, Any]
+_LEAST_P, _SMALL_P, _MOST_P = 0.001, 0.0995, 0.99  # as papers print p-values
+_SHARES = ("survival", "incidence", "risk difference")
+_MOST_PLACES = 8  # of a curve in a table
+_MOST_ACROSS = 3  # levels of a two-way table
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table of text.
+
+    Args:
+        head: names of the columns; the first is empty.
+        rows: as many cells each.
+    """
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def tables_of(answer: Answer) -> Mapping[str, TextTable]:
+    """All tables of an answer, by what is said of each: its numbers, comparisons, curves."""
+    if answer["kind"] == "two-way":
+        return _two_way(answer)
+    tables = {"": table_of(answer), "compared": _compared(answer), "over time": _curves(answer)}
+    return {said: one for said, one in tables.items() if one is not None}
+
+
+def said_of(answer: Answer) -> list[str]:
+    """Its tests, but those that a table holds, and its notes, in sentences."""
+    tests = [test for test in answer["tests"] if answer["kind"] != "table"]
+    return [*map(test_words, tests), *answer["notes"]]
+
+
+def table_of(answer: Answer) -> TextTable | None:
+    """The numbers of an answer with their intervals; None where it has no numbers."""
+    rows = [row for row in answer["rows"] if not _is_comparison(answer, row)]
+    if not rows:
+        return None
+    if answer["kind"] == "crosstab":
+        return _pivoted(rows, lambda row: row["group"], lambda row: row["level"])
+    if answer["kind"] == "histogram":
+        return _pivoted(rows, lambda row: row["level"], lambda row: row["quantity"])
+    tested = {row["group"] for row in rows if row["p_value"] is not None}
+    if len(tested) > 1:  # a line for each group has room for its p-value
+        return _with_p_values(_pivoted(rows, _label_of_group, lambda _: ""), rows, _label_of_group)
+    table = _pivoted(rows, _label, lambda row: row["group"])
+    if answer["kind"] == "table":
+        return _with_tests(table, rows, answer["tests"])
+    return _with_p_values(table, rows)
+
+
+def _two_way(answer: Answer) -> Mapping[str, TextTable]:
+    """A table of each pair of columns."""
+    of: dict[str, list[Mapping[str, Any]]] = {}
+    for row in answer["rows"]:
+        of.setdefault(row["column"], []).append(row)
+    return {name: _grid(rows) for name, rows in of.items()}
+
+
+def _grid(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """Levels down and across; one below the other where a page is too narrow for them."""
+    if len({row["level"] for row in rows}) <= _MOST_ACROSS:
+        return _pivoted(rows, lambda row: row["group"], lambda row: row["level"])
+    return _pivoted(rows, lambda row: f"{row['group']}, {row['level']}", lambda _: "")
+
+
+def _compared(answer: Answer) -> TextTable | None:
+    """What compares groups, in a table of its own."""
+    rows = [row for row in answer["rows"] if _is_comparison(answer, row)]
+    if not rows:
+        return None
+    return _with_p_values(_pivoted(rows, _label, lambda _: ""), rows)
+
+
+def _is_comparison(answer: Answer, row: Mapping[str, Any]) -> bool:
+    """Whether a row compares groups, whose numbers the other rows are."""
+    of_groups = answer["kind"] == "crosstab" and not row["group"]
+    return of_groups or row["quantity"].startswith("difference of")
+
+
+def _with_p_values(
+    table: TextTable,
+    rows: Sequence[Mapping[str, Any]],
+    label: Callable[[Mapping[str, Any]], str] | None = None,
+) -> TextTable:
+    """The table, with the p-values of its rows if they have some."""
+    named = label or _label
+    tested = {named(row): p_cell(row) for row in rows if row["p_value"] is not None}
+    if not tested:
+        return table
+    shown = tuple((*row, tested.get(row[0], "")) for row in table.rows)
+    return TextTable((*table.head, "p"), shown)
+
+
+def _with_tests(
+    table: TextTable, rows: Sequence[Mapping[str, Any]], tests: Sequence[Mapping[str, Any]]
+) -> TextTable:
+    """The table, with the test of each column, where groups differ, in its first row."""
+    tested = {test["column"]: test for test in tests if test.get("column")}
+    if not tested:
+        return table
+    first = {row["column"]: _label(row) for row in reversed(rows)}
+    known = {first[column]: one for column, one in tested.items() if column in first}
+    cells = {
+        label: (p_cell(one), "" if one["smd"] is None else f"{one['smd']:.3f}")
+        for label, one in known.items()
+    }
+    shown = tuple((*row, *cells.get(row[0], ("", ""))) for row in table.rows)
+    return TextTable((*table.head, "p", "SMD"), shown)
+
+
+def _curves(answer: Answer) -> TextTable | None:
+    """Survival curves at up to eight of their times; None of other answers."""
+    curves = answer["curves"]
+    if answer["kind"] != "survival" or not curves:
+        return None
+    places = max((curve["x"] for curve in curves), key=len)
+    shown = places[:: -(-len(places) // _MOST_PLACES)]
+    rows = [(amount(x), *(_survived(curve, x) for curve in curves)) for x in shown]
+    whole = "all" if len(curves) > 1 else "without the event"
+    return TextTable(
+        (
+            "after",
+            *(curve["name"] or whole for curve in curves),
+        ),
+        tuple(rows),
+    )
+
+
+def _survived(curve: Mapping[str, Any], x: float) -> str:
+    """A curve at one of its places."""
+    if x not in curve["x"]:
+        return ""
+    k = curve["x"].index(x)
+    value, low, high = (100 * curve[key][k] for key in ("y", "low", "high"))
+    return f"{value:.1f} % ({low:.1f} to {high:.1f})"
+
+
+def answer_lines(name: str, answer: Answer) -> list[str]:
+    """An answer as lines of text."""
+    if answer["refusal"]:
+        return [f"{name}: not answered: {answer['refusal']}"]
+    lines = [line for table in tables_of(answer).values() for line in _lines(table)]
+    tests = said_of({**answer, "notes": ()})
+    return [f"{name}: {answer['title']}", *lines, *tests]
+
+
+def _lines(table: TextTable) -> list[str]:
+    """A table with its columns below each other."""
+    rows = [table.head, *table.rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def test_words(test: Mapping[str, Any]) -> str:
+    """A test in a sentence."""
+    below = test.get("degrees_below")
+    number = amount(test["degrees"]) + ("" if below is None else f" and {amount(below)}")
+    degrees = f"{number} degree{'' if number == '1' else 's'} of freedom"
+    column = f" of {test['column']}" if test.get("column") else ""
+    z = "" if test["z"] is None else f", z = {amount(test['z'])}"
+    p_value = p_words(test["p_value"], equal="= ") + _adjusted(test)
+    return (
+        f"{test['name']} test{column}, noise taken into account: statistic "
+        f"{amount(test['statistic'])} on {degrees}{z}, p {p_value}"
+    )
+
+
+def p_cell(tested: Mapping[str, Any]) -> str:
+    """The p-value of a row or a test in a table."""
+    return p_words(tested["p_value"]) + _adjusted(tested)
+
+
+def _adjusted(tested: Mapping[str, Any]) -> str:
+    """What Holm makes of it, where it was asked for."""
+    after = tested.get("p_adjusted")
+    return "" if after is None else f" (Holm {p_words(after)})"
+
+
+def p_words(value: float | None, *, equal: str = "") -> str:
+    """A p-value to two places, a small one to three, or that it is beyond them."""
+    if value is None:
+        return ""
+    if value < _LEAST_P or value > _MOST_P:
+        return f"< {_LEAST_P:g}" if value < _LEAST_P else f"> {_MOST_P:g}"
+    return f"{equal}{value:.{3 if value < _SMALL_P else 2}f}"
+
+
+def estimate_words(row: Mapping[str, Any], longest: int = 99) -> str:
+    """An estimate with its interval, to two digits of the interval's width, or as many as fit.
+
+    Below 10 at least two places, as ratios have; and as many as part the interval's ends.
+    """
+    low, value, high = (float(row[key]) for key in ("low", "value", "high"))
+    places = 1 - math.floor(math.log10(high - low)) if high > low else 2
+    most = min(max(places, 2 if abs(high) < 10 else 0), 9)
+    shown = [
+        printed(f"{value:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})")
+        for digits in range(most, min(max(places - 1, 0), most) - 1, -1)
+    ]
+    return next((words for words in shown if len(words) <= longest), shown[-1])
+
+
+def printed(cell: str) -> str:
+    """A cell as print has it: a dash between ends above 0, and a minus that is no hyphen."""
+    dashed = re.sub(r"\(([\d.,]+) to ([\d.,]+)\)", r"(\1–\2)", cell)
+    return re.sub(r"(?<![^\s(])-(?=\d)", "−", dashed)
+
+
+def _pivoted(rows: Sequence[Mapping[str, Any]], down: Any, across: Any) -> TextTable:
+    """Rows and columns in the order in which they first come."""
+    names = list(dict.fromkeys(across(row) for row in rows))
+    pivoted: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        pivoted.setdefault(down(row), {}).setdefault(across(row), []).append(_cell(row))
+    whole = "all" if len(names) > 1 else "estimate and interval"
+    head = ("", *(name or whole for name in names))
+    body = [
+        (label, *("; ".join(cells.get(name, [NOT_KNOWN])) for name in names))
+        for label, cells in pivoted.items()
+    ]
+    return TextTable(head, tuple(body))
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    """What a number is about."""
+    about = ": ".join(filter(None, (row["column"], row["level"])))
+    plain = row["quantity"] in ("share", "records")
+    return about if about and plain else ", ".join(filter(None, (about, row["quantity"])))
+
+
+def _label_of_group(row: Mapping[str, Any]) -> str:
+    """The same, with its group."""
+    return "; ".join(filter(None, (row["group"], _label(row))))
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    """A number with the ends of its interval."""
+    if row["value"] is None:
+        return NOT_KNOWN
+    shown, unit = _shown(row), " %" if _is_share(row["quantity"]) else ""
+    if row["low"] == row["value"] == row["high"]:  # known without an interval
+        return f"{shown(row['value'])}{unit}"
+    ends = " to ".join(_end(shown, row[key]) for key in ("low", "high"))
+    return f"{shown(row['value'])}{unit} ({ends})"
+
+
+def _end(shown: Any, value: float | None) -> str:
+    """An end of an interval, which may not be known."""
+    return NOT_KNOWN if value is None else str(shown(value))
+
+
+def _is_share(quantity: str) -> bool:
+    """Whether a quantity is written in per cent."""
+    return quantity.startswith("share") or quantity in _SHARES
+
+
+def _shown(row: Mapping[str, Any]) -> Any:
+    """How numbers of a row are written: with more digits where an interval's ends need them.
+
+    As of a ratio per unit of a column, whose ends by three digits would all be 1.02.
+    """
+    if row["quantity"] == "records":
+        return lambda value: f"{value:,.0f}"
+    times = 100 if _is_share(row["quantity"]) else 1
+    low, high = (times * (math.nan if row[end] is None else row[end]) for end in ("low", "high"))
+    places = 1 - math.floor(math.log10(high - low)) if 0 < high - low < math.inf else 0
+    if _is_share(row["quantity"]):
+        return lambda value: f"{100 * value:.{min(max(places - 1, 1), 9)}f}"
+    if not places:
+        return _three_digits
+    given = min(len(_three_digits(end).partition(".")[2]) for end in (low, high))
+    if places < given + 2 or "e" in _three_digits(low):
+        return _three_digits
+    return lambda value: f"{value:,.{min(places, 9)}f}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:#.3g}".rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"
+
+
+# The figure that goes with an answer: a drawing and its caption, for the page and for files.
+#
+# Survival figures are as papers print them: a point-wise interval around each curve, the p-value in
+# the figure, and the numbers at risk below the axis. This file reads plain values, as
+# `statistics.json` has them.
+
+_RATIOS = (
+    *("hazard ratio", "odds ratio", "rate ratio", "relative risk"),
+    "ratio of geometric means",
+)
+_MOST_CURVES, _MOST_TIMES = 6, 8
+_WHAT = {  # is on the vertical axis, by the kind of answer
+    "survival": "share without the event",
+    "incidence": "share with the event",
+}
+_LONGEST = 20  # letters of an estimate with its interval
+_ESTIMATE_ROOM = 154  # for an estimate with its interval, right of a forest
+_AT_RISK, _LINE = 62, 16  # where numbers at risk begin below the axis, and how high a line is
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing with its caption.
+
+    Args:
+        chart: an `svg` element.
+        words: what it shows, a sentence or two.
+        height: of it; `charts.WIDTH` wide.
+    """
+
+    chart: markup.Html
+    words: str
+    height: float
+
+
+def figure_of(answer: Answer) -> Figure | None:
+    """The figure that goes with an answer, if there is one."""
+    if answer["refusal"]:
+        return None
+    if answer["curves"]:
+        return _curves_figure(answer)
+    if answer["kind"] == "histogram":
+        return _histogram(answer)
+    ratios = [row for row in answer["rows"] if row["quantity"] in _RATIOS]
+    ratios = [row for row in ratios if row["quantity"] == ratios[0]["quantity"]]
+    slopes = [row for row in answer["rows"] if row["quantity"] == "slope"]
+    return _forest(answer, ratios or slopes) if ratios or slopes else None
+
+
+def _curves_figure(answer: Answer) -> Figure:
+    """Curves with their intervals, the p-value, and numbers at risk below."""
+    curves = answer["curves"][:_MOST_CURVES]
+    places = [x for curve in curves for x in curve["x"]]
+    what = _WHAT.get(answer["kind"], "share of records up to here")
+    start = [0.0] if answer["kind"] in _WHAT else []
+    across = scales.linear([*start, *places], charts.LEFT, charts.RIGHT)
+    if times := _times_at_risk(curves):
+        across = replace(across, ticks=times)
+    up = scales.linear([0.0, 1.0], *charts.vertical(charts.HEIGHT))
+    words = (
+        f"{answer['title']}. The shaded area holds each point with {_percent(answer)} probability, "
+        "noise included."
+    )
+    name = curves[0].get("column") or ("time" if start else "value")  # older answers have none
+    axes = charts.Axes(across=across, up=up, labels=(name, what))
+    extra = [*_tested(answer, axes), *_at_risk(curves, axes)]
+    known = len(_own_numbers(curves))
+    more = _LINE * (2 * known + 2) if known else 0
+    if more:
+        words += " Below: records at risk just after these times, with noise."
+    drawn = [_drawn(curve) for curve in curves]
+    chart = curve_charts.curves(drawn, axes, described=words, extra=extra, more=more)
+    return Figure(chart, words, charts.HEIGHT + more)
+
+
+def _drawn(curve: Mapping[str, Any]) -> curve_charts.DrawnCurve:
+    """One curve with its point-wise interval."""
+    return curve_charts.DrawnCurve(
+        name=curve["name"] or "all",
+        x=tuple(curve["x"]),
+        y=tuple(curve["y"]),
+        low=tuple(curve["low"]),
+        high=tuple(curve["high"]),
+    )
+
+
+def _tested(answer: Answer, axes: charts.Axes) -> list[markup.Html]:
+    """The p-values of the answer's tests, where curves leave room."""
+    said = [
+        f"{test['name']} p {p_words(test['p_value'], equal='= ')}"
+        + (f" ({test['column']})" if test.get("column") else "")
+        for test in answer["tests"]
+    ]
+    if answer["kind"] != "survival":  # other curves rise
+        return [curve_charts.note(text, axes, line, above=True) for line, text in enumerate(said)]
+    return [curve_charts.note(text, axes, line) for line, text in enumerate(reversed(said))]
+
+
+def _at_risk(curves: Sequence[Mapping[str, Any]], axes: charts.Axes) -> list[markup.Html]:
+    """Numbers at risk below the ticks of the axis."""
+    known = _own_numbers(curves)
+    top = axes.up.start + _AT_RISK
+    head = curve_charts.word("at risk, with noise", charts.LEFT, top, "start", "axis")
+    parts = [head] if known else []
+    for index, (label, one) in enumerate(known.items()):
+        y = top + _LINE * (2 * index + 1)
+        name = curve_charts.word(label, charts.LEFT, y, "start", "strong")
+        parts.append(markup.tag("g", name, class_=f"series-{curves.index(one)}"))
+        parts += [
+            curve_charts.word(
+                _risk_at(one, time), axes.across.place(time), y + _LINE, "middle", "risk"
+            )
+            for time in axes.across.ticks
+        ]
+    return parts
+
+
+def _own_numbers(curves: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """A curve for each of the numbers at risk, by what they are called.
+
+    Curves of one group, as of competing events, have the same: these are the group's.
+    """
+    shared: dict[tuple[float, ...], list[Mapping[str, Any]]] = {}
+    for curve in curves:
+        if curve["at_risk"]:
+            shared.setdefault(tuple(curve["at_risk"]), []).append(curve)
+    names = {
+        numbers: (same[0]["name"] if len(same) == 1 else same[0]["name"].rpartition(": ")[0])
+        for numbers, same in shared.items()
+    }
+    return {names[numbers] or "all": same[0] for numbers, same in shared.items()}
+
+
+def _times_at_risk(curves: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
+    """Times of the grid, equally many bins apart, at which they are told; none if nowhere."""
+    grid: Sequence[float] = max(
+        (curve["x"] for curve in curves if curve["at_risk"]), key=len, default=()
+    )
+    return tuple(grid[:: -(-len(grid) // _MOST_TIMES)]) if grid else ()
+
+
+def _risk_at(curve: Mapping[str, Any], time: float) -> str:
+    """How many are at risk just after a time of the grid, as far as the curve goes."""
+    known = dict(zip(curve["x"], curve["at_risk"], strict=False))
+    return f"{max(known[time], 0):,.0f}" if time in known else ""
+
+
+def _histogram(answer: Answer) -> Figure:
+    """Bars of the shares of bins, with their intervals."""
+    rows = [row for row in answer["rows"] if row["quantity"] == "share"]
+    bins = [row for row in rows if row["level"] != "missing"]
+    items = [
+        charts.BinShare(name=row["level"], value=row["value"], ends=(row["low"], row["high"]))
+        for row in bins
+    ]
+    tops = [0.0, *(end for item in items for end in item.ends)]
+    up = scales.linear(tops, *charts.vertical(charts.HEIGHT))
+    how = f"with {_percent(answer)} intervals."
+    words = f"{answer['title']}: the share of records in each bin, {how}"
+    chart = charts.bars(items, up, labels=(bins[0]["column"], "share"), described=words)
+    return Figure(chart, words, charts.HEIGHT)
+
+
+def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Effects with their intervals, ratios on a logarithmic axis."""
+    ratio = rows[0]["quantity"] in _RATIOS
+    name, none = rows[0]["quantity"], 1.0 if ratio else 0.0
+    known = [row for row in rows if None not in (row["value"], row["low"], row["high"])]
+    ends = [row[key] for row in known for key in ("low", "value", "high")]
+    place = (charts.EDGE, charts.WIDTH - _ESTIMATE_ROOM)
+    across = scales.ratios(ends, *place) if ratio else scales.linear([0.0, *ends], *place)
+    items = [
+        charts.Interval(
+            label=": ".join(filter(None, (row["group"], row["column"], row["level"]))),
+            value=row["value"],
+            ends=(row["low"], row["high"]),
+            first=not row["low"] <= none <= row["high"],
+            told=estimate_words(row, _LONGEST),
+        )
+        for row in known
+    ]
+    nothing = "1 means no difference" if ratio else "0 means no effect"
+    words = f"{answer['title']}: {name}s with {_percent(answer)} intervals; {nothing}."
+    chart = charts.intervals(items, across, label=name, described=words, nothing=none)
+    return Figure(chart, words, charts.height_of_intervals(len(items)))
+
+
+def _percent(answer: Answer) -> str:
+    return f"{100 * answer['confidence']:g} %"
+
+
+# The section with the answers of statistics: a table and a figure for each, with plain captions.
+#
+# It reads plain values, as `statistics.json` has them, and knows neither sums nor noise.
+
+_LONG, _LONGER = 12, 40  # rows that are folded away, beside a figure and without one
+_MANY = 3  # tables of an answer; of more each is folded away
+_IN_NUMBERS, _ALL = "The same in numbers", "All numbers"
+_INTERVALS = (
+    "Every number comes with an interval that takes both into account: that other people might "
+    "have been asked, and the noise that was added. Tests take the noise into account, too."
+)
+
+
+def answers(statistics: Mapping[str, Answer]) -> markup.Html:
+    """The section with all answers, by their names."""
+    parts = [one for name, answer in statistics.items() for one in _answer(name, answer)]
+    return markup.section("What was asked", markup.tag("p", _INTERVALS), *parts)
+
+
+def _answer(name: str, answer: Answer) -> list[markup.Html]:
+    """One answer: its heading, figure, table, tests and notes."""
+    parts = [markup.tag("h3", f"{answer['title']} ({name})")]
+    if answer["refusal"]:
+        return [*parts, markup.tag("p", f"Not answered: {answer['refusal']}.")]
+    drawn = figure_of(answer)
+    if drawn:
+        shown = markup.figure(drawn.chart, drawn.words)
+        parts.append(markup.tag("div", shown, class_="figures"))
+    tables = tables_of(answer)
+    for what, table in tables.items():
+        if what == "over time":  # which the figure shows
+            continue
+        said = f", {what}" if what else ""
+        caption = f"{answer['title']}{said}, with {_percents(answer)} intervals"
+        numeric = range(1, len(table.head))
+        shown = markup.table(caption, table.head, table.rows, numeric=numeric)
+        long = len(table.rows) > (_LONG if drawn else _LONGER)
+        if len(tables) > _MANY:
+            parts.append(_folded(shown, what))
+        else:
+            parts.append(_folded(shown, _IN_NUMBERS if drawn else _ALL) if long else shown)
+    return parts + [markup.tag("p", f"{_capital(one)}.") for one in said_of(answer)]
+
+
+def _folded(table: markup.Html, words: str) -> markup.Html:
+    """A table that is shown to who asks for it."""
+    return markup.tag("details", markup.tag("summary", words), table)
+
+
+def _percents(answer: Answer) -> str:
+    return f"{100 * answer['confidence']:g} %"
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,366 @@
+"""How well several arrangements of a study did: what "Is joining worth it?" is answered from.
+
+An arrangement is hubbub or one of its baselines. Plain values, which go to JSON and back; who has
+trained what, and on which splits, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import isfinite, sqrt
+from typing import Any
+
+import numpy as np
+
+from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_most, finite
+from hubbub.core.planning import plan_rows
+from hubbub.desk.report import charts, markup, promise, trust_models
+from hubbub.desk.report import charts as scales
+from hubbub.desk.report import scores as learned
+from hubbub.learning import metric_words
+from hubbub.learning.metric_words import MetricWords, words_of
+
+_LEVEL = 0.95
+# What people must know of scores that stand beside an epsilon: said wherever a table is shown.
+_RELEASE = (
+    "calculated from everybody's records: to publish one of them, or a mean that it is in, is a "
+    "release of its own, which no epsilon shown here counts."
+)
+UNCHARGED_REPEATS = (
+    f"Of these runs hubbub's first one alone was charged to ledgers; all others were {_RELEASE}"
+)
+UNCHARGED_BASELINE = f"No ledger counts this run: a baseline is {_RELEASE}"
+UNCHARGED_BASELINES = (
+    f"Of these runs only hubbub's were charged to ledgers; those of baselines were {_RELEASE}"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrangement:
+    """How well one way of training did.
+
+    Args:
+        name: "federated", a baseline's name, or any short text for people.
+        mean: of the metric over all repeats, in the metric's unit.
+        low, high: ends of the 95 % interval of the mean; None where there was one run only.
+        epsilon: at most, at the study's delta; None if nothing is promised.
+        adversary: against whom epsilon holds, as in the plan or in a few words; None likewise.
+
+    Raises:
+        ValueError: the mean or an end is not finite, or the mean is not between the ends.
+    """
+
+    name: str
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    epsilon: float | None = None
+    adversary: str | None = None
+
+    def __post_init__(self) -> None:
+        ends = [end for end in (self.low, self.mean, self.high) if end is not None]
+        texts = (self.name, self.adversary or "")
+        if not all(map(isfinite, [*ends, self.epsilon or 0.0])) or ends != sorted(ends):
+            raise ValueError("expected low <= mean <= high")
+        if len(ends) == 2 or not all(isinstance(text, str) for text in texts):
+            raise ValueError("expected both ends of an interval or none, and texts for names")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrangementTable:
+    """Several arrangements of one study, scored alike.
+
+    Args:
+        metric: the key that it has in the rows of the metrics, such as "auc".
+        arrangements: in the order in which they are shown.
+        how: one sentence on how often and on what they were scored, for people.
+        note: which of the runs no ledger counts, for people.
+    """
+
+    metric: str
+    arrangements: tuple[Arrangement, ...]
+    how: str = ""
+    note: str = UNCHARGED_REPEATS
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> ArrangementTable:
+        """From what `to_dict` gave.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        found = tuple(Arrangement(**arrangement) for arrangement in content["arrangements"])
+        note = content.get("note", UNCHARGED_REPEATS)
+        texts = (content["how"], content["metric"], note)
+        if not all(isinstance(text, str) for text in texts) or not content["metric"].isidentifier():
+            raise ValueError("expected the name of a metric, and a text")
+        return cls(metric=content["metric"], arrangements=found, how=content["how"], note=note)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def interval(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """The 95 % interval of the mean of repeats, by Student's t; (None, None) of fewer than two.
+
+    Requires: repeats that are independent of each other. Splits of the same records are not quite:
+    their intervals are too short.
+
+    Example:
+        >>> low, high = interval([0.8, 0.9, 0.85])
+        >>> round(low, 3), round(high, 3)
+        (0.726, 0.974)
+    """
+    from scipy.special import stdtrit  # which takes long to import
+
+    count = len(values)
+    if count < 2:
+        return None, None
+    mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
+    reach = float(stdtrit(count - 1, (1 + _LEVEL) / 2)) * deviation / sqrt(count)
+    return mean - reach, mean + reach
+
+
+# Whether joining was worth it: arrangements of the study side by side, with intervals.
+#
+# It shows an `ArrangementTable` and says in one sentence what follows from it; it trains nothing.
+
+_HEADING = "Is joining worth it?"
+_LINES = (
+    "Dot: the mean; line: the 95 % interval, within which the mean of very many repeats is "
+    "expected. Where lines overlap, chance alone may have made the difference."
+)
+_DOTS = "One run each, so chance alone may have made the differences."
+_NOBODY = "nobody: no promise"
+
+
+def joining(found: ArrangementTable | None) -> markup.Html:
+    """The section."""
+    if found is None or not found.arrangements:
+        words = "This study was trained in one arrangement only: there is nothing to compare with."
+        return markup.section(_HEADING, markup.tag("p", words))
+    metric = words_of(found.metric)
+    said = verdict(found)
+    return markup.section(
+        _HEADING,
+        *([markup.tag("p", said, class_="verdict")] if said else []),
+        *([markup.tag("p", found.how)] if found.how else []),
+        markup.tag("p", found.note),
+        markup.tag("div", _figure(found, metric), class_="figures"),
+        _scores(found, metric),
+        *_meanings(found),
+    )
+
+
+def _figure(found: ArrangementTable, metric: MetricWords) -> markup.Html:
+    ends, name = (
+        [end for arrangement in found.arrangements for end in _ends(arrangement)],
+        metric.name,
+    )
+    if metric.is_share:
+        ends = [min(max(end, 0.0), 1.0) for end in ends]
+    axis = scales.scores if metric.is_share else scales.linear
+    across = axis(ends, charts.EDGE, charts.WIDTH - charts.VALUE_ROOM)
+    items = [_interval(arrangement) for arrangement in found.arrangements]
+    pairs = zip(items, found.arrangements, strict=True)
+    words = "; ".join(f"{item.label} {_in_words(one, metric)}" for item, one in pairs)
+    chart = charts.intervals(
+        items, across, label=f"test {name}", described=f"Intervals of {name}: {words}."
+    )
+    known = any(item.ends for item in items)
+    way = f", {metric.better} is better" if metric.better else ""
+    return markup.figure(chart, f"Test {name}{way}. {_LINES if known else _DOTS}")
+
+
+def _interval(one: Arrangement) -> charts.Interval:
+    bound = "no ε" if one.epsilon is None else f"ε ≤ {at_most(one.epsilon)}"
+    return charts.Interval(
+        label=f"{trust_models.called(one.name)} · {bound}",
+        value=one.mean,
+        ends=None if one.low is None or one.high is None else (one.low, one.high),
+        first=one.name == "federated",
+    )
+
+
+def _ends(one: Arrangement) -> list[float]:
+    return [end for end in (one.low, one.mean, one.high) if end is not None]
+
+
+def _range(one: Arrangement, metric: MetricWords) -> str:
+    ends = f"{metric.shown(one.low)} to {metric.shown(one.high)}"
+    return NOT_KNOWN if one.low is None else ends
+
+
+def _in_words(one: Arrangement, metric: MetricWords) -> str:
+    return metric.shown(one.mean) + ("" if one.low is None else f" ({_range(one, metric)})")
+
+
+def _scores(found: ArrangementTable, metric: MetricWords) -> markup.Html:
+    rows = [
+        (
+            trust_models.called(arrangement.name),
+            metric.shown(arrangement.mean),
+            _range(arrangement, metric),
+            "none" if arrangement.epsilon is None else at_most(arrangement.epsilon),
+            _NOBODY
+            if arrangement.epsilon is None
+            else plan_rows.spoken(arrangement.adversary or NOT_KNOWN),
+        )
+        for arrangement in found.arrangements
+    ]
+    head = ("Arrangement", f"test {metric.name}", "95 % interval", "ε at most", "ε holds against")
+    caption = "The same study in several arrangements"
+    return markup.table(caption, head, rows, numeric=(1, 2, 3))
+
+
+def _meanings(found: ArrangementTable) -> list[markup.Html]:
+    """What the arrangements are, for those that have a name here."""
+    known = [
+        trust_models.MODES[arrangement.name]
+        for arrangement in found.arrangements
+        if arrangement.name in trust_models.MODES
+    ]
+    rows = [(mode.label, mode.meaning, mode.trust) for mode in known]
+    head = ("Arrangement", "what happens", "who must be trusted")
+    return [markup.table("What the arrangements are", head, rows)] if rows else []
+
+
+def verdict(found: ArrangementTable) -> str:
+    """In one sentence whether the federation beat the silos on their own; empty if not known."""
+    named = {arrangement.name: arrangement for arrangement in found.arrangements}
+    together, alone, metric = named.get("federated"), named.get("alone"), words_of(found.metric)
+    if together is None or alone is None:
+        return ""
+    both = _in_words(together, metric), _in_words(alone, metric)
+    numbers = f"{metric.name} {both[0]} together, {both[1]} each silo alone"
+    if together.low is None or alone.low is None:
+        return f"Not known: {numbers}, in one run of each; repeats would show what chance does."
+    if max(together.low, alone.low) <= min(together.high or 0.0, alone.high or 0.0):
+        return f"No clear difference: {numbers}; the intervals overlap."
+    if not metric.better:
+        return f"A clear difference: {numbers}."
+    gain = together.mean - alone.mean if metric.better == "higher" else alone.mean - together.mean
+    if gain > 0:
+        return f"Yes: {numbers}, a gain of {metric.shown(gain)}."
+    return f"Not here: {numbers}, a loss of {metric.shown(-gain)}."
+
+
+# Several runs side by side: their curves on one axis, their last scores, and what each cost.
+
+_NOTE = (
+    "These runs are of more than one study. Where the test records differ too, their scores "
+    "cannot be compared."
+)
+_MOST = 12  # curves
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedRun:
+    """One run, as its folder tells of it.
+
+    Args:
+        folder: its name, for people.
+        plan: as plain values.
+        metrics: its rows.
+        baseline: which one; None for the federation.
+    """
+
+    folder: str
+    plan: Mapping[str, Any] = field(repr=False)
+    metrics: Sequence[Row] = field(repr=False)
+    baseline: str | None
+
+    @property
+    def mode(self) -> trust_models.Mode:
+        """The arrangement that was run."""
+        return trust_models.MODES[self.baseline or "federated"]
+
+    @property
+    def last(self) -> Row:
+        """The last row of its metrics; empty if there is none."""
+        return self.metrics[-1] if self.metrics else {}
+
+
+def side_by_side(runs: Sequence[ReportedRun]) -> markup.Html:
+    """The section."""
+    shown_metrics = metric_words.metrics_of([row for run in runs for row in run.metrics])
+    head = (
+        "Run",
+        "arrangement",
+        "steps",
+        *map(metric_words.name_of, shown_metrics),
+        "ε at most",
+        "against",
+    )
+    rows = [_row(run, shown_metrics) for run in runs]
+    numeric = range(2, 4 + len(shown_metrics))
+    note = [markup.tag("p", _NOTE)] if len({run.plan["study_id"] for run in runs}) > 1 else []
+    return markup.section(
+        "Runs side by side",
+        *note,
+        *([_figures(runs, shown_metrics[0])] if shown_metrics else []),
+        markup.table("The last evaluation of each run", head, rows, numeric=numeric),
+    )
+
+
+def arrangements_of(runs: Sequence[ReportedRun]) -> ArrangementTable | None:
+    """The runs of the first one's study by arrangement, averaged; None if it has but one."""
+    same = [run for run in runs if run.plan["study_id"] == runs[0].plan["study_id"]]
+    metric = metric_words.metrics_of([one.last for one in same])[:1]
+    if not metric or len({one.baseline for one in same}) < 2:
+        return None
+    together = [[one for one in same if one.mode is mode] for mode in trust_models.MODES.values()]
+    arrangements = [_arrangement(some, metric[0]) for some in together if some]
+    how = "From the runs that this page shows side by side, scored on the same test records."
+    return ArrangementTable(
+        metric=metric[0],
+        arrangements=tuple(filter(None, arrangements)),
+        how=how,
+        note=UNCHARGED_BASELINES,
+    )
+
+
+def _arrangement(runs: Sequence[ReportedRun], metric: str) -> Arrangement | None:
+    """Runs of one arrangement, with an interval where there are several."""
+    scores = [value for run in runs if (value := finite(run.last, metric)) is not None]
+    if not scores:
+        return None
+    low, high = interval(scores)
+    against = promise.against(runs[0].plan, runs[0].mode)
+    return Arrangement(
+        name=runs[0].baseline or "federated",
+        mean=sum(scores) / len(scores),
+        low=low,
+        high=high,
+        epsilon=None if against is None else max(_spent(run) for run in runs),
+        adversary=against,
+    )
+
+
+def _spent(one: ReportedRun) -> float:
+    return max(finite(row, "epsilon") or 0.0 for row in one.metrics)
+
+
+def _row(one: ReportedRun, found: Sequence[str]) -> list[str]:
+    against = promise.against(one.plan, one.mode)
+    return [
+        one.folder,
+        one.mode.label,
+        amount(one.last.get("step")),
+        *(metric_words.words_of(key).shown(finite(one.last, key)) for key in found),
+        "none" if against is None else at_most(_spent(one)) if one.metrics else NOT_KNOWN,
+        "nobody: no promise" if against is None else plan_rows.spoken(against),
+    ]
+
+
+def _figures(runs: Sequence[ReportedRun], metric: str) -> markup.Html:
+    """A curve for each run, all on one axis."""
+    scored = [run for run in runs if metric in metric_words.metrics_of(run.metrics)]
+    up = learned.scale_of([row for one in scored for row in one.metrics], [metric])
+    figures = [
+        learned.metric_figure(one.metrics, [metric], up, f"“{one.folder}”, {one.mode.label}")
+        for one in scored[:_MOST]
+    ]
+    return markup.tag("div", *figures, class_="figures")

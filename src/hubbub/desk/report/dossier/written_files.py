@@ -1,0 +1,178 @@
+"""The dossier as one HTML page that loads nothing and runs nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from io import BytesIO
+from typing import Any
+
+from hubbub.core.errors import UserError, with_extra
+from hubbub.core.number_format import several
+from hubbub.desk.report.dossier.composing import Composed, Dossier, Shown
+from hubbub.desk.report.dossier.dossier_parts import Heading, Sentence
+from hubbub.desk.report.markup import Content, Html, join, printable, style, tag
+
+# What stands before the chapters, whatever they are drawn as.
+
+OPENING = (
+    "Each sentence rests on members of the run's evidence, named under it, which “hubbub verify” "
+    "has found to be re-derived (computed again and found equal) or signed (by the party that it "
+    "is about, or by the aggregator). What nothing shows is called not shown, and what only a "
+    "person can write is left open under a name.",
+    "It draws no conclusion of law and gives no advice: whoever decides does that, and signs it.",
+)
+WRONG_TITLE = "What does not hold"
+TRUST_TITLE = "What nothing shows, and has to be trusted"
+
+
+def counted(dossier: Dossier) -> str:
+    """How many sentences stand how, and how many blanks are open."""
+    counts = ", ".join(f"{number} {name}" for name, number in sorted(dossier.counts.items()))
+    left = several(len(dossier.open), "answer")
+    return (
+        f"Study id {dossier.study_id}. Sentences: {counts}. Still to be written by people: {left}."
+    )
+
+
+def summed_up(chapter: Composed) -> str:
+    """What a reader finds in a chapter."""
+    said = several(len(chapter.sentences), "sentence")
+    left = f", {several(len(chapter.open), 'answer')} to be written" if chapter.open else ""
+    return f"{said}{left}"
+
+
+def capital(clause: str) -> str:
+    """A clause as the beginning of a sentence."""
+    return clause[:1].upper() + clause[1:]
+
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def as_html(dossier: Dossier) -> str:
+    """The page, to be stored as UTF-8; the same dossier gives the same page."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{dossier.study} – hubbub dossier"),
+        style(),
+    )
+    main = tag("main", *_opening(dossier), *_chapters(dossier), *_trusted(dossier))
+    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', main), lang='en').text}\n"
+
+
+def _opening(dossier: Dossier) -> list[Html]:
+    """Whose run it is, how sentences stand, what is open, what is wrong."""
+    parts: list[Content] = [
+        tag("p", "hubbub dossier", class_="kicker"),
+        tag("h1", tag("bdi", dossier.study)),
+        *(tag("p", words) for words in OPENING),
+        tag("p", counted(dossier)),
+    ]
+    contents = (
+        tag("li", tag("a", one.title, href=f"#chapter-{number}"), f": {summed_up(one)}")
+        for number, one in enumerate(dossier.chapters, 1)
+    )
+    elements = [tag("header", *parts, tag("ol", *contents))]
+    if dossier.wrongs:
+        items = (tag("li", claim, class_="alarm") for claim in dossier.wrongs)
+        elements.append(
+            tag("section", tag("h2", WRONG_TITLE), tag("ul", *items), class_="warnings")
+        )
+    return elements
+
+
+def _chapters(dossier: Dossier) -> list[Html]:
+    return [
+        tag("section", join(_chapter(chapter), "\n"), id=f"chapter-{number}")
+        for number, chapter in enumerate(dossier.chapters, 1)
+    ]
+
+
+def _chapter(chapter: Composed) -> list[Content]:
+    return [tag("h2", chapter.title), tag("p", chapter.source), *map(_part, chapter.parts)]
+
+
+def _part(part: Shown) -> Html:
+    if isinstance(part, Heading):
+        about = [tag("p", part.about)] if part.about else []
+        return tag("div", tag("h3", part.title), *about)
+    if isinstance(part, Sentence):
+        standing = tag("p", part.standing, class_="kicker")
+        if part.fields:
+            members = tag("p", ", ".join(part.fields))
+            standing = tag("details", tag("summary", part.standing), members, class_="kicker")
+        return tag("div", tag("p", tag("b", part.ask), " ", part.text), standing)
+    said: Content = tag("p", part.text) if part.text else tag("p", tag("i", "To be written."))
+    name = tag("p", f"by a person: {part.blank.name}", class_="kicker")
+    return tag("div", tag("p", tag("b", part.blank.ask)), said, name)
+
+
+def _trusted(dossier: Dossier) -> list[Html]:
+    items = (tag("li", f"{capital(claim)}.") for claim in dossier.trusted)
+    return [tag("section", tag("h2", TRUST_TITLE), tag("ul", *items))] if dossier.trusted else []
+
+
+# The dossier as a docx file, for whoever goes on writing in it. Needs the extra `paper`.
+
+_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # the same dossier states the same properties
+
+
+def as_docx(dossier: Dossier) -> bytes:
+    """The file's bytes; UserError where python-docx is not installed."""
+    try:
+        from docx import Document
+    except ModuleNotFoundError:
+        raise UserError(
+            f"expected python-docx to be installed for a docx file; {with_extra('paper')}"
+        ) from None
+    document = Document()
+    document.core_properties.title = printable(f"{dossier.study}: dossier")
+    document.core_properties.author = ""
+    document.core_properties.created = document.core_properties.modified = _TIME
+    _docx_opening(document, dossier)
+    for chapter in dossier.chapters:
+        document.add_heading(chapter.title, level=1)
+        document.add_paragraph(chapter.source)
+        for part in chapter.parts:
+            _add(document, part)
+    _listed(document, TRUST_TITLE, [f"{capital(claim)}." for claim in dossier.trusted])
+    out = BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+def _docx_opening(made: Any, dossier: Dossier) -> None:
+    made.add_heading(printable(dossier.study), level=0)
+    for words in (*OPENING, counted(dossier)):
+        made.add_paragraph(words)
+    _listed(made, WRONG_TITLE, list(dossier.wrongs))
+
+
+def _listed(made: Any, title: str, lines: list[str]) -> None:
+    """A titled list, if there is anything in it."""
+    if lines:
+        made.add_heading(title, level=1)
+        for line in lines:
+            made.add_paragraph(printable(line), style="List Bullet")
+
+
+def _add(made: Any, part: Shown) -> None:
+    if isinstance(part, Heading):
+        made.add_heading(printable(part.title), level=2)
+        if part.about:
+            made.add_paragraph(part.about)
+        return
+    paragraph = made.add_paragraph()
+    if isinstance(part, Sentence):
+        paragraph.add_run(part.ask).bold = True
+        paragraph.add_run(printable(f" {part.text} "))
+        fields = f": {', '.join(part.fields)}" if part.fields else ""
+        paragraph.add_run(f"[{part.standing}{fields}]").italic = True
+        return
+    paragraph.add_run(part.blank.ask).bold = True
+    paragraph.add_run(printable(f" {part.text or '________'} "))
+    paragraph.add_run(f"[by a person: {part.blank.name}]").italic = True

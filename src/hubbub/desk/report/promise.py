@@ -1,0 +1,427 @@
+"""Promises that no longer hold, in words: they come first, wherever a study or a run is shown.
+
+It reads the plan's plain values, and what the ledgers said after a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import exp
+from typing import Any
+
+from hubbub.core.number_format import (
+    NO_PROMISE,
+    NOT_KNOWN,
+    Row,
+    amount,
+    at_most,
+    chance,
+    duration,
+    finite,
+    size,
+)
+from hubbub.core.planning.plan import option_rows
+from hubbub.core.planning.plan_rows import PlanRow, explained, spoken
+from hubbub.core.protocol.primitives.message_sizes import OVERHEAD
+from hubbub.desk.report import charts, markup, trust_models
+from hubbub.desk.report import charts as scales
+
+_WEAK = 8.0  # beyond which a promise is called weak
+_ROOM = 1e-3  # what epsilons of one study may differ by, relative
+
+
+def broken(plan: Mapping[str, Any], spending: Mapping[str, Any] | None = None) -> list[str]:
+    """What does not hold though a reader of the study's epsilon would believe it.
+
+    Args:
+        plan: the plan as plain values.
+        spending: what the records have spent in all, as `Spending.to_dict` gives it; None: not
+            known.
+    """
+    rows = {row["adversary"]: row["epsilon"] for row in plan["epsilon"]}
+    stated = rows[plan["stated_adversary"]]
+    sentences = []
+    if stated is None:
+        sentences.append(
+            f"no promise to anybody: against {spoken(plan['stated_adversary'])} epsilon"
+        )
+        sentences[-1] += " is past 50"
+    sentences += _to_patients(plan.get("patient"), stated)
+    if spending is not None and stated is not None:
+        sentences += _in_all(spending, stated)
+    return sentences
+
+
+def spent_words(spending: Mapping[str, Any]) -> str:
+    """What the records have spent in all, and which charge this was, in one sentence."""
+    before = spending["before"]
+    was = f", {at_most(before)} before it" if before != 0 else ""
+    cap, left = spending["cap"], spending["left"]
+    allowed = "no cap is set: hubbub budget set LEDGER sets one"
+    if cap is not None:
+        allowed = f"the cap is {cap:g}, of which {left:.3g} is left"
+    return (
+        f"spent in all: epsilon {at_most(spending['epsilon'])} at delta {spending['delta']:g}, by "
+        f"the records of {spending['silo']}{was}; this was charge {spending['charge']}; {allowed}"
+    )
+
+
+def _to_patients(found: Mapping[str, Any] | None, stated: float | None) -> list[str]:
+    """What holds for who has several records, where each record is a unit."""
+    if found is None or found["is_unit"]:
+        return []
+    epsilon = found["epsilon"]
+    if epsilon is None:
+        return [
+            f"no promise to patients: each record is a unit, and for {found['who']} epsilon is "
+            "past 50 or has no account; data.patient makes the patient the unit"
+        ]
+    if epsilon > max(_WEAK, stated or 0.0):
+        return [
+            f"a weak promise to patients: for {found['who']} epsilon is {at_most(epsilon)}, not "
+            f"{at_most(stated)}; data.patient makes the patient the unit"
+        ]
+    return []
+
+
+def _in_all(spending: Mapping[str, Any], stated: float) -> list[str]:
+    """What all studies of the records come to, where it is more than this one's epsilon."""
+    epsilon, times = spending["epsilon"], spending["charge"]
+    if epsilon is None:
+        return [
+            f"no promise any more: in {times} charges the records of {spending['silo']} have "
+            "spent more than any epsilon that can be certified; ask them nothing else"
+        ]
+    if epsilon <= stated * (1 + _ROOM):
+        return []
+    return [
+        f"epsilon {at_most(stated)} is this study's alone: in {times} charges the records have "
+        f"spent {at_most(epsilon)} in all, and that is what holds for them now"
+    ]
+
+
+# What it cost: epsilon for every adversary, and what that means in plain words.
+#
+# It reads the plan's plain values and calculates nothing but e to the epsilon.
+
+Plan = Mapping[str, Any]
+Exposure = Mapping[str, Any]
+
+# As in the words of `_meaning`; ends of what is called a strong, and not yet a weak, promise.
+_STRONG, _WEAK_FROM = 1.0, 8.0
+
+
+def stated(plan: Plan) -> Exposure:
+    """The adversary to whom the study's epsilon is promised; its silos are the study's T."""
+    return next(row for row in plan["epsilon"] if row["adversary"] == plan["stated_adversary"])
+
+
+def against(plan: Plan, mode: trust_models.Mode) -> str | None:
+    """The adversary against whom the stated epsilon holds in this mode; None: against nobody."""
+    return mode.holds_against(plan["stated_adversary"])
+
+
+def axis(
+    plan: Plan, mode: trust_models.Mode, rows: Sequence[Row]
+) -> tuple[scales.Scale, scales.Scale]:
+    """The vertical axes of the epsilon so far, and by coalition: one and the same where it can be.
+
+    Where coalitions differ by so much that theirs is logarithmic, the epsilon so far has its own.
+    """
+    end = charts.vertical(charts.HEIGHT)
+    so_far = [epsilon for row in rows if (epsilon := finite(row, "epsilon")) is not None]
+    worst = [epsilon for epsilon in _worst(plan["epsilon"]).values() if epsilon is not None]
+    if mode is not trust_models.FEDERATED or not worst:
+        return scales.bounds(so_far, *end), scales.bounds(worst, *end)
+    by_coalition = scales.bounds(worst, *end)
+    if by_coalition.log:
+        return scales.bounds(so_far, *end), by_coalition
+    shared = scales.linear([0.0, *so_far, *worst], *end)
+    return shared, shared
+
+
+def scale(epsilon: float | None) -> markup.Html:
+    """Where an epsilon stands between a strong promise and none."""
+    zones = [(_STRONG, "strong"), (_WEAK_FROM, "fair"), (50.0, "weak")]
+    words = next((name for end, name in zones if epsilon is not None and epsilon <= end), "no")
+    described = f"A scale from strong (ε below 1) over fair to weak (above 8): {words} promise."
+    return charts.strip(epsilon, zones, described)
+
+
+def plainly(plan: Plan, against: str) -> str:
+    """What the promise means, for somebody who has not heard of epsilon."""
+    epsilon = stated(plan)["epsilon"]
+    if epsilon is None:
+        return f"Against {spoken(against)} nothing is promised: who took part may be told."
+    how = (
+        "hardly" if epsilon <= _STRONG else "only a little" if epsilon <= _WEAK_FROM else "perhaps"
+    )
+    used = "record was" if _unit(plan) == "record" else "records were"
+    return (
+        f"In plain words: even {spoken(against)}, knowing everything else about a person, can "
+        f"{how} tell whether that person's {used} used. "
+        f"Whatever the odds were before, they change by at most a factor of "
+        f"{at_most(exp(epsilon))}, but for a tiny probability, δ (delta) = {chance(plan['delta'])}."
+    )
+
+
+def cost(plan: Plan, mode: trust_models.Mode, up: scales.Scale) -> markup.Html:
+    """The section; the table of adversaries is the federation's, baselines have other ones.
+
+    `up` is the axis for epsilon by coalition.
+    """
+    who, heading = against(plan, mode), "What it cost"
+    if who is None:
+        return markup.section(heading, markup.tag("p", mode.beyond))
+    if mode is not trust_models.FEDERATED:
+        bound = f"ε ≤ {at_most(stated(plan)['epsilon'])} at δ = {amount(plan['delta'])}"
+        words = f"In this baseline {bound} holds against {who}. {mode.beyond}"
+        return markup.section(heading, markup.tag("p", words), *_meaning(plan, who))
+    figure = markup.tag("div", _figure(plan, up), class_="figures")
+    return markup.section(heading, *_meaning(plan, who), _table(plan), figure)
+
+
+def _meaning(plan: Plan, who: str) -> list[markup.Html]:
+    """Epsilon in words, for the adversary against whom it holds."""
+    epsilon, unit = stated(plan)["epsilon"], _unit(plan)
+    first = (
+        f"ε (epsilon) bounds how much any single {unit} can change what an adversary sees, that "
+        f"is, somebody who tries to learn about a {unit}: at 0 it changes nothing, below 1 is a "
+        "strong promise, above 8 a weak one. "
+    )
+    if epsilon is not None:
+        first += (
+            f"With ε = {at_most(epsilon)}, the odds between two guesses about one {unit} (it was "
+            f"used, or it was not) change by at most a factor of {at_most(exp(epsilon))}, whatever "
+            f"was believed before, but for the tiny probability δ = {amount(plan['delta'])}."
+        )
+    power = at_most(100 * plan["attack_power_at_1_percent"])
+    second = (
+        "An attacker who may wrongly accuse 1 in 100 non-members is right about at most "
+        f"{power} in 100 members, that is, people whose record was used; blind guessing is right "
+        f"about 1. All this holds against {spoken(who)}, and whoever sees less. "
+        f"{_several(plan.get('patient'))}"
+    )
+    return [markup.tag("p", first), markup.tag("p", second)]
+
+
+def _unit(plan: Plan) -> str:
+    """What is protected: a record, or a patient with all records in a silo."""
+    return str(plan.get("unit", "record"))
+
+
+def _several(found: Mapping[str, Any] | None) -> str:
+    """What holds for a person with several records."""
+    if found is None:
+        return "A person with several records in the study is protected less."
+    if not found["is_unit"]:
+        return f"For {found['who']}, ε is {_at_most(found['epsilon'])}."
+    return (
+        f"One unit is {found['who']} in a silo. Who has records in two silos is two units: for "
+        f"both together ε is {_at_most(found['in_two_silos'])}."
+    )
+
+
+def _at_most(epsilon: float | None) -> str:
+    """Past 50, or where there is no account, it is only said that it is more."""
+    return "larger" if epsilon is None else f"at most {at_most(epsilon)}"
+
+
+def _table(plan: Plan) -> markup.Html:
+    rows: Sequence[Exposure] = plan["epsilon"]
+    body = [_row(row, plan) for row in rows] + _patient_row(plan)
+    head = ("Adversary", "ε at most", "in plain words", "promise", "noise left, times C")
+    caption = (
+        f"ε for each adversary, at δ = {amount(plan['delta'])}. To collude is to tell an adversary "
+        f"in secret all that one knows; the study is planned for up to T = "
+        f"{stated(plan)['colluding_silos']} colluding silos. C is the most that one {_unit(plan)} "
+        "can add to a sum"
+    )
+    return markup.table(caption, head, body, numeric=(1, 4), marked=(rows.index(stated(plan)),))
+
+
+def _row(row: Exposure, plan: Plan) -> tuple[str, ...]:
+    return (
+        row["adversary"],
+        at_most(row["epsilon"]),
+        explained(row["adversary"]),
+        _promise(row, plan),
+        amount(row["noise_multiplier"]),
+    )
+
+
+def _patient_row(plan: Plan) -> list[tuple[str, ...]]:
+    """The promised adversary once more, about a patient, where the study speaks of patients."""
+    patient, row = plan.get("patient"), stated(plan)
+    if patient is None:
+        return []
+    about, promise = f"{row['adversary']}, about {patient['who']}", "the study's promise"
+    if not patient["is_unit"]:
+        promise = "none" if patient["epsilon"] is None else "weaker: each record is a unit"
+    epsilon, noise = at_most(patient["epsilon"]), amount(row["noise_multiplier"])
+    return [(about, epsilon, explained(row["adversary"]), promise, noise)]
+
+
+def _promise(row: Exposure, plan: Plan) -> str:
+    if row["adversary"] == plan["stated_adversary"]:
+        return "the study's promise"
+    if row["colluding_silos"] <= stated(plan)["colluding_silos"]:
+        return "kept"
+    if row["epsilon"] is None:
+        return "none"
+    when = ", who did before the mask graph was drawn" if row.get("torn") else ""
+    return f"weaker: more than T collude{when}"
+
+
+def _figure(plan: Plan, up: scales.Scale) -> markup.Html:
+    """Epsilon against the number of colluding silos: how gracefully the promise degrades."""
+    worst = _worst(plan["epsilon"])
+    known = {silos: epsilon for silos, epsilon in worst.items() if epsilon is not None}
+    over = [silos for silos, epsilon in worst.items() if epsilon is None]
+    across = scales.linear([0, *worst], charts.LEFT + 10, charts.RIGHT - 10, whole=True)
+    limit = stated(plan)["colluding_silos"]
+    labels = "silos that collude with the aggregator", "ε" + (" (log scale)" if up.log else "")
+    axes = charts.Axes(across=across, up=up, labels=labels)
+    extra = [charts.limit(limit, f"T = {limit}", axes)]
+    if over:
+        extra.append(charts.off_scale(over, NO_PROMISE, axes))
+    words = ", ".join(f"{silos}: {at_most(epsilon)}" for silos, epsilon in worst.items())
+    chart = charts.lines(
+        [charts.Series(name="epsilon", points=tuple(known.items()))],
+        axes,
+        described=f"Line chart of epsilon by number of colluding silos. {words}. T is {limit}.",
+        extra=extra,
+    )
+    words = (
+        f"The worst adversary for each number of colluding silos. The study is planned for T = "
+        f"{limit} (dashed line); beyond it the promise weakens step by step.{_graph_words(plan)}"
+    )
+    return markup.figure(chart, words)
+
+
+def _graph_words(plan: Plan) -> str:
+    """Whom a sparse mask graph bears; nothing where no silos can take it apart."""
+    graph = plan.get("mask_graph")
+    if graph is None:
+        return ""
+    certain, likely = graph["colluders_at_any_time"], graph["colluders_before_it_is_drawn"]
+    later = (
+        f", and {likely} who were corrupted before it was drawn, but for the probability that the "
+        "plan counts in δ"
+    )
+    return (
+        f" The graph along which silos share masks bears {certain} colluders, whenever they are "
+        f"corrupted{later if likely > certain else ''}."
+    )
+
+
+def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:
+    """The largest epsilon among the adversaries with equally many silos; None is the largest."""
+    worst: dict[int, float | None] = {}
+    for row in sorted(rows, key=lambda one: one["colluding_silos"]):
+        silos, epsilon = row["colluding_silos"], row["epsilon"]
+        before = worst.get(silos, 0.0)
+        worst[silos] = None if epsilon is None or before is None else max(epsilon, before)
+    return worst
+
+
+# The numbers of the plan, for those who check it, and what the run took: seconds and bytes.
+#
+# It reads the plan's plain values and says of each what it is. It knows the sizes of messages from
+# these and from the frame that all have.
+
+Cells = tuple[str, str, str]
+
+# Name, key in the plan, and what it is; σ stands for a standard deviation.
+_NOISE = (
+    ("noise multiplier", "noise_multiplier", "σ against the stated adversary, over the norm C"),
+    ("total noise multiplier", "total_noise_multiplier", "the same if every silo takes part"),
+    ("noise share", "share_sigma", "σ of what one silo adds if all take part, in the sum's units"),
+    ("the same on the grid", "share_sigma_grid", "σ of what one silo adds, in grid steps"),
+    ("grid step", "grid_step", "width of the grid onto which sums are rounded"),
+    ("word", "word_bits", "bits of one number on the wire"),
+    ("sum limit", "sum_limit", "records, all pulling alike, that fit into a word"),
+    ("quorum", "quorum", "least silos in a round; with fewer nothing is revealed"),
+)
+_SIZE = (
+    ("parameters", "dimension", "numbers that the model learns"),
+    ("mask partners", "degree", "silos with which each shares masks (without compute nodes)"),
+    ("δ", "delta", "the tiny probability with which ε need not hold"),
+)
+_CERTIFICATE = (
+    ("certificate: added to ε", "epsilon", "for rounding and finite precision, in every ε here"),
+    (
+        "certificate: added to δ",
+        "delta",
+        "the same, and the chance that masks uncover a smaller sum",
+    ),
+)
+
+
+def numbers(plan: Plan, mode: trust_models.Mode) -> markup.Html:
+    """The section; a baseline has the plan of the federation that it is compared with."""
+    head = ("Quantity", "value", "what it is")
+    rows = [
+        *_amounts(plan, _NOISE),
+        *map(_option_cells, option_rows(plan)),
+        *_amounts(plan, _SIZE),
+        *_certificate_rows(plan["certificate"]),
+    ]
+    identity = markup.tag("p", "Study id: ", markup.tag("code", plan["study_id"]))
+    caption = "The plan, for those who check it"
+    if mode is not trust_models.FEDERATED:
+        caption = "The plan of the federation with which this baseline is compared"
+    return markup.section("The numbers", identity, markup.table(caption, head, rows, numeric=(1,)))
+
+
+def _amounts(found: Plan, rows: Sequence[Cells]) -> list[Cells]:
+    """Rows of plain numbers; of each row, the name, the key and what it is are given."""
+    return [(name, amount(found[key]), words) for name, key, words in rows]
+
+
+def _option_cells(row: PlanRow) -> Cells:
+    """What an option of the study says of itself."""
+    value = row.value
+    if isinstance(value, str):
+        return row.name, value, row.words
+    return row.name, at_most(value) if row.upper else amount(value), row.words
+
+
+def _certificate_rows(added: Plan) -> list[Cells]:
+    factor, words = f"1 + {added['delta_factor'] - 1:.2g}", "by which the ideal δ is multiplied"
+    return [*_amounts(added, _CERTIFICATE), ("certificate: factor on δ", factor, words)]
+
+
+def traffic(plan: Plan, attempts: int, seconds: float | None) -> markup.Html:
+    """The section; attempts count whether finished or not, and seconds if somebody measured."""
+    each = duration(seconds / attempts) if seconds is not None and attempts else NOT_KNOWN
+    rows = [("time", each, duration(seconds))] if seconds is not None else []
+    rows += [
+        (name, size(count), NOT_KNOWN if count is None else size(count * attempts))
+        for name, count in _bytes(plan)
+    ]
+    words = (
+        f"{amount(attempts)} attempts were made; the study allows for {amount(plan['steps'])}. How "
+        "much a silo sends does not depend on how many records it has, nor on how many it used."
+    )
+    caption = "What travelled in the training, without the set-up"
+    head = ("Quantity", "per step", "in all")
+    return markup.section(
+        "What it took", markup.tag("p", words), markup.table(caption, head, rows, numeric=(1, 2))
+    )
+
+
+def download(plan: Plan) -> int | None:
+    """Bytes of the message with the model, which every silo receives in a step."""
+    if plan["dimension"] is None:
+        return None
+    return -(-int(plan["silos"]) // 8) + 4 * int(plan["dimension"]) + OVERHEAD
+
+
+def _bytes(plan: Plan) -> list[tuple[str, int | None]]:
+    each, silos = plan["upload_bytes_per_step"], plan["silos"]
+    return [
+        ("each silo sends", each),
+        ("each silo receives (the model)", download(plan)),
+        ("all silos together send", None if each is None else each * silos),
+    ]

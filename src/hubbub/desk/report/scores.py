@@ -1,0 +1,314 @@
+"""Scores in words: with an interval, beside a model that knows nothing, and whether it is better.
+
+A score alone misleads: where one record in a hundred has the outcome, a model that finds none is
+right in ninety-nine. It reads plain values, as `Score.to_dict` gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hubbub.core.number_format import Row, amount, at_most, finite
+from hubbub.core.planning import plan_rows
+from hubbub.desk.report import charts, markup
+from hubbub.desk.report import charts as scales
+from hubbub.learning.metric_words import is_held_back, label_of, metrics_of, name_of, words_of
+
+Scores = Mapping[str, Mapping[str, Any]]
+_RARE = 0.1  # share of the rarer class below which accuracy says little
+_NULL = {
+    "auc": "guessing",
+    "c_index": "guessing",
+    "accuracy": "always saying the commoner class",
+    "held_back_accuracy": "always saying the commoner class",
+}
+SCORES_HEAD = ("score", "value", "95 % interval", "knowing nothing", "told apart")
+
+
+def score_rows(scores: Scores) -> list[tuple[str, str, str, str, str]]:
+    """A row of a table for each score."""
+    return [
+        (
+            words_of(name).name,
+            words_of(name).shown(one["value"]),
+            interval_of(name, one["low"], one["high"]),
+            words_of(name).shown(one["null"]),
+            {None: "no better", True: "better", False: "worse"}[one["is_better"]],
+        )
+        for name, one in scores.items()
+    ]
+
+
+def in_a_sentence(scores: Scores, row: Row) -> str:
+    """The telling score, and whether the model is better than one that knows nothing.
+
+    Args:
+        scores: on public test records; empty where there are none.
+        row: the last row of the metrics.
+    """
+    name = telling(scores)
+    if name:
+        one = scores[name]
+        return (
+            f"{label_of(name)} {words_of(name).shown(one['value'])} "
+            f"({interval_of(name, one['low'], one['high'])}, {one['records']} records): "
+            f"{_verdict(name, one)}{_rare_words(scores)}"
+        )
+    return _held_back(row)
+
+
+def what_next(scores: Scores, row: Row) -> str:
+    """What to do with a model, or about it, in one sentence; empty where nothing was trained.
+
+    Args:
+        scores, row: as for `in_a_sentence`.
+    """
+    name = telling(scores)
+    if name and scores[name]["is_better"]:
+        if "brier" in scores and not scores["brier"]["is_better"]:
+            return (
+                "next: it ranks, but its probabilities are no better than the mean: read ranks, "
+                "not chances, or see docs/howto/bad_model.md"
+            )
+        return "next: hubbub predict uses it; what it costs and for whom it fails, judge elsewhere"
+    if name:
+        return (
+            "next: do not use it; look for the reason on public or made-up records with hubbub "
+            "rehearse, where it costs nothing (docs/howto/bad_model.md)"
+        )
+    if any(map(is_held_back, row)):
+        return (
+            "next: judge it beside a model that knows nothing before it is used: [validation], or "
+            "public records (data.test)"
+        )
+    return (
+        "next: judge it before it is used: [validation] tells how good it is for a part of "
+        "epsilon, public records (data.test) at no cost"
+    )
+
+
+def telling(scores: Scores) -> str:
+    """The name of the score that says most; empty if there is none."""
+    return next(iter(scores), "")
+
+
+def interval_of(name: str, low: float, high: float) -> str:
+    """An interval in the metric's own digits."""
+    return f"{words_of(name).shown(low)} to {words_of(name).shown(high)}"
+
+
+def _verdict(name: str, score: Mapping[str, Any]) -> str:
+    """Whether a model is told from one that knows nothing."""
+    null = _NULL.get(name, "giving everybody the mean")
+    if score["is_better"] is None:
+        return f"no better than {null} ({words_of(name).shown(score['null'])})"
+    how = "better" if score["is_better"] else "worse"
+    return f"{how} than {null} ({words_of(name).shown(score['null'])})"
+
+
+def _rare_words(scores: Scores) -> str:
+    """What accuracy is worth where the outcome is rare."""
+    known = scores.get("accuracy")
+    if known is None or len(scores) == 1 or 1 - known["null"] >= _RARE:
+        return ""
+    return (
+        f"; the outcome is rare, so do not read accuracy: who always says the commoner class has "
+        f"{words_of('accuracy').shown(known['null'])}"
+    )
+
+
+def _held_back(row: Row) -> str:
+    """A score that was told with noise; what knowing nothing would give, no sum has told."""
+    names = [name for name in row if is_held_back(name) and f"{name}_low" in row]
+    if not names:
+        return ""
+    name, count = names[0], finite(row, "held_back_records") or 0.0
+    low, high = finite(row, f"{name}_low"), finite(row, f"{name}_high")
+    value = finite(row, name)
+    if value is None or low is None or high is None:
+        return ""
+    said = (
+        f"{label_of(name)} {words_of(name).shown(value)} ({interval_of(name, low, high)}, noise "
+        f"and about {count:.0f} records counted in)"
+    )
+    if name == "held_back_accuracy":
+        return (
+            f"{said}: whether that is better than {_NULL[name]} cannot be told from it; "
+            "[validation] or public test records (data.test) can tell"
+        )
+    return f"{said}: what giving everybody the mean would have, no sum has told"
+
+
+def remarks(scores: Scores, shown: Sequence[str]) -> list[str]:
+    """A sentence for each of some metrics that have a score beside a null model."""
+    return [
+        f"{words_of(name).name}: {interval_of(name, scores[name]['low'], scores[name]['high'])} "
+        f"(95 %, of {scores[name]['records']} records), {_verdict(name, scores[name])}."
+        for name in shown
+        if name in scores
+    ]
+
+
+# What was learned: the learning curve, averaged over neighbouring evaluations.
+#
+# This file reads the rows of the metrics; it knows nothing of noise.
+
+_REACH = 2  # evaluations on either side that are averaged
+_FEWEST = 5  # evaluations that are worth averaging
+_CURVES = 2  # in one figure, at most
+_AVERAGED = (
+    "Lines are running means, each over an evaluation and up to two before and after it; faint "
+    "marks are the single evaluations, which jump up and down because of the noise. A step is one "
+    "small improvement of the model."
+)
+
+
+def learning(
+    rows: Sequence[Row],
+    against: str | None,
+    cost: scales.Scale,
+    scores: Scores,
+    *,
+    validated: bool = False,
+) -> markup.Html:
+    """The section with the learning curve.
+
+    Args:
+        rows: of the metrics.
+        against: the adversary against whom their epsilon holds, if any.
+        cost: the axis for it.
+        scores: on public test records beside a model that knows nothing, by metric.
+        validated: whether the model was scored otherwise.
+    """
+    shown_metrics = metrics_of(rows)
+    curves = _alike(shown_metrics)
+    figures = [metric_figure(rows, curves, scale_of(rows, curves))] if shown_metrics else []
+    if against is not None and rows:
+        figures.append(_epsilon_figure(rows, against, cost))
+    numbers = _metric_table(rows, shown_metrics, promised=against is not None)
+    more = [markup.tag("details", markup.tag("summary", "The same in numbers"), numbers)]
+    return markup.section(
+        "What was learned",
+        *(markup.tag("p", words) for words in _words(shown_metrics, validated)),
+        *([_scores(scores)] if scores else []),
+        *([markup.tag("div", *figures, class_="figures")] if figures else []),
+        *(more if rows else []),
+    )
+
+
+def _scores(scores: Scores) -> markup.Html:
+    """The final model's scores, each beside one that knows nothing."""
+    caption = (
+        "The trained model beside one that knows nothing of a record: intervals say how far chance "
+        "in the choice of test records may carry a score"
+    )
+    body = score_rows(scores)
+    return markup.table(caption, SCORES_HEAD, body, numeric=(1, 2, 3))
+
+
+def running_mean(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Every y averaged with those of up to two points before and after it; of few points, all."""
+    if len(points) < _FEWEST:
+        return tuple(points)
+    near = [points[max(0, k - _REACH) : k + _REACH + 1] for k in range(len(points))]
+    means = [sum(y for _, y in some) / len(some) for some in near]
+    return tuple((x, mean) for (x, _), mean in zip(points, means, strict=True))
+
+
+def _alike(found: Sequence[str]) -> list[str]:
+    """The first metrics that fit on one axis: two shares, or one of any other kind."""
+    shares = [key for key in found if words_of(key).is_share]
+    return shares[:_CURVES] if found and found[0] in shares else list(found[:1])
+
+
+def scale_of(rows: Sequence[Row], keys: Sequence[str]) -> scales.Scale:
+    """The axis for some metrics of these rows."""
+    values = [y for key in keys for row in rows if (y := finite(row, key)) is not None]
+    axis = scales.scores if all(words_of(key).is_share for key in keys) else scales.linear
+    return axis(values, *charts.vertical(charts.HEIGHT))
+
+
+def metric_figure(
+    rows: Sequence[Row], found: Sequence[str], up: scales.Scale, title: str = ""
+) -> markup.Html:
+    """Metrics over steps, on an axis that other figures may share."""
+    series = [_averaged(rows, key) for key in found]
+    ends = ", ".join(
+        f"{one.name} {words_of(key).shown(one.points[-1][1])}"
+        for key, one in zip(found, series, strict=True)
+    )
+    when = (
+        "mean of the last evaluations" if any(line.faint for line in series) else "last evaluation"
+    )
+    label = " and ".join(line.name for line in series)
+    words = f"{label} over the steps; at the end {ends} ({when})"
+    return _over_steps(series, rows, up, label, f"{title}: {words}" if title else words)
+
+
+def _words(found: Sequence[str], validated: bool) -> list[str]:
+    if not found and validated:
+        return [
+            "The study names no public test records, so there is no score on the way; how good "
+            "the model is in the end stands above."
+        ]
+    if not found:
+        return [
+            "This run was not scored: the study names no public test records. How good the model "
+            "is has to be judged elsewhere, on records that were not used for it."
+        ]
+    where = "Measured on public test records, which no silo had to give up."
+    known = [] if all(map(is_held_back, found)) else [where]
+    return [" ".join([*known, *(words_of(key).meaning for key in found)]), _AVERAGED]
+
+
+def _points(rows: Sequence[Row], key: str) -> tuple[tuple[float, float], ...]:
+    points = ((row["step"], finite(row, key)) for row in rows)
+    return tuple((x, y) for x, y in points if y is not None)
+
+
+def _averaged(rows: Sequence[Row], key: str) -> charts.Series:
+    single = _points(rows, key)
+    mean = running_mean(single)
+    return charts.Series(
+        name=name_of(key), points=mean, faint=single if len(single) >= _FEWEST else ()
+    )
+
+
+def _epsilon_figure(rows: Sequence[Row], against: str, up: scales.Scale) -> markup.Html:
+    series = charts.Series(name="epsilon so far", points=_points(rows, "epsilon"))
+    last = series.points[-1][1] if series.points else None
+    who = plan_rows.spoken(against)
+    words = f"epsilon (ε) against {who} grows with every step, to {at_most(last)}"
+    label = "ε so far" + (" (log scale)" if up.log else "")
+    return _over_steps([series], rows, up, label, words)
+
+
+def _over_steps(
+    series: Sequence[charts.Series], rows: Sequence[Row], up: scales.Scale, label: str, words: str
+) -> markup.Html:
+    across = scales.linear(
+        [0.0, *(row["step"] for row in rows)], charts.LEFT, charts.RIGHT, whole=True
+    )
+    axes = charts.Axes(across=across, up=up, labels=("training steps", label))
+    chart = charts.lines(series, axes, described=f"Line chart: {words}.")
+    return markup.figure(chart, f"{words[0].upper()}{words[1:]}.")
+
+
+def _metric_table(rows: Sequence[Row], found: Sequence[str], *, promised: bool) -> markup.Html:
+    head = [
+        "Step",
+        *(["ε so far"] if promised else []),
+        *(["loss"] if found else []),
+        *map(name_of, found),
+    ]
+    body = [
+        [
+            amount(row["step"]),
+            *([at_most(finite(row, "epsilon"))] if promised else []),
+            *([amount(finite(row, "loss"))] if found else []),
+            *(words_of(key).shown(finite(row, key)) for key in found),
+        ]
+        for row in rows
+    ]
+    return markup.table("Every evaluation of the run", head, body, numeric=range(len(head)))

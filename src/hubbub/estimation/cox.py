@@ -1,0 +1,753 @@
+"""The partial likelihood of noisy events and numbers at risk, for any design and in strata.
+
+Theory of operation. In a stratum, events D_pk and numbers at risk Y_pk of pattern p in bin k are
+all that the score U(b) = sum_pk D_pk (x_p - mean_k(b)) needs, mean_k(b) being the mean of x over
+who is at risk, weighted by exp(b x). By Efron's rule for ties the parts 0, 1 / D, ... of a bin's D
+events are no longer at risk. The mean over two parts that have the mean, the variance and the
+symmetry of these is as good up to fourth order, exact where there are one or two events, and means
+something where noise makes D no whole number. So a bin is looked at twice, with half of its events
+each time. Scores, information and noise of strata add up.
+
+Hazards are proportional if effects do not change over time. With g_k, a bin's place among all
+events, the score of an effect b + c g_k at c = 0 is sum_k g_k U_k(b), less what the fit of b takes
+of it; its variance is the information that is left, and its noise is linear in that of the sum
+(Grambsch, Therneau 1994).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
+from hubbub.estimation.intervals import CLEAR
+from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
+from hubbub.estimation.pattern_regression import (
+    ASKED_OF_PATTERNS,
+    PatternRegression,
+    patterns_asked,
+)
+from hubbub.estimation.regression import (
+    FOLLOWED_OUT,
+    SKEWED,
+    USUAL,
+    Effects,
+    Guess,
+    Patterns,
+    Regression,
+    newton,
+    sandwich,
+)
+from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
+from hubbub.estimation.stacking import Margins
+from hubbub.estimation.statistic import (
+    Answer,
+    Array,
+    Cells,
+    Expectation,
+    Iterated,
+    Levels,
+    NoisyTest,
+    OneSum,
+    Parameters,
+)
+from hubbub.estimation.statistic_keys import (
+    StatisticKeys,
+    classes_told,
+    covariates_table,
+    grid_table,
+)
+
+PROPORTIONAL = "proportional hazards"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stratum:
+    """Who is compared with one another.
+
+    Args:
+        sets: how times are summed.
+        design: (patterns, components) without a constant.
+        events: (patterns, bins) noisy.
+        at_risk: (patterns, bins) noisy; who left in a bin counts for the part of it.
+        sigma: standard deviation of the noise in each number of the sum.
+        mixed: (patterns, parts) how much of each part of the sum is in a pattern's numbers.
+    """
+
+    sets: RiskSets
+    design: Array
+    events: Array
+    at_risk: Array
+    sigma: float
+    mixed: Array
+
+    @property
+    def bins(self) -> int:
+        """How many bins are summed over."""
+        return len(self.events[0])
+
+    @cached_property
+    def total(self) -> Array:
+        """(bins,) events of all patterns."""
+        return np.asarray(self.events.sum(axis=0))
+
+    @cached_property
+    def _gone(self) -> Array:
+        """(bins,) part of a bin's events that is no longer at risk, on average."""
+        return np.asarray(0.5 - 0.5 / np.maximum(self.total, 1.0))
+
+    @cached_property
+    def _twice(self) -> Array:
+        """(2 bins,) the two parts."""
+        apart = np.sqrt((1.0 - np.maximum(self.total, 1.0) ** -2) / 12.0)
+        return np.concatenate([self._gone - apart, self._gone + apart])
+
+    @cached_property
+    def _exposed(self) -> Array:
+        """(patterns, 2 bins) still at risk."""
+        return np.asarray(np.tile(self.at_risk, 2) - np.tile(self.events, 2) * self._twice)
+
+    @cached_property
+    def _half(self) -> Array:
+        """(2 bins,) events of all patterns."""
+        return np.tile(self.total / 2, 2)
+
+    @property
+    def _event_rows(self) -> Array:
+        """(2 bins, width): from a pattern's sum to half of its events."""
+        return np.tile(self.sets.events[: self.bins] / 2, (2, 1))
+
+    @property
+    def _exposed_rows(self) -> Array:
+        """(2 bins, width): from a pattern's sum to who is exposed."""
+        exposed = np.tile(self.sets.exposed[: self.bins], (2, 1))
+        return np.asarray(exposed - 2 * self._event_rows * self._twice[:, None])
+
+    def clear(self) -> Stratum:
+        """Without the bins from the first on in which who is at risk is not clear of the noise."""
+        in_all = np.linalg.norm(self.mixed.sum(axis=0))
+        gone, events = self._gone, self.sets.events[: self.bins]
+        rows = self.sets.exposed[: self.bins] - events * gone[:, None]
+        noise = self.sigma * in_all * np.linalg.norm(rows, axis=1)
+        noisy = (self.at_risk - self.events * gone).sum(axis=0) < CLEAR * noise
+        end = int(np.argmax(noisy)) if noisy.any() else self.bins
+        return replace(self, events=self.events[:, :end], at_risk=self.at_risk[:, :end])
+
+    def at(self, effects: Array) -> tuple[Array, Array]:
+        """Score and information."""
+        x, weights = self.design, self._weights(effects)
+        means = weights.T @ x
+        score = self.events.sum(axis=1) @ x - self._half @ means
+        information = (x.T * (weights @ self._half)) @ x - (means.T * self._half) @ means
+        return score, information
+
+    def by_bin(self, effects: Array) -> tuple[Array, Array]:
+        """The same of each bin: (bins, q) and (bins, q, q)."""
+        means = self._weights(effects).T @ self.design
+        score = np.tile(self.events.T @ self.design / 2, (2, 1)) - self._half[:, None] * means
+        information = self._half[:, None, None] * self._spread(effects)
+        bins = self.bins
+        return score[:bins] + score[bins:], information[:bins] + information[bins:]
+
+    def _weights(self, effects: Array) -> Array:
+        """(patterns, 2 bins) of a weighted mean over who is at risk."""
+        weighted = self._exposed * np.exp(self.design @ effects)[:, None]
+        return np.asarray(weighted / weighted.sum(axis=0))
+
+    def _spread(self, effects: Array) -> Array:
+        """(2 bins, q, q) covariance of x over who is at risk."""
+        x, weights = self.design, self._weights(effects)
+        means = weights.T @ x
+        squares = np.einsum("pk,pi,pj->kij", weights, x, x, optimize=True)
+        return np.asarray(squares - means[:, :, None] * means[:, None, :])
+
+    def noise(self, effects: Array, weights: Array | None = None) -> Array:
+        """Covariance of the noise in the score, whose bins are multiplied by (bins, q, q) first."""
+        ratios = np.exp(self.design @ effects)
+        hazard = np.maximum(self._half, 0.0) / (self._exposed * ratios[:, None]).sum(axis=0)
+        means = self._weights(effects).T @ self.design
+        rows = []
+        for x, ratio in zip(self.design, ratios, strict=True):
+            apart = x - means
+            if weights is not None:
+                apart = np.einsum("kij,kj->ki", np.tile(weights, (2, 1, 1)), apart)
+            rows.append(
+                apart.T @ self._event_rows - (apart.T * hazard * ratio) @ self._exposed_rows
+            )
+        by_part = np.tensordot(self.mixed, np.array(rows), axes=(0, 0))
+        return np.asarray(self.sigma**2 * np.einsum("piw,pjw->ij", by_part, by_part))
+
+    def doubt(self, effects: Array) -> Array:
+        """(m, q, q) what noise in each number of the sum does to the information."""
+        x, means = self.design, self._weights(effects).T @ self.design
+        ratios = np.exp(x @ effects)
+        hazard = self._half / (self._exposed * ratios[:, None]).sum(axis=0)
+        spread = self._spread(effects)
+        exposed = self._exposed_rows
+        of_events = np.einsum("kij,kw->wij", spread, self._event_rows, optimize=True)
+        reasons = []
+        for row, ratio in zip(x, ratios, strict=True):
+            apart = row - means
+            more = apart[:, :, None] * apart[:, None, :] - spread
+            weight = (hazard * ratio)[:, None] * exposed
+            reasons.append(of_events + np.einsum("kij,kw->wij", more, weight, optimize=True))
+        by_part = np.tensordot(self.mixed, np.array(reasons), axes=(0, 0))
+        return np.asarray(self.sigma * by_part.reshape(-1, *spread.shape[1:]))
+
+
+class PartialLikelihood:
+    """The likelihood of all strata together."""
+
+    def __init__(self, strata: Sequence[Stratum]) -> None:
+        self._strata = strata
+
+    def fit(self) -> Effects | None:
+        """The effects by Newton's method; None where there is no maximum to be found."""
+        width = self._strata[0].design.shape[1] if self._strata else 0
+        root = newton(self._at, width, self._strata[0].sigma) if width else None
+        if root is None:
+            return None
+        noise = np.sum([stratum.noise(root.values) for stratum in self._strata], axis=0)
+        doubt = np.concatenate([stratum.doubt(root.values) for stratum in self._strata])
+        return sandwich(root, noise, doubt)
+
+    def _at(self, effects: Array) -> tuple[Array, Array]:
+        """Score and information."""
+        scores, information = zip(*(stratum.at(effects) for stratum in self._strata), strict=True)
+        return np.sum(scores, axis=0), np.sum(information, axis=0)
+
+    def proportional(self, effects: Array) -> NoisyTest | None:
+        """The test that no effect changes over time; None where it cannot be told from noise."""
+        from scipy.special import chdtrc  # which takes long to import
+
+        places, width = self._places(), len(effects)
+        score, crossed, squared = np.zeros(width), *np.zeros((2, width, width))
+        for stratum in self._strata:
+            place = places[: stratum.bins]
+            by_bin, information = stratum.by_bin(effects)
+            score += place @ by_bin
+            crossed += np.einsum("k,kij->ij", place, information)
+            squared += np.einsum("k,kij->ij", place**2, information)
+        taken = np.linalg.solve(self._at(effects)[1], crossed.T).T
+        covariance = squared - taken @ crossed.T
+        for stratum in self._strata:
+            weights = places[: stratum.bins, None, None] * np.eye(width) - taken
+            covariance = covariance + stratum.noise(effects, weights)
+        if np.linalg.eigvalsh(covariance)[0] <= 0:
+            return None
+        statistic = float(score @ np.linalg.solve(covariance, score))
+        return NoisyTest(
+            name=PROPORTIONAL,
+            statistic=statistic,
+            degrees=width,
+            p_value=float(chdtrc(width, statistic)),
+        )
+
+    def _places(self) -> Array:
+        """(bins,) of each bin's middle among all events, from 0 to 1."""
+        total = np.zeros(max(stratum.bins for stratum in self._strata))
+        for stratum in self._strata:
+            total[: stratum.bins] += np.maximum(stratum.total, 0.0)
+        after = np.cumsum(total)
+        return np.asarray((after - total / 2) / max(float(after[-1]), 1.0))
+
+
+# Cox regression on covariates with few classes, from one noisy sum.
+#
+# Theory of operation. Records are summed like those of survival curves, by pattern of covariates as
+# `pattern_layout` says it, and each stratum of it in a place of its own. The score (`cox_score`) is
+# linear in the noise up to second order, so the effects have the covariance I^-1 (I + C) I^-1, with
+# the information I and the covariance C of the noise in the score.
+
+_TEST = "proportional-hazards"
+_POWER = 0.45
+_BINS = 12  # if nothing is said
+
+
+@dataclass(frozen=True, kw_only=True)
+class HazardRatios(Regression):
+    """What both ways have in common; records that lack time, event or a covariate are left out.
+
+    Args:
+        time: a numeric column: how long a record was followed.
+        event: a column of two categories, of which the second is the event.
+        edges: increasing edges of the bins in the unit of the time, the horizon last.
+        on: the covariates: classes, the first of which is compared with, or numeric columns.
+        weight, confidence: see `Statistic`.
+
+    Raises:
+        StudyError: a grid, an event or covariates that are none.
+    """
+
+    time: Column
+    event: Column
+    edges: tuple[float, ...]
+
+    kind = "cox"
+    keys = (
+        *("time", "event", "entry", "covariates", "reference", "bins", "horizon"),
+        *("strata", "test"),
+        *ASKED_OF_PATTERNS,
+    )
+    ratio = "hazard ratio"
+    note = "records that lack time, event or a covariate are left out"
+
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> OneSum | Iterated:
+        """The statistic that a table of a study asks for."""
+        grid = keys.survived(_BINS)
+        on = keys.covariates(grid["time"], grid["event"])
+        more = patterns_asked(keys, on)
+        for key in ("strata", "test", "entry"):
+            if key in keys.section and not all(isinstance(covariate, Levels) for covariate in on):
+                raise keys.section.refusal(
+                    key, "absent beside covariates that are numbers", "give them break points"
+                )
+        if "strata" in keys.section:
+            more["strata"] = keys.levels("strata")
+        if keys.test(_TEST):
+            more["test"] = True
+        return cox(**grid, on=on, **more, **keys.common)
+
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        on = covariates_table(self.on)
+        return {**grid_table(self.time, self.event, self.edges), **on}
+
+    @property
+    def explained(self) -> str:
+        """The names of its event and its time."""
+        return f"{self.event.name} over {self.time.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cox(HazardRatios, PatternRegression, OnRiskSets):
+    """Hazard ratios between classes, from one sum; all covariates have classes.
+
+    Args:
+        strata: classes within which records are compared; each has a hazard of its own.
+        test: whether it is tested that hazards are proportional.
+        entry: a numeric column that says since when a record was observed; None if all were from
+            the start (docs/privacy.md P34).
+    """
+
+    on: tuple[Levels, ...]
+    strata: Levels | None = None
+    test: bool = False
+    entry: Column | None = None
+
+    skewed = (SKEWED, FOLLOWED_OUT)
+
+    def __post_init__(self) -> None:
+        """Refuses a grid, an event, covariates or strata that are none."""
+        super().__post_init__()
+        if self.strata and self.strata.column.name in [
+            covariate.column.name for covariate in self.on
+        ]:
+            raise StudyError(
+                f"expected strata of a column that is no covariate, found "
+                f"{self.strata.column.name}; name another"
+            )
+        _ = self.sets
+
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        strata = {"strata": classes_told(self.strata)} if self.strata else {}
+        tested = {"test": _TEST} if self.test else {}
+        entry = {"entry": self.entry.name} if self.entry else {}
+        return {**super().settings(), **entry, **strata, **tested, **self.asked_of_patterns()}
+
+    def encode(self, cells: Cells) -> Array:
+        """The blocks of n records, (n, size)."""
+        inside = np.zeros(len(cells[self.time.name]), dtype=np.int64)
+        stratum = self.strata.places(cells) if self.strata else inside
+        inner = replace(self.sets, groups=self._strata).encode(cells, stratum)
+        return self.layout.encode(self.covariates.places(cells), inner).reshape(-1, self.size)
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
+        return self.sensitivity * math.sqrt(self.layout.widest)
+
+    @property
+    def margins(self) -> Margins:
+        """How many are at risk in each bin and have the event, with each class and with two."""
+        return self.through_layout(self.sets.margins(self._parts.on))
+
+    def expected(self, records: float, sigma: float) -> Expectation:
+        """What may be said with about so many records and this noise in its block.
+
+        As if columns were independent, events and losses even over time.
+        """
+        bins = self.sets.bins
+
+        def found(guess: Guess) -> Effects | None:
+            each = max(records, 1.0) * self._parts.shares(guess)[:, None]
+            each = each * self.sets.entered[:-1]
+            events = each * guess.event / bins
+            gone = guess.event + (1.0 - guess.event) / 2
+            at_risk = each * (1.0 - gone * np.arange(bins) / bins)
+            return self._likelihood(events, at_risk, self.design, sigma).fit()
+
+        return self.expected_with(found, sigma, "logarithm of a hazard ratio")
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
+        cells = self.by_pattern(sums).reshape(-1, self.sets.width)
+        answer = self.told_of(cells, sigma)
+        if not self.test or answer.refusal:
+            return answer
+        likelihood = self._of_cells(cells, self.design, sigma)
+        fit = likelihood.fit()
+        tested = fit and likelihood.proportional(fit.values)
+        return replace(answer, tests=(*answer.tests, *([tested] if tested else [])))
+
+    def fitted(
+        self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
+    ) -> Effects | None:
+        """Effects on the hazard from noisy cells of patterns and strata, (parts, width)."""
+        return self._of_cells(cells, design, sigma, kept).fit()
+
+    def _of_cells(
+        self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
+    ) -> PartialLikelihood:
+        events, at_risk = cells @ self.sets.events.T, cells @ self.sets.exposed[:-1].T
+        return self._likelihood(events, at_risk, design, sigma, kept)
+
+    def _likelihood(
+        self,
+        events: Array,
+        at_risk: Array,
+        design: Array,
+        sigma: float,
+        kept: NDArray[np.bool_] | None = None,
+    ) -> PartialLikelihood:
+        """Of events and numbers at risk, (parts, bins), of all patterns or some."""
+        chosen = np.ones(len(design), dtype=np.bool_) if kept is None else kept
+        number = self._strata
+        strata = [
+            Stratum(
+                sets=self.sets,
+                design=design[chosen],
+                events=events[place::number][chosen],
+                at_risk=at_risk[place::number][chosen],
+                sigma=sigma,
+                mixed=self.layout.counts[chosen],
+            )
+            for place in range(number)
+        ]
+        if self.strata or self.entry:  # bins that few have reached
+            strata = [one for one in (each.clear() for each in strata) if one.bins]
+        return PartialLikelihood(strata)
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        return f"{super().title}{self.sets.since}"
+
+    @property
+    def _strata(self) -> int:
+        return len(self.strata) if self.strata else 1
+
+    @property
+    def _parts(self) -> Patterns:
+        """All patterns, and the strata of each: every one is a group."""
+        return Patterns(on=(*self.on, *([self.strata] if self.strata else [])))
+
+    @cached_property
+    def sets(self) -> RiskSets:
+        """How its times are summed."""
+        return RiskSets(
+            time=self.time,
+            event=self.event,
+            edges=self.edges,
+            groups=len(self._parts),
+            power=_POWER,
+            entry=self.entry,
+        )
+
+
+# Cox regression on numbers, by a few noisy sums of scores.
+#
+# Theory of operation. Within a public bin k the hazard of a record is exp(a_k + b x), so that what
+# it
+# has gathered over its time in the bin, h_k, is known from public parameters. With d_k for its
+# event,
+# d_k - h_k are the scores of the a_k, and their sum times z, x less a public centre and over the
+# longest that can be, is that of b. A record is followed as long as all that it has gathered stays
+# below a public stop, which its bins before tell: that bounds all its parts (docs/privacy.md P23)
+# and
+# bends nothing. What is known of a_k comes out of b by the scores of a few pieces of the time.
+# Where
+# an event is, half of a bin is gathered: times may be rounded to the grid (Efron's rule for ties,
+# up
+# to second order).
+
+# What parts of a record are multiplied by, the score's own being 1: that of the hazards, and those
+# of the information one beside the other (docs/privacy.md P23).
+_BASE = 0.4
+_GATHERED, _CROSS, _SQUARES = 0.35, 0.45, 0.82  # their squares add up to less than 1
+_LEAST_SHARE = 1.5  # of the information, squared
+_FIRST, _PLANNED = 0.6, 1.0  # stops of the first sum and of others, as they are planned
+_STOPS = 0.25 * 1.12 ** np.arange(26)  # that may follow
+_KEPT = 0.97  # of the events: with fewer, ratios that change would be those of earlier times
+_LEAST, _LARGEST = 0.1, 8.0
+_PIECES = 4
+_ROOM = 1e-3  # by which the first sum's hazards stay below the stop
+
+
+def cox(
+    time: Column,
+    event: Column,
+    edges: tuple[float, ...],
+    on: tuple[Levels | Column, ...],
+    **more: Any,
+) -> Cox | NewtonCox:
+    """A Cox regression: one sum where all covariates are classes, else a few Newton sums.
+
+    Args:
+        time, event, edges, on, more: the fields of `HazardRatios`.
+
+    Raises:
+        StudyError: a grid, an event or covariates that are none.
+    """
+    classes = tuple(covariate for covariate in on if isinstance(covariate, Levels))
+    if len(classes) == len(on):
+        return Cox(time=time, event=event, edges=edges, on=classes, **more)
+    return NewtonCox(time=time, event=event, edges=edges, on=on, **more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewtonCox(HazardRatios, NewtonRegression):
+    """Hazard ratios per unit and between classes, from a few sums."""
+
+    sensitivity = 1.0  # docs/privacy.md P23
+    diameter = 2.0
+    note = (
+        f"{HazardRatios.note}; who is at high risk may be followed for less long: "
+        "a few of the latest events may not count"
+    )
+
+    def __post_init__(self) -> None:
+        """Refuses a grid, an event or covariates that are none."""
+        _ = self._sets
+        super().__post_init__()
+
+    @property
+    def size(self) -> int:
+        """How many numbers its block has."""
+        return 2 * self._bins + self.width * (1 + self._pieces) + self._triangle.size
+
+    @property
+    def start(self) -> Parameters:
+        """Parameters of the first sum: no effects, a constant hazard that just reaches the stop."""
+        lengths = np.diff(self._sets.grid)
+        hazards = np.log((1 - _ROOM) * _FIRST * lengths / lengths.sum())
+        centre = self._means
+        return np.concatenate([0.0 * centre, hazards, centre, [_FIRST]]).astype(np.float32)
+
+    def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
+        """The blocks of n records at these parameters, (n, size)."""
+        at = self._at(parameters)
+        x = self.covariates.design(cells)[:, 1:]
+        event, present = self._sets.followed(cells)
+        known = ~np.isnan(x).any(axis=1, keepdims=True)
+        x = np.where(known, x, 0.0)
+        with np.errstate(all="ignore"):
+            risks = np.clip(np.nan_to_num(x @ at.effects), -50, 50)
+        hazards = np.exp(risks[:, None] + at.hazards)
+        followed = known & (np.cumsum(hazards, axis=1) <= at.stop)
+        gathered = np.where(followed, hazards * present, 0.0)
+        left = np.where(followed, event, 0.0) - gathered
+        z = (x - at.centre) / at.radius
+        pieces = gathered @ self._in_piece
+        blocks = [
+            _BASE * left,
+            left.sum(axis=1)[:, None] * z,
+            at.share * _GATHERED * gathered,
+            at.share * _CROSS * (pieces[:, :, None] * z[:, None, :]).reshape(len(z), -1),
+            at.share * _SQUARES * self._triangle.squares(gathered.sum(axis=1), z),
+        ]
+        return np.hstack(blocks) / at.length
+
+    def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
+        """What a sum says of the effects, with what is known of the hazards taken out."""
+        at = self._at(parameters)
+        read = self._read(sums, sigma, at)
+        left, exposed = (self._in_piece.T @ part for part in (read.left, read.gathered))
+        means = read.cross * (exposed / (exposed**2 + read.noise**2))[:, None]
+        error = sigma * at.length * math.sqrt(self._bins / self._pieces) / _BASE
+        unit = at.radius
+        return Scored(
+            at=at.effects,
+            score=unit * (read.score - means.T @ left),
+            information=read.ratio * unit**2 * (read.squares - read.cross.T @ means),
+            noise=unit**2
+            * ((sigma * at.length) ** 2 * np.eye(self.width) + error**2 * means.T @ means),
+            blur=read.ratio * unit**2 * sigma * at.length / (at.share * _SQUARES),
+            entries=self._triangle,
+        )
+
+    def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
+        """The parameters after a noisy sum that was taken at `parameters`."""
+        at = self._at(parameters)
+        read = self._read(sums, sigma, at)
+        step = self.scored(sums, sigma, parameters).step
+        shrunk = np.maximum(read.events, 0.0) + read.noise * read.ratio
+        ratios = shrunk / (np.maximum(read.gathered, 0.0) + read.noise)
+        shift = at.radius * read.cross.sum(axis=0) / read.total
+        centre = self.covariates.inside(at.centre + shift)
+        hazards = at.hazards + np.log(ratios) - step @ centre
+        effects = at.effects + step
+        stop = at.stop
+        if not at.effects.any():
+            gathered = np.cumsum(np.exp(hazards + effects @ centre))
+            risks = at.radius**2 * float(effects @ read.squares @ effects) / read.total
+            stop = self._stop(gathered, max(risks, 0.01), read.events)
+        return np.concatenate([effects, hazards, centre, [stop]]).astype(np.float32)
+
+    def expected(self, records: float, sigma: float) -> Expectation:
+        """What may be said with about so many records and this noise in each of its sums.
+
+        As if nothing were correlated, and numbers had a mean beside the middle of their range.
+        """
+        length, noise = _length(_PLANNED), self.blurred(sigma)
+
+        def found(guess: Guess) -> Scored:
+            whole = self.covariates.moments(guess)
+            means, moments = whole[0, 1:], whole[1:, 1:]
+            unit = self.covariates.radius(means + 0.25 * np.array(self.covariates.number))
+            return Scored(
+                at=0.0 * means,
+                score=0.0 * means,
+                information=max(records, 1.0) * guess.event * (moments - np.outer(means, means)),
+                noise=(noise * unit * length) ** 2 * np.eye(self.width),
+                blur=unit**2 * noise * length / (_share(_PLANNED) * _SQUARES),
+                entries=self._triangle,
+            )
+
+        return self.foreseen(
+            found, sigma, "logarithm of a hazard ratio over half of a column's range"
+        )
+
+    def _stop(self, gathered: Array, risks: float, events: Array) -> float:
+        """The least stop that comes after almost all events, whatever the noise.
+
+        Args:
+            gathered: (bins,) by records at the centre.
+            risks: variance of the logarithms of others' hazards, as if they were normal.
+            events: (bins,) noisy.
+        """
+        from scipy.special import ndtr  # which takes long to import
+
+        seen = np.maximum(events, 0.0)
+        for stop in _STOPS:
+            kept = ndtr((np.log(stop / gathered) - risks) / math.sqrt(risks))
+            if seen @ kept >= _KEPT * seen.sum():
+                return float(stop)
+        return float(_STOPS[-1])
+
+    def _at(self, parameters: Parameters) -> _At:
+        """Parameters, made possible whatever they are."""
+        whole = np.nan_to_num(parameters.astype(np.float64), posinf=50.0, neginf=-50.0)
+        effects, hazards, centre, stop = np.split(
+            np.clip(whole, -50.0, 50.0), np.cumsum([self.width, self._bins, self.width])
+        )
+        inside = self.covariates.inside(centre)
+        bound = min(max(float(stop[0]), _LEAST), _LARGEST)
+        radius = self.covariates.radius(inside)
+        return _At(effects, hazards, inside, bound, radius, _length(bound), _share(bound))
+
+    def _read(self, sums: Array, sigma: float, at: _At) -> _Read:
+        """The parts of a sum, each in its own unit."""
+        bins, width = self._bins, self.width
+        parts = np.split(sums * at.length, np.cumsum([bins, width, bins, width * self._pieces]))
+        left, gathered = parts[0] / _BASE, parts[2] / (at.share * _GATHERED)
+        noise = sigma * at.length * math.hypot(1 / _BASE, 1 / (at.share * _GATHERED))
+        total = max(float(gathered.sum()), noise)
+        return _Read(
+            left=left,
+            score=parts[1],
+            gathered=gathered,
+            cross=parts[3].reshape(self._pieces, width) / (at.share * _CROSS),
+            squares=self._triangle.matrix(parts[4]) / (at.share * _SQUARES),
+            events=left + gathered,
+            total=total,
+            ratio=max(float(left.sum()) / total + 1.0, 1e-3),
+            noise=noise,
+        )
+
+    @cached_property
+    def _sets(self) -> RiskSets:
+        return RiskSets(time=self.time, event=self.event, edges=self.edges)
+
+    @property
+    def _means(self) -> Array:
+        """(q,) guessed."""
+        return self.covariates.moments(USUAL)[0, 1:]
+
+    @property
+    def _bins(self) -> int:
+        return self._sets.bins
+
+    @property
+    def width(self) -> int:
+        """How many effects there are."""
+        return self.covariates.width - 1
+
+    @property
+    def _triangle(self) -> Triangle:
+        return Triangle(width=self.width)
+
+    @property
+    def _pieces(self) -> int:
+        return min(_PIECES, self._bins)
+
+    @property
+    def _in_piece(self) -> Array:
+        """(bins, pieces) 1 where a bin lies in a piece."""
+        return np.eye(self._pieces)[np.arange(self._bins) * self._pieces // self._bins]
+
+
+class _At(NamedTuple):
+    """Public numbers at which a sum is taken, and what follows from them."""
+
+    effects: Array
+    hazards: Array  # logarithms, of records whose covariates are 0
+    centre: Array
+    stop: float
+    radius: float  # of the covariates around their centre
+    length: float  # of the longest record, before it is divided by it
+    share: float  # what the parts of the information are multiplied by
+
+
+class _Read(NamedTuple):
+    """The parts of a noisy sum; covariates less their centre are in units of the radius."""
+
+    left: Array  # (bins,) events less what was gathered
+    score: Array
+    gathered: Array
+    cross: Array  # (pieces, q)
+    squares: Array
+    events: Array
+    total: float  # that was gathered
+    ratio: float  # of events to that
+    noise: float  # standard deviation, of the events of a bin
+
+
+def _length(stop: float) -> float:
+    """The longest that a record can be with this stop (docs/privacy.md P23)."""
+    return math.sqrt(max(1 + _BASE**2, stop**2 * (1 + _BASE**2 + _share(stop) ** 2)))
+
+
+def _share(stop: float) -> float:
+    """The largest share of the information that makes no record longer, or enough of it."""
+    square = 1 + _BASE**2
+    return math.sqrt(max(min(square * (stop**-2 - 1), 2 / stop - square), _LEAST_SHARE))

@@ -1,0 +1,576 @@
+"""Covariates of regressions: what they are in a record's vector.
+
+A numeric column is a number in [-1, 1]; classes are 0 or 1 each, but for the reference, which the
+others are compared with. Where there are no numbers, every combination of classes is a pattern.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
+from hubbub.estimation.intervals import caution, normal_quantile
+from hubbub.estimation.statistic import (
+    LOGARITHM,
+    Answer,
+    Array,
+    Cells,
+    Estimate,
+    Expectation,
+    Levels,
+    Statistic,
+    column_of,
+    one_hot,
+    scaled,
+)
+
+PER_UNIT = "per unit"  # what an effect of a number compares
+_MOST = 200  # patterns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guess:
+    """How records may look, before any is touched.
+
+    Args:
+        variance: of a number, in units of its squared half range.
+        spread: variance of a numeric outcome that nothing explains, in the same units.
+        rarest: of a column's classes, as a part of an equal share; the others are alike.
+        outcome: the part of records that has an outcome.
+        event: the part that has an event by the horizon; half of all others leave before it.
+    """
+
+    variance: float
+    spread: float
+    rarest: float
+    outcome: float
+    event: float
+
+    def shares(self, classes: int) -> Array:
+        """(classes,) of a column's classes, the last of which is the rarest."""
+        last = self.rarest / classes
+        return np.append(np.full(classes - 1, (1.0 - last) / (classes - 1)), last)
+
+
+# What is expected of answers, and what they are promised by.
+USUAL = Guess(variance=1 / 9, spread=1 / 9, rarest=1.0, outcome=1 / 4, event=1 / 3)
+SKEWED = Guess(variance=1 / 50, spread=1 / 100, rarest=1 / 4, outcome=1 / 10, event=1 / 8)
+# Of times as well: in the end hardly anybody of a rare class is left to be compared with. An answer
+# with classes as above needs a margin, for which the rarest is rarer here.
+FOLLOWED_OUT = replace(SKEWED, rarest=1 / 8, event=2 / 3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Covariates:
+    """What a regression is on.
+
+    Args:
+        on: classes or numeric columns, at least one.
+
+    Raises:
+        StudyError: no covariate, one of them twice, or one without cuts or bounds.
+    """
+
+    on: tuple[Levels | Column, ...]
+
+    def __post_init__(self) -> None:
+        """Refuses what is no covariate."""
+        names = [column_of(covariate).name for covariate in self.on]
+        if not names or len(set(names)) < len(names):
+            raise StudyError(
+                f"expected different covariates, found {names}; name each of them once"
+            )
+        for covariate in self.on:
+            if isinstance(covariate, Column):
+                _ = covariate.bounds
+
+    @property
+    def title(self) -> str:
+        """Their names."""
+        return ", ".join(column_of(covariate).name for covariate in self.on)
+
+    @property
+    def numbers(self) -> int:
+        """How many of them are numeric columns."""
+        return sum(isinstance(covariate, Column) for covariate in self.on)
+
+    @property
+    def width(self) -> int:
+        """How many components they have, the constant included."""
+        return 1 + len(self.names)
+
+    @property
+    def names(self) -> tuple[tuple[str, str], ...]:
+        """The column of each component, and what is compared."""
+        found: list[tuple[str, str]] = []
+        for covariate in self.on:
+            if isinstance(covariate, Column):
+                found.append((covariate.name, PER_UNIT))
+            else:
+                first, *others = (covariate.names[place] for place in covariate.order)
+                found += [(covariate.column.name, f"{name} against {first}") for name in others]
+        return tuple(found)
+
+    @property
+    def number(self) -> tuple[bool, ...]:
+        """Whether each component but the constant is a number."""
+        return tuple(level == PER_UNIT for _, level in self.names)
+
+    @property
+    def column(self) -> tuple[int, ...]:
+        """The place of each component's column in `on`."""
+        widths = [
+            1 if isinstance(covariate, Column) else len(covariate) - 1 for covariate in self.on
+        ]
+        return tuple(int(place) for place in np.repeat(np.arange(len(widths)), widths))
+
+    @property
+    def per_unit(self) -> Array:
+        """(components,) effects on a component of 1, times this, are per unit of the column."""
+        return np.array(
+            [
+                2.0 / (one.bounds[1] - one.bounds[0]) if isinstance(one, Column) else 1.0
+                for one in (self.on[place] for place in self.column)
+            ]
+        )
+
+    def moments(self, guess: Guess) -> Array:
+        """(width, width) guessed, as if nothing were correlated."""
+        apart = np.not_equal.outer(self.column, self.column)
+        blocks = [
+            np.zeros(1) if isinstance(covariate, Column) else guess.shares(len(covariate))[1:]
+            for covariate in self.on
+        ]
+        shares = np.concatenate(blocks)
+        own = np.where(self.number, guess.variance, shares)
+        inner = np.outer(shares, shares) * apart + np.diag(own)
+        return np.block([[np.ones((1, 1)), shares[None]], [shares[:, None], inner]])
+
+    def inside(self, centre: Array) -> Array:
+        """The nearest centre (components,), by column, that is a mean of some records."""
+        number = np.array(self.number)
+        bounded = np.clip(centre, np.where(number, -1.0, 0.0), 1.0)
+        total = np.bincount(self.column, np.where(number, 0.0, bounded))
+        return np.asarray(bounded / np.maximum(total, 1.0)[list(self.column)])
+
+    def radius(self, centre: Array) -> float:
+        """The largest distance of any record's components from a centre (components,)."""
+        square = 0.0
+        for place, one in enumerate(self.on):
+            middle = centre[np.array(self.column) == place]
+            if isinstance(one, Column):
+                square += (1.0 + abs(float(middle[0]))) ** 2
+            else:  # of the class that has the least of the centre, or of the first
+                square += float(middle @ middle) + max(0.0, 1.0 - 2.0 * float(middle.min()))
+        return math.sqrt(square)
+
+    def design(self, cells: Cells) -> Array:
+        """(n, width) components, nan in what belongs to a missing cell."""
+        blocks = [_block(cells, covariate) for covariate in self.on]
+        return np.column_stack([np.ones(len(blocks[0])), *blocks])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patterns(Covariates):
+    """All combinations of classes of some columns.
+
+    Args:
+        on: the classes of each column, at least one.
+
+    Raises:
+        StudyError: no column, one of them twice, or too many combinations.
+    """
+
+    on: tuple[Levels, ...]
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be told apart."""
+        super().__post_init__()
+        if len(self) > _MOST:
+            raise StudyError(
+                f"expected at most {_MOST} combinations of classes, found {len(self)}; use fewer "
+                "columns or classes"
+            )
+
+    def __len__(self) -> int:
+        return math.prod(len(levels) for levels in self.on)
+
+    def places(self, cells: Cells) -> NDArray[np.int64]:
+        """(n,) the number of each record's pattern, -1 where a covariate is missing."""
+        columns = [levels.places(cells) for levels in self.on]
+        place = np.zeros_like(columns[0])
+        for levels, column in zip(self.on, columns, strict=True):
+            place = place * len(levels) + column
+        return np.where(np.min(columns, axis=0) < 0, -1, place)
+
+    def shares(self, guess: Guess) -> Array:
+        """(patterns,) guessed, as if columns were independent."""
+        found = np.ones(1)
+        for levels in self.on:
+            found = np.outer(found, guess.shares(len(levels))).ravel()
+        return found
+
+    @property
+    def table(self) -> Array:
+        """(patterns, components) of 0 and 1, without the constant."""
+        grid = np.indices([len(levels) for levels in self.on]).reshape(len(self.on), -1)
+        blocks = [
+            np.eye(len(levels))[column][:, levels.order[1:]]
+            for levels, column in zip(self.on, grid, strict=True)
+        ]
+        return np.hstack(blocks)
+
+
+def _block(cells: Cells, one: Levels | Column) -> Array:
+    if isinstance(one, Column):
+        return scaled(cells, one)[:, None]
+    places = one.places(cells)
+    hot = one_hot(places, len(one))[:, one.order[1:]]
+    return np.where(places[:, None] < 0, np.nan, hot)
+
+
+# Effects of a regression, with what sampling and noise leave uncertain, and which are told.
+#
+# A score U whose noise has the covariance C, for records with the information I, has its root
+# uncertain by I^-1 (I + C) I^-1. That holds where I, which is as noisy as U is, is known well
+# enough
+# to be inverted: the noise in it is linear in that of the sum, a known matrix for each of its
+# numbers. An effect is told where its sampling variance, of I^-1, stands clear of what noise in I
+# makes of it, however large the noise in U is: that is in the interval.
+
+# Standard deviations of its noise that the information must have in every direction together, and
+# in that of an effect which is told; in one sum, and in several, of which each is taken where the
+# ones before it led. Below, intervals hold too seldom (experiments/planned_answers.py).
+ONE_SUM, SEVERAL = (0.0, 2.0), (2.0, 3.0)
+_STEPS = 50  # of Newton's method
+# Weights, of the sum's noise, by which effects are drawn to none until there is a root.
+_DRAWN = (0.0, 0.25, 1.0)
+_ENDLESS = 6.0  # logarithm of a ratio that no interval reaches: one of 400
+# Of a direction of length 1, columns that have as much of it are named; where as little is left of
+# the information in it, of what it would be without correlation.
+_ALIASED, _ALIKE = 0.3, 0.1
+LEFT_OUT = "records that lack the outcome or a covariate are left out"
+NOISE = "below the noise"
+NO_END = "no end of it is to be seen, as where all of a class have the outcome or none (separation)"
+STILL_LED_ON = (
+    "its steps have not led to it, as where it tells nearly everybody's outcome (separation)"
+)
+TOO_NOISY = "the information of the records does not exceed the noise"
+Names = tuple[tuple[str, str], ...]  # column and level of each effect
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effects:
+    """Effects of all covariates, without an intercept.
+
+    Args:
+        values: (q,) logarithms of ratios, or slopes.
+        covariance: (q, q) by sampling and noise.
+        clear: (q,) how clear of its noise the information of each is, over what it must be.
+        sampling: (q,) variances without noise.
+        wider: how many times wider intervals and tests take what sampling adds.
+        unit: (q,) what values are over those on covariates in [-1, 1].
+        far: (q,) whether the steps of an effect have not led there.
+    """
+
+    values: Array
+    covariance: Array
+    clear: Array
+    sampling: Array
+    wider: float = 1.0
+    unit: Array | float = 1.0
+    far: NDArray[np.bool_] | bool = False
+
+    @property
+    def errors(self) -> Array:
+        """(q,) standard errors."""
+        return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+    @property
+    def reach(self) -> Array:
+        """(q,) standard errors of intervals and tests."""
+        return np.asarray(np.sqrt(self.errors**2 + (self.wider**2 - 1.0) * self.sampling))
+
+    @property
+    def endless(self) -> NDArray[np.bool_]:
+        """(q,) whether no end of an effect is to be seen, as of a class without the outcome."""
+        return np.asarray((np.abs(self.values) + 2.0 * self.reach) / self.unit > _ENDLESS)
+
+    def after(self, first: int) -> Effects:
+        """The same without those before this one."""
+        return replace(
+            self,
+            values=self.values[first:],
+            covariance=self.covariance[first:, first:],
+            clear=self.clear[first:],
+            sampling=self.sampling[first:],
+            far=np.broadcast_to(self.far, self.values.shape)[first:],
+        )
+
+    def per(self, unit: Array) -> Effects:
+        """The same effects on another unit of each covariate: times `unit`, (q,)."""
+        return replace(
+            self,
+            values=self.values * unit,
+            covariance=self.covariance * np.outer(unit, unit),
+            sampling=self.sampling * unit**2,
+            unit=self.unit * unit,
+        )
+
+    def rows(self, names: Names, ratio: str, confidence: float) -> tuple[Estimate, ...]:
+        """Estimates of those effects that are told; `ratio` says what exp(effect) is."""
+        z, shown = normal_quantile(confidence), _exp if ratio else float
+        return tuple(
+            Estimate(
+                quantity=ratio or ("slope" if level == PER_UNIT else "difference"),
+                column=column,
+                level=level,
+                value=shown(effect),
+                standard_error=float(self.errors[place]),
+                error_of=LOGARITHM if ratio else "",
+                low=shown(effect - z * reach),
+                high=shown(effect + z * reach),
+                p_value=two_sided(float(effect / reach)),
+            )
+            for place in told(self)
+            for column, level in [names[place]]
+            for effect, reach in [(self.values[place], self.reach[place])]
+        )
+
+
+class Root(NamedTuple):
+    """Where a noisy score is zero.
+
+    Args:
+        values: (q,) the root.
+        information: (q, q) at it, with what it was drawn by.
+        drawn: the weight by which effects were drawn to none; 0 where nothing had to be.
+    """
+
+    values: Array
+    information: Array
+    drawn: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regression(Statistic):
+    """Effects of covariates on what is explained; incomplete records are left out.
+
+    Args:
+        on: the covariates: classes, the first of which is compared with, or numeric columns.
+    """
+
+    on: tuple[Levels | Column, ...]
+
+    ratio: ClassVar[str] = ""  # what exp(effect) is; empty where effects themselves are told
+    note: ClassVar[str] = LEFT_OUT  # which records are left out
+    # How many times what it needs the information of skewed records must be where a plan promises
+    # an answer: noise moves it by a few standard deviations.
+    promised: ClassVar[float] = 2.0
+    skewed: ClassVar[tuple[Guess, ...]] = (SKEWED,)  # records of which an answer is promised
+
+    def __post_init__(self) -> None:
+        """Refuses covariates that are none."""
+        _ = self.covariates
+
+    @property
+    @abstractmethod
+    def explained(self) -> str:
+        """What its covariates explain, by the names of its columns."""
+
+    @property
+    def covariates(self) -> Covariates:
+        """Its covariates, as they are in a record's vector."""
+        return Covariates(on=self.on)
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        return f"{self.kind.capitalize()} regression of {self.explained} on {self.covariates.title}"
+
+    def expected_with(
+        self, found: Callable[[Guess], Effects | None], sigma: float, quantity: str
+    ) -> Expectation:
+        """What may be said before records are touched, of what is found in records as guessed."""
+        usual = found(USUAL)
+        error = math.inf if usual is None else float(usual.errors.max())
+        told = f"{quantity} known to ±{error:.2g} (one standard error)"
+        return self.make_expectation(
+            {quantity: error},
+            sigma,
+            told,
+            answered=_is_clear(usual, 1.0)
+            and all(_is_clear(found(guess), self.promised) for guess in self.skewed),
+            possible=_is_clear(usual, 1.0),
+        )
+
+    def answer_with(self, found: Effects | None) -> Answer:
+        """The answer that effects give, or a refusal where none of them is told."""
+        names = self.covariates.names
+        rows = found.rows(names, self.ratio, self.confidence) if found else ()
+        notes = (self.note, *omitted(names, found))
+        return self.make_answer("" if rows else TOO_NOISY, rows=rows, notes=notes)
+
+
+def newton(at: Callable[[Array], tuple[Array, Array]], width: int, sigma: float) -> Root | None:
+    """The root of a score by Newton's method, from no effects on.
+
+    Where noise leaves an effect without a root, as of a class in which nobody seems to have had the
+    outcome, all are drawn to none by a weight no larger than the noise's: the others hardly move,
+    and how clear an effect is counts without it.
+
+    Args:
+        at: from effects (width,) to the score there, and the information (width, width).
+        width: how many effects there are.
+        sigma: standard deviation of the noise in the sum.
+
+    Returns:
+        The root; None where there is no maximum to be found.
+    """
+    return next(filter(None, (_root(at, width, drawn * sigma) for drawn in _DRAWN)), None)
+
+
+def _root(at: Callable[[Array], tuple[Array, Array]], width: int, drawn: float) -> Root | None:
+    """The same, with effects drawn to none."""
+    effects = np.zeros(width)
+    for _ in range(_STEPS):
+        score, information = at(effects)
+        score, information = score - drawn * effects, information + drawn * np.eye(width)
+        if not definite(information):
+            return None
+        step = np.linalg.solve(information, score)
+        effects = effects + step / max(1.0, float(np.abs(step).max()))
+        if np.abs(step).max() < 1e-9:
+            return Root(effects, information, drawn)
+    return None
+
+
+def definite(information: Array) -> bool:
+    """Whether noisy information is positive definite, and can be inverted in float64."""
+    if not np.isfinite(information).all():
+        return False
+    values = np.linalg.eigvalsh(information)
+    return bool(values[0] > 1e-9 * abs(values[-1]))
+
+
+def told(effects: Effects) -> list[int]:
+    """The numbers of the effects that are told."""
+    ended = np.logical_not(effects.endless | effects.far)
+    return [int(place) for place in np.flatnonzero((effects.clear >= 1.0) & ended)]
+
+
+def _is_clear(effects: Effects | None, times: float) -> bool:
+    """Whether every effect is told, with so many times what it needs."""
+    return effects is not None and bool(effects.clear.min() >= times)
+
+
+def two_sided(z: float) -> float:
+    """The p-value of an effect that is z standard errors away from none."""
+    from scipy.special import ndtr  # which takes long to import
+
+    return float(2 * ndtr(-abs(z)))
+
+
+def sandwich(
+    root: Root,
+    noise: Array,
+    doubt: Array,
+    *,
+    first: int = 0,
+    least: tuple[float, float] = ONE_SUM,
+) -> Effects | None:
+    """Effects whose score has so much noise; None where the information is not clear of its own.
+
+    Args:
+        root: of the score, its information positive definite.
+        noise: (q, q) covariance of the noise in the score.
+        doubt: (m, q, q) what each of m independent noises, of deviation 1, does to the information.
+        first: components before this one are no effects: an intercept.
+        least: how clear of its noise the information must be, as `ONE_SUM` says.
+    """
+    if clearness(root.information, doubt) < least[0]:
+        return None
+    inverse = np.linalg.inv(root.information)
+    # The derivative of I^-1 along M is -I^-1 M I^-1, of whose diagonal this is the deviation.
+    off = np.einsum("ji,mjk,ki->mi", inverse, doubt, inverse, optimize=True)
+    own = np.diag(inverse - root.drawn * inverse @ inverse)  # without what it was drawn by
+    clear = own / np.maximum(np.linalg.norm(off, axis=0), 1e-300)
+    wider = caution(clear - least[1])
+    covariance = inverse + inverse @ noise @ inverse * np.outer(wider, wider)
+    return Effects(
+        values=np.asarray(root.values[first:]),
+        covariance=np.asarray(covariance[first:, first:]),
+        clear=np.asarray(clear[first:]) / least[1],
+        sampling=np.diag(inverse)[first:],
+    )
+
+
+def clearness(information: Array, doubt: Array) -> float:
+    """How many standard deviations of its noise the information has in its worst direction.
+
+    In coordinates in which the information is the identity, the noise is a sum of known matrices
+    with independent factors, whose norm is about the root of that of the sum of their squares
+    (Tropp 2012).
+    """
+    values, vectors = np.linalg.eigh(information)
+    if not values[0] > 0:
+        return 0.0
+    half = vectors / np.sqrt(values)
+    white = np.einsum("ja,mjk,kb->mab", half, doubt, half, optimize=True)
+    square = np.linalg.norm(np.einsum("mab,mbc->ac", white, white, optimize=True), 2)
+    return float(1.0 / math.sqrt(max(float(square), 1e-300)))
+
+
+def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
+    """A sentence for each effect that is not told."""
+    if effects is None:
+        return ()
+    shown = told(effects)
+    reasons = np.select(
+        [np.broadcast_to(effects.far, len(names)), effects.clear < 1.0],
+        [STILL_LED_ON, NOISE],
+        NO_END,
+    )
+    return tuple(
+        f"{column}, {level}: {reasons[place]}"
+        for place, (column, level) in enumerate(names)
+        if shown and place not in shown
+    )
+
+
+def spelled(names: Names, chosen: NDArray[np.bool_]) -> str:
+    """Columns and levels of the effects that are chosen, each once."""
+    return "; ".join(dict.fromkeys(", ".join(names[place]) for place in np.flatnonzero(chosen)))
+
+
+def too_noisy(names: Names, information: Array, blur: float) -> str:
+    """That information does not exceed its noise, and which columns are why, if some are.
+
+    Args:
+        names: of the effects, as many times over as there are effects of each.
+        information: (q, q) of these effects.
+        blur: standard deviation of the noise in an entry of it.
+    """
+    own = np.diag(information)
+    hidden = own < SEVERAL[1] * blur
+    if hidden.any():
+        cure = "leave it out, or join rare classes with others"
+        return TOO_NOISY if hidden.all() else f"{TOO_NOISY} in {spelled(names, hidden)}: {cure}"
+    values, vectors = np.linalg.eigh(information / np.sqrt(np.outer(own, own)))
+    apart = np.abs(vectors[:, 0]) > _ALIASED
+    which = " and ".join(dict.fromkeys(names[place][0] for place in np.flatnonzero(apart)))
+    if values[0] > _ALIKE or " and " not in which:
+        return TOO_NOISY
+    return f"{TOO_NOISY}, as {which} say nearly the same (aliased): leave one of them out"
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(max(value, -700.0), 700.0))

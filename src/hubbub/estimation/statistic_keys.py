@@ -1,0 +1,465 @@
+"""The keys of a table `[statistics.NAME]`: what each may be, for its page, its schema and readers.
+
+`asked_keys` reads them against a study's columns. A kind may name these keys, or others that it
+notes itself (`Statistic.notes`) and reads by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from hubbub.core.errors import StudyError
+from hubbub.core.settings import (
+    Key,
+    Section,
+    is_number,
+    key_of,
+    number,
+    numbers,
+    one_of,
+    table,
+    text,
+    texts,
+)
+from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels, column_of
+
+MOST_BINS = 1000
+SPACINGS = ("equal", "log")
+COMMON: Mapping[str, Key] = {
+    "weight": number(
+        1e-3, 1e3, "How much its errors count beside those of others.", default="`1.0`"
+    ),
+    "confidence": number(0.5, 0.999, "Of its intervals.", default="`0.95`"),
+}
+# A column with categories, or a numeric one with its break points.
+_CLASSED: dict[str, Any] = {
+    "anyOf": [{"type": "string"}, {"type": "object", "minProperties": 1, "maxProperties": 1}]
+}
+
+
+def _classed(says: str) -> Key:
+    return Key(
+        says=says,
+        values="column with categories, or break points such as `{ age = [60, 75] }`",
+        schema=_CLASSED,
+        default="none",
+    )
+
+
+KEYS: Mapping[str, Key] = {
+    "columns": Key(
+        says='`"table"`: what is described, all columns if left out. `"crosstab"`: the column '
+        "across.",
+        values="list of columns, numeric ones also in classes; in a crosstab one",
+        schema={"anyOf": [{"type": "array", "items": _CLASSED}, *_CLASSED["anyOf"]]},
+        default="none",
+    ),
+    "by": _classed(
+        '`"table"`, `"quantiles"`, `"survival"`, `"incidence"`, `"rates"`: groups side by side. '
+        '`"centres"`: the centres; required there.'
+    ),
+    "column": text(
+        '`"histogram"`, `"quantiles"`: whose values; required there.',
+        "numeric column",
+        default="none",
+    ),
+    "at": numbers(
+        '`"quantiles"`: which ones; the quartiles if left out. `"survival"`, `"incidence"`: '
+        "times at which it is told in a row.",
+        "rising list of numbers between 0 and 1, or of times",
+        default="none",
+    ),
+    "bins": Key(
+        says='`"histogram"`, `"quantiles"`, `"survival"`, `"incidence"`, `"cox"`: so many '
+        "intervals of equal width, or cuts at these points.",
+        values=f"2 to {MOST_BINS:,}, or a rising list of break points",
+        schema={
+            "anyOf": [
+                {"type": "integer", "minimum": 2, "maximum": MOST_BINS},
+                {"type": "array", "items": {"type": "number"}},
+            ]
+        },
+        default="none",
+    ),
+    "spacing": one_of(
+        *SPACINGS,
+        says='`"histogram"`, `"quantiles"` without break points: `"log"` for a long tail, bins of '
+        "equal ratios; from 0, the first one ends at a thousandth of the upper bound.",
+        default="none",
+    ),
+    "rows": _classed('`"crosstab"`: the column down; required there.'),
+    "time": text(
+        '`"survival"`, `"incidence"`, `"cox"`, `"rates"`: how long a record was followed; '
+        "required there.",
+        "numeric column with bounds from 0",
+        default="none",
+    ),
+    "event": text(
+        "Whether that ended with the event, the second category; required there. "
+        '`"rates"`: or how many events there were in all that time. `"incidence"`: with '
+        "which kind of event, all categories but the first.",
+        "column with two categories; with three or more; numeric, from 0",
+        default="none",
+    ),
+    "entry": text(
+        '`"survival"`, `"incidence"`, `"cox"` on classes: since when a record was observed; all '
+        "from the start if left out. Its lower bound is where the grid begins.",
+        "numeric column, on the scale of `time`",
+        default="none",
+    ),
+    "horizon": Key(
+        says="Until when; to the bound if left out.",
+        values="above 0, to the bound of `time`",
+        schema={"type": "number", "exclusiveMinimum": 0},
+        default="none",
+    ),
+    "test": one_of(
+        *("chi-square", "log-rank", "proportional-hazards", "wilcoxon", "gray"),
+        says='`"crosstab"`; `"survival"` with `by`; `"cox"` on classes; `"quantiles"` and '
+        '`"incidence"` with `by`.',
+        default="none",
+    ),
+    "strata": _classed(
+        '`"survival"`, `"cox"` on classes: within which the test, or the regression, compares.'
+    ),
+    "outcome": text(
+        '`"logistic"`, `"linear"`: what is explained; `"centres"`: what is counted; required '
+        "there.",
+        'column: two categories, or for `"linear"` numeric',
+        default="none",
+    ),
+    "covariates": table(
+        '`"logistic"`, `"linear"`, `"cox"`: by what: a list of break points, `"number"` (ten '
+        'sums, but for `"linear"`) or `"categories"` for each column; required there.',
+        "table of columns",
+        default="none",
+    ),
+    "per": number(
+        0,
+        1e9,
+        '`"rates"`: the time that rates are per, in the unit of `time`; 100 if left out.',
+        above=True,
+        default="none",
+    ),
+    "reference": table(
+        '`"logistic"`, `"linear"`, `"cox"`: the class that others are compared with; the first if '
+        "left out.",
+        'table such as `{ stage = "II" }`',
+        default="none",
+    ),
+    "interactions": Key(
+        says='`"logistic"`, `"cox"` on classes: pairs of covariates whose products are in the '
+        "model, too, each pair with a test.",
+        values='list of pairs such as `[["sex", "stage"]]`',
+        schema={"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
+        default="none",
+    ),
+    "trend": texts(
+        '`"logistic"`, `"cox"` on classes: covariates whose trend over their classes is told '
+        "besides.",
+        "list of covariates",
+        default="none",
+    ),
+    "subgroups": text(
+        '`"logistic"`, `"cox"` on classes: the covariate whose effect alone is told in each class '
+        "of every other one, with tests of interaction.",
+        "covariate",
+        default="none",
+    ),
+}
+
+
+# The keys of one table `[statistics.NAME]`, read against the study's columns.
+#
+# A statistic reads its own keys with it, in its own file; what several of them have in common, such
+# as break points and covariates, is read here. All of it is public.
+
+_MOST_COVARIATES = 30
+_NUMBER, _CATEGORIES = "number", "categories"  # how a covariate takes part, but for break points
+
+
+@dataclass(frozen=True)
+class StatisticKeys:
+    """The keys of one statistic, held against the columns.
+
+    Args:
+        section: the table.
+        columns: of the study, by name.
+
+    Every method refuses what is wrong with a `StudyError` of one sentence.
+    """
+
+    section: Section
+    columns: Mapping[str, Column]
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every statistic has: its weight beside others, and the confidence of intervals."""
+        return {
+            key: COMMON[key].read(self.section, key, default)
+            for key, default in (("weight", 1.0), ("confidence", 0.95))
+        }
+
+    def column(
+        self, key: str, *, numeric: bool | None = None, pair: bool = False, several: bool = False
+    ) -> Column:
+        """The column that a key names: a number, categories, two of them, or three and more."""
+        column = self.columns.get(self.section.text(key, None))
+        if column is None:
+            known = ", ".join(self.columns)
+            raise self.section.refusal(key, f"one of the columns {known}", "declare it")
+        if numeric is not None and numeric == bool(column.categories):
+            what = "a numeric column" if numeric else "a column with categories"
+            raise self.section.refusal(key, what, "name another, or declare it so")
+        if pair and len(column.categories) != 2:
+            what = "a column with two categories, of which the second is the event"
+            raise self.section.refusal(key, what, 'declare it like categories = ["no", "yes"]')
+        if several and len(column.categories) < 3:
+            what = "a column with no event and two kinds of it or more"
+            remedy = 'declare it like categories = ["none", "relapse", "death"]'
+            raise self.section.refusal(key, what, remedy)
+        return column
+
+    def levels(self, key: str) -> Levels:
+        """The classes of the column that a key names, by its break points if it is numeric."""
+        value = self.section.content.get(key)
+        if isinstance(value, dict):
+            return self._classes(key, value)
+        return Levels(column=self.column(key, numeric=False))
+
+    def described(self, key: str, by: Levels | None) -> tuple[Levels | Column, ...]:
+        """Columns, or classes of numeric ones, without that of the groups; all if left out."""
+        groups = by.column.name if by else ""
+        known = [name for name in self.columns if name != groups]
+        value = self.section.content.get(key, known)
+        listed = value if isinstance(value, list) else []
+        found = [
+            self._classes(key, one) if isinstance(one, dict) else self.columns[one]
+            for one in listed
+            if isinstance(one, dict) or (isinstance(one, str) and one in known)
+        ]
+        names = {column_of(one).name for one in found} - {groups}
+        if not listed or len(names) < len(listed):
+            wanted = f"different columns out of {', '.join(self.columns)}"
+            raise self.section.refusal(key, wanted, "correct the list")
+        return tuple(found)
+
+    def _classes(self, key: str, table: Mapping[str, Any]) -> Levels:
+        """Classes that a table of one column says: { age = [60, 75] }."""
+        if len(table) != 1:
+            raise self.section.refusal(
+                key, "one column, or its break points such as { age = [60, 75] }", "name one"
+            )
+        inner = Section(self.section.path(key), table, tuple(table))
+        covariate = self._covariate(inner, next(iter(table)), set())
+        if not isinstance(covariate, Levels):
+            raise self.section.refusal(key, "break points of a numeric column", "list them")
+        return covariate
+
+    def by(self) -> Levels | None:
+        """The groups that the key `by` names, if it is there."""
+        return self.levels("by") if "by" in self.section else None
+
+    def test(self, name: str) -> bool:
+        """Whether the test that goes with the statistic is asked for."""
+        return "test" in self.section and bool(self.section.text("test", None, options=(name,)))
+
+    def numbers(self, key: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        """A list of finite numbers; empty if it is none."""
+        return _numbers(self.section.content.get(key, list(default)))
+
+    def edges(
+        self, column: Column, bins: int, *, start: float | None = None, horizon: bool = False
+    ) -> tuple[float, ...]:
+        """Edges of intervals by the key `bins`: so many of equal width, or break points as listed.
+
+        Intervals of values on a step hold as many of them each, and end between two; times have
+        grids of their own (`RiskSets.grid`).
+
+        Args:
+            column: between whose public bounds they are.
+            bins: how many, if nothing is said.
+            start: where the first begins, if not at the lower bound.
+            horizon: whether the key `horizon` may say where the last ends.
+        """
+        low, high = (float(bound) for bound in column.bounds)
+        low = low if start is None else start
+        if horizon:
+            high = self.section.number("horizon", high, least=low, most=high, open_low=True)
+        value = self.section.content.get("bins", bins)
+        if isinstance(value, list):
+            cuts = self._cuts("bins", value, low, high)
+            return (low, *(cuts if horizon else column.cuts_between(cuts)), high)
+        number = self.section.whole("bins", bins, least=2, most=MOST_BINS)
+        if not horizon:
+            return (low, *column.even_cuts(number), high)
+        return (*(low + (high - low) * k / number for k in range(number)), high)
+
+    def spaced(self, column: Column, bins: int) -> tuple[float, ...]:
+        """Edges between a column's bounds by the keys `bins` and `spacing`.
+
+        With `spacing = "log"` bins have equal ratios; from 0, all but the first, which ends at a
+        thousandth of the upper bound.
+        """
+        if self.section.text("spacing", SPACINGS[0], options=SPACINGS) == SPACINGS[0]:
+            return self.edges(column, bins)
+        low, high = (float(bound) for bound in column.bounds)
+        if low < 0:
+            raise self.section.refusal(
+                "spacing", '"equal" for a column with a bound below 0', "or list break points"
+            )
+        if isinstance(self.section.content.get("bins"), list):
+            raise self.section.refusal(
+                "spacing", "absent where bins lists break points", "remove it"
+            )
+        number = self.section.whole("bins", bins, least=2, most=MOST_BINS)
+        start, ratios = (low, number) if low else (high / 1000, number - 1)
+        first = () if low else (low,)
+        edges = (*first, *(start * (high / start) ** (k / ratios) for k in range(ratios)), high)
+        return (low, *column.cuts_between(edges[1:-1]), high)
+
+    def survived(self, bins: int, *, several: bool = False) -> dict[str, Any]:
+        """Time, event, and the grid to the horizon; several: the event has kinds.
+
+        The grid begins at 0, or at the lower bound of the column that says when a record entered.
+        """
+        time = self.column("time", numeric=True)
+        if time.bounds[0] < 0:
+            raise self.section.refusal("time", "a column with bounds from 0", "correct its low")
+        event = self.column("event", pair=not several, several=several)
+        grid = {"time": time, "event": event}
+        if "entry" not in self.section:
+            return grid | {"edges": self.edges(time, bins, start=0.0, horizon=True)}
+        entry = self.column("entry", numeric=True)
+        if entry == time or not 0 <= entry.bounds[0] < time.bounds[1]:
+            wanted = "another column than time, with a lower bound from 0 to below that of time"
+            raise self.section.refusal("entry", wanted, "name another, or correct its low")
+        edges = self.edges(time, bins, start=float(entry.bounds[0]), horizon=True)
+        return grid | {"edges": edges, "entry": entry}
+
+    def covariates(self, *explained: Column) -> tuple[Levels | Column, ...]:
+        """What a regression is on, by the key `covariates`: classes, or columns of numbers."""
+        self._refuse_bare_names("covariates")
+        table, other = self.section.table("covariates"), {one.name for one in explained}
+        if not 0 < len(table) <= _MOST_COVARIATES:
+            raise self.section.refusal(
+                "covariates",
+                f"1 to {_MOST_COVARIATES} columns",
+                'write it like { sex = "categories" }',
+            )
+        inner = Section(self.section.path("covariates"), table, tuple(table))
+        found = [self._covariate(inner, name, other) for name in table]
+        if "reference" not in self.section:
+            return tuple(found)
+        classes = [one.column.name for one in found if isinstance(one, Levels)]
+        first = self.section.table("reference")
+        section = Section(self.section.path("reference"), first, tuple(classes))
+        return tuple(
+            replace(one, reference=section.text(one.column.name, None, options=one.names))
+            if isinstance(one, Levels) and one.column.name in section
+            else one
+            for one in found
+        )
+
+    def _refuse_bare_names(self, key: str) -> None:
+        """Refuse a list of columns, or one, by the table that says how each of them counts."""
+        names = self.section.content.get(key)
+        names = [names] if isinstance(names, str) else names
+        if not isinstance(names, list):
+            return
+        known = [name for name in names if isinstance(name, str) and name in self.columns]
+        kinds = {one: _CATEGORIES if self.columns[one].categories else _NUMBER for one in known}
+        example = ", ".join(f'{key_of(one)} = "{kind}"' for one, kind in kinds.items())
+        raise self.section.refusal(
+            key,
+            "a table that says how each column counts",
+            f"write it like {{ {example or 'age = [40, 60]'} }}, where a list holds break points",
+        )
+
+    def _covariate(self, inner: Section, name: str, other: set[str]) -> Levels | Column:
+        column, value = self.columns.get(name), inner.content[name]
+        if column is None or name in other:
+            known = ", ".join(one for one in self.columns if one not in other)
+            raise StudyError(
+                f"expected one of the columns {known} in {inner.title}, got {key_of(name)}; "
+                "declare it, or remove it"
+            )
+        word = _CATEGORIES if column.categories else _NUMBER
+        if value == word:
+            return Levels(column=column) if column.categories else column
+        if column.categories or not isinstance(value, list):
+            more = "" if column.categories else ", or break points such as [40, 60]"
+            raise inner.refusal(name, f'"{word}"{more}', "choose one")
+        cuts = _cuts(inner.path(key_of(name)), value, *column.bounds)
+        return Levels(column=column, cuts=cuts)
+
+    def _cuts(self, key: str, value: object, low: float, high: float) -> tuple[float, ...]:
+        """Break points of a key that rise between two bounds."""
+        return _cuts(self.section.path(key), value, low, high)
+
+
+def covariates_table(on: tuple[Levels | Column, ...]) -> dict[str, Any]:
+    """The keys `covariates` and `reference` that covariates are read from."""
+    first = {
+        covariate.column.name: covariate.reference
+        for covariate in on
+        if isinstance(covariate, Levels) and covariate.reference
+    }
+    return {"covariates": dict(map(_covariate_told, on)), **({"reference": first} if first else {})}
+
+
+def grid_table(
+    time: Column, event: Column, edges: tuple[float, ...], entry: Column | None = None
+) -> dict[str, Any]:
+    """The keys that time, event, entry and a grid are read from."""
+    return {
+        "time": time.name,
+        "event": event.name,
+        **({"entry": entry.name} if entry else {}),
+        "bins": list(edges[1:-1]),
+        "horizon": edges[-1],
+    }
+
+
+def check_at(at: tuple[float, ...], edges: tuple[float, ...]) -> None:
+    """Refuse times at which a curve is told that do not rise, or lie outside of its grid."""
+    start = edges[0]
+    if not all(a < b for a, b in pairwise((start, *at))) or max(at, default=start) > edges[-1]:
+        raise StudyError(
+            f"expected rising times above {start:g} and up to the horizon {edges[-1]:g}, found "
+            f"{list(at)}; correct at"
+        )
+
+
+def classes_told(one: Levels | Column) -> str | dict[str, list[float]]:
+    """How a column, or its classes, are written: by its name, or with its break points."""
+    if isinstance(one, Levels) and one.cuts:
+        return {one.column.name: list(one.cuts)}
+    return column_of(one).name
+
+
+def _cuts(path: str, value: object, low: float, high: float) -> tuple[float, ...]:
+    """Break points that rise between two bounds."""
+    cuts = _numbers(value)
+    if not 0 < len(cuts) < MOST_BINS or any(a >= b for a, b in pairwise((low, *cuts, high))):
+        raise StudyError(
+            f"expected {path} to be break points that rise between the "
+            f"public bounds {low:g} and {high:g}, got {str(value)[:80]}; put them in order"
+        )
+    return cuts
+
+
+def _covariate_told(one: Levels | Column) -> tuple[str, Any]:
+    if not isinstance(one, Levels):
+        return one.name, _NUMBER
+    return one.column.name, list(one.cuts) if one.cuts else _CATEGORIES
+
+
+def _numbers(value: object) -> tuple[float, ...]:
+    if not isinstance(value, list) or not all(map(is_number, value)):
+        return ()
+    return tuple(float(one) + 0.0 for one in value)

@@ -1,0 +1,427 @@
+"""What a record is in the sum of a validation: in a cell of each table (docs/privacy.md P27).
+
+It is a 1 there, or a column of a code where bins are many and in order.
+
+There is a table of all records and, where a study asks for them, one for each centre and for each
+class of a column. All tables of one column share a part of the budget: a record is in one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from math import hypot, inf, log, sqrt
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.errors import StudyError
+from hubbub.core.protocol.round.batches import EMPTY
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.records import Records, unit_rows
+from hubbub.core.tabular.target import COUNT, TIME_TO_EVENT
+from hubbub.estimation.risk_sets import PrefixCode
+from hubbub.learning.queries.validation import noisy_table
+from hubbub.learning.queries.validation.kinds import RATE, Amounts, ClassValidation, Risks, Times
+from hubbub.learning.queries.validation.noisy_table import (
+    ExactTable,
+    NoisyTable,
+    ValidationScore,
+    ValidationScores,
+)
+from hubbub.learning.queries.validation.validation_ask import AUTO, HELD_BACK, Validation
+from hubbub.learning.study.model import model_dimension
+from hubbub.learning.study.training import learning_of
+
+Array = NDArray[np.float64]
+DIAMETER = sqrt(2)  # of two records in other cells of every table
+CENTRE = "centre"
+_FINE_RISKS, _FINE_TIMES = 512, 128  # narrow bins, of which no study needs others
+_OTHERS, _INTERVALS = 10, 8  # bins of amounts by default, and most intervals of time
+_MOST_CLASSES, _MOST_NUMBERS = 100, 2**20
+_WIDTH = 3.92  # of an interval, in standard errors
+_VERY_MANY = 1e6  # records
+_ALL_OF_IT = 0.5  # of the budget for the table of all records, where there are others
+
+
+class Kind(Protocol):
+    """A kind of target: which cells there are, and what a table of them says."""
+
+    @property
+    def predictions(self) -> int:
+        """Rows of a table."""
+
+    @property
+    def outcomes(self) -> int:
+        """Columns of a table."""
+
+    @property
+    def code(self) -> PrefixCode | None:
+        """By which the counts of each outcome are sent; None: as they are."""
+
+    def places(self, predicted: Array, targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(n,) the row and the column of each record."""
+
+    def scored(self, table: NoisyTable) -> ValidationScores:
+        """What a table says."""
+
+    def guess(self, records: float) -> Array:
+        """The table of so many usual records, without noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationBlock:
+    """Tables of which a record is in one at most.
+
+    Args:
+        by: what they are by, a column or "centre"; empty for the table of all.
+        groups: of each table, its name.
+        part: of the budget; all parts add up to 1.
+    """
+
+    by: str
+    groups: tuple[str, ...]
+    part: float
+
+    @property
+    def scale(self) -> float:
+        """What a record adds to its cell."""
+        return sqrt(self.part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationLayout:
+    """All tables of a validation as one vector.
+
+    Args:
+        kind: of the target.
+        blocks: one for all records, one for centres, one for each column.
+    """
+
+    kind: Kind
+    blocks: tuple[ValidationBlock, ...]
+
+    @property
+    def cells(self) -> int:
+        """Of a table."""
+        return self.kind.predictions * self.kind.outcomes
+
+    @cached_property
+    def size(self) -> int:
+        """Of the vector."""
+        return self.cells * sum(len(block.groups) for block in self.blocks)
+
+    def tables(
+        self, total: Array, sigma: float
+    ) -> Iterator[tuple[ValidationBlock, str, NoisyTable]]:
+        """The tables of a noisy sum, each number of which has noise of this standard deviation."""
+        shape, begin = (self.kind.predictions, self.kind.outcomes), 0
+        for block in self.blocks:
+            for group in block.groups:
+                sent = total[begin : begin + self.cells].reshape(shape) / block.scale
+                yield block, group, self._decoded(sent, sigma / block.scale)
+                begin += self.cells
+
+    def encoded(self, counts: Array) -> Array:
+        """What is sent of the counts of a table's cells: of one record no longer than 1 (P27)."""
+        code = self.kind.code
+        if code is None:
+            return counts
+        shape = (self.kind.predictions, self.kind.outcomes)
+        return np.asarray(code.matrix @ counts.reshape(shape) / code.sensitivity).ravel()
+
+    def _decoded(self, sent: Array, sigma: float) -> NoisyTable:
+        """The table that was sent, (bins, outcomes)."""
+        code = self.kind.code
+        if code is None:
+            return NoisyTable(counts=sent, sigma=sigma)
+        back = code.counts * code.sensitivity
+        return NoisyTable(counts=back @ sent, sigma=sigma, decoded=back)
+
+    @cached_property
+    def usual(self) -> ValidationScore:
+        """The telling score of a usual model on very many records, without noise."""
+        exact = ExactTable(counts=self.kind.guess(_VERY_MANY), sigma=0.0)
+        return self.kind.scored(exact).scores[0]
+
+    def foreseen(self, records: float, sigma: float) -> tuple[str, float]:
+        """The telling score of all records, and the standard error to expect of it.
+
+        Args:
+            records: that it is asked of.
+            sigma: of the noise in each number of the vector.
+        """
+        counts, noise = self.kind.guess(records), sigma / self.blocks[0].scale
+        first = self.usual
+        exact = self.encoded(counts).reshape(counts.shape)
+        noisy = self.kind.scored(self._decoded(exact, noise)).scores
+        widths = [one.high - one.low for one in noisy if one.name == first.name]
+        return first.name, widths[0] / _WIDTH if widths else inf
+
+
+@lru_cache(maxsize=16)
+def layout_of(study: Study) -> ValidationLayout:
+    """The tables that a study asks for.
+
+    Raises:
+        StudyError: they are too many.
+    """
+    asked = study.validation
+    assert asked is not None, "a validation is asked for"  # noqa: S101
+    named = [(CENTRE, study.parties.names)] if asked.centres else []
+    named += [(one.column.name, one.names) for one in asked.by]
+    whole = _ALL_OF_IT if named else 1.0
+    others = tuple(
+        ValidationBlock(by=by, groups=groups, part=(1.0 - whole) / len(named))
+        for by, groups in named
+    )
+    layout = ValidationLayout(
+        kind=_kind(study, asked), blocks=(ValidationBlock(by="", groups=("",), part=whole), *others)
+    )
+    if layout.size > _MOST_NUMBERS:
+        raise StudyError(
+            f"expected a validation of at most {_MOST_NUMBERS} numbers, got {layout.size}; take "
+            "fewer bins or groups"
+        )
+    return layout
+
+
+def _kind(study: Study, asked: Validation) -> Kind:
+    """The cells of a study's target."""
+    outcome, (model, _) = study.data.outcome, learning_of(study)
+    if outcome is None:
+        many = 2 if study.data.positive else max(len(study.data.classes), model.outputs, 2)
+        if many > _MOST_CLASSES:
+            raise StudyError(
+                f"expected a target of at most {_MOST_CLASSES} classes with [validation], got "
+                f"{many}; leave it out, and use training.evaluate"
+            )
+        if many > 2:
+            return ClassValidation(many=many)
+        return Risks(bins=noisy_table.of_risks(_FINE_RISKS), rate=asked.rate or RATE)
+    number = asked.bins or _OTHERS
+    if outcome.kind == TIME_TO_EVENT:
+        ends = noisy_table.coarser(outcome.grid, _INTERVALS)
+        return Times(bins=noisy_table.of_risks(_FINE_TIMES), ends=ends)
+    if outcome.kind == COUNT:
+        rates, seen = (
+            noisy_table.of_rates(outcome.high, number),
+            noisy_table.of_counts(outcome.high, number),
+        )
+        return Amounts(bins=rates, seen=seen, counts=True)
+    if outcome.is_log_link:
+        uneven = noisy_table.of_rates(outcome.high, number)
+        return Amounts(bins=uneven, seen=uneven)
+    even = noisy_table.of_amounts(outcome.low, outcome.high, number)
+    return Amounts(bins=even, seen=even)
+
+
+# One silo's records beside the trained model, ready for the sum of a validation.
+
+
+class SiloTask:
+    """One silo's records, ready for the sum.
+
+    Guarantees:
+        1. A unit's part depends on that unit and on public numbers alone, and its L2 norm is at
+           most 1 (docs/privacy.md P27): a patient's is the mean of the records'.
+        2. The model sees batches of one public shape, whatever the silo holds (P19): who is of
+           another group is an empty row.
+
+    Args:
+        layout: of the tables.
+        evaluation: sums the cells of rows.
+        groups: (units, blocks) the place of each unit's group in each block; -1: in none.
+    """
+
+    def __init__(self, layout: ValidationLayout, evaluation: Any, groups: NDArray[np.intp]) -> None:
+        self._layout, self._evaluation = layout, evaluation
+        # An empty row is -1 and finds what is last: a unit of no group.
+        self._groups = np.vstack([groups, np.full((1, groups.shape[1]), -1)])
+
+    def __repr__(self) -> str:
+        return "SiloTask(<private>)"
+
+    @property
+    def count(self) -> int:
+        """Number of units; never leaves the silo."""
+        return int(self._evaluation.count)
+
+    @property
+    def capacity(self) -> int:
+        """The most units that the silo may hold; public."""
+        return int(self._evaluation.capacity)
+
+    def clipped_sum(self, parameters: NDArray[np.float32], rows: NDArray[np.intp]) -> Array:
+        """The rows' units added up, (numbers,), at these parameters of the model."""
+        parts = []
+        for number, block in enumerate(self._layout.blocks):
+            mine = self._groups[rows, number]
+            for place in range(len(block.groups)):
+                kept = np.where(mine == place, rows, EMPTY)
+                counts = self._evaluation.clipped_sum(parameters, kept)
+                parts.append(block.scale * self._layout.encoded(counts))
+        return np.concatenate(parts)
+
+
+def groups_of(
+    layout: ValidationLayout, records: Records, centre: int, places: int
+) -> NDArray[np.intp]:
+    """(units, blocks) in which table of each block a silo's units are.
+
+    Args:
+        layout: of the tables.
+        records: of the silo.
+        centre: the silo's place among all.
+        places: the most records of a patient; 0 where each record is a unit.
+    """
+    first = np.arange(len(records))
+    if records.patients is not None:
+        first = unit_rows(records.patients, places).rows[:, 0]
+    columns, known = [np.zeros(len(first), np.intp)], 0
+    for block in layout.blocks[1:]:
+        if block.by == CENTRE:
+            columns.append(np.full(len(first), centre, np.intp))
+            continue
+        assert records.groups is not None, "records have the groups that are asked for"  # noqa: S101
+        columns.append(records.groups[first, known].astype(np.intp))
+        known += 1
+    return np.column_stack(columns)
+
+
+# Which records a model is compared with: those held back from its training, or those of it.
+#
+# Held-back records tell the truth; records of the training may flatter the model, and are more.
+# Which
+# are taken follows from public numbers alone, and before any noise is calibrated: all parties find
+# the same. The measure of flattery is an upper end of what was seen (docs/validation.md).
+
+_GOOD_ENOUGH = 0.03  # standard error of a held-back AUC, c-index or accuracy
+_RANKS = 0.17  # of sqrt(parameters / records): what was seen of AUC at most
+_NOTHING = 0.1  # standard error of a score, from which on a good model is not told from a bad one
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhoseRecords:
+    """Which records are taken, and why.
+
+    Args:
+        held_back: whether they are kept from the training.
+        share: of each silo's records that is kept from it; 0 if none is.
+        score: the telling one, "auc" for example.
+        errors: the standard errors to expect of it, on held-back records and on those of the
+            training; None where the number of records is not public.
+        flatters: by how much the score may be too good on records of the training, about; None
+            where the model's size is not public.
+    """
+
+    held_back: bool
+    share: float
+    score: str
+    errors: tuple[float, float] | None
+    flatters: float | None
+
+    @property
+    def error(self) -> float | None:
+        """The standard error to expect on the records that are taken; None if it is not known."""
+        return None if self.errors is None else self.errors[not self.held_back]
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether the score will stand out from the noise, as far as is known."""
+        return self.error is None or self.error <= _NOTHING
+
+
+@lru_cache(maxsize=16)
+def whose_records(study: Study) -> WhoseRecords:
+    """Which records a study's validation is of."""
+    asked = study.validation
+    assert asked is not None, "a validation is asked for"  # noqa: S101
+    layout, records = layout_of(study), study.data.records
+    flatters = _flattery(study, records) if records else None
+    score, _ = layout.foreseen(1e6, 0.0)
+    errors = None
+    if records:
+        sigma = _rough_noise(study)
+        held, whole = (layout.foreseen(share * records, sigma)[1] for share in (asked.holdout, 1.0))
+        errors = (held, whole)
+    held_back = asked.records == HELD_BACK
+    if asked.records == AUTO:
+        held_back = _takes_held_back(study, errors, flatters)
+    return WhoseRecords(
+        held_back=held_back,
+        share=asked.holdout if held_back else 0.0,
+        score=score,
+        errors=errors,
+        flatters=flatters,
+    )
+
+
+def _takes_held_back(
+    study: Study, errors: tuple[float, float] | None, flatters: float | None
+) -> bool:
+    """Where they are kept anyway, or are enough, or the others would be further off."""
+    training = study.training
+    if study.shows_counts:
+        return False
+    if training is not None and training.evaluate is not None:
+        return True
+    if errors is None or flatters is None:
+        return True
+    held, whole = errors
+    return held <= _GOOD_ENOUGH or held < sqrt(whole**2 + flatters**2)
+
+
+def _rough_noise(study: Study) -> float:
+    """The noise in a number of the sum, about: the classical Gaussian mechanism's, in shares."""
+    asked: Validation = study.validation
+    parties, privacy = study.parties, study.privacy
+    alone = sqrt(2 * log(1.25 / privacy.delta)) / asked.epsilon
+    return alone * sqrt(parties.silos / max(parties.silos - parties.colluders - 1, 1))
+
+
+def _flattery(study: Study, records: int) -> float | None:
+    """By how much the telling score may be too good on records of the training."""
+    parameters = model_dimension(study)
+    if parameters is None:
+        return None
+    return min(0.5, _RANKS * sqrt(parameters / records))
+
+
+# How many bins of predictions a validation has where nobody says: from public numbers alone.
+#
+# Each cell of the table has noise of its own, so fewer bins tell more of a score; and a prediction
+# counts as its bin's middle, so fewer bins tell another score. What is taken has the least of both
+# together, of the usual table by which a plan foresees.
+
+_NUMBERS = (5, 6, 8, 10, 16)
+_FINE = 50  # bins, of which a score is as good as not rounded
+
+
+def usual_bins(study: Study) -> int:
+    """The number of bins by which a study's telling score is told best; 0 where it has none.
+
+    Args:
+        study: with a validation, whatever number of bins it has.
+    """
+    asked = study.validation
+    assert asked is not None, "a validation is asked for"  # noqa: S101
+
+    def with_bins(number: int) -> Study:
+        return study.changed(validation=replace(asked, bins=number))
+
+    fine = layout_of(with_bins(_FINE))
+    if (
+        fine.cells == layout_of(with_bins(_NUMBERS[-1])).cells
+    ):  # classes have none, and risks the same for all
+        return 0
+    whole = fine.usual.value
+
+    def error(number: int) -> float:
+        binned = with_bins(number)
+        expected = whose_records(binned).error
+        return hypot(inf if expected is None else expected, layout_of(binned).usual.value - whole)
+
+    return min(_NUMBERS, key=error)

@@ -1,0 +1,520 @@
+"""A silo's records beside the model that is trained on them: sums of clipped gradients.
+
+Sums of at most a few dozen rows are made in float32 and added up in float64, so that the rounding
+of the sum stays within the margin that the plan takes off the clipping norm (docs/privacy.md P6 i
+and P14). In which rows records stand, and what becomes of one at which the model raises, is in
+padded_batches.py.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+from threading import Lock
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from hubbub.core.errors import ModelError
+from hubbub.core.kept_pages import kept_pages
+from hubbub.core.tabular.records import Records
+from hubbub.learning.batches import Loss, Tensors, UnitLoss, UnitModel, batch_of, on_device
+from hubbub.learning.clipped_sums import UNABLE, ClippedSum, affordable, clipped_sum
+from hubbub.learning.inspection import zeros_filled
+from hubbub.learning.layer_projection import LayerProjection
+from hubbub.learning.model_state import (
+    attributes_restored,
+    state_held,
+    state_unchanged,
+    writes_refused,
+)
+from hubbub.learning.padded_batches import (
+    PaddedBatches,
+    Rows,
+    even_size,
+    piece_size,
+    rows_are_alone,
+)
+from hubbub.learning.parameters import layout_of, load_parameters
+from hubbub.learning.queries.beside_training import ScoreVector
+from hubbub.learning.self_check import checked_method
+from hubbub.learning.target_types import CLASSES, MOST_LOSS, TargetType
+from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
+from hubbub.learning.trial import RaisingOperations, Trial, kinds_for, tried_on, unquoted
+from hubbub.learning.vmapped import vmapped_losses
+
+# Replicas of a model, which the silos of one process share, and what was seen of each.
+#
+# This file knows no record.
+
+# Silos of one process may share a replica of the model, whose parameters are written here.
+REPLICA = Lock()
+_REPLICAS: WeakKeyDictionary[nn.Module, dict[torch.device, nn.Module]] = WeakKeyDictionary()
+# Of a model: rows of a piece, how many are taken at once, and whether they are alone.
+CHECKED: WeakKeyDictionary[nn.Module, dict[object, tuple[int, int, bool]]] = WeakKeyDictionary()
+
+
+def replica(model: nn.Module, device: torch.device) -> nn.Module:
+    """The model itself if it is on that device, else one copy there that all silos share.
+
+    The copy has its own parameters: load them before use, while holding `REPLICA`.
+    """
+    if is_on(model, device):
+        return model
+    copies = _REPLICAS.setdefault(model, {})
+    if device not in copies:
+        copies[device] = copy.deepcopy(model).to(device)
+    return copies[device]
+
+
+def places_of(model: nn.Module) -> int:
+    """The records that a unit of the model has at most; 0 where each record is one."""
+    return model.places if isinstance(model, UnitModel) else 0
+
+
+class TrainingTask:
+    """One silo's records, and the model that is trained on them.
+
+    Guarantees:
+        1. A record's part in a sum depends on that record, on its row and on public numbers alone,
+           and its L2 norm is at most `clip` (docs/privacy.md P14, P19).
+        2. A record on which the model raises, or whose gradient is not finite, adds zero; what the
+           model said stays here.
+
+    Args:
+        model: the silo's replica; silos of one process may share it. A `UnitModel` where the
+            records are those of patients, each of whom then is one unit (docs/privacy.md P21).
+        records: the silo's own.
+        clip: L2 norm to which each record's gradient is clipped, in units of the gradient.
+        margin: the relative rounding error of the sum that `clip` already allows for; no unit.
+        method: one that `hubbub.learning.clipped_sum` takes.
+        capacity: the most records that the silo may hold, public; as many as there are if None.
+        rows: of a batch, public; the capacity if None.
+        device: a name that `hubbub.learning.device_of` takes.
+        target_type: what the model is trained for; that of a classifier if it is left out.
+
+    Raises:
+        UserError: there is no such device.
+        ModelError: the model cannot take made-up records of this shape.
+        StudyError: there is no loss for the records' targets.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Flatten(0))
+    >>> records = Records(
+    ...     inputs=np.ones((4, 2), np.float32), targets=np.array([0, 0, 0, 1], np.float32)
+    ... )
+    >>> task = TrainingTask(model, records, clip=1.0, margin=1e-5, method="auto")
+    >>> task.clipped_sum(np.zeros(3, np.float32), np.arange(4)).round(3).tolist()
+    [1.0, 1.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        records: Records,
+        *,
+        clip: float,
+        margin: float,
+        method: str,
+        capacity: int | None = None,
+        rows: int | None = None,
+        device: str = "cpu",
+        target_type: TargetType = CLASSES,
+    ) -> None:
+        self.capacity = records.units if capacity is None else capacity
+        self._clip, self._device = clip, device_of(device)
+        self._model = replica(model, self._device)
+        self._dimension = layout_of(model).size
+        trial, targets, self._loss = tried_on(self._model, records, target_type)
+        self._method, self._key = method, (records.targets.dtype, target_type)
+        if method == "auto":
+            self._method = checked_method(self._model, self._loss, trial.inputs, targets)
+        most = self._checked(trial, targets, self.capacity if rows is None else rows, margin)
+        self._rows = PaddedBatches(
+            records, trial.null, most=most, device=self._device, places=places_of(model)
+        )
+
+    def __repr__(self) -> str:
+        return "TrainingTask(<private>)"
+
+    @property
+    def count(self) -> int:
+        """Number of units; never leaves the silo."""
+        return self._rows.count
+
+    def clipped_sum(self, parameters: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
+        """Sum over the rows' records of clipped gradients, without noise.
+
+        Args:
+            parameters: (d,) float32, of the model at which gradients are taken.
+            rows: (m,) positions of records, from 0, or EMPTY, which is -1; m is public.
+
+        Returns:
+            (d,) float64, in units of the gradient; zeros if all rows are empty.
+
+        Raises:
+            DataError: the parameters are not of length d.
+        """
+        return self._total(partial(clipped_sum, self._model), parameters, rows, self._dimension)
+
+    def projected_sum(
+        self, parameters: NDArray[np.float32], rows: Rows, dimension: int, draw_key: bytes
+    ) -> NDArray[np.float64]:
+        """The same of gradients projected layer by layer to `dimension` numbers, then clipped.
+
+        Args:
+            parameters, rows: as for `clipped_sum`.
+            dimension: k, how many numbers a projection has.
+            draw_key: the 16 public bytes that make the matrices.
+
+        Returns:
+            (k,) float64, in units of the gradient.
+
+        Raises:
+            DataError: as for `clipped_sum`.
+            StudyError: so many numbers do not fit the model.
+        """
+        layers = LayerProjection.of(self._model, dimension)
+        projected = partial(layers.clipped_sum, self._model, draw_key=draw_key)
+        return self._total(projected, parameters, rows, dimension)
+
+    def _total(
+        self,
+        summed: Callable[..., ClippedSum],
+        parameters: NDArray[np.float32],
+        rows: Rows,
+        size: int,
+    ) -> NDArray[np.float64]:
+        """Sums of a few rows each, in float64, while nobody else writes to the replica."""
+        with REPLICA, exact_products(), plain_attention():
+            load_parameters(self._model, parameters)
+            with state_held(self._model):
+                return self._rows.total(rows, size, partial(self._piece, summed))
+
+    def _piece(
+        self,
+        summed: Callable[..., ClippedSum],
+        inputs: torch.Tensor,
+        targets: Tensors,
+        kept: torch.Tensor,
+    ) -> NDArray[Any]:
+        """The sum over a piece's kept rows, in the model's type."""
+        with attributes_restored(self._model):
+            part = summed(
+                self._loss,
+                inputs,
+                targets,
+                self._clip,
+                method=self._method,
+                chunk=self._chunk,
+                counted=kept,
+            )
+        return np.asarray(part.vector.cpu().numpy())
+
+    def _checked(self, trial: Trial, targets: Tensors, rows: int, margin: float) -> int:
+        """Rows of a piece of such a batch; sets how many of them the method takes at once.
+
+        A2 is not taken on trust: where what a row adds moves with what stands in the others, or an
+        operation may raise, every row becomes a piece of its own, as with the loop.
+        """
+        known, raising = CHECKED.setdefault(self._model, {}), RaisingOperations()
+        key = (self._method, rows, margin, self._key)
+        if key not in known:
+            with REPLICA, exact_products(), plain_attention(), kept_pages(self._dimension):
+                few = trial.inputs.to(self._device), on_device(targets, self._device)
+                most, products = unquoted(
+                    partial(affordable, self._model, self._loss, *few, self._method)
+                )
+                within = 1 if self._method == "loop" else rows_within(margin, products)
+                size = piece_size(rows, within)
+                self._chunk = even_size(size, most)
+                work = raising.seen_in(partial(self._piece, partial(clipped_sum, self._model)))
+                with zeros_filled(self._model), writes_refused(self._model):
+                    kinds = kinds_for(self._model, self._loss)
+                    alone = rows_are_alone(work, trial, targets, size, self._device, kinds)
+            known[key] = size, self._chunk, alone and not raising.names
+        size, self._chunk, alone = known[key]
+        if not alone:
+            self._method, self._chunk = "loop", 1
+        return size if alone else 1
+
+
+def rows_within(margin: float, products: int = 1) -> int:
+    """Most rows P of a float32 sum with 2 P (P + 2) 2^-24 <= margin (P6 i).
+
+    Where each row is the sum of t > 1 products, with 2 sqrt(t) P (t P + 4) 2^-24 (P21).
+    """
+    most = margin * 2.0**23
+    if products == 1:
+        return max(1, int(sqrt(most + 1)) - 1)
+    return max(1, int((sqrt(4 + sqrt(products) * most) - 2) / products))
+
+
+# What a record adds to an evaluation: a short vector of its score and loss, or the cell it is in.
+#
+# All of it is a function of the record's own prediction, target and loss.
+
+
+class Marks(Protocol):
+    """How a record becomes a vector."""
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+
+    def columns(
+        self,
+        target_type: TargetType,
+        outputs: torch.Tensor,
+        targets: torch.Tensor,
+        losses: torch.Tensor,
+    ) -> torch.Tensor:
+        """(size, n) float64, a column for each of n records."""
+
+
+@dataclass(frozen=True)
+class ScoreMarks:
+    """How well a record is done, and its loss (docs/privacy.md P16).
+
+    Args:
+        vector: how both become a vector.
+    """
+
+    vector: ScoreVector
+
+    @property
+    def size(self) -> int:
+        """That it is there, its score, its loss."""
+        return 3
+
+    def columns(
+        self,
+        target_type: TargetType,
+        outputs: torch.Tensor,
+        targets: torch.Tensor,
+        losses: torch.Tensor,
+    ) -> torch.Tensor:
+        """(3, n)."""
+        marks = target_type.record_score(outputs, targets).double()
+        # What is not a number counts as the largest loss and error, as a wrong class does (P16).
+        marks = marks.nan_to_num(nan=1.0).clamp(0.0, 1.0)
+        bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
+        presence, scale = self.vector.presence, self.vector.scale
+        scores = torch.stack([marks, bounded])
+        return torch.cat([torch.full_like(bounded, presence)[None], scale * (scores - 0.5)])
+
+
+class Placed(Protocol):
+    """Public cells, a row for each bin of predictions and a column for each outcome."""
+
+    @property
+    def predictions(self) -> int:
+        """How many rows."""
+
+    @property
+    def outcomes(self) -> int:
+        """How many columns."""
+
+    def places(
+        self, predicted: NDArray[Any], targets: NDArray[Any]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(n,) the row and the column of each record."""
+
+
+@dataclass(frozen=True)
+class CellMarks:
+    """A 1 in the cell of a record's prediction and outcome, 0 elsewhere (docs/privacy.md P27).
+
+    Args:
+        cells: where a record belongs.
+    """
+
+    cells: Placed
+
+    @property
+    def size(self) -> int:
+        """How many cells."""
+        return self.cells.predictions * self.cells.outcomes
+
+    def columns(
+        self,
+        target_type: TargetType,
+        outputs: torch.Tensor,
+        targets: torch.Tensor,
+        losses: torch.Tensor,
+    ) -> torch.Tensor:
+        """(cells, n)."""
+        predicted, known = target_type.compared(outputs, targets.cpu().numpy())
+        rows, columns = self.cells.places(predicted, known)
+        place = rows * self.cells.outcomes + columns
+        hot = np.zeros((self.size, len(place)))
+        hot[place, np.arange(len(place))] = 1.0
+        return torch.from_numpy(hot).to(outputs.device)
+
+
+# A silo's records beside a trained model: sums of what each says of itself.
+#
+# Rows, pieces and a record at which the model raises are as in training_task.py; nothing is
+# clipped, since what a record adds is bounded by its marks (docs/privacy.md P16, P27).
+
+_ADD_REMOVE = ScoreMarks(ScoreVector.of("add-remove"))
+_MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
+
+
+class EvaluationTask:
+    """A silo's records beside a trained model: the sum of what each says of itself by its marks.
+
+    Of patients it is the sum of what is each one's mean.
+
+    Guarantees:
+        1. A record's part depends on that record, on its row and on public numbers alone: it is
+           found under vmap or one by one, where the model is more than a chain of known layers
+           (docs/privacy.md P19).
+
+    Args:
+        model: as for `TrainingTask`.
+        records: that the model is compared with, such as those that are held back.
+        method, capacity, device, target_type: as for `TrainingTask`.
+        marks: how a record becomes a vector; by its score and loss if it is left out.
+
+    Raises:
+        UserError: there is no such device.
+        ModelError, StudyError: as for `TrainingTask`.
+
+    >>> model = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
+    >>> records = Records(
+    ...     inputs=np.ones((4, 2), np.float32), targets=np.array([0, 0, 0, 1], np.float32)
+    ... )
+    >>> task = EvaluationTask(model, records)
+    >>> total = task.clipped_sum(np.ones(3, np.float32), np.arange(4))
+    >>> round(ScoreVector.of("add-remove").scores_of(total)[0], 6)
+    0.25
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        records: Records,
+        *,
+        method: str = "auto",
+        capacity: int | None = None,
+        device: str = "cpu",
+        target_type: TargetType = CLASSES,
+        marks: Marks = _ADD_REMOVE,
+    ) -> None:
+        self.capacity = records.units if capacity is None else capacity
+        self._device, self._marks = device_of(device), marks
+        self._model = replica(model, self._device)
+        self._layout = layout_of(self._model)
+        trial, targets, loss = tried_on(self._model, records, target_type)
+        self._each: Loss = loss.each if isinstance(loss, UnitLoss) else loss
+        self._target_type, self._key = target_type, (records.targets.dtype, target_type)
+        self._method = "loop" if method == "auto" else method
+        if method == "auto":
+            few = trial.inputs.to(self._device), on_device(targets, self._device)
+            with suppress(ModelError):  # row by row no model mixes
+                self._method = checked_method(self._model, loss, *few)
+        most = self._checked(trial, targets, piece_size(self.capacity, _MOST_EVALUATED))
+        self._rows = PaddedBatches(
+            records, trial.null, most=most, device=self._device, places=places_of(model)
+        )
+
+    def __repr__(self) -> str:
+        return "EvaluationTask(<private>)"
+
+    @property
+    def count(self) -> int:
+        """Number of units; never leaves the silo."""
+        return self._rows.count
+
+    def clipped_sum(self, parameters: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
+        """What the rows' records add to an evaluation, without noise.
+
+        Args:
+            parameters, rows: as for `TrainingTask.clipped_sum`.
+
+        Returns:
+            (size of the marks,) float64: each record adds its marks, such as the `ScoreVector` of
+            what the goal finds of it (1 for the right class) and of its loss / MOST_LOSS, both from
+            0 to 1; nothing if the model raises on it.
+
+        Raises:
+            DataError: the parameters are not of length d.
+        """
+        with self._evaluating():
+            load_parameters(self._model, parameters)
+            with state_held(self._model):
+                return self._rows.total(rows, self._marks.size, partial(self._piece, self._marks))
+
+    def _checked(self, trial: Trial, targets: Tensors, size: int) -> int:
+        """Rows of a piece of at most `size`, as `TrainingTask` checks them (A2)."""
+        known, raising = CHECKED.setdefault(self._model, {}), RaisingOperations()
+        key = ("evaluation", self._method, size, self._key)
+        if key not in known:
+            kinds = kinds_for(self._model, self._each)
+            with self._evaluating(), zeros_filled(self._model), writes_refused(self._model):
+                # A record's score moves with its output; the cell it is in may not.
+                work = raising.seen_in(partial(self._piece, _ADD_REMOVE))
+                self._try_row(trial, targets)
+                alone = self._takes(trial, targets) and rows_are_alone(
+                    work, trial, targets, size, self._device, kinds
+                )
+            known[key] = size, size, alone and not raising.names
+        if known[key][-1]:
+            return size
+        self._method = "loop"
+        return 1
+
+    def _try_row(self, trial: Trial, targets: Tensors) -> None:
+        """Refuse a model that a single made-up row has write to its tensors (P14)."""
+        row = trial.inputs[:1].to(self._device)
+        label = on_device(targets, self._device, lambda values: values[:1])
+        with state_unchanged(self._model):
+            unquoted(lambda: self._each(self._model(row), label))
+
+    def _takes(self, trial: Trial, targets: Tensors) -> bool:
+        """Whether the method can have several rows in a piece."""
+        few = trial.inputs.to(self._device), on_device(targets, self._device)
+        with suppress(*UNABLE):  # in evaluation a model may do what vmap cannot take
+            return self._method in ("chain", "vmap") and len(self._losses(*few)) == 2
+        return False
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """The replica in evaluation mode, while nobody else writes to it."""
+        with REPLICA, exact_products(), plain_attention(), torch.no_grad():
+            training = self._model.training
+            self._model.eval()
+            try:
+                yield
+            finally:
+                self._model.train(training)
+
+    def _piece(
+        self, marks: Marks, inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor
+    ) -> NDArray[np.float64]:
+        # What is written is seen first, and then put back with what it was written in.
+        with attributes_restored(self._model), state_unchanged(self._model):
+            outputs, losses = self._losses(inputs, targets)
+        labels, *weights = targets if isinstance(targets, tuple) else (targets,)
+        if weights:  # of a unit's places
+            outputs, labels = outputs.flatten(0, 1), labels.flatten(0, 1)
+        columns = marks.columns(self._target_type, outputs, labels, losses.reshape(-1))
+        if weights:  # which add up to 1
+            columns = (columns.reshape(marks.size, *losses.shape) * weights[0]).sum(2)
+        return columns.masked_fill(~kept.to(columns.device), 0.0).sum(1).cpu().numpy()
+
+    def _losses(self, inputs: torch.Tensor, targets: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
+        """Outputs and losses of rows; no row sees another, whatever the model does."""
+        if self._method == "vmap":
+            batch = batch_of(inputs, targets)
+            return vmapped_losses(self._model, self._each, self._layout, batch)
+        outputs = self._model(inputs)  # of known layers, or of one row
+        return outputs, self._each(outputs, targets)

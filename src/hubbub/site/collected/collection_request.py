@@ -1,0 +1,204 @@
+"""What a party is asked in a collection, checked against its own folder and plan.
+
+A COLLECT says what an OPEN says (`session/session_offer.py`), and until when the sum is open. A
+party looks the study up among those approved here, makes the plan itself, and compares; so nobody
+who carries the request can have it take part in anything else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hubbub.core.errors import ProtocolError, StudyError
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.query import Query
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.wire import Tag, tag_of, unverified
+from hubbub.core.session.ask import Call
+from hubbub.core.session.offer import RefusedError, SessionOffer
+from hubbub.core.study.study import Study
+from hubbub.site.collected.collection_frames import CollectionPlace
+from hubbub.site.network.party_folder import PartyFolder
+
+COLLECTING = frozenset(call for call in Call if call >= Call.COLLECT_KEY)
+_LATEST = 2**40  # seconds since 1970
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedCollection:
+    """A request of a collection, whose frames are not verified yet but for the COLLECT.
+
+    Args:
+        study: approved here.
+        place: the collection.
+        offer: what the COLLECT says.
+        until: seconds since 1970; a word to people.
+        parts: all frames by their tags.
+    """
+
+    study: Study
+    place: CollectionPlace
+    offer: SessionOffer
+    until: int
+    parts: dict[int, list[bytes]] = field(repr=False)
+
+    @classmethod
+    def of(
+        cls, party_folder: PartyFolder, session: bytes, parts: Sequence[bytes]
+    ) -> AskedCollection:
+        """What these parts ask.
+
+        Raises:
+            RefusedError: the study is not approved here.
+            ProtocolError: there is not one COLLECT of the aggregator.
+        """
+        by_tag: dict[int, list[bytes]] = {}
+        for part in parts:
+            by_tag.setdefault(tag_of(part), []).append(part)
+        collects = by_tag.get(Tag.COLLECT, [])
+        if len(collects) != 1:
+            raise ProtocolError("expected one COLLECT in a request, got another", culprit="relay")
+        study, roster = approved(party_folder, unverified(collects[0]).study)
+        place = CollectionPlace(roster=roster, study=study.id, id=session)
+        frame = place.parsed(collects[0], Tag.COLLECT, 0)
+        offer = SessionOffer.read(frame.payload, roster.name(0))
+        until = until_of(frame.payload, roster.name(0))
+        return cls(study=study, place=place, offer=offer, until=until, parts=by_tag)
+
+    @property
+    def collect(self) -> bytes:
+        """The COLLECT."""
+        return self.parts[Tag.COLLECT][0]
+
+    def all(self, tag: Tag) -> list[bytes]:
+        """The frames of one kind."""
+        return self.parts.get(tag, [])
+
+    def one(self, tag: Tag) -> bytes:
+        """The only frame of a kind; ProtocolError if there is another number of them."""
+        frames = self.all(tag)
+        if len(frames) != 1:
+            raise ProtocolError(f"expected one {tag.name}, got {len(frames)}", culprit="relay")
+        return frames[0]
+
+
+def approved(party_folder: PartyFolder, study_id: bytes) -> tuple[Study, Roster]:
+    """A study that is approved here at this moment, and its roster.
+
+    Raises:
+        RefusedError: there is none such.
+    """
+    study = party_folder.study(study_id)
+    roster = party_folder.roster if study else None
+    if study is None or roster is None or study.parties.roster != roster.digest.hex():
+        raise RefusedError(
+            "not-approved",
+            f"expected an approved study, got {study_id.hex()[:16]}; approve it with hubbub "
+            "approve, if it shall run",
+        )
+    return study, roster
+
+
+def collect_frame(place: CollectionPlace, keys: Keys, offer: SessionOffer, until: float) -> bytes:
+    """The COLLECT by which the aggregator opens a collection."""
+    content = json.loads(offer.payload()) | {"until": int(until)}
+    payload = json.dumps(content, sort_keys=True).encode()
+    return place.frame(Tag.COLLECT, 0, payload).sealed(keys)
+
+
+def until_of(payload: bytes | memoryview, sender: str) -> int:
+    """Until when a collection is open, as a COLLECT says; seconds since 1970.
+
+    Raises:
+        ProtocolError: it says no time.
+    """
+    try:
+        until = json.loads(bytes(payload))["until"]
+        if type(until) is int and 0 <= until < _LATEST:
+            return until
+        found = "another"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        found = "none"
+    raise ProtocolError(f"expected until when a collection is open, got {found}", culprit=sender)
+
+
+def planned_of(asked: AskedCollection, plan: Plan) -> PlannedQuery[Query]:
+    """The query that is collected; RefusedError if the study has none such."""
+    planned = plan.planned(asked.offer.purpose)
+    if planned is None:
+        raise RefusedError("plan", "expected a purpose of the study, got another; nothing is sent")
+    return planned
+
+
+# Which studies can be collected: those of single sums, by compute nodes (docs/privacy.md P30).
+#
+# General over queries: it looks at a query's mechanism and at who takes part, never at its kind.
+
+
+def why_not(study: Study, planned: PlannedQuery[Query]) -> str:
+    """What keeps a query's sum from being collected, and what to do; empty if nothing."""
+    return next(_hindrances(study, planned), "")
+
+
+def _hindrances(study: Study, planned: PlannedQuery[Query]) -> Iterator[str]:
+    """All that does, in the order in which it is best put right."""
+    parties, mechanism = study.parties, planned.mechanism
+    if planned.query.is_asked_last:
+        yield (
+            f"a sum that is asked at first weights, got {planned.purpose}, which is asked at the "
+            "released model; serve it without --until"
+        )
+    if mechanism.steps != 1:
+        yield (
+            f"one sum of {planned.purpose}, got {mechanism.steps}, of which each waits for the one "
+            "before; serve it without --until"
+        )
+    if not parties.compute_nodes:
+        yield (
+            "parties.compute_nodes, got none: masks in pairs need every silo at once; have "
+            f"{parties.colluders + 2} silos run nodes, and name them in parties.node_hosts"
+        )
+    if parties.nodes_per_silo not in (0, parties.compute_nodes):
+        yield "every silo to use all nodes, got parties.nodes_per_silo; leave it out"
+    if parties.shares == "full":
+        yield 'parties.shares = "compressed", got "full"; leave it out'
+    if study.attestation is not None or parties.trust != "none":
+        yield "a study without attestation, got one with; serve it without --until"
+    if mechanism.needs_joint_seed or mechanism.noise.epoch > 1:
+        yield (
+            "independent noise, whole sums and each silo's own batches, got correlated noise, a "
+            "projection or joint batches; serve it without --until"
+        )
+
+
+def check_collectable(plan: Plan) -> list[PlannedQuery[Query]]:
+    """The queries of a study that are collected, in their order.
+
+    These are all that it asks, or all that come before a training, which then needs sessions.
+
+    Raises:
+        StudyError: the study cannot be collected; it says why, and what to do.
+    """
+    collectable: list[PlannedQuery[Query]] = []
+    for planned in plan.stepped:
+        if planned.query.is_asked_last and plan.main not in collectable:
+            continue  # it is asked in sessions, as the training before it is
+        why = why_not(plan.study, planned)
+        if why and not (collectable and planned is plan.main):
+            raise StudyError(f"expected with --until {why}")
+        if not why:
+            collectable.append(planned)
+    return collectable
+
+
+def refuse_uncollectable(study: Study, planned: PlannedQuery[Query]) -> None:
+    """A party's own look at what it is asked to take part in.
+
+    Raises:
+        RefusedError: its study cannot be collected.
+    """
+    if why := why_not(study, planned):
+        raise RefusedError("failed", f"expected {why}")

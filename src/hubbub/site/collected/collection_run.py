@@ -1,0 +1,509 @@
+"""When people are reminded of who has not come: seldom at first, and daily once time is up."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.errors import ProtocolError, UserError
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.query import Query
+from hubbub.core.protocol.agreement.key_agreement import SESSION_BYTES
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.wire import Tag, parse, unverified
+from hubbub.core.protocol.projection.product import Lift
+from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
+from hubbub.core.runs.checkpoint import CheckpointWriter
+from hubbub.core.runs.federated import RunSessions, ask_before, private_queries, train_federated
+from hubbub.core.runs.run_folder import RunFolder
+from hubbub.core.session.ask import Absent, Call
+from hubbub.core.session.offer import SessionOffer, round_parameters_of
+from hubbub.core.study import silo_records
+from hubbub.core.verification.evidence.collecting import checked_part
+from hubbub.core.verification.transcript.frame_records import FOLDER as TRANSCRIPTS
+from hubbub.learning.runs.preparing import prepare
+from hubbub.learning.runs.result import Result
+from hubbub.site.collected.collection_frames import CollectionPlace, read_deposit
+from hubbub.site.collected.collection_request import check_collectable, collect_frame, until_of
+from hubbub.site.collected.kept_frames import FOLDER, CollectorBox, KeptFrames
+from hubbub.site.network.aggregator_run import concluded, run_folder_of, saved_as_it_goes
+from hubbub.site.network.coordinator import Coordinator
+from hubbub.site.network.event_log import WAITING
+from hubbub.site.network.requests import UNREADABLE, Requests
+
+HOUR, DAY = 3600.0, 86400.0
+_BEFORE = (14 * DAY, 7 * DAY, 3 * DAY, DAY, 6 * HOUR, HOUR)
+
+
+def next_reminder(now: float, until: float) -> float:
+    """The time after `now` at which the next reminder is due; all in seconds since 1970."""
+    planned = [until - before for before in _BEFORE] + [until]
+    later = [at for at in planned if at > now]
+    if later:
+        return min(later)
+    return until + DAY * (int((now - until) // DAY) + 1)
+
+
+# How the aggregator goes on with whoever is there, until the sum of a fixed set opens.
+#
+# Every few seconds it looks who is there. Whom something is due of is asked for it, everybody else
+# is
+# told that nothing is, and how far it is. What comes is on the disk before anything follows from it
+# (`collector_box.py`), so the process may end at any moment and go on later. The set is fixed when
+# everybody has come, or time is up and enough have; then all nodes promise it, then all tell their
+# totals. Nothing here is trusted with privacy (docs/privacy.md P30).
+
+_PAUSE = 5.0  # seconds between two looks at who is there
+_LONGEST_PAUSE = 600.0  # until one that has refused, and stays, is asked again
+Due = dict[int, tuple[Call, list[bytes]]]
+
+
+def day_of(seconds: float) -> str:
+    """A time as people write it."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+
+
+@dataclass(kw_only=True)
+class Collecting:
+    """One collection while it goes on.
+
+    Args:
+        box: what was taken so far.
+        requests: asks the parties.
+        keys: the aggregator's.
+        study: its name, for people.
+        until: seconds since 1970; then enough are enough.
+        check: raises where there is nothing to go on for.
+        wall: the time, seconds since 1970.
+    """
+
+    box: CollectorBox
+    requests: Requests
+    keys: Keys = field(repr=False)
+    study: str
+    until: float
+    check: Callable[[], None]
+    wall: Callable[[], float] = time.time
+    _remind_at: float = 0.0
+    _shown: dict[int, list[int]] = field(default_factory=dict)
+    _pauses: dict[int, tuple[float, float]] = field(default_factory=dict)  # until, and how long
+
+    def run(self) -> None:
+        """Go on until the sum can be taken.
+
+        Raises:
+            UserError: the study is approved here no more.
+            IntegrityError: the disk does not take what has come.
+        """
+        self._remind_at = next_reminder(self.wall(), self.until)
+        self._tell()
+        while not self.box.collector.is_complete:
+            self.check()
+            if not self.step():
+                self.requests.timeouts.clock.sleep(_PAUSE, self.check)
+        self._greeted({})  # whoever is there need not wait for more
+
+    def step(self) -> bool:
+        """Ask who is there for what is due; whether anything has come."""
+        self._fix_if_due()
+        due = self._due()
+        there = self._greeted(due)
+        taken = False
+        for call in dict.fromkeys(due[index][0] for index in there):
+            asked = {i: due[i][1] for i in there if due[i][0] is call}
+            for index, answer in self.requests.ask(call, asked, self._id):
+                if isinstance(answer, Absent) or not self._take(call, index, answer):
+                    self._ask_later(index)
+                else:
+                    taken, _ = True, self._pauses.pop(index, None)
+        self._fix_if_due()
+        self._tell()
+        self._remind()
+        return taken
+
+    def _ask_later(self, index: int) -> None:
+        """Who has not done its part is asked again, less and less often."""
+        last = self._pauses.get(index, (0.0, _PAUSE / 2))[1]
+        pause = min(2 * last, _LONGEST_PAUSE)
+        self._pauses[index] = (self.requests.timeouts.clock.now() + pause, pause)
+
+    @property
+    def _id(self) -> bytes:
+        return self.box.collector.place.id
+
+    @property
+    def _quorum(self) -> int:
+        return self.box.collector.round_parameters.quorum
+
+    def _due(self) -> Due:
+        """From whom what is to be had, as things are."""
+        collector, roster = self.box.collector, self.requests.roster
+        keys = [collector.node_keys[node] for node in sorted(collector.node_keys)]
+        base, due = [collector.collect, *keys], Due()
+        if collector.opening is None:
+            left = set(roster.nodes) - collector.node_keys.keys()
+            return {node: (Call.COLLECT_KEY, [collector.collect]) for node in left}
+        if not collector.fixed:
+            for silo in set(roster.silos) - collector.deposits.keys():
+                due[silo] = (Call.COLLECT_DEPOSIT, base)
+            for node in roster.nodes:
+                if silos := collector.to_look(node):
+                    self._shown[node] = silos
+                    due[node] = (Call.COLLECT_LOOK, [*base, *self._heads(silos)])
+            return due
+        heads = self._heads(collector.named)
+        for node in roster.nodes:
+            if node not in collector.promises:
+                due[node] = (Call.COLLECT_PROMISE, [*base, collector.fixed, *heads])
+            elif collector.all_promised and node not in collector.totals:
+                promises = [collector.promises[promise] for promise in sorted(collector.promises)]
+                due[node] = (Call.COLLECT_TOTAL, [*base, *heads, *promises])
+        return due
+
+    def _heads(self, silos: Sequence[int]) -> list[bytes]:
+        """DEPOSITs, without the vectors."""
+        return [self.box.collector.deposits[silo].deposit for silo in silos]
+
+    def _greeted(self, due: Mapping[int, object]) -> list[int]:
+        """Of whom something is due, who is there and asked; others are told that nothing is.
+
+        Who has refused and went away is asked as soon as it comes again.
+        """
+        rest = {i: [self._receipt(i)] for i in self._everybody if i not in due}
+        there = []
+        for index, one in self._asked(Call.PING, dict.fromkeys(sorted(due), ())):
+            if isinstance(one, Absent):
+                self._pauses.pop(index, None)
+            else:
+                there.append(index)
+        for _ in self._asked(Call.COLLECT_REST, rest):
+            pass
+        now = self.requests.timeouts.clock.now()
+        return [i for i in there if now >= self._pauses.get(i, (0.0, 0.0))[0]]
+
+    def _asked(
+        self, call: Call, requests: Mapping[int, Sequence[bytes]]
+    ) -> list[tuple[int, object]]:
+        return list(self.requests.ask(call, requests, self._id)) if requests else []
+
+    @property
+    def _everybody(self) -> range:
+        return range(1, len(self.requests.roster.parties))
+
+    def _receipt(self, index: int) -> bytes:
+        """How far it is, and what has come of this party."""
+        collector, place = self.box.collector, self.box.collector.place
+        own = collector.deposits.get(index)
+        said = {
+            "until": int(self.until),
+            "come": len(collector.deposits),
+            "quorum": self._quorum,
+            "taken": "" if own is None else read_deposit(place, own.deposit).digest.hex(),
+        }
+        payload = json.dumps(said).encode()
+        return place.frame(Tag.RECEIPT, 0, payload, receiver=index).sealed(self.keys)
+
+    def _take(self, call: Call, index: int, answer: list[bytes]) -> bool:
+        """What a party has answered; whether it could be used."""
+        name = self.requests.roster.name(index)
+        try:
+            if call is Call.COLLECT_DEPOSIT:
+                self.box.take_deposit(index, answer)
+                come, silos = len(self.box.collector.deposits), len(self.requests.roster.silos)
+                self.requests.note("came", whom=name, come=come, silos=silos)
+                return True
+            if len(answer) != 1:
+                raise ProtocolError("expected one frame, got others", culprit="relay")
+            if call is Call.COLLECT_LOOK:
+                self._looked(index, answer[0])
+            else:
+                take = {
+                    Call.COLLECT_KEY: self.box.take_key,
+                    Call.COLLECT_PROMISE: self.box.take_promise,
+                    Call.COLLECT_TOTAL: self.box.take_total,
+                }
+                take[call](index, answer[0])
+        except ProtocolError as error:
+            self.requests.garbled(index, str(error), error.culprit)
+            return False
+        return True
+
+    def _looked(self, node: int, frame: bytes) -> None:
+        """A node says whose seeds do not open; it is believed, and so is the silo: neither is."""
+        roster = self.requests.roster
+        for silo in sorted(self.box.take_look(node, self._shown[node], frame)):
+            self.requests.warn("seed", whom=roster.name(node), silo=roster.name(silo))
+
+    def _fix_if_due(self) -> None:
+        """Fix the set when all have come, or time is up and enough have."""
+        collector, roster = self.box.collector, self.requests.roster
+        if collector.fixed or collector.opening is None:
+            return
+        looked = not any(collector.to_look(node) for node in roster.nodes)
+        all_here = len(collector.deposits) == len(roster.silos)
+        if (
+            looked
+            and len(collector.ready) >= self._quorum
+            and (all_here or self.wall() >= self.until)
+        ):
+            self.box.fix(self.keys)
+            nodes = ", ".join(roster.name(node) for node in roster.nodes)
+            self.requests.note("fixed", silos=len(collector.named), missing=nodes)
+
+    @property
+    def missing(self) -> list[str]:
+        """Whom it waits for."""
+        collector, roster = self.box.collector, self.requests.roster
+        left: set[int] = set(self._due())
+        if not collector.fixed and collector.opening is None:
+            left |= set(roster.silos)
+        return [roster.name(index) for index in sorted(left)]
+
+    def _tell(self) -> None:
+        """Where it stands, for `hubbub status`."""
+        collector, roster = self.box.collector, self.requests.roster
+        come = [roster.name(silo) for silo in sorted(collector.deposits)]
+        told = {
+            "state": WAITING,
+            "study": self.study,
+            "phase": self.phase,
+            "open_until": day_of(self.until),
+            "deposits": len(come),
+            "quorum": self._quorum,
+            "come": come,
+            "waiting_for": self.missing,
+        }
+        if any(self.requests.event_log.current(key) != value for key, value in told.items()):
+            self.requests.event_log.state(**told)
+
+    @property
+    def phase(self) -> str:
+        """What it waits for, in a few words."""
+        collector = self.box.collector
+        if collector.opening is None:
+            return "nodes' keys"
+        if not collector.fixed:
+            return "deposits"
+        return "nodes' totals" if collector.all_promised else "nodes' promises"
+
+    def _remind(self) -> None:
+        """Remind of who is missing, now and then."""
+        if self.wall() >= self._remind_at:
+            self._remind_at = next_reminder(self.wall(), self.until)
+            missing = ", ".join(self.missing) or "nobody"
+            until = day_of(self.until)
+            self.requests.warn("reminder", study=self.study, until=until, missing=missing)
+
+
+# A study of single sums from the aggregator's chair: collections, then the end of any run.
+#
+# The loop is that of every run (`training/loop.py`); only where a sum comes from differs: it is
+# collected over weeks. What is lost when this process dies is nothing: it goes on from its files.
+# Where a training follows, what comes before it is collected, and `serve` without a date trains.
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectedSum:
+    """The one sum of a query.
+
+    Args:
+        collected: goes on until it opens; the collection, and its sum in grid steps.
+        round_parameters: its numbers.
+    """
+
+    collected: Callable[[], ring.Integers]
+    round_parameters: RoundParameters
+
+    def round(
+        self, number: int, parameters: Any, attempts: int
+    ) -> tuple[NDArray[np.float64] | None, int]:
+        """The noisy sum in units of the query; it is the first round's, and one attempt."""
+        assert (number, attempts) == (1, 1), "a collection is one sum"  # noqa: S101
+        return decoded(self.round_parameters, self.collected()), 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectedSums(RunSessions):
+    """Where the sums of a run come from: a collection for each.
+
+    Args:
+        coordinator: the aggregator's.
+        until: seconds since 1970.
+        wall: the time, seconds since 1970.
+        boxes: the collections that were opened, by purpose.
+    """
+
+    coordinator: Coordinator
+    until: float
+    wall: Callable[[], float] = time.time
+    boxes: dict[str, CollectorBox] = field(default_factory=dict)
+
+    def open(  # type: ignore[override]  # both are asked for rounds alone
+        self,
+        planned: PlannedQuery[Query],
+        tasks: Sequence[LocalTask],
+        lift: Callable[[RoundParameters], Lift | None] = lambda _: None,
+    ) -> CollectedSum:
+        """A collection of a query's sum."""
+        numbers = round_parameters_of(planned)
+        return CollectedSum(
+            collected=lambda: self._collected(planned, numbers), round_parameters=numbers
+        )
+
+    def charged(self, purpose: str) -> int:
+        """None: the sum of a collection is charged with its deposit, and opens once."""
+        return 0
+
+    def _collected(self, planned: PlannedQuery[Query], numbers: RoundParameters) -> ring.Integers:
+        """The sum in grid steps, however long it takes."""
+        requests, coordinator = self.coordinator.requests, self.coordinator
+        requests.expect(planned.purpose, numbers, ())
+        box = self.boxes[planned.purpose] = self.box_of(planned, numbers)
+        Collecting(
+            box=box,
+            requests=requests,
+            keys=coordinator.party_folder.keys,
+            study=coordinator.study.name,
+            until=self.until,
+            check=coordinator.check_approval,
+            wall=self.wall,
+        ).run()
+        self._record(planned, numbers, box)
+        return box.collector.integers()
+
+    def box_of(self, planned: PlannedQuery[Query], numbers: RoundParameters) -> CollectorBox:
+        """The collection that was begun, or a new one."""
+        home, study = self.coordinator.party_folder, self.coordinator.study
+        kept = KeptFrames(home.home / FOLDER / f"{study.id.hex()[:16]}-{planned.purpose}")
+        box = CollectorBox.found(kept, study.id, home.roster, numbers)
+        if box is not None:
+            return box
+        place = CollectionPlace(roster=home.roster, study=study.id, id=os.urandom(SESSION_BYTES))
+        offer = SessionOffer.of(planned.purpose, numbers, self.coordinator.standardisation)
+        collect = collect_frame(place, home.keys, offer, self.until)
+        return CollectorBox.begun(kept, place, numbers, collect)
+
+    def _record(
+        self, planned: PlannedQuery[Query], numbers: RoundParameters, box: CollectorBox
+    ) -> None:
+        """The transcript of a collection, written at once from what is kept."""
+        assert self.folder is not None, "a run apart has a folder"  # noqa: S101
+        place = box.collector.place
+        torn = self.folder.path / TRANSCRIPTS / f"{place.id.hex()}.frames"
+        torn.unlink(missing_ok=True)  # of a process that has died in the middle of this
+        with self.folder.new_transcript(
+            place.study, place.id, place.roster, numbers, purpose=planned.purpose
+        ) as transcript:
+            for frame in box.collector.frames():
+                transcript.keep(frame)
+            transcript.seal()
+
+
+def serve_collection(
+    coordinator: Coordinator,
+    out: Path,
+    *,
+    until: float,
+    data: Path | None = None,
+    wall: Callable[[], float] = time.time,
+) -> Result | None:
+    """Collect a study's single sums, or go on with it where it was interrupted.
+
+    Args:
+        coordinator: of the study, approved in the aggregator's folder.
+        out: the run's folder, new or interrupted.
+        until: when enough silos are enough; seconds since 1970.
+        data: the folder that the public test set is in; the home if None.
+        wall: the time, seconds since 1970.
+
+    Returns:
+        The result; None where a training follows, which needs sessions.
+
+    Raises:
+        StudyError: the study cannot be collected.
+        UserError: the date is over, and no silo was told of it.
+        UserError, IntegrityError: as for `hubbub.run`.
+    """
+    began = time.perf_counter()
+    home, study = coordinator.party_folder, coordinator.study
+    whose = [silo_records.TEST] if silo_records.has_test_set(study) else []
+    prepared = prepare(study, whose=whose, folder=data or home.home)
+    collected = check_collectable(prepared.plan)
+    _check_open_until(coordinator, until, wall())
+    with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
+        sums = CollectedSums(
+            backend=coordinator,
+            plan=prepared.plan,
+            folder=folder,
+            stack=stack,
+            coordinator=coordinator,
+            until=until,
+            wall=wall,
+        )
+        if prepared.plan.main not in collected:
+            ask_before(prepared, private_queries(sums), folder)
+            return None
+        saver = stack.enter_context(CheckpointWriter(folder.keep))
+        prepared, trained = train_federated(
+            prepared,
+            sums,
+            start=start,
+            progress=lambda _step, _row: None,
+            keep=saved_as_it_goes(coordinator, prepared, saver),
+            settle=saver.wait,
+            offer=coordinator.standardise,
+            release=coordinator.release,
+        )
+        saver.wait()
+        parts = _last_words(coordinator, sums, folder, prepared.plan)
+        return concluded(coordinator, prepared, trained, folder, parts, began)
+
+
+def _check_open_until(coordinator: Coordinator, until: float, now: float) -> None:
+    """Refuse a date that is over before anybody was told of it: nobody would be waited for."""
+    home, study = coordinator.party_folder, coordinator.study
+    folders = (home.home / FOLDER).glob(f"{study.id.hex()[:16]}-*")
+    opened = [parts[0] for folder in folders if (parts := KeptFrames(folder).parts("collect"))]
+    announced = [until_of(unverified(collect).payload, home.name) for collect in opened]
+    if until < min([now, *announced]) or (until <= now and not announced):
+        told = f"{day_of(min(announced))}, as silos were told" if announced else "a later one"
+        raise UserError(
+            f"expected --until in the future, got {day_of(until)}, which is over; name {told}"
+        )
+
+
+def _last_words(
+    coordinator: Coordinator, sums: CollectedSums, folder: RunFolder, plan: Plan
+) -> list[dict[str, Any]]:
+    """What silos have signed of their ledgers, with their deposits."""
+    purpose, requests = plan.main.purpose, coordinator.requests
+    box = sums.boxes.get(purpose)
+    if box is None:  # the sum was taken by a process that has ended since
+        box = sums.box_of(plan.main, round_parameters_of(plan.main))
+    sessions = [session for each in folder.purposes for session in folder.sessions(each)]
+    parts = []
+    for silo in box.collector.named:
+        word = box.last_word(silo)
+        try:
+            if word is None:
+                raise ProtocolError("expected a CLOSED with the deposit, got none")
+            place, party = box.collector.place, requests.roster.parties[silo]
+            frame = parse(word, requests.roster, study=place.study, session=place.id)
+            if frame.tag is not Tag.CLOSED or frame.sender != silo:
+                raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
+            said = json.loads(bytes(frame.payload))
+            parts.append(checked_part(said, party, study=place.study, sessions=sessions))
+        except UNREADABLE as error:
+            requests.warn("garbled", whom=requests.roster.name(silo), said=str(error))
+    return sorted(parts, key=lambda one: str(one["silo"]))

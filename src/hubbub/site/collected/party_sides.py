@@ -1,0 +1,474 @@
+"""A party's side of collections: a request becomes frames, and what is on disk is all it knows.
+
+A party may end at any moment; started again, it answers the same request with the same frames.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+
+from hubbub import learning
+from hubbub.core.errors import IntegrityError, ProtocolError
+from hubbub.core.ledger.entry import Entry
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.tally import attempts_of, kind_of
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.query import Query
+from hubbub.core.protocol.agreement.masks import MaskStream
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import Tag, parse, unverified
+from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
+from hubbub.core.runs.spending import set_caps
+from hubbub.core.session.ask import Call
+from hubbub.core.session.offer import RefusedError, SessionOffer, round_parameters_of
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.collecting import part_of
+from hubbub.site.collected.collection_frames import CollectionPlace, Deposit, Opening, read_deposit
+from hubbub.site.collected.collection_request import (
+    AskedCollection,
+    approved,
+    planned_of,
+    refuse_uncollectable,
+)
+from hubbub.site.collected.kept_frames import FOLDER, KEY, OPENED, KeptFrames
+from hubbub.site.collected.node import CollectionNode, NodeState
+from hubbub.site.network.event_log import WAITING, EventLog
+from hubbub.site.network.party_folder import PartyFolder
+from hubbub.site.network.waiting import keep_pace
+
+_LASTING = frozenset((OPENED, "deposit", "promise", "total"))  # files that are never removed
+Prepare = Callable[[Study, SessionOffer], tuple[Plan, PlannedQuery[Query]]]
+
+
+class PartySide(ABC):
+    """A silo's or a compute node's part in collections.
+
+    Args:
+        party_folder: its own.
+        event_log: where it writes what happens.
+        prepare: its own plan, and the query that is asked for.
+        mask_stream: adds masks.
+    """
+
+    def __init__(
+        self,
+        party_folder: PartyFolder,
+        event_log: EventLog,
+        prepare: Prepare,
+        mask_stream: MaskStream,
+    ) -> None:
+        self._folder, self._log, self._prepare = party_folder, event_log, prepare
+        self._mask_stream = mask_stream
+        self._seen: dict[bytes, set[str]] = {}  # by collection the files that were there
+        self.at_rest = False  # the aggregator has said that there is nothing more to do for now
+
+    def answer(self, call: Call, session: bytes, parts: Sequence[bytes]) -> list[bytes]:
+        """The frames of the answer.
+
+        Raises:
+            RefusedError, ProtocolError, IntegrityError: there is none.
+        """
+        if call is Call.COLLECT_REST:
+            return self._rest(session, parts)
+        self.at_rest = False
+        asked = AskedCollection.of(self._folder, session, parts)
+        plan, planned = self._prepare(asked.study, asked.offer)
+        planned_of(asked, plan)
+        refuse_uncollectable(asked.study, planned)
+        numbers = round_parameters_of(planned)
+        asked.offer.check(numbers)
+        frames = self.answer_to(call, asked, plan, planned, numbers)
+        self.kept(session)  # what was written just now is seen
+        if not self._folder.approves(asked.study.id):  # a sum takes a while
+            raise RefusedError("not-approved", "expected a study that is still approved here")
+        return frames
+
+    @abstractmethod
+    def answer_to(
+        self,
+        call: Call,
+        asked: AskedCollection,
+        plan: Plan,
+        planned: PlannedQuery[Query],
+        numbers: RoundParameters,
+    ) -> list[bytes]:
+        """The answer to a call of a collection that this party takes part in."""
+
+    def kept(self, collection: bytes) -> KeptFrames:
+        """The files of a collection.
+
+        Raises:
+            IntegrityError: one is not there that this process has seen, and is never removed.
+        """
+        kept = KeptFrames(self._home / collection.hex())
+        there = _LASTING & {*kept.names()}
+        seen = self._seen.setdefault(collection, set())
+        if gone := sorted(seen - there):
+            raise IntegrityError(
+                f"expected {kept.folder / gone[0]}, which was written, it is gone; put it back "
+                "where it was"
+            )
+        seen |= there
+        return kept
+
+    @property
+    def _home(self) -> Path:
+        return self._folder.home / FOLDER
+
+    def _rest(self, session: bytes, parts: Sequence[bytes]) -> list[bytes]:
+        """Nothing is to be done here for now; how far it is, in words that are signed."""
+        if len(parts) != 1:
+            raise ProtocolError("expected one RECEIPT, got other frames", culprit="relay")
+        study, roster = approved(self._folder, unverified(parts[0]).study)
+        frame = parse(parts[0], roster, study=study.id, session=session)
+        if frame.tag is not Tag.RECEIPT or (frame.sender, frame.receiver) != (
+            0,
+            self._folder.index,
+        ):
+            raise ProtocolError("expected a RECEIPT for me, got another frame", culprit="relay")
+        self._tell(study, session, said_in(frame.payload, roster.name(0)), parts[0])
+        self.at_rest = True
+        return []
+
+    def _tell(self, study: Study, session: bytes, said: dict[str, Any], receipt: bytes) -> None:
+        """How far a collection is, for this party's people."""
+        self._log.state(
+            state=WAITING,
+            study=study.name,
+            open_until=said["until"],
+            deposits=said["come"],
+            quorum=said["quorum"],
+        )
+        own = self._own_deposit(
+            CollectionPlace(roster=self._folder.roster, study=study.id, id=session)
+        )
+        if own is not None and said["taken"] == own.hex():
+            kept = self.kept(session)
+            if kept.parts("receipt") is None:
+                self._log.note("received", study=study.name)
+                kept.keep("receipt", receipt)
+
+    def _own_deposit(self, place: CollectionPlace) -> bytes | None:
+        """The digest of this party's own deposit, if it has made one."""
+        return None
+
+
+def said_in(payload: bytes | memoryview, sender: str) -> dict[str, Any]:
+    """What a RECEIPT says."""
+    try:
+        said = json.loads(bytes(payload))
+        whole = all(type(said[key]) is int for key in ("until", "come", "quorum"))
+        if whole and type(said["taken"]) is str:
+            return {key: said[key] for key in ("until", "come", "quorum", "taken")}
+        found = "others"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        found = "another"
+    raise ProtocolError(f"expected the words of a RECEIPT, got {found}", culprit=sender)
+
+
+# A silo in collections: a row, a deposit, and from then on the same bytes (docs/privacy.md P30).
+#
+#     opened      COLLECT and NODE_KEYs: a silo takes part in one opening of a collection
+#     deposit     DEPOSIT, VECTOR and, where the study is over with it, the silo's last word
+#     receipt     the aggregator's word that it has them
+#
+# The order is `opened`, the note of the id, the ledger's row, the deposit, its file. What is made
+# is
+# sent from its file alone. A crash before that file leaves a row without a deposit, for which one
+# is
+# made anew: what was made before has left nobody's memory. A file without a row (a ledger that was
+# set back) gets its row before anything is sent.
+
+TaskOf = Callable[[Study, SessionOffer, PlannedQuery[Query]], tuple[LocalTask, Parameters]]
+
+
+class SiloSide(PartySide):
+    """A silo's part in collections.
+
+    Args:
+        given: see `PartySide`.
+        ledger: of its data set.
+        task_of: its records, ready for a query's sum, and what the sum is taken at.
+        attempts_of_study: how many attempts of a study's main query its ledger accounts for.
+        source_of: its randomness for the next deposit.
+        pace: seconds; a deposit leaves at a multiple.
+        named: see `PartySide`.
+    """
+
+    def __init__(
+        self,
+        *given: Any,
+        ledger: Ledger,
+        task_of: TaskOf,
+        attempts_of_study: Callable[[Study], int],
+        source_of: Callable[[], SecureSource],
+        pace: float = 0.0,
+        **named: Any,
+    ) -> None:
+        super().__init__(*given, **named)
+        self._ledger, self._task_of = ledger, task_of
+        self._attempts_of_study, self._source_of = attempts_of_study, source_of
+        self._pace = pace
+
+    def answer_to(
+        self,
+        call: Call,
+        asked: AskedCollection,
+        plan: Plan,
+        planned: PlannedQuery[Query],
+        numbers: RoundParameters,
+    ) -> list[bytes]:
+        """The deposit; a silo is asked for nothing else."""
+        if call is not Call.COLLECT_DEPOSIT:
+            raise ProtocolError(f"expected a call for a silo, got {call.name}", culprit="relay")
+        began = time.monotonic()
+        opening = Opening.read(asked.place, asked.collect, asked.all(Tag.NODE_KEY))
+        frames = self._open(asked, opening)
+        if frames is None and self._folder.notes.result(asked.study.id):
+            raise ProtocolError(
+                f"expected no sum for {planned.purpose} after the RESULT that this silo has "
+                "signed, got a COLLECT",
+                culprit=asked.place.roster.name(0),
+            )
+        self._charge(asked, plan, planned)  # P15: before it exists, or is sent again
+        if frames is None:
+            task, parameters = self._task_of(asked.study, asked.offer, planned)
+            maker = Deposit(
+                keys=self._folder.keys,
+                silo=self._folder.index,
+                opening=opening,
+                round_parameters=numbers,
+                mask_stream=self._mask_stream,
+            )
+            with learning.threads_for(numbers.parameters):
+                deposit = maker.made(task, numbers.sent(parameters), self._source_of())
+            frames = [deposit.deposit, deposit.vector]
+            if planned.purpose == plan.main.purpose:
+                frames.append(self._last_word(asked))
+            # P30: on disk before it leaves, and no other leaves
+            self.kept(asked.place.id).keep("deposit", *frames)
+            self._log.answered()
+            self._log.note("deposited", study=asked.study.name, session=asked.place.id.hex())
+            keep_pace(began, self._pace)
+        return frames
+
+    def _open(self, asked: AskedCollection, opening: Opening) -> list[bytes] | None:
+        """Take part in this opening of the collection, and in no other; what was deposited."""
+        kept, shown = self.kept(asked.place.id), [asked.collect, *asked.all(Tag.NODE_KEY)]
+        before, deposit = kept.in_order({"opened": len(shown), "deposit": 2})
+        paid = self._rounds_paid(asked)
+        if any(paid):  # P15: a row of a session, whose rounds count from 1, pays for no collection
+            raise ProtocolError(
+                "expected a new collection, got the id of a session", culprit="relay"
+            )
+        if before is None:
+            if not self._folder.notes.open_session(asked.place.id) and paid:
+                raise ProtocolError(
+                    "expected a new collection, got the id of an old session", culprit="relay"
+                )
+            kept.keep("opened", *shown)
+            return None
+        if Opening.read(asked.place, before[0], before[1:]).q != opening.q:
+            raise ProtocolError(
+                "expected the opening that I have taken part in, got another of the same "
+                "collection: the aggregator has signed two, or a node two keys",
+                culprit=self._liar(asked, before),
+            )
+        return deposit
+
+    def _rounds_paid(self, asked: AskedCollection) -> set[int]:
+        """The rounds of the ledger's rows of this id: 0 is a collection's own."""
+        own, entries = (asked.place.study, asked.place.id), self._ledger.entries()
+        return {entry.round for entry in entries if (entry.study, entry.session) == own}
+
+    def _liar(self, asked: AskedCollection, before: list[bytes]) -> str:
+        """Who has signed two things for one place."""
+        place = asked.place
+        both = [place.parsed(one, Tag.COLLECT, 0).digest for one in (before[0], asked.collect)]
+        if both[0] != both[1]:
+            return place.roster.name(0)
+        mine = {place.parsed(one, Tag.NODE_KEY).digest for one in before[1:]}
+        keys = [place.parsed(one, Tag.NODE_KEY) for one in asked.all(Tag.NODE_KEY)]
+        return next(place.roster.name(key.sender) for key in keys if key.digest not in mine)
+
+    def _charge(self, asked: AskedCollection, plan: Plan, planned: PlannedQuery[Query]) -> None:
+        """The row of this collection, once."""
+        if 0 in self._rounds_paid(asked):
+            return
+        self._ledger.check_units(plan)
+        set_caps([self._ledger], asked.study.privacy)  # P24: before the first charge
+        self._ledger.charge(
+            Entry(
+                study=asked.place.study,
+                session=asked.place.id,
+                round=0,
+                attempt=0,
+                kind=kind_of(planned),
+                certificate=planned.certificate,
+            ),
+            attempts=planned.mechanism.rows,
+            study_attempts=attempts_of(plan),
+        )
+
+    def _last_word(self, asked: AskedCollection) -> bytes:
+        """The silo's part of the evidence: the study is over here with this deposit (P15)."""
+        study = asked.study
+        self._ledger.close_study(study.id)
+        paid = {entry.session for entry in self._ledger.entries() if entry.study == study.id}
+        part = part_of(
+            self._folder.keys,
+            study=study.id,
+            sessions={asked.place.id},
+            unlisted=paid - {asked.place.id},
+            ledger_head=self._ledger.head,
+            ledger_rows=self._ledger.rows,
+            attempts=self._attempts_of_study(study),
+        )
+        payload = json.dumps(part).encode()
+        index = self._folder.index
+        return asked.place.frame(Tag.CLOSED, index, payload, receiver=0).sealed(self._folder.keys)
+
+    def _own_deposit(self, place: CollectionPlace) -> bytes | None:
+        frames = self.kept(place.id).parts("deposit")
+        return None if frames is None else read_deposit(place, frames[0]).digest
+
+
+# A compute node in collections: its key, its promise and its total, each on disk before it leaves.
+#
+#     key         the secret key of this collection, sealed to the node's own
+#     opened      COLLECT, NODE_KEY
+#     promise     SET, SET_PROMISE
+#     total       SET_TOTAL; then `key` is overwritten and removed
+#
+# Nothing else than that, and a withdrawal of the study (`party_folder.py`), removes a key: what is
+# not to be seen for a moment, or cannot be read, is no sign of either.
+#
+# The secret is sealed to the long-term key, which a passphrase may close: whoever reads this folder
+# alone opens nothing (docs/privacy.md P30).
+
+_PARTS = ("signing", "lattice", "curve")
+_SIZES = (32, 64, 32)
+
+
+class NodeSide(PartySide):
+    """A compute node's part in collections; see `PartySide`."""
+
+    def answer_to(
+        self,
+        call: Call,
+        asked: AskedCollection,
+        _plan: Plan,
+        _planned: PlannedQuery[Query],
+        numbers: RoundParameters,
+    ) -> list[bytes]:
+        """A key, a look at seeds, a promise, or a total."""
+        node = CollectionNode(
+            keys=self._folder.keys,
+            node=self._folder.index,
+            place=asked.place,
+            round_parameters=numbers,
+            mask_stream=self._mask_stream,
+        )
+        state = self._state(asked.place)
+        if state is not None:
+            node.check_same(state, asked.collect)
+        if call is Call.COLLECT_KEY:
+            return [self._begun(node, asked, state).node_key]
+        if state is None:
+            raise ProtocolError(
+                "expected a collection that I have made a key for, got another: this machine was "
+                "set back to an earlier state, or the id is wrong; the collection is lost",
+                culprit="relay",
+            )
+        keys, deposits = asked.all(Tag.NODE_KEY), asked.all(Tag.DEPOSIT)
+        if call is Call.COLLECT_LOOK:
+            return [node.look(state, keys, deposits)]
+        if call is Call.COLLECT_PROMISE:
+            after = node.promised(state, keys, asked.one(Tag.SET), deposits)
+            self._keep(asked.place, state, after)
+            return [after.promise]
+        if call is Call.COLLECT_TOTAL:
+            after = node.told(state, keys, deposits, asked.all(Tag.SET_PROMISE))
+            self._keep(asked.place, state, after)
+            self._log.answered()
+            self._log.note("told", study=asked.study.name)
+            return [after.total]
+        raise ProtocolError(f"expected a call for a node, got {call.name}", culprit="relay")
+
+    def _begun(
+        self, node: CollectionNode, asked: AskedCollection, state: NodeState | None
+    ) -> NodeState:
+        """The key of a collection, made once."""
+        if state is not None:
+            return state
+        # A key without its `opened` was shown to nobody, or that file is not to be seen at this
+        # moment: it is taken, and never made anew in the place of one that seeds are sealed to.
+        kept = self.kept(asked.place.id)
+        sealed = kept.erasable(KEY)
+        begun = node.begin(asked.collect, self._secret(asked.place, sealed[0]) if sealed else None)
+        if not sealed:
+            assert begun.secret is not None, "a new state has its key"  # noqa: S101
+            kept.erase(KEY)  # one that was overwritten, if any
+            kept.keep(KEY, self._sealed(asked.place, begun.secret))
+        kept.keep(OPENED, begun.collect, begun.node_key)  # from now on it is this key
+        return begun
+
+    def _state(self, place: CollectionPlace) -> NodeState | None:
+        """All that is on disk; what a crash has left half done is done now."""
+        kept = self.kept(place.id)
+        opened, promise, total = kept.in_order({OPENED: 2, "promise": 2, "total": 1})
+        if opened is None:
+            return None
+        place.parsed(opened[0], Tag.COLLECT, 0)  # else the id is in use, in another study
+        state = NodeState(collect=opened[0], node_key=opened[1], secret=None)
+        if promise:
+            state = replace(state, fixed=promise[0], promise=promise[1])
+        if total:
+            state = replace(state, total=total[0])
+            kept.erase(KEY)
+            return state
+        key = kept.erasable(KEY)
+        return replace(state, secret=self._secret(place, key[0]) if key else None)
+
+    def _keep(self, place: CollectionPlace, before: NodeState, after: NodeState) -> None:
+        """What is new in a state, in the order in which a crash may come."""
+        kept = self.kept(place.id)
+        if after.promise != before.promise:
+            kept.keep("promise", after.fixed, after.promise)
+        if after.total != before.total:
+            kept.keep("total", after.total)
+        if after.secret is None:
+            kept.erase(KEY)
+
+    def _sealed(self, place: CollectionPlace, secret: Keys) -> bytes:
+        parts = secret.secret_parts()
+        whole = b"".join(parts[name] for name in _PARTS)
+        return self._folder.keys.identity.seal(whole, _context(place))
+
+    def _secret(self, place: CollectionPlace, sealed: bytes) -> Keys:
+        """The keys that `_sealed` has sealed."""
+        try:
+            whole = self._folder.keys.open(sealed, _context(place))
+        except (InvalidTag, ValueError):
+            raise IntegrityError(
+                f"expected the key of collection {place.id.hex()[:16]} as it was kept, it was "
+                "altered; the collection is lost"
+            ) from None
+        ends = [sum(_SIZES[:n]) for n in range(len(_SIZES) + 1)]
+        parts = {name: whole[a:b] for name, a, b in zip(_PARTS, ends, ends[1:], strict=False)}
+        return Keys.restored(self._folder.name, "node", **parts)
+
+
+def _context(place: CollectionPlace) -> bytes:
+    return b"hubbub node key v1" + place.study + place.id
