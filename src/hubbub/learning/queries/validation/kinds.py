@@ -1,4 +1,4 @@
-"""What a validation counts and says by the target's kind: risks, times, classes, amounts and counts."""
+"""What a validation counts and says, by the kind of target: risks, times, classes, amounts, counts."""
 
 from __future__ import annotations
 
