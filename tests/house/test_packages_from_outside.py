@@ -171,3 +171,23 @@ def test_an_installation_that_knows_no_table_says_so_of_any_study(outside: Path)
     install(outside, "hubbub", "")  # shadows what is installed
     with found_in(outside), pytest.raises(StudyError, match=r"registers hubbub\.asks, found none"):
         Study.load("study.toml")
+
+
+def test_an_ask_from_outside_that_would_change_every_studys_id_is_refused(outside: Path) -> None:
+    package = (Path(__file__).parent / "outside" / "quarters.py").read_text()
+    pinned = package.replace(
+        "class QuartersAsk(Ask):", "class QuartersAsk(Ask):\n    is_pinned = True"
+    )
+    (outside / "pinned.py").write_text(pinned)
+    install(outside, "pinned", "[hubbub.asks]\nquarters = pinned:QuartersAsk\n")
+    with found_in(outside), pytest.raises(UserError, match="pinned not to pin quarters"):
+        Study.parse(STUDY)
+
+
+def test_a_source_whose_key_every_study_has_is_refused(outside: Path) -> None:
+    package = (Path(__file__).parent / "outside" / "jsonlines.py").read_text()
+    (outside / "taking.py").write_text(package.replace("lines", "records"))
+    install(outside, "taking", "[hubbub.sources]\nlines = taking:JsonLines\n")
+    refused = pytest.raises(UserError, match=r"taking to have other keys of \[data\] .* 'records'")
+    with found_in(outside), refused:
+        Study.parse(STUDY.replace('source = "lines"\nlines =', "files ="))

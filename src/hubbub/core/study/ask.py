@@ -14,6 +14,7 @@ from functools import cache
 from operator import call
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from hubbub.core.errors import UserError
 from hubbub.core.registered import loaded, registered
 from hubbub.core.settings import Keys, Section, schema
 from hubbub.core.study.data import Data, columns_of
@@ -56,7 +57,8 @@ class Ask(ABC):
         precedence: which of several asks is the main one, with what the others leave of epsilon:
             the largest; 0: it never is.
         trains: whether it trains a model, so that records have a target.
-        is_pinned: whether the canonical form names its tables where they are absent, too.
+        is_pinned: whether the canonical form names its tables where they are absent, too: of
+            hubbub's first tables alone.
         files: of a run's folder, that hold what its sums gave: evidence has digests of them.
         answers: the one of them that the page reads answers from; empty if none does.
     """
@@ -151,6 +153,18 @@ class Ask(ABC):
 
 @cache
 def asks() -> tuple[Ask, ...]:
-    """All kinds that are installed, by rank."""
-    installed = (loaded(point, call) for point in registered(ENTRY_POINTS).values())
+    """All kinds that are installed, by rank.
+
+    Raises:
+        UserError: one of another package is pinned: every study would have another id with it.
+    """
+    installed = [loaded(point, call) for point in registered(ENTRY_POINTS).values()]
+    for ask in installed:
+        module = type(ask).__module__
+        if ask.is_pinned and not module.startswith("hubbub."):
+            raise UserError(
+                f"expected {module} not to pin {', '.join(ask.tables)}, which studies had no word "
+                "of when their ids were pinned, found is_pinned; bring the package up to date or "
+                "uninstall it"
+            )
     return tuple(sorted(installed, key=lambda ask: ask.rank))

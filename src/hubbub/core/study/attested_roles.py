@@ -161,16 +161,16 @@ class Attestation:
 
     def asked(self) -> dict[str, AttestedRole]:
         """What is asked for, by role."""
-        return {role: one for role in _ROLES if (one := self.of(role)) is not None}
+        return {role: shown for role in _ROLES if (shown := self.of(role)) is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """As the tables that it is read from."""
-        return {role: one.to_dict() for role, one in self.asked().items()}
+        return {role: shown.to_dict() for role, shown in self.asked().items()}
 
     @property
     def platforms(self) -> frozenset[str]:
         """Every platform that a role is asked for."""
-        return frozenset(one.platform for one in self.asked().values())
+        return frozenset(shown.platform for shown in self.asked().values())
 
 
 def attestation_from(stated: Mapping[str, Any], *, nodes: bool) -> Attestation | None:
@@ -197,18 +197,18 @@ def role_from(stated: Mapping[str, Any], name: str = "") -> AttestedRole:
     """
     section = section_of(AttestedRole, name, stated)
     platform = str(read_key(AttestedRole, section, "platform"))
-    known = PLATFORMS[platform]
-    if not known.graded:
+    pinnable = PLATFORMS[platform]
+    if not pinnable.graded:
         section.absent("statuses", f'with platform = "{platform}", which has none')
         section.absent("advisories", f'with platform = "{platform}", which has none')
-    if not known.revocable:
+    if not pinnable.revocable:
         section.absent("revocation", f'with platform = "{platform}", where there is no choice')
     return read(
         AttestedRole,
         name,
         stated,
-        measurements=lambda section: _builds(section, known.measurements),
-        minimum_tcb=lambda section: _versions(section, known.versions),
+        measurements=lambda section: _builds(section, pinnable.measurements),
+        minimum_tcb=lambda section: _versions(section, pinnable.versions),
         statuses=lambda section: _words(section, "statuses"),
         advisories=lambda section: _words(section, "advisories"),
     )

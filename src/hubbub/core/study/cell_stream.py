@@ -1,4 +1,21 @@
-"""Cells that come piece by piece: what every source gives that may be larger than memory."""
+"""Cells that come piece by piece: what every source gives that may be larger than memory.
+
+Beside it stand what every site has: tables in parts, and its mapping, by which its columns become
+the study's, row by row, at the site alone. `mapping.toml` lies beside the records, or beside
+`sources.toml`, and is never sent. It has a table for each silo and column of the study:
+
+    [north.glucose]
+    from = "Glukose (mmol/l)"          # the site's own name of it
+    decimal = ","
+    factor = 18.0156                   # then plus `offset`
+    [north.sex]
+    spellings = { weiblich = "F", "männlich" = "M" }
+    [north.came]
+    date = "%d.%m.%Y"                  # becomes 2024-05-31
+
+What a cell becomes follows from that cell and this file alone, so a person's rows stay that
+person's (docs/privacy.md P31). A cell that does not fit is left as it is, for the study to refuse.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +33,10 @@ from hubbub.core.settings import Section
 from hubbub.core.tabular.cells import canonical, cells_of, is_in_proportion, number_in, text_of
 
 Cells = Mapping[str, Sequence[str]]
+FILE = "mapping.toml"
+_KEYS = ("from", "decimal", "factor", "offset", "spellings", "date")
+_ENDS = (".parquet", ".arrow", ".feather")
+_ROWS = 20_000  # at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,17 +62,11 @@ def texts_of(values: Sequence[object]) -> list[str]:
     Each from its own value alone: values that Python holds equal, such as 0.0 and -0.0, may be
     several people's.
     """
-    return [str(int(one)) if isinstance(one, bool) else text_of(one) for one in values]
-
-
-# A folder of Parquet or Arrow files as one table, read part by part, never whole.
-
-_ENDS = (".parquet", ".arrow", ".feather")
-_ROWS = 20_000  # at once
+    return [str(int(value)) if isinstance(value, bool) else text_of(value) for value in values]
 
 
 def parts_stream(folder: Path) -> CellStream:
-    """The rows of all parts, in the order of their names.
+    """The rows of all Parquet or Arrow files of a folder, in the order of their names.
 
     Args:
         folder: that holds them, and nothing else that is read.
@@ -135,29 +150,6 @@ def _columns(batch: Any) -> dict[str, list[object]]:
     return {name: batch.column(name).to_pylist() for name in names}
 
 
-# A site's mapping: how its columns become the study's, row by row, at the site alone.
-#
-# `mapping.toml` lies beside the records, or beside `sources.toml`, and is never sent. It has a
-# table
-# for each silo and column of the study:
-#
-#     [north.glucose]
-#     from = "Glukose (mmol/l)"          # the site's own name of it
-#     decimal = ","
-#     factor = 18.0156                   # then plus `offset`
-#     [north.sex]
-#     spellings = { weiblich = "F", "männlich" = "M" }
-#     [north.came]
-#     date = "%d.%m.%Y"                  # becomes 2024-05-31
-#
-# What a cell becomes follows from that cell and this file alone, so a person's rows stay that
-# person's (docs/privacy.md P31). A cell that does not fit is left as it is, for the study to
-# refuse.
-
-FILE = "mapping.toml"
-_KEYS = ("from", "decimal", "factor", "offset", "spellings", "date")
-
-
 @dataclass(frozen=True, kw_only=True)
 class ColumnMapping:
     """How one column of the study comes from a site's.
@@ -185,8 +177,8 @@ class ColumnMapping:
         """
         if not text:
             return text
-        known = {canonical(one): other for one, other in self.spellings}
-        if (spelled := known.get(canonical(text))) is not None:
+        spellings = {canonical(own): studys for own, studys in self.spellings}
+        if (spelled := spellings.get(canonical(text))) is not None:
             return spelled
         if self.date:
             with suppress(ValueError):
@@ -219,18 +211,21 @@ def mapping_of(party: str, folder: Path, patient: str) -> SiteMapping:
     with suppress(OSError, ValueError):
         table = toml_table(read_text(path))
     own = (table or {}).get(party, {})
-    if table is None or not isinstance(own, dict) or not all(map(_is_table, own.values())):
+    tables = own.values() if isinstance(own, dict) else [None]
+    if table is None or not all(isinstance(column, dict) for column in tables):
         raise UserError(
             f"expected a table for each silo and column in {path}, such as [{party}.age], found "
             "something else; fix it"
         )
-    found = {name: _column(Section(f"{party}.{name}", one, _KEYS)) for name, one in own.items()}
-    if patient in found and found[patient] != ColumnMapping(source=found[patient].source):
+    mapping = {
+        name: _column(Section(f"{party}.{name}", column, _KEYS)) for name, column in own.items()
+    }
+    if patient in mapping and mapping[patient] != ColumnMapping(source=mapping[patient].source):
         raise UserError(
             f"expected [{party}.{patient}] in {path} to have `from` alone, found more, which may "
             "make one patient of several; remove it, and mend keys at the source"
         )
-    return found
+    return mapping
 
 
 def mapped(cells: Cells, mapping: SiteMapping) -> Cells:
@@ -241,11 +236,11 @@ def mapped(cells: Cells, mapping: SiteMapping) -> Cells:
         mapping: by the study's name of a column.
     """
     mapped_cells = dict(cells)
-    for name, one in mapping.items():
-        if one.source in cells:
-            own: Sequence[str] = cells[one.source]
-            known = {text: one.cell(text) for text in set(own)}
-            mapped_cells[name] = [known[text] for text in own]
+    for name, column in mapping.items():
+        if column.source in cells:
+            own: Sequence[str] = cells[column.source]
+            becomes = {text: column.cell(text) for text in set(own)}
+            mapped_cells[name] = [becomes[text] for text in own]
     return mapped_cells
 
 
@@ -253,20 +248,12 @@ def mapped_stream(stream: CellStream, mapping: SiteMapping) -> CellStream:
     """The same, piece by piece."""
     if not mapping:
         return stream
-    return replace(stream, pieces=partial(_mapped_pieces, stream, mapping))
-
-
-def _mapped_pieces(stream: CellStream, mapping: SiteMapping) -> Iterator[Cells]:
-    return (mapped(cells, mapping) for cells in stream.pieces())
+    return replace(stream, pieces=lambda: (mapped(cells, mapping) for cells in stream.pieces()))
 
 
 def sources_of(names: Sequence[str], mapping: SiteMapping) -> list[str]:
     """The site's names of some columns of the study."""
     return [mapping[name].source if name in mapping else name for name in names]
-
-
-def _is_table(one: object) -> bool:
-    return isinstance(one, dict)
 
 
 def _column(section: Section) -> ColumnMapping:

@@ -1,7 +1,8 @@
 """The table `[data]`: where each silo finds its records, and what is public about them.
 
-This file knows how records are declared; it reads none, and imports no function that is named. What
-a silo reads for them is in `sources`.
+This file knows how records are declared, and which keys go with files, with a source, with
+patients; it reads no records, and imports no function that is named. What a silo reads for them is
+in `silo_records`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.errors import StudyError
+from hubbub.core.errors import StudyError, UserError
 from hubbub.core.settings import (
     Key,
+    Keys,
     Section,
     by_hand,
     keys_of,
@@ -32,9 +34,11 @@ from hubbub.core.settings import (
     whole,
     wholes,
 )
-from hubbub.core.study import source as import_path
 from hubbub.core.study.source import (
+    IN_MEMORY,
+    OWN,
     TableSource,
+    is_own,
     set_source,
     set_sources,
     table_source,
@@ -48,6 +52,7 @@ from hubbub.core.tabular.table import coded_cells, encode_table
 from hubbub.core.tabular.target import Outcome, target_from
 
 MOST_COUNTS = 1_000_000
+_TABLES = (".csv", ".parquet")
 _SIZE = {"type": "integer", "minimum": 1}
 
 
@@ -257,7 +262,7 @@ def columns_of(data: Data) -> dict[str, Column]:
     """
     if (public := set_source(data.source)) and (columns := public[0].columns(public[1])):
         return {column.name: column for column in columns}
-    plain = data.is_declared or data.source == import_path.IN_MEMORY
+    plain = data.is_declared or data.source == IN_MEMORY
     if not plain or not data.columns:
         raise StudyError(
             "expected data.columns of data.files beside [statistics], or a built-in source with a "
@@ -272,8 +277,8 @@ def columns_of(data: Data) -> dict[str, Column]:
 
 def columns_with_target(data: Data) -> dict[str, Column]:
     """The same, and those of a target that is no class."""
-    told = data.outcome.declared(data.target) if data.outcome is not None else ()
-    return columns_of(data) | {column.name: column for column in told}
+    of_target = data.outcome.declared(data.target) if data.outcome is not None else ()
+    return columns_of(data) | {column.name: column for column in of_target}
 
 
 def spellings_of(data: Data) -> tuple[str, ...]:
@@ -310,14 +315,16 @@ def records_of_cells(
 
 def target_unified(data: Data, cells: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
     """The cells with one spelling for each class of a target, or an event, that has several."""
-    said = data.outcome or data
+    classes = data.outcome or data
     name = data.outcome.event if data.outcome else data.target
-    if not said.positive or name not in cells:
+    if not classes.positive or name not in cells:
         return cells
-    one = dict.fromkeys(map(canonical, said.negative), said.negative[0]) | dict.fromkeys(
-        map(canonical, said.positive), said.positive[0]
-    )
-    return {**cells, name: [one.get(canonical(text), text) for text in cells[name]]}
+    unified = {
+        canonical(spelling): spellings[0]
+        for spellings in (classes.negative, classes.positive)
+        for spelling in spellings
+    }
+    return {**cells, name: [unified.get(canonical(text), text) for text in cells[name]]}
 
 
 def groups_of_cells(
@@ -328,61 +335,73 @@ def groups_of_cells(
     Raises:
         DataError: naming the first cell that does not fit.
     """
-    coded = coded_cells(target_unified(data, cells), [one.column for one in by], origin)
-    return np.column_stack([one.places(coded.columns) for one in by])
+    coded = coded_cells(target_unified(data, cells), [levels.column for levels in by], origin)
+    return np.column_stack([levels.places(coded.columns) for levels in by])
 
 
-# How the table `[data]` is read: what goes with files, with a source, with patients.
-#
-# This file imports no function that is named and reads no records; what is read stands in `data`.
-
-_TABLES = (".csv", ".parquet")
-_FILES = (*_TABLES, "/")  # or a folder of parts
-_OWN_FUNCTION = f'"{import_path.OWN}module:function"'
+# How the table is read.
 
 
-def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
+def source_keys() -> Keys:
+    """The keys of `[data]` that some source has for its own; two may have one of the same name.
+
+    Raises:
+        UserError: one of them is a key of every study, whose meaning it would change.
+    """
+    keys: Keys = {}
+    for source in table_sources():
+        own = source.own_keys()
+        if taken := own.keys() & keys_of(Data).keys():
+            raise UserError(
+                f"expected {type(source).__module__} to have other keys of [data] than hubbub's, "
+                f"found {min(taken)!r}; bring the package up to date or uninstall it"
+            )
+        keys |= own
+    return keys
+
+
+def data_from(table: Mapping[str, Any], *, targeted: bool = True) -> Data:
     """The data that a table states; without a model there is no target."""
-    asked = table_source(stated.get("source"))
-    if asked is not None:
-        stated = asked.completed(stated)
-    own = _keys_of_sources()
-    section = Section("data", stated, (*keys_of(Data), *own))
-    source, files = _origin(section)
-    declared = bool(files) or asked is not None
+    source = table_source(table.get("source"))
+    if source is not None:
+        table = source.completed(table)
+    own = source_keys()
+    section = Section("data", table, (*keys_of(Data), *own))
+    place, files = _origin(section, own)
+    declared = bool(files) or source is not None
     if not targeted:
         for key in ("target", "positive", "negative", "classes", "test", "standardise"):
             section.absent(key, "where no model is trained: declare every column in data.columns")
     target, outcome = "", None
     if targeted:
         target, outcome = target_from(section, Data.target, files=declared)
-    named = (target, *(outcome.columns if outcome else ()))
+    targets = (target, *(outcome.columns if outcome else ()))
     data = read(
         Data,
         "data",
-        {key: value for key, value in stated.items() if key not in own},
-        source=lambda _: source,
+        {key: value for key, value in table.items() if key not in own},
+        source=lambda _: place,
         files=lambda _: files,
         test=_test,
         target=lambda _: target,
         outcome=lambda _: outcome,
         negative=_negative,
         classes=_classes,
-        columns=lambda _: _columns(section, named, declared=declared, targeted=targeted),
+        columns=lambda _: _columns(section, targets, declared=declared, targeted=targeted),
         options=_options,
         capacity=_capacity,
         standardise=lambda _: read_inner(Standardise, section, "standardise"),
         patient=_patient,
         most_per_patient=_most_per_patient,
-        request=lambda _: None if asked is None else asked.read(section),
+        request=lambda _: None if source is None else source.read(section),
     )
-    if asked is not None:
-        _check_asked(section, data, asked)
+    if source is not None:
+        _check_given(section, data, source)
     return data
 
 
-def _check_asked(section: Section, data: Data, source: TableSource) -> None:
-    """What is asked keeps people apart, and gives what the study names."""
+def _check_given(section: Section, data: Data, source: TableSource) -> None:
+    """What is asked of a source keeps people apart, and gives what the study names."""
     for key in ("patient", "columns"):
         if key not in section:
             raise section.refusal(
@@ -400,6 +419,54 @@ def _check_asked(section: Section, data: Data, source: TableSource) -> None:
         )
 
 
+def _origin(section: Section, own: Keys) -> tuple[str, str]:
+    """The function or the files, one of which is empty."""
+    source, files = section.text("source", Data.source), section.text("files", Data.files)
+    if bool(source) == bool(files):
+        raise StudyError(
+            f"expected either data.source or data.files, got {'both' if source else 'neither'}; "
+            'write files = "silo-{name}.csv", or name a source'
+        )
+    if source:
+        _check_source(section, source, own)
+        return source, files
+    if "{name}" not in files or not files.endswith((*_TABLES, "/")):
+        wanted = "a path with {name} that ends in .csv, .parquet or, for a folder of parts, /"
+        raise section.refusal("files", wanted, "fix it")
+    for key in ("options", *own):
+        section.absent(key, "when data.files is given")
+    return source, files
+
+
+def _check_source(section: Section, source: str, own: Keys) -> None:
+    """Code from elsewhere runs inside the silo, so a study must say plainly that it names some."""
+    kind = table_source(source)
+    strange = own if kind is None else [key for key in own if key not in kind.own_keys()]
+    for key in (*strange, *([] if kind is None else ["options"])):
+        section.absent(key, f'when data.source is "{source}"')
+    if source == IN_MEMORY:
+        section.absent("test", "when the records are in memory")
+    if kind is not None or source == IN_MEMORY:
+        return
+    if set_source(source) is None and not is_own(source):
+        bare = not source.startswith(OWN) and is_own(OWN + source)
+        raise section.refusal(
+            "source",
+            " or ".join([*(f'"{name}:name"' for name in set_sources()), f'"{OWN}module:function"']),
+            f'write "{OWN}" before a function of your own' if bare else "fix it",
+        )
+    for key in ("test", "positive", "negative", "classes", "columns"):
+        section.absent(key, "when data.source is given")
+
+
+def _test(section: Section) -> str:
+    """The public test file, if there is one."""
+    test = section.text("test", Data.test)
+    if test and not test.endswith(_TABLES):
+        raise section.refusal("test", "a path that ends in .csv or .parquet", "fix it")
+    return test
+
+
 def _patient(section: Section) -> str:
     """The column that says whose a record is; what a built-in set has no word of is refused."""
     patient = str(read_key(Data, section, "patient"))
@@ -411,10 +478,8 @@ def _patient(section: Section) -> str:
         raise section.refusal(
             "patient", "beside data.columns", "declare them: without any, all columns are features"
         )
-    if not patient or patient in (
-        section.content.get("target"),
-        *section.content.get("columns", ()),
-    ):
+    taken = (section.content.get("target"), *section.content.get("columns", ()))
+    if not patient or patient in taken:
         raise section.refusal(
             "patient", "a column that is neither the target nor one of data.columns", "name another"
         )
@@ -435,79 +500,17 @@ def _capacity(section: Section) -> tuple[int, ...]:
     return section.wholes("capacity", longest=MOST_COUNTS)
 
 
-def _origin(section: Section) -> tuple[str, str]:
-    """The function or the files, one of which is empty."""
-    source, files = section.text("source", Data.source), section.text("files", Data.files)
-    if bool(source) == bool(files):
-        raise StudyError(
-            f"expected either data.source or data.files, got {'both' if source else 'neither'}; "
-            'write files = "silo-{name}.csv", or name a source'
-        )
-    if source:
-        _check_source(section, source)
-    else:
-        _check_files(section, files)
-    return source, files
-
-
-def _check_source(section: Section, source: str) -> None:
-    """Code from elsewhere runs inside the silo, so a study must say plainly that it names some."""
-    asked = table_source(source)
-    for key in _keys_of_sources():
-        if asked is None or key not in asked.own_keys():
-            section.absent(key, f'when data.source is "{source}"')
-    if asked is not None:
-        section.absent("options", f'when data.source is "{source}"')
-        return
-    if source == import_path.IN_MEMORY:
-        section.absent("test", "when the records are in memory")
-        return
-    if set_source(source) is None and not import_path.is_own(source):
-        own = not source.startswith(import_path.OWN) and import_path.is_own(
-            import_path.OWN + source
-        )
-        raise section.refusal(
-            "source",
-            " or ".join([*(f'"{name}:name"' for name in set_sources()), _OWN_FUNCTION]),
-            f'write "{import_path.OWN}" before a function of your own' if own else "fix it",
-        )
-    for key in ("test", "positive", "negative", "classes", "columns"):
-        section.absent(key, "when data.source is given")
-
-
-def _keys_of_sources() -> list[str]:
-    """The keys of `[data]` that some source has for its own."""
-    return [key for kind in table_sources() for key in kind.own_keys()]
-
-
-def _check_files(section: Section, files: str) -> None:
-    """One file for each silo, of a kind that can be read."""
-    if "{name}" not in files or not files.endswith(_FILES):
-        wanted = "a path with {name} that ends in .csv, .parquet or, for a folder of parts, /"
-        raise section.refusal("files", wanted, "fix it")
-    for key in ("options", *_keys_of_sources()):
-        section.absent(key, "when data.files is given")
-
-
-def _test(section: Section) -> str:
-    """The public test file, if there is one."""
-    test = section.text("test", Data.test)
-    if test and not test.endswith(_TABLES):
-        raise section.refusal("test", "a path that ends in .csv or .parquet", "fix it")
-    return test
-
-
 def _negative(section: Section) -> tuple[str, ...]:
     """The other spellings of a target with two classes: none may become a 0 unseen."""
     positive = section.texts("positive", Data.positive)
     negative = section.texts("negative", Data.negative)
     if bool(positive) != bool(negative):
-        given, other, means = (
+        given, other, counts_as = (
             ("positive", "negative", 0) if positive else ("negative", "positive", 1)
         )
         raise section.refusal(
             other,
-            f"the spellings of the target that count as {means}, beside data.{given}",
+            f"the spellings of the target that count as {counts_as}, beside data.{given}",
             "list them all: a cell that neither list has is refused",
         )
     if set(map(canonical, positive)) & set(map(canonical, negative)):
@@ -532,16 +535,15 @@ def _columns(
     if "columns" not in section:
         return ()
     try:
-        columns = tuple(_normal(column) for column in columns_from(section.table("columns")))
+        columns = tuple(map(_normal, columns_from(section.table("columns"))))
     except StudyError as error:  # which quotes a list of categories in full
-        said, _, remedy = str(error).rpartition("; ")
-        raise StudyError(f"{shortened(said, 300)}; {remedy}") from None
+        fault, _, remedy = str(error).rpartition("; ")
+        raise StudyError(f"{shortened(fault, 300)}; {remedy}") from None
     stated = declared or isinstance(section.content.get("target"), str)
     if stated and not {column.name for column in columns}.isdisjoint(targets):
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")
-    if not any(column.feature for column in columns) or not (
-        targeted or all(column.feature for column in columns)
-    ):
+    seen = [column.feature for column in columns]  # by a model: some of them, or all without one
+    if not any(seen) or not (targeted or all(seen)):
         raise StudyError(
             "expected feature = false of some columns beside a model, and of none without one, got "
             "another; correct data.columns"

@@ -7,6 +7,10 @@ party's own folder, sealed, for its owner alone:
 
     extracts/ID-NAME/    by study and silo: arrays
     extracts.key         what they are sealed by
+
+Pieces of cells become arrays in bounded memory: of each row a few numbers that put it in its place
+stay in memory (`RowOrder`); the rest is sealed as it comes, and opened once for each block of what
+is written in the end. This file must not know where cells came from.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -45,417 +49,12 @@ from hubbub.core.tabular.cells import CellFault, Rule, number_in
 from hubbub.core.tabular.records import Records, first_rows, patient_key, unit_rows
 from hubbub.core.tabular.table import CodedCells, class_rule, coded_cells
 
-# Which rows of an extract stand where: an order that follows from the rows themselves.
-#
-# A database gives rows in any order. Rows of a person are put in that of `data.order`, then of a
-# hash
-# of what is encoded of them; people in that of a hash of their rows. So which of a person's rows
-# are
-# the first ones depends on that person's rows alone, engines that hold the same rows give the same
-# bytes (docs/privacy.md P31), and nothing that is kept follows from whose rows they are: keys of
-# people tell only which rows are one person's, by a hash whose key is forgotten.
-
-Hashes = NDArray[np.uint64]  # (n, 2)
-_BYTES = 16
-
-
-@dataclass
-class RowOrder:
-    """What is kept in memory of each row until all have come.
-
-    Args:
-        ordered: whether rows come in an order that is theirs.
-    """
-
-    ordered: bool
-    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    _people: list[Hashes] = field(default_factory=list, repr=False)
-    _orders: list[NDArray[np.float64]] = field(default_factory=list, repr=False)
-    _rows: list[Hashes] = field(default_factory=list, repr=False)
-
-    def add(
-        self,
-        people: list[str],
-        order: NDArray[np.float64],
-        encoded: list[NDArray[np.generic]],
-    ) -> None:
-        """More rows.
-
-        Args:
-            people: whose each is.
-            order: (n,) what puts a person's in order.
-            encoded: (n, ...) of what is kept of each.
-        """
-        known = {person: self._hash(person) for person in set(people)}
-        self._people.append(_hashes(b"".join([known[person] for person in people])))
-        if self.ordered:
-            return
-        self._orders.append(order)
-        self._rows.append(_row_hashes(encoded, len(people)))
-
-    def chosen(self, most: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Which rows stay, in their final order, and the number of each one's person, from 0.
-
-        Args:
-            most: rows of a person.
-        """
-        units = _numbers(_all(self._people))
-        if self.ordered:
-            units = _as_they_come(units)
-            rows = np.arange(len(units), dtype=np.intp)
-            rows = rows[first_rows(units, most)]
-            return rows, units[rows]
-        hashes = _all(self._rows)
-        order = np.concatenate(self._orders) if self._orders else np.empty(0)
-        rows = np.lexsort((hashes[:, 1], hashes[:, 0], order, units)).astype(np.intp)
-        rows = rows[first_rows(units[rows], most)]
-        return _people_in_order(rows, units[rows], hashes)
-
-    def _hash(self, person: str) -> bytes:
-        return blake2b(person.encode(), digest_size=_BYTES, key=self._key).digest()
-
-
-def _people_in_order(
-    rows: NDArray[np.intp], units: NDArray[np.intp], hashes: Hashes
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows, which lie person by person, with people put in the order of what they have."""
-    starts = np.flatnonzero(np.diff(units, prepend=-1))
-    counts = np.diff(starts, append=len(units))
-    own = hashes[rows[starts]]
-    for unit in np.flatnonzero(counts > 1):
-        start = starts[unit]
-        content = hashes[rows[start : start + counts[unit]]].tobytes()
-        own[unit] = _hashes(blake2b(content, digest_size=_BYTES).digest())[0]
-    ranks = np.lexsort((own[:, 1], own[:, 0]))
-    begin = np.repeat(starts[ranks] - _ends(counts[ranks]), counts[ranks])
-    placed = rows[begin + np.arange(len(rows))]
-    return placed, np.repeat(np.arange(len(ranks), dtype=np.intp), counts[ranks])
-
-
-def _ends(counts: NDArray[np.intp]) -> NDArray[np.intp]:
-    """How many come before each."""
-    return np.asarray(np.cumsum(counts) - counts)
-
-
-def _row_hashes(encoded: list[NDArray[np.generic]], rows: int) -> Hashes:
-    """Of the bytes of each row."""
-    if not rows:
-        return _hashes(b"")
-    parts = [np.ascontiguousarray(one).reshape(rows, -1).view(np.uint8) for one in encoded]
-    content = np.hstack(parts)
-    width, flat = content.shape[1], content.tobytes()
-    ends = range(0, len(flat), width)
-    return _hashes(
-        b"".join(blake2b(flat[k : k + width], digest_size=_BYTES).digest() for k in ends)
-    )
-
-
-def _hashes(content: bytes) -> Hashes:
-    return np.frombuffer(content, dtype="<u8").reshape(-1, 2)
-
-
-def _all(several: list[Hashes]) -> Hashes:
-    return np.concatenate(several) if several else np.empty((0, 2), dtype="<u8")
-
-
-def _numbers(people: Hashes) -> NDArray[np.intp]:
-    """(n,): the number of each row's person, from 0."""
-    order = np.lexsort((people[:, 1], people[:, 0]))
-    ordered = people[order]
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    units = np.empty(len(order), dtype=np.intp)
-    units[order] = np.cumsum(first) - 1
-    return units
-
-
-def _as_they_come(units: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The numbers of people in the order in which they come."""
-    _, firsts = np.unique(units, return_index=True)
-    rank = np.empty(len(firsts), dtype=np.intp)
-    rank[np.argsort(firsts)] = np.arange(len(firsts))
-    return rank[units]
-
-
-# What a query gave, as cells that fit: those that do not are missing, or their row is nobody's.
-#
-# Whoever writes a query and declares its columns could have a silo fail at one person's cell, and
-# so
-# tell of it (docs/privacy.md P31). So no cell does. One that is none of its column's counts as a
-# missing one, which has a default or is a gap; a row that cannot have one, such as a row without
-# its
-# target, is left out. Each row is judged by itself. A column that is not there is the study's
-# fault,
-# or the table's, and is refused. `hubbub check` lists what does not fit to those who have it.
-
-MISSING = ""
-
-
-def fitted(study: Study, cells: Cells, origin: str) -> Cells:
-    """The cells of the rows that stay, each of its column or missing.
-
-    Args:
-        study: says what each column is.
-        cells: as they were given.
-        origin: what sentences call the source.
-    """
-    data = study.data
-    made = dict(cells)
-    stays = [True] * len(next(iter(cells.values()), ()))
-    for name, rule in _rules(study).items():
-        refuse_absent(cells, name, origin)
-        made[name], fits = _by(rule, cells[name])
-        stays = [one and other for one, other in zip(stays, fits, strict=True)]
-    if data.order and data.order in cells and data.order not in _rules(study):
-        known = {text: order_number(text) is not None for text in set(cells[data.order])}
-        made[data.order] = [text if known[text] else MISSING for text in cells[data.order]]
-    if data.patient in cells:
-        keys = {text: bool(patient_key(text)) for text in set(cells[data.patient])}
-        own = [keys[text] for text in cells[data.patient]]
-        stays = [one and other for one, other in zip(stays, own, strict=True)]
-    if all(stays):
-        return made
-    return {name: list(compress(column, stays)) for name, column in made.items()}
-
-
-def _rules(study: Study) -> dict[str, Rule]:
-    """By column what its cells say; where an empty one is a fault, a row without it is left out."""
-    data = study.data
-    found = {}
-    for name, column in study.cell_columns.items():
-        trained = study.trains and column.feature and name not in data.targets
-        found[name] = column.rule if trained else column.rule_with_gaps
-    outcome = data.outcome
-    if outcome is None and data.target:
-        rule = class_rule(data.positive, data.negative, data.classes)
-        found[data.target] = rule if study.trains else _or_missing(rule)
-    elif outcome is not None and study.trains:
-        found[data.target] = outcome.rule
-        found |= {name: outcome.rule_of(name) for name in outcome.columns}
-    return found
-
-
-def _or_missing(rule: Rule) -> Rule:
-    """A rule by which an empty cell is a gap."""
-    return lambda text: rule(text) if text else NO_NUMBER
-
-
-def _by(rule: Rule, texts: Sequence[str]) -> tuple[list[str], list[bool]]:
-    """A column's cells by its rule, and which of them there may be."""
-    gap = not isinstance(rule(MISSING), CellFault)
-    fits = {text: not isinstance(rule(text), CellFault) for text in set(texts)}
-    return [text if fits[text] else MISSING for text in texts], [
-        fits[text] or gap for text in texts
-    ]
-
-
-def plain_row(data: Data) -> dict[str, str]:
-    """A row that fits, of nobody: what arrays of no rows are shaped by."""
-    made = {
-        column.name: column.categories[0] if column.categories else str(column.low)
-        for column in data.columns
-    }
-    outcome = data.outcome
-    if outcome is not None:
-        made[data.target] = str(max(outcome.low, 0.0))
-        if outcome.event:
-            made[outcome.event] = outcome.positive[0]
-        if outcome.exposure:
-            made[outcome.exposure] = str(outcome.exposure_high)
-    elif data.target:
-        made[data.target] = (data.positive or data.classes or ("0",))[0]
-    made |= {data.order: "0"} if data.order and data.order not in made else {}
-    return made | ({data.patient: "1"} if data.patient else {})
-
-
-def order_number(text: str) -> float | None:
-    """What a cell of `data.order` counts as; None: it is neither a number nor a day."""
-    if not text:
-        return float("inf")
-    if (value := number_in(text)) is not None:
-        return value
-    try:
-        return float(date.fromisoformat(text[:10]).toordinal())
-    except ValueError:
-        return None
-
-
-def refuse_absent(cells: Cells, column: str, origin: str) -> None:
-    """Refuse cells without a column that the study names."""
-    if column not in cells:
-        raise DataError(
-            f"expected a column {column!r} in {origin}, found none of that name; name it in the "
-            "result, or correct the study"
-        )
-
-
-# Pieces of cells become arrays on disk, encoded and sealed, in bounded memory.
-#
-# Of each row a few numbers that put it in its place stay in memory (`row_order`); the rest is
-# sealed
-# as it comes, and opened once for each block of what is written in the end. This file knows cells
-# and
-# arrays; it must not know where they came from.
-
-_BLOCK = 1 << 28  # bytes of what is written that are in memory at once
-
-
-def gather(study: Study, stream: CellStream, folder: Path, seal: Seal) -> dict[str, dict[str, Any]]:
-    """Write what a study asks of a stream into a folder, one array a file.
-
-    Args:
-        study: says what is read of the cells, and how.
-        stream: of one silo.
-        folder: where `NAME.sealed` come to be: inputs and targets for a model, cells for
-            statistics, patients.
-        seal: of the extract.
-
-    Returns:
-        What is said of each array.
-
-    Raises:
-        DataError: cells do not fit the study, or there are none; no sentence says in which row.
-    """
-    growing = _Growing(folder, seal, placed=bool(study.data.patient))
-    rows = RowOrder(ordered=stream.ordered)
-    for cells in _pieces(study, stream):
-        arrays = _encoded(study, cells, stream.origin)
-        growing.add(arrays)
-        if study.data.patient:
-            people, order = _people(cells, study.data), _order(cells, study.data, stream.origin)
-            rows.add(people, order, list(arrays.values()))
-    if not growing.files:
-        raise DataError(f"expected records in {stream.origin}, found none; see what it selects")
-    if not study.data.patient:
-        return growing.closed()
-    chosen, patients = rows.chosen(study.data.most_per_patient)
-    del rows
-    return growing.placed(chosen, patients)
-
-
-def _pieces(study: Study, stream: CellStream) -> Iterator[Cells]:
-    """The cells; of what a query gives those that fit, and at least none."""
-    if stream.ordered:
-        yield from stream.pieces()
-        return
-    yield {name: [] for name in plain_row(study.data)}
-    for cells in stream.pieces():
-        yield fitted(study, cells, stream.origin)
-
-
-def _encoded(study: Study, cells: Cells, origin: str) -> Arrays:
-    """The arrays of a piece; of one without rows those of none."""
-    some = len(next(iter(cells.values()), ()))
-    given = cells if some else {name: [text] for name, text in plain_row(study.data).items()}
-    said = ""
-    try:
-        found = _arrays(study, given, origin)
-        return found if some else {name: array[:0] for name, array in found.items()}
-    except DataError as error:
-        before, mark, after = str(error).partition(", row ")
-        said = before + after.partition(" after the header")[2] if mark else before
-    raise DataError(f"{said} (hubbub check lists all that is wrong at once)")
-
-
-def _arrays(study: Study, cells: Cells, origin: str) -> Arrays:
-    data = study.data
-    arrays: Arrays = {}
-    if study.trains:
-        records = records_of_cells(data, cells, origin)
-        arrays |= {"inputs": records.inputs, "targets": records.targets}
-    if study.subgroups:
-        arrays["groups"] = groups_of_cells(data, study.subgroups, cells, origin)
-    if study.reads_cells:
-        unified = target_unified(data, cells)
-        coded = coded_cells(unified, study.cell_columns.values(), origin)
-        arrays["cells"] = np.column_stack(list(coded.columns.values()))
-    for name in filter(None, (data.patient, data.order)):
-        refuse_absent(cells, name, origin)
-    if data.patient and "" in _people(cells, data):
-        raise DataError(
-            f"expected a patient for every record in {origin}, column {data.patient!r}, found "
-            "none; fill it in or leave the record out"
-        )
-    return arrays
-
-
-def _people(cells: Cells, data: Data) -> list[str]:
-    """Whose each row is."""
-    known = {text: patient_key(text) for text in set(cells[data.patient])}
-    return [known[text] for text in cells[data.patient]]
-
-
-def _order(cells: Cells, data: Data, origin: str) -> NDArray[np.float64]:
-    """(n,): what puts a patient's rows in order; who has nothing there comes last."""
-    if not data.order:
-        return np.zeros(len(cells[data.patient]))
-    known = {text: order_number(text) for text in set(cells[data.order])}
-    if None in known.values():
-        raise DataError(
-            f"expected numbers or dates such as 2024-05-31 in {origin}, column {data.order!r}, "
-            "found something else; correct data.order"
-        )
-    return np.array([known[text] for text in cells[data.order]], dtype=np.float64)
-
-
-class _Growing:
-    """Arrays that grow row by row, each in a sealed file."""
-
-    def __init__(self, folder: Path, seal: Seal, *, placed: bool) -> None:
-        self._folder, self._seal = folder, seal
-        self._about = "raw {}" if placed else "{}"  # what comes is no piece of what is kept
-        self.files: dict[str, SealedFile] = {}
-
-    def add(self, arrays: Arrays) -> None:
-        """More rows."""
-        for name, array in arrays.items():
-            if name not in self.files:
-                self.files[name] = self._file(name, "raw", self._about.format(name), array)
-            self.files[name].add(array)
-
-    def closed(self) -> dict[str, dict[str, Any]]:
-        """The arrays as they came."""
-        for name in self.files:
-            (self._folder / f"{name}.raw").rename(self._folder / f"{name}.sealed")
-        return {name: file.said() for name, file in self.files.items()}
-
-    def placed(
-        self, chosen: NDArray[np.intp], patients: NDArray[np.intp]
-    ) -> dict[str, dict[str, Any]]:
-        """The arrays in their final order, without rows beyond those of a patient."""
-        said = {}
-        for name, raw in self.files.items():
-            final = SealedFile(
-                self._folder / f"{name}.sealed", self._seal, name, raw.kind, raw.shape
-            )
-            step = max(1, _BLOCK // max(raw.row_bytes, 1))
-            for start in range(0, len(chosen), step):
-                final.add(_block(raw, chosen[start : start + step]))
-            (self._folder / f"{name}.raw").unlink()
-            said[name] = final.said()
-        final = self._file("patients", "sealed", "patients", patients)
-        final.add(patients)
-        return {**said, "patients": final.said()}
-
-    def _file(self, name: str, ending: str, about: str, array: NDArray[Any]) -> SealedFile:
-        path = self._folder / f"{name}.{ending}"
-        return SealedFile(path, self._seal, about, array.dtype, array.shape[1:])
-
-
-def _block(raw: SealedFile, rows: NDArray[np.intp]) -> NDArray[Any]:
-    """Some rows of an array, in their order."""
-    found = np.empty((len(rows), *raw.shape), dtype=raw.kind)
-    order = np.argsort(rows)
-    wanted = rows[order]
-    for first, piece in raw.pieces():
-        start, end = np.searchsorted(wanted, (first, first + piece.rows))
-        if start < end:
-            found[order[start:end]] = piece.opened()[wanted[start:end] - first]
-    return found
-
-
 EXTRACTS, _MAKING, _LOCK = "extracts", ".making-", "lock"
 SOURCES, _HOME = "sources.toml", "hubbub-home"
+_BLOCK = 1 << 28  # bytes of what is written that are in memory at once
+_GAP = ""  # the text of a missing cell
+Hashes = NDArray[np.uint64]  # (n, 2)
+_HASH_BYTES = 16
 
 
 def home_of(folder: Path) -> Path:
@@ -476,8 +75,7 @@ def records_in(study: Study, party: str, home: Path, opened: Callable[[], CellSt
     Raises:
         DataError: the source cannot be read, or the extract was damaged.
     """
-    names = ("inputs", "targets", "patients", "groups")
-    extract = _extract(study, party, home, opened, names)
+    extract = _extract(study, party, home, opened, ("inputs", "targets", "patients", "groups"))
     return Records(
         inputs=extract["inputs"],
         targets=extract["targets"],
@@ -489,11 +87,11 @@ def records_in(study: Study, party: str, home: Path, opened: Callable[[], CellSt
 def cells_in(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> CodedCells:
     """A silo's cells for statistics; see `records_in`."""
     extract = _extract(study, party, home, opened, ("cells", "patients"))
-    names = list(study.cell_columns)
     units = None
     if "patients" in extract:
         units = unit_rows(np.asarray(extract["patients"]), study.data.most_per_patient)
-    return CodedCells({name: extract["cells"][:, k] for k, name in enumerate(names)}, units)
+    columns = {name: extract["cells"][:, place] for place, name in enumerate(study.cell_columns)}
+    return CodedCells(columns, units)
 
 
 def forget(study: bytes, party: str, home: Path) -> None:
@@ -512,10 +110,8 @@ def _place(study: bytes, party: str, home: Path) -> Path:
     return home / EXTRACTS / f"{study.hex()[:32]}-{party}"
 
 
-def make(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> None:
-    """Read a source, unless it has been read; see `records_in`."""
-    if not is_kept(study, party, home):
-        _make(study, party, home, opened())
+def _seal(study: Study, party: str, home: Path) -> Seal:
+    return Seal(key_in(home), f"{study.id.hex()} {party}")
 
 
 def _extract(
@@ -526,7 +122,8 @@ def _extract(
     names: tuple[str, ...],
 ) -> Arrays:
     """Some arrays of an extract, and what there is of them."""
-    make(study, party, home, opened)
+    if not is_kept(study, party, home):
+        _make(study, party, home, opened())
     place = _place(study.id, party, home)
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         return read_arrays(place, _seal(study, party, home), names)
@@ -534,10 +131,6 @@ def _extract(
         f"expected what was read for {study.name} as it was kept in {place.resolve()} for "
         f"{party}, found it altered; bring back a copy, or withdraw the study"
     )
-
-
-def _seal(study: Study, party: str, home: Path) -> Seal:
-    return Seal(key_in(home), f"{study.id.hex()} {party}")
 
 
 def _make(study: Study, party: str, home: Path, stream: CellStream) -> None:
@@ -570,3 +163,374 @@ def _sweep(folder: Path) -> None:
             with locked(left / _LOCK):
                 pass
             shutil.rmtree(left, ignore_errors=True)
+
+
+# From cells to arrays.
+
+
+def gather(study: Study, stream: CellStream, folder: Path, seal: Seal) -> dict[str, dict[str, Any]]:
+    """Write what a study asks of a stream into a folder, one array a file.
+
+    Args:
+        study: says what is read of the cells, and how.
+        stream: of one silo.
+        folder: where `NAME.sealed` come to be: inputs and targets for a model, cells for
+            statistics, patients.
+        seal: of the extract.
+
+    Returns:
+        What is said of each array.
+
+    Raises:
+        DataError: cells do not fit the study, or there are none; no sentence says in which row.
+    """
+    data, growing = study.data, _Growing(folder, seal, placed=bool(study.data.patient))
+    rows = RowOrder(ordered=stream.ordered)
+    for cells in _pieces(study, stream):
+        arrays = _encoded(study, cells, stream.origin)
+        growing.add(arrays)
+        if data.patient:
+            order = _order(cells, data, stream.origin)
+            rows.add(_people(cells, data), order, list(arrays.values()))
+    if not growing.files:
+        raise DataError(f"expected records in {stream.origin}, found none; see what it selects")
+    if not data.patient:
+        return growing.closed()
+    chosen, patients = rows.chosen(data.most_per_patient)
+    del rows
+    return growing.placed(chosen, patients)
+
+
+def _pieces(study: Study, stream: CellStream) -> Iterator[Cells]:
+    """The cells; of what a query gives those that fit, and at least none."""
+    if stream.ordered:
+        yield from stream.pieces()
+        return
+    yield {name: [] for name in plain_row(study.data)}
+    for cells in stream.pieces():
+        yield fitted(study, cells, stream.origin)
+
+
+def _encoded(study: Study, cells: Cells, origin: str) -> Arrays:
+    """The arrays of a piece; of one without rows those of none."""
+    is_empty = not len(next(iter(cells.values()), ()))
+    if is_empty:
+        cells = {name: [text] for name, text in plain_row(study.data).items()}
+    try:
+        arrays = _arrays(study, cells, origin)
+        return {name: array[:0] for name, array in arrays.items()} if is_empty else arrays
+    except DataError as error:  # which row it is, is left out
+        before, mark, after = str(error).partition(", row ")
+        fault = before + after.partition(" after the header")[2] if mark else before
+    raise DataError(f"{fault} (hubbub check lists all that is wrong at once)")
+
+
+def _arrays(study: Study, cells: Cells, origin: str) -> Arrays:
+    data = study.data
+    arrays: Arrays = {}
+    if study.trains:
+        records = records_of_cells(data, cells, origin)
+        arrays |= {"inputs": records.inputs, "targets": records.targets}
+    if study.subgroups:
+        arrays["groups"] = groups_of_cells(data, study.subgroups, cells, origin)
+    if study.reads_cells:
+        unified = target_unified(data, cells)
+        coded = coded_cells(unified, study.cell_columns.values(), origin)
+        arrays["cells"] = np.column_stack(list(coded.columns.values()))
+    for name in filter(None, (data.patient, data.order)):
+        _refuse_absent(cells, name, origin)
+    if data.patient and "" in _people(cells, data):
+        raise DataError(
+            f"expected a patient for every record in {origin}, column {data.patient!r}, found "
+            "none; fill it in or leave the record out"
+        )
+    return arrays
+
+
+def _people(cells: Cells, data: Data) -> list[str]:
+    """Whose each row is."""
+    keys = {text: patient_key(text) for text in set(cells[data.patient])}
+    return [keys[text] for text in cells[data.patient]]
+
+
+def _order(cells: Cells, data: Data, origin: str) -> NDArray[np.float64]:
+    """(n,): what puts a patient's rows in order; who has nothing there comes last."""
+    if not data.order:
+        return np.zeros(len(cells[data.patient]))
+    numbers = {text: order_number(text) for text in set(cells[data.order])}
+    if None in numbers.values():
+        raise DataError(
+            f"expected numbers or dates such as 2024-05-31 in {origin}, column {data.order!r}, "
+            "found something else; correct data.order"
+        )
+    return np.array([numbers[text] for text in cells[data.order]], dtype=np.float64)
+
+
+class _Growing:
+    """Arrays that grow row by row, each in a sealed file."""
+
+    def __init__(self, folder: Path, seal: Seal, *, placed: bool) -> None:
+        self._folder, self._seal = folder, seal
+        self._about = "raw {}" if placed else "{}"  # what comes is no piece of what is kept
+        self.files: dict[str, SealedFile] = {}
+
+    def add(self, arrays: Arrays) -> None:
+        """More rows."""
+        for name, array in arrays.items():
+            if name not in self.files:
+                path, about = self._folder / f"{name}.raw", self._about.format(name)
+                shape = array.shape[1:]
+                self.files[name] = SealedFile(path, self._seal, about, array.dtype, shape)
+            self.files[name].add(array)
+
+    def closed(self) -> dict[str, dict[str, Any]]:
+        """The arrays as they came."""
+        for name in self.files:
+            (self._folder / f"{name}.raw").rename(self._folder / f"{name}.sealed")
+        return {name: file.said() for name, file in self.files.items()}
+
+    def placed(
+        self, chosen: NDArray[np.intp], patients: NDArray[np.intp]
+    ) -> dict[str, dict[str, Any]]:
+        """The arrays in their final order, without rows beyond those of a patient."""
+        described = {}
+        for name, raw in self.files.items():
+            path = self._folder / f"{name}.sealed"
+            final = SealedFile(path, self._seal, name, raw.kind, raw.shape)
+            step = max(1, _BLOCK // max(raw.row_bytes, 1))
+            for start in range(0, len(chosen), step):
+                final.add(_block(raw, chosen[start : start + step]))
+            (self._folder / f"{name}.raw").unlink()
+            described[name] = final.said()
+        path = self._folder / "patients.sealed"
+        final = SealedFile(path, self._seal, "patients", patients.dtype, ())
+        final.add(patients)
+        return {**described, "patients": final.said()}
+
+
+def _block(raw: SealedFile, rows: NDArray[np.intp]) -> NDArray[Any]:
+    """Some rows of an array, in their order."""
+    block = np.empty((len(rows), *raw.shape), dtype=raw.kind)
+    order = np.argsort(rows)
+    wanted = rows[order]
+    for first, piece in raw.pieces():
+        start, end = np.searchsorted(wanted, (first, first + piece.rows))
+        if start < end:  # each piece is opened once
+            block[order[start:end]] = piece.opened()[wanted[start:end] - first]
+    return block
+
+
+# Which rows stand where: an order that follows from the rows themselves.
+#
+# A database gives rows in any order. Rows of a person are put in that of `data.order`, then of a
+# hash of what is encoded of them; people in that of a hash of their rows. So which of a person's
+# rows are the first ones depends on that person's rows alone, engines that hold the same rows give
+# the same bytes (docs/privacy.md P31), and nothing that is kept follows from whose rows they are:
+# keys of people tell only which rows are one person's, by a hash whose key is forgotten.
+
+
+@dataclass
+class RowOrder:
+    """What is kept in memory of each row until all have come.
+
+    Args:
+        ordered: whether rows come in an order that is theirs.
+    """
+
+    ordered: bool
+    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _people: list[Hashes] = field(default_factory=list, repr=False)
+    _orders: list[NDArray[np.float64]] = field(default_factory=list, repr=False)
+    _rows: list[Hashes] = field(default_factory=list, repr=False)
+
+    def add(
+        self,
+        people: list[str],
+        order: NDArray[np.float64],
+        encoded: list[NDArray[np.generic]],
+    ) -> None:
+        """More rows.
+
+        Args:
+            people: whose each is.
+            order: (n,) what puts a person's in order.
+            encoded: (n, ...) of what is kept of each.
+        """
+        digests = {
+            person: blake2b(person.encode(), digest_size=_HASH_BYTES, key=self._key).digest()
+            for person in set(people)
+        }
+        self._people.append(_hashes(b"".join([digests[person] for person in people])))
+        if not self.ordered:
+            self._orders.append(order)
+            self._rows.append(_row_hashes(encoded, len(people)))
+
+    def chosen(self, most: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Which rows stay, in their final order, and the number of each one's person, from 0.
+
+        Args:
+            most: rows of a person.
+        """
+        units = _numbers(_all(self._people))
+        if self.ordered:
+            # People are numbered in the order in which they come.
+            _, firsts = np.unique(units, return_index=True)
+            rank = np.empty(len(firsts), dtype=np.intp)
+            rank[np.argsort(firsts)] = np.arange(len(firsts))
+            units = rank[units]
+            rows = np.flatnonzero(first_rows(units, most))
+            return rows, units[rows]
+        hashes = _all(self._rows)
+        order = np.concatenate(self._orders) if self._orders else np.empty(0)
+        rows = np.lexsort((hashes[:, 1], hashes[:, 0], order, units)).astype(np.intp)
+        rows = rows[first_rows(units[rows], most)]
+        return _people_in_order(rows, units[rows], hashes)
+
+
+def _people_in_order(
+    rows: NDArray[np.intp], units: NDArray[np.intp], hashes: Hashes
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows, which lie person by person, with people put in the order of what they have."""
+    starts = np.flatnonzero(np.diff(units, prepend=-1))
+    counts = np.diff(starts, append=len(units))
+    # A person with one row stands by its hash; with several, by the hash of these hashes.
+    own = hashes[rows[starts]]
+    for unit in np.flatnonzero(counts > 1):
+        start = starts[unit]
+        content = hashes[rows[start : start + counts[unit]]].tobytes()
+        own[unit] = _hashes(blake2b(content, digest_size=_HASH_BYTES).digest())[0]
+    ranks = np.lexsort((own[:, 1], own[:, 0]))
+    counts = counts[ranks]
+    before = np.cumsum(counts) - counts  # rows of those who come before each
+    begin = np.repeat(starts[ranks] - before, counts)
+    placed = rows[begin + np.arange(len(rows))]
+    return placed, np.repeat(np.arange(len(ranks), dtype=np.intp), counts)
+
+
+def _row_hashes(encoded: list[NDArray[np.generic]], rows: int) -> Hashes:
+    """Of the bytes of each row."""
+    if not rows:
+        return _hashes(b"")
+    parts = [np.ascontiguousarray(array).reshape(rows, -1).view(np.uint8) for array in encoded]
+    content = np.hstack(parts)
+    width, flat = content.shape[1], content.tobytes()
+    starts = range(0, len(flat), width)
+    digests = (blake2b(flat[k : k + width], digest_size=_HASH_BYTES).digest() for k in starts)
+    return _hashes(b"".join(digests))
+
+
+def _hashes(content: bytes) -> Hashes:
+    return np.frombuffer(content, dtype="<u8").reshape(-1, 2)
+
+
+def _all(several: list[Hashes]) -> Hashes:
+    return np.concatenate(several) if several else np.empty((0, 2), dtype="<u8")
+
+
+def _numbers(people: Hashes) -> NDArray[np.intp]:
+    """(n,): the number of each row's person, from 0."""
+    order = np.lexsort((people[:, 1], people[:, 0]))
+    ordered = people[order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    units = np.empty(len(order), dtype=np.intp)
+    units[order] = np.cumsum(first) - 1
+    return units
+
+
+# What a query gave, as cells that fit: those that do not are missing, or their row is nobody's.
+#
+# Whoever writes a query and declares its columns could have a silo fail at one person's cell, and
+# so tell of it (docs/privacy.md P31). So no cell does. One that is none of its column's counts as a
+# missing one, which has a default or is a gap; a row that cannot have one, such as a row without
+# its target, is left out. Each row is judged by itself. A column that is not there is the study's
+# fault, or the table's, and is refused. `hubbub check` lists what does not fit to those who have
+# it.
+
+
+def fitted(study: Study, cells: Cells, origin: str) -> Cells:
+    """The cells of the rows that stay, each of its column or missing.
+
+    Args:
+        study: says what each column is.
+        cells: as they were given.
+        origin: what sentences call the source.
+    """
+    data, rules = study.data, _rules(study)
+    fitting = dict(cells)
+    stays = [True] * len(next(iter(cells.values()), ()))
+    for name, rule in rules.items():
+        _refuse_absent(cells, name, origin)
+        may_be_missing = not isinstance(rule(_GAP), CellFault)
+        fits = {text: not isinstance(rule(text), CellFault) for text in set(cells[name])}
+        fitting[name] = [text if fits[text] else _GAP for text in cells[name]]
+        if not may_be_missing:
+            stays = [kept and fits[text] for kept, text in zip(stays, cells[name], strict=True)]
+    if data.order and data.order in cells and data.order not in rules:
+        is_order = {text: order_number(text) is not None for text in set(cells[data.order])}
+        fitting[data.order] = [text if is_order[text] else _GAP for text in cells[data.order]]
+    if data.patient in cells:
+        people = _people(cells, data)
+        stays = [kept and bool(person) for kept, person in zip(stays, people, strict=True)]
+    if all(stays):
+        return fitting
+    return {name: list(compress(column, stays)) for name, column in fitting.items()}
+
+
+def _rules(study: Study) -> dict[str, Rule]:
+    """By column what its cells say; where an empty one is a fault, a row without it is left out."""
+    data, outcome = study.data, study.data.outcome
+    rules = {}
+    for name, column in study.cell_columns.items():
+        trained = study.trains and column.feature and name not in data.targets
+        rules[name] = column.rule if trained else column.rule_with_gaps
+    if outcome is None and data.target:
+        rule = class_rule(data.positive, data.negative, data.classes)
+        rules[data.target] = (
+            rule if study.trains else lambda text: rule(text) if text else NO_NUMBER
+        )
+    elif outcome is not None and study.trains:
+        rules[data.target] = outcome.rule
+        rules |= {name: outcome.rule_of(name) for name in outcome.columns}
+    return rules
+
+
+def plain_row(data: Data) -> dict[str, str]:
+    """A row that fits, of nobody: what arrays of no rows are shaped by."""
+    row = {
+        column.name: column.categories[0] if column.categories else str(column.low)
+        for column in data.columns
+    }
+    outcome = data.outcome
+    if outcome is not None:
+        row[data.target] = str(max(outcome.low, 0.0))
+        if outcome.event:
+            row[outcome.event] = outcome.positive[0]
+        if outcome.exposure:
+            row[outcome.exposure] = str(outcome.exposure_high)
+    elif data.target:
+        row[data.target] = (data.positive or data.classes or ("0",))[0]
+    if data.order:
+        row.setdefault(data.order, "0")
+    return row | ({data.patient: "1"} if data.patient else {})
+
+
+def order_number(text: str) -> float | None:
+    """What a cell of `data.order` counts as; None: it is neither a number nor a day."""
+    if not text:
+        return float("inf")
+    if (value := number_in(text)) is not None:
+        return value
+    try:
+        return float(date.fromisoformat(text[:10]).toordinal())
+    except ValueError:
+        return None
+
+
+def _refuse_absent(cells: Cells, column: str, origin: str) -> None:
+    """Refuse cells without a column that the study names."""
+    if column not in cells:
+        raise DataError(
+            f"expected a column {column!r} in {origin}, found none of that name; name it in the "
+            "result, or correct the study"
+        )

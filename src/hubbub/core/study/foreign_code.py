@@ -1,11 +1,20 @@
-"""Code that a study names, run: the very bytes that were read, hashed and compared, and no others.
+"""Code that a study names: hashed as it was read, trusted by hash, and run as it was hashed.
+
+A module inside packages comes with the `__init__.py` of each of them, since Python runs these
+first. What any of these files imports besides comes as Python finds it, and is not looked at. Only
+Python source can be read by whoever approves it, and only of source can the very bytes be run that
+were hashed: a compiled module (`.so`, or a `.pyc` without its `.py`) is refused, unless hubbub
+itself runs on it.
 
 `keep` reads the sources of all that a study names, once; `imported` runs what was kept. So neither
 a file that is changed in between, nor a `.pyc` that says of itself that nobody need check it, nor a
 module that got its name before, runs in the place of what was hashed. Packages on the way are kept
-and run in the same manner. What these files import besides comes as Python finds it.
+and run in the same manner. A party's approval binds: for a study that `bind` was told of, `keep`
+takes no other source.
 
-A party's approval binds: for a study that `bind` was told of, `keep` takes no other source.
+Which code this user has approved or run on this machine, an empty file for each name and hash says,
+in `$XDG_STATE_HOME/hubbub/code` or `~/.local/state/hubbub/code`: outside of every folder that
+somebody hands over, and believed only if nobody else can have put it there.
 """
 
 from __future__ import annotations
@@ -30,15 +39,12 @@ from hubbub.core.errors import StudyError
 from hubbub.core.study.source import OWN
 from hubbub.core.study.study import Study
 
-# The sources of code that a study names: found on the disk, read once, and never run here.
-#
-# A module inside packages comes with the `__init__.py` of each of them, since Python runs these
-# first. What any of these files imports besides is not looked at. Only Python source can be read by
-# whoever approves it, and only of source can the very bytes be run that were hashed: a compiled
-# module (`.so`, or a `.pyc` without its `.py`) is refused, unless hubbub itself runs on it.
-
 BUILT_IN = "built-in"  # in place of a hash: a part of the interpreter, without a file
 MAIN = "__main__"  # the program that runs already, or a notebook
+_LOCK = threading.RLock()
+_KEPT: dict[str, Source] = {}  # by module
+_BOUND: dict[bytes, Mapping[str, object]] = {}  # hashes by name of code, by study id
+_RUN: dict[str, tuple[ModuleType, bytes]] = {}  # what was made of which bytes
 # What hubbub itself runs on is believed as hubbub is, and is not loaded a second time.
 _FOUNDATIONS = frozenset(
     {*sys.stdlib_module_names, "hubbub", "numpy", "scipy", "torch", "safetensors", "cryptography"}
@@ -168,11 +174,6 @@ def _read(module: str, spec: ModuleSpec) -> SourceFile:
     return SourceFile(module=module, path=path, is_package=is_package, content=content)
 
 
-# The code that a study names, by the SHA-256 of its source, beside what was agreed and approved.
-#
-# Nothing is run here. `source_code` says which files a hash is of.
-
-
 def code_hashes(study: Study) -> dict[str, str]:
     """By each name of code that is not part of hubbub its source's SHA-256; empty if not here."""
     return {name: source_hash(name) for name in study.own_code}
@@ -246,14 +247,6 @@ def refuse_changed_code(here: Mapping[str, str], approved: Mapping[str, object])
             )
 
 
-# Which code this user has approved or run on this machine: the code of strangers is not.
-#
-# An empty file for each name and hash, in `$XDG_STATE_HOME/hubbub/code` or
-# `~/.local/state/hubbub/code`: outside of every folder that somebody hands over, and believed only
-# if
-# nobody else can have put it there.
-
-
 def note(name: str, digest: str) -> None:
     """Remember code by its name and hash; where nothing can be written, it stays unknown."""
     if digest and not knows(name, digest):
@@ -296,12 +289,6 @@ def user_state() -> Path:
     """What is remembered for this user on this machine; RuntimeError if there is no home."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "hubbub"
-
-
-_LOCK = threading.RLock()
-_KEPT: dict[str, Source] = {}  # by module
-_BOUND: dict[bytes, Mapping[str, object]] = {}  # hashes by name of code, by study id
-_RUN: dict[str, tuple[ModuleType, bytes]] = {}  # what was made of which bytes
 
 
 def bind(study: Study, approved: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""The table `[parties]`: who takes part, what they may be called, and what is assumed of them.
+"""The tables `[parties]` and `[privacy]`: who takes part and what is assumed, what is promised.
 
 Messages to people say who is to blame by a name, and names become parts of paths. So nobody may be
 called as one calls what is no party (the relay, everybody, the public test set), nor as another
@@ -37,7 +37,25 @@ _MOST_SILOS = 100_000
 def parties_from(stated: Mapping[str, Any]) -> Parties:
     """The parties that a table states."""
     parties = read(Parties, "parties", stated, names=_names, roster=_roster)
-    _check_parties(parties)
+    _check_noise_shares(parties)
+    if parties.nodes_per_silo > parties.compute_nodes:
+        raise StudyError(
+            f"expected parties.nodes_per_silo <= compute_nodes = {parties.compute_nodes}, "
+            f"got {parties.nodes_per_silo}; lower it or leave it out"
+        )
+    # A vector that is split among nodes needs two of them, or it is not split.
+    if parties.shares == "full" and parties.compute_nodes < 2:
+        raise StudyError(
+            'expected compute_nodes >= 2 with parties.shares = "full", '
+            f"got {parties.compute_nodes}; add compute nodes or remove shares"
+        )
+    if parties.shares == "full" and parties.nodes_per_silo == 1:
+        raise StudyError(
+            'expected parties.nodes_per_silo >= 2 with parties.shares = "full", got 1: a silo\'s '
+            "only node would see its vector; raise it or leave it out"
+        )
+    if parties.node_hosts:
+        _check_node_hosts(parties)
     return parties
 
 
@@ -176,20 +194,6 @@ class Parties:
         return len(self.names)
 
 
-def _check_parties(parties: Parties) -> None:
-    """Enough silos for the noise, enough compute nodes for the shares."""
-    _check_noise_shares(parties)
-    if parties.nodes_per_silo > parties.compute_nodes:
-        raise StudyError(
-            f"expected parties.nodes_per_silo <= compute_nodes = {parties.compute_nodes}, "
-            f"got {parties.nodes_per_silo}; lower it or leave it out"
-        )
-    if parties.shares == "full":
-        _check_full_shares(parties)
-    if parties.node_hosts:
-        _check_node_hosts(parties)
-
-
 def _check_noise_shares(parties: Parties) -> None:
     """Enough silos must be left to add the noise (docs/privacy.md P3)."""
     spare = 1 if parties.trust == "tee" else 2
@@ -227,20 +231,6 @@ def _check_node_hosts(parties: Parties) -> None:
         )
 
 
-def _check_full_shares(parties: Parties) -> None:
-    """A vector that is split among nodes needs two of them, or it is not split."""
-    if parties.compute_nodes < 2:
-        raise StudyError(
-            'expected compute_nodes >= 2 with parties.shares = "full", '
-            f"got {parties.compute_nodes}; add compute nodes or remove shares"
-        )
-    if parties.nodes_per_silo == 1:
-        raise StudyError(
-            'expected parties.nodes_per_silo >= 2 with parties.shares = "full", got 1: a silo\'s '
-            "only node would see its vector; raise it or leave it out"
-        )
-
-
 def is_name(name: str) -> bool:
     """Whether a name is short and plain."""
     return _NAME.fullmatch(name) is not None
@@ -270,9 +260,6 @@ def check_name(name: str, role: str) -> None:
             f"expected a name that means nobody else, got {name!r} for a {role}; choose another "
             "than relay, everybody, test, aggregator and node-…"
         )
-
-
-# The table `[privacy]`: what is promised to every record. How it is kept is the plan's affair.
 
 
 def privacy_from(table: Mapping[str, Any]) -> Privacy:

@@ -46,15 +46,15 @@ def key_in(home: Path) -> bytes:
     """
     path = home / KEY
     if not path.is_file():
-        made = path.with_name(f".{KEY}-{secrets.token_hex(8)}")
-        write_bytes(made, secrets.token_bytes(_KEY_BYTES), mode=PRIVATE)
+        fresh_key = path.with_name(f".{KEY}-{secrets.token_hex(8)}")
+        write_bytes(fresh_key, secrets.token_bytes(_KEY_BYTES), mode=PRIVATE)
         with suppress(FileExistsError):  # another process was first: its key is the folder's
-            os.link(made, path)
-        made.unlink()
-    found = read_bytes(path, most=_KEY_BYTES)
-    if len(found) != _KEY_BYTES:
+            os.link(fresh_key, path)
+        fresh_key.unlink()
+    key = read_bytes(path, most=_KEY_BYTES)
+    if len(key) != _KEY_BYTES:
         raise ValueError("a key of another length")
-    return found
+    return key
 
 
 @dataclass(frozen=True)
@@ -180,17 +180,17 @@ def read_arrays(folder: Path, seal: Seal, names: tuple[str, ...]) -> Arrays:
     return {name: _read(folder, seal, name, head[name]) for name in names if name in head}
 
 
-def _read(folder: Path, seal: Seal, name: str, said: dict[str, Any]) -> Array:
-    kind, shape, rows = np.dtype(said["kind"]), tuple(said["shape"]), said["rows"]
-    found = np.empty((sum(rows), *shape), dtype=kind)
-    flat = found.reshape(-1).view(np.uint8)
+def _read(folder: Path, seal: Seal, name: str, head: dict[str, Any]) -> Array:
+    kind, shape, rows = np.dtype(head["kind"]), tuple(head["shape"]), head["rows"]
+    array = np.empty((sum(rows), *shape), dtype=kind)
+    flat = array.reshape(-1).view(np.uint8)
     done = 0
     with (folder / f"{name}.sealed").open("rb") as file:
-        for place, some in enumerate(rows):
-            size = some * int(kind.itemsize * np.prod(shape, dtype=np.int64))
+        for place, count in enumerate(rows):
+            size = count * int(kind.itemsize * np.prod(shape, dtype=np.int64))
             content = seal.opened(file.read(_NONCE_BYTES + size + 16), name, place)
             flat[done : done + size] = np.frombuffer(content, dtype=np.uint8)
             done += size
         if file.read(1):
             raise ValueError("more than was written")
-    return found
+    return array

@@ -1,26 +1,31 @@
 """Where a study's records are found: files, built-in data sets, or a user's own function.
 
 `records(study, party)` is called by a silo for its own name, on its own machine, and for "test" by
-whoever evaluates on the public test set. This file knows studies and tables, no models.
+whoever evaluates on the public test set. A function of one's own may read images and arrays that a
+manifest lists. This file knows studies and tables, no models.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import replace
 from functools import partial
 from inspect import signature
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.disk import read_bytes
 from hubbub.core.errors import DataError, HubbubError, StudyError
 from hubbub.core.settings import shortened
 from hubbub.core.study import cell_stream, extract, foreign_code
-from hubbub.core.study import source as import_path
 from hubbub.core.study.cell_stream import (
     Cells,
     CellStream,
@@ -31,14 +36,16 @@ from hubbub.core.study.cell_stream import (
 )
 from hubbub.core.study.data import Data, groups_of_cells, records_of_cells, target_unified
 from hubbub.core.study.extract import home_of
-from hubbub.core.study.source import set_source, table_source
+from hubbub.core.study.source import IN_MEMORY, OWN, set_source, table_source
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.cells import read_cells
+from hubbub.core.tabular.cells import canonical, read_cells
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.records import Records, patient_key
 from hubbub.core.tabular.table import CodedCells, coded_cells
 
 TEST = "test"
+_MOST_BYTES = 1 << 30  # of a file that a manifest lists
+_COLUMNS = ("path", "label", "sha256")
 
 
 def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
@@ -53,10 +60,10 @@ def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
         DataError: the records cannot be read, or are not what the study declares.
         StudyError: the study's function cannot be found.
     """
-    return units_of(study.data, party, _found(study, party, folder or Path()))
+    return units_of(study.data, party, _read(study, party, folder or Path()))
 
 
-def units_of(data: Data, party: str, found: Records) -> Records:
+def units_of(data: Data, party: str, given: Records) -> Records:
     """The records with the patients whose they are, no more of each than the study says.
 
     A test set is measured record by record, whosever they are.
@@ -65,24 +72,24 @@ def units_of(data: Data, party: str, found: Records) -> Records:
         DataError: the study and the records differ in what one unit is.
     """
     if party == TEST:
-        return found if found.patients is None else replace(found, patients=None)
-    if (found.patients is None) == bool(data.patient):
+        return given if given.patients is None else replace(given, patients=None)
+    if (given.patients is None) == bool(data.patient):
         wanted, got = ("patients", "none") if data.patient else ("no patients", "some")
         raise DataError(
             f"expected {wanted} with the records of {party}, as data.patient says, got {got}; "
             "hand over Records(..., patients=...) or leave data.patient out"
         )
-    return found.capped(data.most_per_patient)
+    return given.capped(data.most_per_patient)
 
 
-def _found(study: Study, party: str, folder: Path) -> Records:
+def _read(study: Study, party: str, folder: Path) -> Records:
     """What the study's files or function hold for a party."""
     if study.data.is_extracted and party != TEST:
         cells = partial(opened, study.data, party, folder)
         return extract.records_in(study, party, home_of(folder), cells)
     if study.data.is_declared:
         return _from_file(study, party, folder)
-    if study.data.source == import_path.IN_MEMORY:
+    if study.data.source == IN_MEMORY:
         raise StudyError(
             f"expected the records of {party} to be handed over, as the study says, got none; run "
             "the study with hubbub.fit, or name files"
@@ -146,14 +153,14 @@ def attempted(work: Callable[[], Any], *, quotes: bool = False) -> tuple[Any, st
             raise
         raise DataError(str(error)) from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 (the code is the user's, and raises what it likes)
-        return None, _quoted(error) if quotes else type(error).__name__
-
-
-def _quoted(error: BaseException) -> str:
-    """What was raised, and in which line."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    where = f" ({Path(frame.filename).name}, line {frame.lineno})"
-    return f"{type(error).__name__}: {shortened(' '.join(str(error).split()), 300)}{where}"
+        if not quotes:
+            return None, type(error).__name__
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f" ({Path(frame.filename).name}, line {frame.lineno})"
+        return (
+            None,
+            f"{type(error).__name__}: {shortened(' '.join(str(error).split()), 300)}{where}",
+        )
 
 
 def check_readable(study: Study, party: str, folder: Path) -> int:
@@ -182,12 +189,11 @@ def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> 
     if study.data.is_extracted:
         source = partial(opened, study.data, party, folder or Path())
         return extract.cells_in(study, party, home_of(folder or Path()), source)
-    columns = list(study.cell_columns.values())
+    data, columns = study.data, list(study.cell_columns.values())
     path = file_of(study, party, folder or Path())
     if path is None:
         return coded_cells(_built_in_cells(study, party), columns, party)
-    data = study.data
-    named = [*map(attrgetter("name"), columns), *filter(None, [data.patient])]
+    named = [*(column.name for column in columns), *filter(None, [data.patient])]
     cells = _site_cells(path, named, party, folder or Path(), data.patient)
     unified = target_unified(data, cells)
     return coded_cells(
@@ -223,7 +229,7 @@ def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
 
 def takes_split(study: Study) -> bool:
     """Whether the study's function takes an option `split`, for a public split of its own."""
-    if study.data.is_declared or study.data.source == import_path.IN_MEMORY:
+    if study.data.is_declared or study.data.source == IN_MEMORY:
         return False
     if study.data.source in study.own_code:
         foreign_code.keep(study, [study.data.source])
@@ -233,13 +239,13 @@ def takes_split(study: Study) -> bool:
 
 def has_test_set(study: Study) -> bool:
     """Whether the study names a public test set."""
-    declared = study.data.is_declared or study.data.source == import_path.IN_MEMORY
+    declared = study.data.is_declared or study.data.source == IN_MEMORY
     return bool(study.data.test) or not declared
 
 
 def named_object(place: str, key: str) -> Callable[..., Any]:
     """The callable at "module:name" or "python:module:name"."""
-    module, _, name = place.removeprefix(import_path.OWN).partition(":")
+    module, _, name = place.removeprefix(OWN).partition(":")
     value: Any
     if public := set_source(place):
         value = public[0].function(name)
@@ -335,14 +341,112 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
         raise DataError("expected data.test to name a public test file, got nothing; add it")
     patient = "" if party == TEST else data.patient
     by = study.subgroups if party != TEST else ()
-    grouping = [one.column.name for one in by]
+    grouping = [levels.column.name for levels in by]
     named = [*data.targets, *filter(None, [patient]), *(feature.name for feature in data.features)]
     try:
         wanted = [*dict.fromkeys([*named, *grouping])] if data.features else ()
         cells = _site_cells(path, wanted, party, folder, patient)
-        read_records = records_of_cells(data, cells, path.name, patient=patient)
-        if not by:
-            return read_records
-        return replace(read_records, groups=groups_of_cells(data, by, cells, path.name))
+        of_file = records_of_cells(data, cells, path.name, patient=patient)
+        groups = groups_of_cells(data, by, cells, path.name) if by else None
+        return of_file if groups is None else replace(of_file, groups=groups)
     except DataError as error:
         raise DataError(f"{error} (hubbub check lists all that is wrong at once)") from None
+
+
+# For data functions of one's own (docs/data.md): a file per record, read one after the other.
+
+
+def manifest_records(
+    manifest: str | Path, *, classes: Sequence[str], patients: bool = False
+) -> Records:
+    r"""The records that a manifest lists.
+
+    Guarantees:
+        1. A file whose SHA-256 is not the manifest's is refused.
+        2. No error has a label, a path or a row of the manifest.
+
+    Args:
+        manifest: a CSV or Parquet file with the columns `path` (relative to the manifest), `label`
+            and `sha256`, one row a record; with `patients` also `patient`.
+        classes: the labels, in the order of the class numbers.
+        patients: whether rows with one `patient` are one unit.
+
+    Returns:
+        Inputs as float32: of `.npy` files as they are; of images (with Pillow) from 0 to 1, shape
+        (channels, height, width). Targets float32 of two classes, int64 of more.
+
+    Raises:
+        DataError: a file is not what the manifest says, or files differ in shape.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> np.save(folder / "one.npy", np.zeros((2, 3)))
+    >>> digest = hashlib.sha256((folder / "one.npy").read_bytes()).hexdigest()
+    >>> written = (folder / "list.csv").write_text(f"path,label,sha256\none.npy,ill,{digest}\n")
+    >>> manifest_records(folder / "list.csv", classes=["well", "ill"])
+    <Records of shape (2, 3), targets float32>
+    """
+    path = Path(manifest)
+    cells = read_cells(path)
+    wanted = (*_COLUMNS, *(["patient"] if patients else []))
+    if absent := [name for name in wanted if name not in cells]:
+        raise DataError(
+            f"expected a column {absent[0]!r} in {path.name}, found none of that name; write "
+            "path,label,sha256"
+        )
+    numbers = {canonical(label): place for place, label in enumerate(classes)}
+    targets = [numbers.get(canonical(label), -1) for label in cells["label"]]
+    if not targets or -1 in targets:
+        raise DataError(
+            f"expected labels out of {list(classes)} in {path.name}, found others or none; correct "
+            "them, or add them to classes"
+        )
+    return Records(
+        inputs=_stacked(path, cells["path"], cells["sha256"]),
+        targets=np.array(targets, dtype=np.float32 if len(classes) == 2 else np.int64),
+        patients=np.array([patient_key(text) for text in cells["patient"]]) if patients else None,
+    )
+
+
+def _stacked(manifest: Path, paths: Sequence[str], hashes: Sequence[str]) -> NDArray[np.float32]:
+    """All files, each into its place."""
+    stack: NDArray[np.float32] | None = None
+    for place, (name, digest) in enumerate(zip(paths, hashes, strict=True)):
+        array = _listed(manifest, name, digest)
+        if stack is None:
+            stack = np.empty((len(paths), *array.shape), dtype=np.float32)
+        if array.shape != stack.shape[1:]:
+            raise DataError(
+                f"expected files of one shape in {manifest.name}, found several; resize or pad them"
+            )
+        stack[place] = array
+    assert stack is not None, "a manifest with rows"  # noqa: S101
+    return stack
+
+
+def _listed(manifest: Path, name: str, digest: str) -> NDArray[np.float32]:
+    """One file; what its reader says may name a person, and is not passed on."""
+    array: NDArray[np.float32] | None = None
+    with suppress(Exception):
+        content = read_bytes(manifest.parent / name, most=_MOST_BYTES)
+        if hashlib.sha256(content).hexdigest() == digest.lower():
+            array = _array(name, content)
+    if array is None:
+        raise DataError(
+            f"expected each file of {manifest.name} as its sha256 says, found one that is not "
+            "there, is another or cannot be read; write the manifest anew"
+        )
+    return array
+
+
+def _array(name: str, content: bytes) -> NDArray[np.float32]:
+    """The numbers in a file."""
+    if name.lower().endswith(".npy"):
+        read: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
+        return read.astype(np.float32)
+    from PIL import Image
+
+    with Image.open(io.BytesIO(content)) as image:
+        pixels = np.asarray(image if image.mode in ("L", "RGB") else image.convert("RGB"))
+    planes = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+    return planes.astype(np.float32) / np.float32(255)

@@ -3,6 +3,9 @@
 Files, functions of one's own and records in memory need none of them. A study names a kind in
 `data.source`, by its name alone or before a colon. A package registers its own under the entry
 point `hubbub.sources`; from then on a study may name it like any other.
+
+A function of one's own is "python:module:function". A study is read before anyone has approved it,
+so nothing that it names is imported here: reading it must not run it.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 
 ENTRY_POINTS = "hubbub.sources"
+OWN = "python:"  # what a study writes before code that is not part of hubbub
+IN_MEMORY = "in-memory"  # what a study calls records or a model that `hubbub.fit` is handed
 
 
 class TableSource(ABC):
@@ -151,16 +156,6 @@ def set_source(place: object) -> tuple[SetSource, str] | None:
     source = sources().get(name)
     public = which.isidentifier() and not which.startswith("_")
     return (source, which) if public and isinstance(source, SetSource) else None
-
-
-# Where a function lives: "module:function", spelled out in a study and looked up elsewhere.
-#
-# Nothing is imported here. A study is read before anyone has approved it, so reading it must not
-# run
-# what it names.
-
-OWN = "python:"  # what a study writes before code that is not part of hubbub
-IN_MEMORY = "in-memory"  # what a study calls records or a model that `hubbub.fit` is handed
 
 
 def is_own(text: str) -> bool:

@@ -2,7 +2,8 @@
 
 Its canonical form (all defaults written out, keys sorted) has a SHA-256, the study id, to which
 every key, signature and ledger row is bound. This file knows which tables there are; what is in
-them is the business of the file of that name.
+them is the business of the file of that name. Keys that contradict each other across tables are
+refused, never settled in favour of one of them: no setting may silently change a guarantee.
 """
 
 from __future__ import annotations
@@ -18,15 +19,14 @@ from typing import Any
 from hubbub.core.disk import read_text, toml_table
 from hubbub.core.errors import StudyError, UserError
 from hubbub.core.settings import Section, canonical, shown
-from hubbub.core.study import source as import_path
-from hubbub.core.study import study_file
 from hubbub.core.study.ask import ENTRY_POINTS, Ask, Surroundings, asks
 from hubbub.core.study.attested_roles import Attestation, attestation_from
 from hubbub.core.study.data import Data, columns_of, data_from
 from hubbub.core.study.parties import Parties, Privacy, parties_from, privacy_from
-from hubbub.core.study.source import table_sources
+from hubbub.core.study.source import is_own, table_sources
 from hubbub.core.study.study_file import (
     HASHES,
+    check_size,
     file_remedy,
     head_from,
     read_fault,
@@ -36,75 +36,10 @@ from hubbub.core.study.study_file import (
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
 
-# Keys that are each in range and yet contradict each other, across tables.
-#
-# A contradiction is refused, never settled in favour of one of the keys: no setting may silently
-# change a guarantee. What goes against the tables of an ask, that ask says itself.
-
-_MOST_SHARE = 0.9  # of epsilon, for all that is asked beside the main query
-
-
-def refuse_contradictions(study: Study) -> None:
-    """Refuse a study whose tables contradict each other, whatever each says by itself.
-
-    Raises:
-        StudyError: naming the keys.
-    """
-    data, silos = study.data, study.parties.silos
-    if data.records and data.records < silos:
-        raise StudyError(
-            f"expected data.records >= {silos}, the number of silos, got {data.records}; fix it"
-        )
-    for ask in study.asks:
-        ask.check(study)
-    if data.counts and not study.shows_counts:
-        raise StudyError(
-            'expected no data.counts without training.sampling = "without-replacement", which '
-            "alone makes them public, got some; remove them"
-        )
-    _check_counts(data, silos)
-    _check_capacity(data, silos)
-    _check_parts(study)
-
-
-def _check_parts(study: Study) -> None:
-    """What is asked beside the main query leaves some epsilon to it."""
-    parts = {key: part for ask in study.asks for key, part in ask.parts(study).items()}
-    epsilon, spent = study.privacy.epsilon, sum(parts.values())
-    if spent > _MOST_SHARE * epsilon:
-        raise StudyError(
-            f"expected {' and '.join(parts)} together to be at most {_MOST_SHARE:g} of "
-            f"privacy.epsilon = {epsilon:g}, of which they are a part, got {spent:g}; lower them"
-        )
-
-
-def _check_counts(data: Data, silos: int) -> None:
-    """Every silo's number of records, which add up."""
-    if data.counts and (len(data.counts) != silos or sum(data.counts) != data.records):
-        raise StudyError(
-            f"expected data.counts to be {silos} numbers that add up to data.records = "
-            f"{data.records}, got {len(data.counts)} that add up to {sum(data.counts)}; fix them"
-        )
-
-
-def _check_capacity(data: Data, silos: int) -> None:
-    """One number for all silos, or one for each; no silo counts on more than it may hold."""
-    many = len(data.capacity)
-    if many > 1 and many != silos:
-        raise StudyError(
-            f"expected data.capacity to be one number or {silos}, one for each silo, got "
-            f"{many}; fix the list"
-        )
-    each = data.capacity if many > 1 else data.capacity * silos
-    if data.counts and any(most < own for most, own in zip(each, data.counts, strict=False)):
-        raise StudyError(
-            "expected data.capacity to be at least data.counts for every silo, got less; fix one"
-        )
-
-
 FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
 _TABLES = ("parties", "data", "privacy")
 _ATTESTATION = "attestation"
+_MOST_SHARE = 0.9  # of epsilon, for all that is asked beside the main query
 
 
 @dataclass(frozen=True, init=False)
@@ -289,7 +224,7 @@ class Study:
             for source in table_sources()
             for key, most in source.long_texts.items()
         }
-        study_file.check_size(table, long_texts)
+        check_size(table, long_texts)
         top = Section("", table, ("study", *_TABLES, *_asked_tables(), _ATTESTATION))
         present = [ask for ask in asks() if any(key in top for key in ask.tables)]
         if not any(ask.precedence for ask in present):
@@ -398,7 +333,7 @@ class Study:
         Reading, planning and approving a study, and verifying a run of it, call none of it.
         """
         named = [self.data.source, *(name for ask in self.asks for name in ask.own_code(self))]
-        return tuple(name for name in named if import_path.is_own(name))
+        return tuple(name for name in named if is_own(name))
 
     @property
     def shows_counts(self) -> bool:
@@ -445,3 +380,48 @@ def _asked_tables() -> tuple[str, ...]:
                     f"{type(ask).__module__}; uninstall one of them"
                 )
     return tuple(key for ask in asks() for key in ask.tables)
+
+
+def refuse_contradictions(study: Study) -> None:
+    """Refuse a study whose tables contradict each other, whatever each says by itself.
+
+    Raises:
+        StudyError: naming the keys.
+    """
+    data, silos = study.data, study.parties.silos
+    if data.records and data.records < silos:
+        raise StudyError(
+            f"expected data.records >= {silos}, the number of silos, got {data.records}; fix it"
+        )
+    for ask in study.asks:  # what goes against its own tables, an ask says itself
+        ask.check(study)
+    if data.counts and not study.shows_counts:
+        raise StudyError(
+            'expected no data.counts without training.sampling = "without-replacement", which '
+            "alone makes them public, got some; remove them"
+        )
+    if data.counts and (len(data.counts) != silos or sum(data.counts) != data.records):
+        raise StudyError(
+            f"expected data.counts to be {silos} numbers that add up to data.records = "
+            f"{data.records}, got {len(data.counts)} that add up to {sum(data.counts)}; fix them"
+        )
+    # One capacity for all silos, or one for each; no silo counts on more than it may hold.
+    many = len(data.capacity)
+    if many > 1 and many != silos:
+        raise StudyError(
+            f"expected data.capacity to be one number or {silos}, one for each silo, got "
+            f"{many}; fix the list"
+        )
+    capacities = data.capacity if many > 1 else data.capacity * silos
+    if any(most < count for most, count in zip(capacities, data.counts, strict=False)):
+        raise StudyError(
+            "expected data.capacity to be at least data.counts for every silo, got less; fix one"
+        )
+    # What is asked beside the main query leaves some epsilon to it.
+    parts = {key: part for ask in study.asks for key, part in ask.parts(study).items()}
+    epsilon, spent = study.privacy.epsilon, sum(parts.values())
+    if spent > _MOST_SHARE * epsilon:
+        raise StudyError(
+            f"expected {' and '.join(parts)} together to be at most {_MOST_SHARE:g} of "
+            f"privacy.epsilon = {epsilon:g}, of which they are a part, got {spent:g}; lower them"
+        )

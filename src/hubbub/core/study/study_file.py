@@ -1,4 +1,11 @@
-"""The table `[study]`: the name, what is kept of a run, and which code all parties agree on."""
+"""The file of a study: its head, all its keys, how it is written anew, what is wrong with it.
+
+The keys of a table stand where they are read; this file only knows in which tables they are, and
+in which form they are read back. What no honest study needs (endless texts and numbers, unprintable
+characters, deep nesting) is refused before anything else is looked at, so that every later sentence
+is short and can be shown on a terminal, and no later program meets a number that it cannot hold.
+What would take long to parse is refused before that, by `hubbub.core.disk`.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +36,11 @@ from hubbub.core.settings import (
     table,
     text,
 )
-from hubbub.core.study import source as import_path
 from hubbub.core.study.ask import asks
 from hubbub.core.study.attested_roles import Attestation, AttestedRole
-from hubbub.core.study.data import Data, Standardise
+from hubbub.core.study.data import Data, Standardise, source_keys
 from hubbub.core.study.parties import Parties, Privacy, numbered
-from hubbub.core.study.source import table_source, table_sources
+from hubbub.core.study.source import is_own, table_source, table_sources
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.target import TARGET, target_table
 
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
     from hubbub.core.study.study import Study
 
 
+_MOST_LEVELS, _MOST_KEY, _MOST_TEXT, _MOST_WHOLE = 8, 100, 1000, 2**63 - 1
 HASHES = "hashes"  # what a run keeps of masked vectors unless the study says otherwise
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 HEAD = {
@@ -62,49 +69,34 @@ HEAD = {
 }
 
 
-def head_from(stated: Mapping[str, Any]) -> dict[str, Any]:
+def head_from(table: Mapping[str, Any]) -> dict[str, Any]:
     """The table `[study]`: the name, what is kept of a run, and which code all parties agree on."""
-    section = Section("study", stated, tuple(HEAD))
+    section = Section("study", table, tuple(HEAD))
     name = HEAD["name"].read(section, "name", None)
     if not 1 <= len(name) <= 200:
         raise section.refusal("name", "1 to 200 printable characters", "choose another name")
     transcript = HEAD["transcript"].read(section, "transcript", HASHES)
-    return {"name": name, "transcript": transcript, "code": _code(section)}
-
-
-def _code(section: Section) -> tuple[tuple[str, str], ...]:
-    """The hashes of code by its name."""
-    stated = section.table("code") if "code" in section else {}
-    hashes = (isinstance(one, str) and _SHA256.fullmatch(one) for one in stated.values())
-    if not all(map(import_path.is_own, stated)) or not all(hashes):
+    code = section.table("code") if "code" in section else {}
+    hashed = all(isinstance(at, str) and _SHA256.fullmatch(at) for at in code.values())
+    if not hashed or not all(map(is_own, code)):
         wanted = 'a table from "python:module:name" to 64 small hexadecimal digits'
         raise section.refusal("code", wanted, "write what sha256sum prints of the module's file")
-    return tuple(sorted(stated.items()))
-
-
-# All tables of a study with their keys: what docs/study.md shows, and the JSON schema of a file.
-#
-# The keys themselves stand where they are read; this file only knows in which tables they are.
+    return {"name": name, "transcript": transcript, "code": tuple(sorted(code.items()))}
 
 
 def tables() -> dict[str, Keys]:
     """The keys of each table, by its dotted name, in the order of a page."""
-    asked = {name: keys for ask in asks() for name, keys in ask.keys().items()}
-    own = {name: key for source in table_sources() for name, key in source.own_keys().items()}
-    inner = {
-        f"data.{name}": keys
-        for source in table_sources()
-        for name, keys in source.inner_keys().items()
-    }
+    sources = table_sources()
+    inner = {f"data.{k}": keys for source in sources for k, keys in source.inner_keys().items()}
     return {
         "study": listed(HEAD),
         "parties": keys_of(Parties),
-        "data": keys_of(Data) | own,
+        "data": keys_of(Data) | source_keys(),
         "data.target": listed(TARGET),
         f"data.columns.{NAME}": keys_of(Column),
         "data.standardise": keys_of(Standardise),
         **inner,
-        **asked,
+        **{name: keys for ask in asks() for name, keys in ask.keys().items()},
         "privacy": keys_of(Privacy),
         "attestation": keys_of(Attestation),
         "attestation.silo": keys_of(AttestedRole),
@@ -122,15 +114,26 @@ def json_schema() -> dict[str, Any]:
     Whatever it refuses is no study. What it lets pass may still be none: keys that go against each
     other, and what is asked of which columns, `Study.load` refuses.
     """
-    known = tables()
-    role = schema(known["attestation.silo"])
+    keys = tables()
+    role = schema(keys["attestation.silo"])
+    data = schema(
+        keys["data"],
+        target={
+            "type": ["string", "object"],
+            # of the table only the kind must be there
+            "anyOf": [{"type": "string"}, schema(keys["data.target"]) | {"required": ["kind"]}],
+        },
+        columns={"additionalProperties": schema(keys[f"data.columns.{NAME}"])},
+        standardise=schema(keys["data.standardise"]),
+        **{k: v for source in table_sources() for k, v in source.inner_schemas().items()},
+    )
     parts = {
-        "study": schema(known["study"]),
-        "parties": schema(known["parties"]),
-        "data": _data_schema(known),
+        "study": schema(keys["study"]),
+        "parties": schema(keys["parties"]),
+        "data": data | {"required": []},  # a built-in source has a target of its own
         **{name: part for ask in asks() for name, part in ask.schemas().items()},
-        "privacy": schema(known["privacy"]),
-        "attestation": schema(known["attestation"], aggregator=role, node=role, silo=role),
+        "privacy": schema(keys["privacy"]),
+        "attestation": schema(keys["attestation"], aggregator=role, node=role, silo=role),
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -142,66 +145,41 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _data_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
-    """Of `[data]`: the target may be a name or a table, columns have any names."""
-    target = {
-        "type": ["string", "object"],
-        # only the kind must be there
-        "anyOf": [{"type": "string"}, schema(known["data.target"]) | {"required": ["kind"]}],
-    }
-    each = schema(known[f"data.columns.{NAME}"])
-    data_schema = schema(
-        known["data"],
-        target=target,
-        columns={"additionalProperties": each},
-        standardise=schema(known["data.standardise"]),
-        **{k: v for source in table_sources() for k, v in source.inner_schemas().items()},
-    )
-    return data_schema | {"required": []}  # a built-in source has a target of its own
-
-
-# A study written anew as a file, from its settings alone.
-#
-# Only what differs from a default is written: some keys are refused beside others even with the
-# value
-# that they have anyway. This file knows in which form the settings are read back, not what they
-# mean.
-
-
 def text_of(study: Study) -> str:
-    """The text of a study's file."""
+    """The text of a study's file, from its settings alone.
+
+    Only what differs from a default is written: some keys are refused beside others even with the
+    value that they have anyway.
+    """
     head: dict[str, Any] = {"name": study.name}
     if study.transcript != HASHES:
         head["transcript"] = study.transcript
     if study.code:
         head["code"] = dict(study.code)
-    tables = {"study": head, "parties": _parties(study.parties), "data": _data(study.data)}
+    parties = stated(study.parties)
+    if study.parties.names == numbered(study.parties.silos):
+        del parties["names"]
+        parties = {"silos": study.parties.silos, **parties}
+    tables = {"study": head, "parties": parties, "data": _data_table(study.data)}
     for ask in study.asks:
         tables |= ask.written(study)
     tables["privacy"] = stated(study.privacy)
     if study.attestation is not None:
-        roles = study.attestation.asked().items()
-        tables["attestation"] = {role: _attested(asked) for role, asked in roles}
+        tables["attestation"] = {
+            name: {key: value for key, value in role.to_dict().items() if key in stated(role)}
+            for name, role in study.attestation.asked().items()
+        }
     return tomli_w.dumps(tables)
 
 
-def _parties(parties: Parties) -> dict[str, Any]:
-    table = stated(parties)
-    if parties.names == numbered(parties.silos):
-        del table["names"]
-        return {"silos": parties.silos, **table}
-    return table
-
-
-def _data(data: Data) -> dict[str, Any]:
+def _data_table(data: Data) -> dict[str, Any]:
     """The table `[data]`, whose target, columns and source have forms of their own."""
     table = stated(data)
-    for key in ("target", "request"):
+    for key in ("target", "request", "outcome"):
         table.pop(key, None)
     if data.target:  # files have no default for it
         table["target"] = data.target
     if data.outcome is not None:
-        del table["outcome"]
         table["target"] = target_table(data.target, data.outcome)
     if (source := table_source(data.source)) is not None:
         table |= source.written(data.request)
@@ -209,15 +187,6 @@ def _data(data: Data) -> dict[str, Any]:
         columns = map(stated, data.columns)
         table["columns"] = {column.pop("name"): column for column in columns}
     return table
-
-
-def _attested(asked: AttestedRole) -> dict[str, Any]:
-    """What a role must show, as the table that it is read from."""
-    differs = stated(asked)
-    return {name: value for name, value in asked.to_dict().items() if name in differs}
-
-
-# Why a study file could not be read, in words.
 
 
 def syntax_fault(error: ValueError, text: str) -> str:
@@ -244,20 +213,9 @@ def file_remedy(path: Path) -> str:
     """What to do about a file that could not be read: which one beside it may be meant."""
     names: list[str] = []
     with suppress(OSError, ValueError):
-        names = [one.name for one in path.parent.iterdir() if one.suffix == ".toml"]
+        names = [file.name for file in path.parent.iterdir() if file.suffix == ".toml"]
     close = [name for name in get_close_matches(path.name, names, n=1) if name != path.name]
     return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
-
-
-# What no honest study needs: endless texts and numbers, unprintable characters, deep nesting.
-#
-# They are refused before anything else is looked at, so that every later sentence is short and can
-# be
-# shown on a terminal, and so that no later program meets a number that it cannot hold. What would
-# take long to parse is refused before that, by `hubbub.core.disk`. This file knows no key of a
-# study.
-
-_MOST_LEVELS, _MOST_KEY, _MOST_TEXT, _MOST_WHOLE = 8, 100, 1000, 2**63 - 1
 
 
 def check_size(table: Mapping[str, Any], long_texts: Mapping[str, int]) -> None:
@@ -277,7 +235,12 @@ def check_size(table: Mapping[str, Any], long_texts: Mapping[str, int]) -> None:
                 f"expected at most {_MOST_LEVELS} levels of tables and lists, "
                 f"got more in {path}; remove it"
             )
-        left += [(inner, entry, level + 1) for inner, entry in _entries(path, value)]
+        entries: list[tuple[str, Any]] = []
+        if isinstance(value, Mapping):
+            entries = [(_path(path, key), inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            entries = [(path, inner) for inner in value]
+        left += [(inner, entry, level + 1) for inner, entry in entries]
 
 
 def _check_value(path: str, value: object, long_texts: Mapping[str, int]) -> None:
@@ -296,13 +259,6 @@ def _check_value(path: str, value: object, long_texts: Mapping[str, int]) -> Non
             f"expected {path} to be at most {most} printable characters, "
             f"got {shown(value)}; shorten or correct it"
         )
-
-
-def _entries(path: str, value: object) -> list[tuple[str, Any]]:
-    """What a table or a list holds, each with its dotted name."""
-    if isinstance(value, Mapping):
-        return [(_path(path, key), inner) for key, inner in value.items()]
-    return [(path, inner) for inner in value] if isinstance(value, list) else []
 
 
 def _path(path: str, key: object) -> str:

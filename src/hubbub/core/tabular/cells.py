@@ -1,7 +1,17 @@
 """Files of records as text: the cells of a CSV or Parquet file by column, stripped, "" if missing.
 
-What a cell means is not decided here. Exceptions of the readers beneath may quote the file, so
-none of them is passed on or chained: an error is raised after their `except` clause has ended.
+Exceptions of the readers beneath may quote the file, so none of them is passed on or chained: an
+error is raised after their `except` clause has ended.
+
+What a cell says by its column is a number, or why it is none of that column's. Each kind of column
+has one rule, written once. A run reads a column by it and stops at the first fault (`read_column`);
+a check of files asks it of every cell and collects all that it says. A fault's words never quote
+the cell: errors leave a silo.
+
+A class or a column may be called what a stranger likes, such as `=HYPERLINK(...)`, and a program
+that opens a CSV file would take it for a formula. So in what is written as CSV a text that begins
+like one has an apostrophe before it, as the OWASP's guidance against CSV injection says; numbers
+stay as they are. Whatever of hubbub reads a CSV file takes the apostrophe off again.
 """
 
 from __future__ import annotations
@@ -24,14 +34,6 @@ from numpy.typing import NDArray
 from hubbub.core.disk import open_ordinary
 from hubbub.core.errors import DataError, with_extra
 
-# Rows as CSV text that a spreadsheet shows and does not calculate, and such a cell as it was.
-#
-# A class or a column may be called what a stranger likes, such as `=HYPERLINK(...)`, and a program
-# that opens the file would take it for a formula. So a text that begins like one gets an apostrophe
-# before it, as the OWASP's guidance against CSV injection says; numbers stay as they are. Whatever
-# of
-# hubbub reads a CSV file takes the apostrophe off again.
-
 # The signs as they are and as East Asian keyboards write them, behind whatever is not seen; a tab
 # or line end goes before all.
 _FORMULA = re.compile(
@@ -48,7 +50,16 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     >>> csv_text([["class", "score"], ["=1+1", -0.5], ["-2.5", None]])
     "class,score\n'=1+1,-0.5\n-2.5,\n"
     """
-    return "".join(_line([_shown(cell) for cell in row]) for row in rows)
+    lines = []
+    for row in rows:
+        cells = [
+            f"'{cell}" if isinstance(cell, str) and is_like_formula(cell) else cell for cell in row
+        ]
+        # The writer puts quotes around whatever is in the end of a line, so that is both signs.
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\r\n").writerow(cells)
+        lines.append(text.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(lines)
 
 
 def cell_text(cell: str) -> str:
@@ -68,17 +79,6 @@ def cell_text(cell: str) -> str:
 def is_like_formula(text: str) -> bool:
     """Whether a program for tables may take a text for a formula."""
     return bool(_FORMULA.match(text)) and not _NUMBER.fullmatch(text)
-
-
-def _line(cells: Sequence[object]) -> str:
-    """A row; its writer puts quotes around whatever is in the end of a line, so that is both."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerow(cells)
-    return text.getvalue().removesuffix("\r\n") + "\n"
-
-
-def _shown(cell: object) -> object:
-    return f"'{cell}" if isinstance(cell, str) and is_like_formula(cell) else cell
 
 
 # A Parquet file may pack a column of equal cells into a few bytes: as many cells as it may have.
@@ -269,16 +269,10 @@ def text_of(value: object) -> str:
     return str(value).strip()
 
 
-# What a cell says by its column: a number, or why it is none of that column's.
-#
-# Each kind of column has one rule, written once. A run reads a column by it and stops at the first
-# fault (`read_column`); a check of files asks it of every cell and collects all that it says. A
-# fault's words never quote the cell: errors leave a silo.
-
 GAP, NUMBER, SPELLING = "gap", "number", "spelling"  # kinds of faults that rules share
 MISSING = float("nan")  # what a rule reads where a cell may be missing and is
 LARGEST = float(np.finfo(np.float32).max)
-_WHOLE_NUMBER = re.compile(r"([+-]?[0-9]+)\.0*")  # as databases have it too (study/sql/readings.py)
+_WHOLE_NUMBER = re.compile(r"([+-]?[0-9]+)\.0*")  # as databases have it too (site/sql/source.py)
 
 
 class CellFault(NamedTuple):

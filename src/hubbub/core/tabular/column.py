@@ -54,31 +54,21 @@ def column_features(column: Column, texts: Sequence[str], where: str) -> NDArray
     values = read_column(texts, column.rule, where)
     gone = np.isnan(values)
     if gone.any():  # the rule has let them pass, so there is a default
-        values[gone] = _default(column)
-    block = (_one_hot if column.categories else _scaled)(column, values)
+        default = str(column.default)
+        if column.categories:  # whose own spelling may be one of those that mean missing
+            places = [column.spelled(category) for category in column.categories]
+            values[gone] = places.index(column.spelled(default))
+        else:
+            values[gone] = float(default)
+    if not column.categories:  # the public bounds are mapped to -1 and 1
+        low, high = column.bounds
+        block = ((2.0 * values - (low + high)) / (high - low))[:, None]
+    elif len(column.categories) == 2 and not column.reference:
+        block = (2.0 * values - 1.0)[:, None]
+    else:  # one 0/1 feature per category but the reference
+        block = np.eye(len(column.categories))[values.astype(np.int64)]
+        block = np.delete(block, column.reference_place, 1) if column.reference else block
     return np.column_stack([block, gone]) if column.indicator else block
-
-
-def _default(column: Column) -> float:
-    """What a missing cell counts as; its own spelling may be one of those that mean missing."""
-    if column.categories:
-        places = [column.spelled(category) for category in column.categories]
-        return places.index(column.spelled(str(column.default)))
-    return float(str(column.default))
-
-
-def _scaled(column: Column, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Numbers within the public bounds, which are mapped to -1 and 1."""
-    low, high = column.bounds
-    return ((2.0 * values - (low + high)) / (high - low))[:, None]
-
-
-def _one_hot(column: Column, places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One 0/1 feature per category but the reference; of two without one a single -1 or +1."""
-    if len(column.categories) == 2 and not column.reference:
-        return (2.0 * places - 1.0)[:, None]
-    one_hot: NDArray[np.float64] = np.eye(len(column.categories))[places.astype(np.int64)]
-    return np.delete(one_hot, column.reference_place, 1) if column.reference else one_hot
 
 
 def _is_number(value: object) -> bool:
@@ -321,7 +311,7 @@ class Column:
         In a complete column a missing cell is a fault.
         """
         absent = {"", *map(self.spelled, self.missing)}
-        places = {self.spelled(one): place for place, one in enumerate(self.categories)}
+        places = {self.spelled(name): place for place, name in enumerate(self.categories)}
         unlisted = CellFault(
             *(SPELLING, f"one of the {len(places)} declared categories", "something else"),
             "correct the cell, or add its spelling to categories or missing in data.columns",
@@ -362,55 +352,52 @@ class Column:
         """One name per feature, in order."""
         if len(self.categories) > 2 or self.reference:
             apart = self.reference_place
-            names = tuple(
-                f"{self.name}={category}"
-                for place, category in enumerate(self.categories)
-                if place != apart
-            )
+            others = (name for place, name in enumerate(self.categories) if place != apart)
+            names = tuple(f"{self.name}={category}" for category in others)
         else:
             names = (f"{self.name}={self.categories[1]}" if self.categories else self.name,)
         return (*names, f"{self.name} missing") if self.indicator else names
 
     def _check_categorical(self) -> None:
+        spellings = [self.spelled(category) for category in self.categories]
+        default = None if self.default is None else str(self.default)
         if self.low is not None or self.high is not None:
             self._refuse("either categories or low and high", "both", "remove one of them")
         if self.step is not None:
             self._refuse("step beside low and high alone", self.step, "remove it")
-        known = [self.spelled(category) for category in self.categories]
-        if len(set(known)) < len(known) or len(known) < 2:
+        if len(set(spellings)) < len(spellings) or len(spellings) < 2:
             self._refuse(
                 "at least two different categories", list(self.categories), "list each value once"
             )
-        if set(known) & set(map(self.spelled, self.missing)):
+        if set(spellings) & set(map(self.spelled, self.missing)):
             self._refuse(
                 "missing to differ from the categories", list(self.missing), "remove the overlap"
             )
-        if self.other and self.spelled(self.other) not in known:
-            self._refuse("other to be a category", self.other, "add it to categories")
-        if self.reference and self.spelled(self.reference) not in known:
-            self._refuse("reference to be a category", self.reference, "add it to categories")
-        if self.default is not None and self.spelled(str(self.default)) not in known:
-            self._refuse("default to be a category", self.default, "add it to categories")
+        for key, category in (
+            ("other", self.other or None),
+            ("reference", self.reference or None),
+            ("default", default),
+        ):
+            if category is not None and self.spelled(category) not in spellings:
+                self._refuse(f"{key} to be a category", getattr(self, key), "add it to categories")
 
     def _check_numeric(self) -> None:
         (low, high), default = self.bounds, self.default
         for key in ("other", "reference"):
-            if found := getattr(self, key):
-                self._refuse(f"{key} beside categories alone", found, "remove it")
+            if category := getattr(self, key):
+                self._refuse(f"{key} beside categories alone", category, "remove it")
         if not (_is_number(low) and _is_number(high)):
             self._refuse("low and high to be numbers", (low, high), "give both public bounds")
         if low >= high:
             self._refuse("low < high", (low, high), "exchange or widen the bounds")
-        self._check_step(high - low)
+        if self.step is not None:
+            self._check_step(self.step, high - low)
         if default is None:
             return
         if not _is_number(default) or not low <= float(default) <= high:
             self._refuse(f"default to be a number in [{low}, {high}]", default, "correct it")
 
-    def _check_step(self, span: float) -> None:
-        step = self.step
-        if step is None:
-            return
+    def _check_step(self, step: float, span: float) -> None:
         if not _is_number(step) or not step > 0 or not span / step <= _MOST_STEPS:
             self._refuse(
                 f"step to be a number above 0, at most {_MOST_STEPS:,} of them between the bounds",
@@ -467,11 +454,6 @@ NEGATIVE_TIME = CellFault(
 )
 
 
-# The columns that a study declares: the table `[data.columns]`, an entry for each, as `Column`s.
-#
-# What an entry says is checked for its form here, and by the `Column` for what it means.
-
-
 def columns_from(table: object) -> tuple[Column, ...]:
     """Parses the `[data.columns]` table of a study into columns, in the order of the table.
 
@@ -493,6 +475,7 @@ def columns_from(table: object) -> tuple[Column, ...]:
 
 
 def _column_from(name: str, entry: Any) -> Column:
+    """What an entry says, checked for its form here and by the `Column` for what it means."""
     where = f"data.columns.{name}"
     if not isinstance(entry, Mapping):
         raise StudyError(
@@ -506,51 +489,45 @@ def _column_from(name: str, entry: Any) -> Column:
                 f"expected {where} to hold only {', '.join(known)}, found {key!r}; remove or "
                 "correct that key"
             )
-    indicator, ignore_case = (_truth(entry, key, where) for key in ("indicator", "ignore_case"))
-    default = entry.get("default", Column.default)
-    categories = _spellings(entry, "categories", where)
-    if categories and isinstance(default, int) and not isinstance(default, bool):
-        default = str(default)
-    return Column(
-        name=name,
-        low=entry.get("low"),
-        high=entry.get("high"),
-        step=entry.get("step"),
-        categories=categories,
-        default=default,
-        indicator=indicator,
-        missing=_spellings(entry, "missing", where),
-        ignore_case=ignore_case,
-        other=_text(entry, "other", where),
-        feature=_truth(entry, "feature", where, otherwise=Column.feature),
-        complete=_truth(entry, "complete", where),
-        reference=_text(entry, "reference", where),
+    for key, (fits, expected, remedy) in _FORMS.items():
+        if key in entry and not fits(entry[key]):
+            raise StudyError(
+                f"expected {where}.{key} to be {expected}, found {entry[key]!r}; {remedy}"
+            )
+    values = dict(entry)
+    for key in ("categories", "missing"):
+        values[key] = tuple(map(str, entry.get(key, ())))
+    default = entry.get("default")
+    if values["categories"] and isinstance(default, int) and not isinstance(default, bool):
+        values["default"] = str(default)
+    return Column(name=name, **values)
+
+
+def _is_truth(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _are_spellings(value: object) -> bool:
+    """A list of texts, or of whole numbers, which are spelled like them."""
+    return isinstance(value, list | tuple) and all(
+        isinstance(spelling, str | int) and not isinstance(spelling, bool) for spelling in value
     )
 
 
-def _truth(entry: Mapping[str, Any], key: str, where: str, *, otherwise: bool = False) -> bool:
-    value = entry.get(key, otherwise)
-    if not isinstance(value, bool):
-        raise StudyError(
-            f"expected {where}.{key} to be true or false, found {value!r}; write one of the two"
-        )
-    return value
-
-
-def _text(entry: Mapping[str, Any], key: str, where: str) -> str:
-    value = entry.get(key, "")
-    if not isinstance(value, str):
-        raise StudyError(f"expected {where}.{key} to be a text, found {value!r}; put it in quotes")
-    return value
-
-
-def _spellings(entry: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    values = entry.get(key, [])
-    if not isinstance(values, list | tuple) or not all(
-        isinstance(value, str | int) and not isinstance(value, bool) for value in values
-    ):
-        raise StudyError(
-            f"expected {where}.{key} to be a list of texts, found {values!r}; write each value as "
-            'it is spelled in the file, for example ["yes", "no"]'
-        )
-    return tuple(str(value) for value in values)
+_TRUTH = (_is_truth, "true or false", "write one of the two")
+_TEXT = (_is_text, "a text", "put it in quotes")
+_SPELLINGS = (
+    _are_spellings,
+    "a list of texts",
+    'write each value as it is spelled in the file, for example ["yes", "no"]',
+)
+_FORMS = {  # of an entry's keys, in the order in which they are refused
+    **dict.fromkeys(("indicator", "ignore_case"), _TRUTH),
+    **dict.fromkeys(("categories", "missing"), _SPELLINGS),
+    **dict.fromkeys(("feature", "complete"), _TRUTH),
+    **dict.fromkeys(("other", "reference"), _TEXT),
+}

@@ -46,18 +46,18 @@ class Levels:
 
     def __post_init__(self) -> None:
         """Refuses what has fewer than two classes, and a reference that is none of them."""
-        self._check_classes()
+        if self.column.categories:
+            if self.cuts:
+                raise self._refusal("no cuts for a column with categories", "remove them")
+        else:
+            self._check_cuts()
         if self.reference and self.reference not in self.names:
             raise StudyError(
                 f"expected one of {', '.join(self.names)} as the reference of column "
                 f"{self.column.name}, found {self.reference}; correct it"
             )
 
-    def _check_classes(self) -> None:
-        if self.column.categories:
-            if self.cuts:
-                raise self._refusal("no cuts for a column with categories", "remove them")
-            return
+    def _check_cuts(self) -> None:
         inside = (self.column.bounds[0], *self.cuts, self.column.bounds[1])
         if not self.cuts or not all(a < b for a, b in pairwise(inside)):
             raise self._refusal(
@@ -80,11 +80,11 @@ class Levels:
         else:
             ends = list(pairwise((low, *self.cuts, high)))
         numbers = {end for pair in ends for end in pair}
-        digits = 6 if len({f"{one:.6g}" for one in numbers}) == len(numbers) else 15
-        said = [(f"{a:.{digits}g}", f"{b:.{digits}g}") for a, b in ends]
+        digits = 6 if len({f"{end:.6g}" for end in numbers}) == len(numbers) else 15
+        ranges = [(f"{a:.{digits}g}", f"{b:.{digits}g}") for a, b in ends]
         if step:
-            return tuple(f"{a} to {b}" if a != b else a for a, b in said)
-        return (*(f"{a} to <{b}" for a, b in said[:-1]), "{} to {}".format(*said[-1]))
+            return tuple(f"{a} to {b}" if a != b else a for a, b in ranges)
+        return (*(f"{a} to <{b}" for a, b in ranges[:-1]), "{} to {}".format(*ranges[-1]))
 
     @property
     def _values(self) -> list[tuple[int, int]]:
@@ -117,6 +117,6 @@ class Levels:
         )
 
 
-def column_of(one: Levels | Column) -> Column:
+def column_of(classed: Levels | Column) -> Column:
     """The column itself, or the one whose classes these are."""
-    return one if isinstance(one, Column) else one.column
+    return classed if isinstance(classed, Column) else classed.column

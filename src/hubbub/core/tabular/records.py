@@ -3,8 +3,15 @@
 Rows of one patient are one protected unit, up to a public number of them. A unit has a place for
 each of that many rows. Places that a patient has no row for hold the patient's first row once more,
 and count nothing; so a unit's shape is public, and nothing in it is from anybody else
-(docs/privacy.md P21). This file knows numpy and the error tree; it must not know where records come
-from.
+(docs/privacy.md P21). This file must not know where records come from.
+
+For the keys of patients, from files and from memory, there is one rule. Spaces at the ends of a key
+say nothing, a whole number is the same in every form (`7`, `7.0`), and so is a letter that Unicode
+composes in two ways. Case, zeros in front and all else tell patients apart, as hospitals' keys do:
+what looks alike is for `hubbub check` to show, not to join, since two people in one unit would
+exchange a part of it where each should be there or not. A key that is missing is nobody's: it is
+refused, never one patient; so is a text of more than `_LONGEST` letters, since to compose a very
+long one takes hours.
 """
 
 from __future__ import annotations
@@ -22,20 +29,6 @@ from numpy.typing import NDArray
 from hubbub.core.disk import json_value, read_bytes
 from hubbub.core.errors import DataError, IntegrityError
 from hubbub.core.tabular.cells import canonical
-
-# Whose a record is: the one rule for the keys of patients, from files and from memory.
-#
-# Spaces at the ends of a key say nothing, a whole number is the same in every form (`7`, `7.0`),
-# and
-# so is a letter that Unicode composes in two ways. Case, zeros in front and all else tell patients
-# apart, as hospitals' keys do: what looks alike is for `hubbub check` to show, not to join, since
-# two
-# people in one unit would exchange a part of it where each should be there or not (docs/privacy.md
-# P21). A key that is missing is nobody's: it is refused, never one patient; so is a text of more
-# than
-# `_LONGEST` letters, since to compose a very long one takes hours. This file knows keys; it must
-# not
-# know where they come from.
 
 _LONGEST = 1000
 _EXACT = 2.0**53  # from here on several whole numbers are one float
@@ -66,8 +59,8 @@ def patient_numbers(
     Raises:
         DataError: a key is missing.
     """
-    known: dict[str, int] = {}
-    keys: dict[str, str] = {}
+    by_key: dict[str, int] = {}
+    keys: dict[str, str] = {}  # by text: columns repeat themselves
     numbers = []
     for row, value in enumerate(values):
         if isinstance(value, float) and abs(value) >= _EXACT:
@@ -84,7 +77,7 @@ def patient_numbers(
                 f"expected a patient for every record, found none {place(row)}; fill it in or "
                 "remove the record"
             )
-        numbers.append(known.setdefault(keys[text], len(known)))
+        numbers.append(by_key.setdefault(keys[text], len(by_key)))
     return np.array(numbers, dtype=np.intp)
 
 
@@ -138,8 +131,7 @@ class Records:
         self._check_shapes()
         self._check_values()
         if self.patients is not None:
-            self._check_patients(self.patients)
-            object.__setattr__(self, "patients", _numbered(self.patients))
+            object.__setattr__(self, "patients", _numbered(self.patients, self.targets))
 
     def __len__(self) -> int:
         """How many records there are: itself private to the silo."""
@@ -161,13 +153,11 @@ class Records:
         """
         if chosen.dtype == bool and chosen.all():
             return self
-        patients = None if self.patients is None else self.patients[chosen]
-        groups = None if self.groups is None else self.groups[chosen]
         return Records(
             inputs=self.inputs[chosen],
             targets=self.targets[chosen],
-            patients=patients,
-            groups=groups,
+            patients=None if self.patients is None else self.patients[chosen],
+            groups=None if self.groups is None else self.groups[chosen],
         )
 
     def with_inputs(self, inputs: NDArray[Any]) -> Records:
@@ -204,16 +194,16 @@ class Records:
         Returns:
             One silo's after the other's.
         """
-        known, ends = [], 0
-        grouped = [one.groups for one in several if one.groups is not None]
-        for one in several:
-            if one.patients is not None:
-                known.append(one.patients + ends)
-                ends += one.units
+        patients, ends = [], 0
+        grouped = [records.groups for records in several if records.groups is not None]
+        for records in several:
+            if records.patients is not None:
+                patients.append(records.patients + ends)
+                ends += records.units
         return Records(
-            inputs=np.concatenate([one.inputs for one in several]),
-            targets=np.concatenate([one.targets for one in several]),
-            patients=np.concatenate(known) if known else None,
+            inputs=np.concatenate([records.inputs for records in several]),
+            targets=np.concatenate([records.targets for records in several]),
+            patients=np.concatenate(patients) if patients else None,
             groups=np.concatenate(grouped) if len(grouped) == len(several) else None,
         )
 
@@ -272,14 +262,6 @@ class Records:
                 "correct the records"
             )
 
-    def _check_patients(self, patients: Any) -> None:
-        known = isinstance(patients, np.ndarray) and patients.dtype.kind in "iuU"
-        if not known or patients.shape != self.targets.shape[:1]:
-            raise DataError(
-                "expected patients as an array (n,) of whole numbers or texts, one for each "
-                "record, found something else; convert them with numpy.asarray"
-            )
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class UnitRows:
@@ -332,8 +314,14 @@ def first_rows(units: NDArray[np.intp], most: int) -> NDArray[np.bool_]:
     return np.asarray(turn < most)
 
 
-def _numbered(patients: NDArray[Any]) -> NDArray[np.intp]:
-    """(n,): the number of each patient among those that occur, from 0."""
+def _numbered(patients: Any, targets: NDArray[Any]) -> NDArray[np.intp]:
+    """(n,): the number of each record's patient among those that occur, from 0."""
+    keyed = isinstance(patients, np.ndarray) and patients.dtype.kind in "iuU"
+    if not keyed or patients.shape != targets.shape[:1]:
+        raise DataError(
+            "expected patients as an array (n,) of whole numbers or texts, one for each "
+            "record, found something else; convert them with numpy.asarray"
+        )
     if patients.dtype.kind == "U":
         return patient_numbers(patients.tolist())
     _, numbers = np.unique(patients, return_inverse=True)

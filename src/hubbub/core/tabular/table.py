@@ -72,15 +72,28 @@ def encode_table(
         StudyError: the arguments contradict each other.
     """
     named = _named(target, outcome)
-    _check_declared_once(named, columns)
-    _check_present([*named, *(column.name for column in columns)], cells, origin)
+    names = [column.name for column in columns]
+    for name in named:
+        if name in names:
+            raise StudyError(
+                f"expected the target {name!r} not to be a feature too, found it among the "
+                "columns; remove it from data.columns"
+            )
+    if len(set(names)) < len(names):
+        raise StudyError("expected every column once, found a name twice; remove one of the two")
+    _check_present([*named, *names], cells, origin)
     if not cells[target]:
         raise DataError(f"expected at least one record in {origin}, found none; check the file")
     where = f"{origin}, column {target!r}"
-    if outcome is None:
-        targets = _targets(cells[target], positive, negative, classes, where)
-    else:
+    targets: NDArray[Any]
+    if outcome is not None:
         targets = outcomes(outcome, target, cells, origin)
+    elif not (positive or classes):
+        targets = read_column(cells[target], number_rule, where).astype(np.float32)
+    else:
+        rule = class_rule(positive, negative, classes)
+        kind = np.int64 if len(classes) > 2 and not positive else np.float32
+        targets = read_column(cells[target], rule, where).astype(kind)
     inputs = encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
     if not patient:
         return Records(inputs=inputs, targets=targets)
@@ -132,18 +145,6 @@ def _named(target: str, outcome: Outcome | None) -> tuple[str, ...]:
     return (target, *(outcome.columns if outcome else ()))
 
 
-def _check_declared_once(targets: Sequence[str], columns: Sequence[Column]) -> None:
-    names = [column.name for column in columns]
-    for target in targets:
-        if target in names:
-            raise StudyError(
-                f"expected the target {target!r} not to be a feature too, found it among the "
-                "columns; remove it from data.columns"
-            )
-    if len(set(names)) < len(names):
-        raise StudyError("expected every column once, found a name twice; remove one of the two")
-
-
 def _check_present(names: Sequence[str], cells: Mapping[str, Sequence[str]], origin: str) -> None:
     for name in names:
         if name not in cells:
@@ -151,19 +152,6 @@ def _check_present(names: Sequence[str], cells: Mapping[str, Sequence[str]], ori
                 f"expected a column {name!r} in {origin}, found none of that name; rename the "
                 "column in the file or correct the study"
             )
-
-
-def _targets(
-    texts: Sequence[str],
-    positive: Sequence[str],
-    negative: Sequence[str],
-    classes: Sequence[str],
-    where: str,
-) -> NDArray[Any]:
-    if not (positive or classes):
-        return read_column(texts, number_rule, where).astype(np.float32)
-    targets = read_column(texts, class_rule(positive, negative, classes), where)
-    return targets.astype(np.int64 if len(classes) > 2 and not positive else np.float32)
 
 
 def class_rule(positive: Sequence[str], negative: Sequence[str], classes: Sequence[str]) -> Rule:
@@ -239,7 +227,7 @@ def coded_cells(
     units = None
     if patient:
         units = unit_rows(_patients(cells[patient], patient, origin), most)
-    negative = frozenset(one.name for one in columns if _reads_negatives(one, cells))
+    negative = frozenset(column.name for column in columns if _reads_negatives(column, cells))
     return CodedCells(coded, units, negative)
 
 

@@ -1,7 +1,8 @@
-"""Targets that are no classes: amounts, counts, and times to an event.
+"""The target, `data.target`: the name of a class's column, or a table that says what is in it.
 
-Cells become numbers in their own unit, whatever the public bounds are: those are applied where a
-loss is made of them. This file knows cells and one target, neither losses nor models.
+Amounts, counts and times to an event are no classes. Their cells become numbers in their own unit,
+whatever the public bounds are: those are applied where a loss is made of them. This file knows
+cells and one target, neither losses nor models.
 """
 
 from __future__ import annotations
@@ -270,10 +271,6 @@ _ARRAYS = {
 }
 
 
-# The key `data.target`: the name of a column, or a table that says what is in it.
-#
-# A text is the column of a class. This file knows how a target is declared; it reads no cell.
-
 _CLASS = "class"
 _KEYS = {
     _CLASS: ("column",),
@@ -318,10 +315,10 @@ def target_from(section: Section, default: str, *, files: bool) -> tuple[str, Ou
         default: the column's name where there are no files, which it then does not matter for.
         files: whether records come from files, so that columns must be named.
     """
-    known = section.content.get("target")
-    if not isinstance(known, dict):
+    table = section.content.get("target")
+    if not isinstance(table, dict):
         return section.text("target", None if files else default), None
-    inner = Section("data.target", known, tuple(TARGET))
+    inner = Section("data.target", table, tuple(TARGET))
     kind = inner.text("kind", None, options=(_CLASS, *KINDS))
     for key in [*TARGET][1:]:
         if key not in _KEYS[kind]:
@@ -350,7 +347,15 @@ def _outcome(inner: Section, kind: str, name: str, *, files: bool) -> Outcome:
             raise inner.refusal(key, "at least one spelling", 'write it like ["1"]')
     if not set(map(canonical, positive)).isdisjoint(map(canonical, negative)):
         raise inner.refusal("negative", "spellings that positive has not", "fix one list")
-    grid, step = _grid(inner), 0.0
+    listed, step = inner.content.get("grid"), 0.0
+    times = listed if isinstance(listed, list) else []
+    rising = all(is_number(time) and 0 < time <= _MOST for time in times) and all(
+        a < b for a, b in pairwise(times)
+    )
+    if not rising or not 2 <= len(times) <= _MOST_TIMES:
+        wanted = f"2 to {_MOST_TIMES} rising times above 0"
+        raise inner.refusal("grid", wanted, "write it like [365, 730, 1095]")
+    grid = tuple(map(float, times))
     if "step" in inner.content:
         step = TARGET["step"].read(inner, "step", None)
         visits = [floor(time / step + 1e-6) for time in (0.0, *grid)]
@@ -404,28 +409,13 @@ def _mean(inner: Section, low: float, high: float, *, positive: bool) -> float |
     return mean
 
 
-def _grid(inner: Section) -> tuple[float, ...]:
-    """Rising times above 0, at least two."""
-    given = inner.content.get("grid")
-    times = given if isinstance(given, list) else []
-    good = all(map(_is_time, times)) and all(a < b for a, b in pairwise(times))
-    if not good or not 2 <= len(times) <= _MOST_TIMES:
-        wanted = f"2 to {_MOST_TIMES} rising times above 0"
-        raise inner.refusal("grid", wanted, "write it like [365, 730, 1095]")
-    return tuple(float(time) for time in times)
-
-
-def _is_time(value: Any) -> bool:
-    return is_number(value) and 0 < value <= _MOST
-
-
 def target_table(target: str, outcome: Outcome) -> dict[str, Any]:
     """The table `data.target` that is read as these."""
     own = "time" if outcome.kind == TIME_TO_EVENT else "column"
     names = {"kind": outcome.kind, own: target}
     keys = [key for key in _KEYS[outcome.kind] if key != own]
-    said: dict[str, Any] = {key: getattr(outcome, key) for key in keys}
+    values: dict[str, Any] = {key: getattr(outcome, key) for key in keys}
     for key in ("scale", "mean", "exposure", "exposure_high", "step"):
-        if key in said and said[key] == getattr(Outcome, key):
-            del said[key]
-    return names | {key: list(one) if isinstance(one, tuple) else one for key, one in said.items()}
+        if key in values and values[key] == getattr(Outcome, key):
+            del values[key]
+    return names | {key: list(at) if isinstance(at, tuple) else at for key, at in values.items()}
