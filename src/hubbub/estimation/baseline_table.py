@@ -6,7 +6,7 @@ each numeric column x in [-1, 1] and x^2 - 1/2, or a 1 at "missing"; a column th
 no place for "missing". What all categories have in
 common is so told once, by the 1, and a record's block is shorter than with plain one-hot vectors.
 With groups, a record's block stands in the place of its group, and groups are compared by
-`group_comparison`. A numeric column may be described in classes, too.
+`compare_means` and `compare_shares`. A numeric column may be described in classes, too.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.crosstab import independence
 from hubbub.estimation.intervals import (
     CLEAR,
     SURE,
     at,
     caution,
     count,
+    independence,
     normal_quantile,
     ratio_interval,
     share,
@@ -51,7 +52,7 @@ from hubbub.estimation.statistic import (
     one_hot,
     scaled,
 )
-from hubbub.estimation.statistic_keys import StatisticKeys, classes_told
+from hubbub.estimation.statistic_keys import BY, COLUMNS, StatisticKeys, table_of
 
 # Whether groups of a table differ: tests and standardised differences of noisy means and shares.
 #
@@ -207,21 +208,18 @@ class Table(OneSum):
     by: Levels | None = None
 
     kind = "table"
-    keys = ("columns", "by")
+    keys: ClassVar = {"columns": COLUMNS, "by": BY}
+    methods = "means were compared by Welch's test and shares by the chi-square test"
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Table:
-        """The statistic that a table of a study asks for."""
         by = keys.by()
         return cls(columns=keys.described("columns", by), by=by, **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
-        groups = {"by": classes_told(self.by)} if self.by else {}
-        return {"columns": [classes_told(column) for column in self.columns], **groups}
+        return table_of(columns=self.columns, by=self.by)
 
     def __post_init__(self) -> None:
-        """Refuses an empty table, and one that divides by what it describes."""
         names = [column_of(column).name for column in self.columns]
         if not names or len(set(names)) < len(names):
             raise StudyError(
@@ -236,7 +234,6 @@ class Table(OneSum):
 
     @property
     def title(self) -> str:
-        """What it shows, in one line."""
         groups = f" by {self.by.column.name}" if self.by else ""
         return (
             f"Description of {', '.join(column_of(column).name for column in self.columns)}{groups}"
@@ -244,41 +241,56 @@ class Table(OneSum):
 
     @property
     def size(self) -> int:
-        """How many numbers its block has."""
         return self._width * len(group_names(self.by))
 
     @property
     def sensitivity(self) -> float:
-        """The largest L2 norm of one record's block (docs/privacy.md P23)."""
-        return math.sqrt(1.0 + sum(map(_norm_squared, self.columns)))
+        """The largest L2 norm of one record's block (docs/privacy.md P23).
+
+        Of classes in m places a record has 1 - 1/m, squared, of numbers t^2 + 1/4 <= 5/4.
+        """
+        squares = [1.0 - 1.0 / part.size if part.levels else 1.25 for part in self._parts]
+        return math.sqrt(1.0 + sum(squares))
 
     @property
     def diameter(self) -> float:
         """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
-        alike = math.sqrt(sum(2.0 if _levels(column) else 4.0 for column in self.columns))
+        alike = math.sqrt(sum(2.0 if part.levels else 4.0 for part in self._parts))
         return alike if not self.by else max(alike, math.sqrt(2.0) * self.sensitivity)
 
     def encode(self, cells: Cells) -> Array:
-        """The blocks of n records, (n, size)."""
-        parts = [_block(cells, column) for column in self.columns]
-        block = np.column_stack([np.ones(len(parts[0])), *parts])
+        blocks = [part.block(cells) for part in self._parts]
+        block = np.column_stack([np.ones(len(blocks[0])), *blocks])
         return in_own_groups(block, self.by, cells)
 
     @property
     def margins(self) -> Margins:
         """How many records there are, with each class and with two."""
-        told: dict[Margin, Array] = {number_of(): np.eye(self._width)[0]}
-        start = 1
-        for column in self.columns:
-            if levels := _levels(column):
-                rows = _counts(start, _width(column), self._width)
-                named = zip((*levels.names, MISSING), rows, strict=False)
-                told |= {number_of((levels.column.name, level)): row for level, row in named}
-            start += _width(column)
-        return of_parts((self.by,) if self.by else (), told)
+        rows: dict[Margin, Array] = {number_of(): np.eye(self._width)[0]}
+        for part in self._parts:
+            if part.levels:
+                levels = (*part.levels.names, MISSING)
+                for level, row in zip(levels, part.counts(self._width), strict=False):
+                    rows[number_of((part.column.name, level))] = row
+        return of_parts((self.by,) if self.by else (), rows)
+
+    @cached_property
+    def _parts(self) -> tuple[_Part, ...]:
+        """The columns with their places in a block, after the 1 of a record."""
+        parts: list[_Part] = []
+        for one in self.columns:
+            column, start = column_of(one), parts[-1].end if parts else 1
+            levels = Levels(column=one) if isinstance(one, Column) and one.categories else one
+            classes = levels if isinstance(levels, Levels) else None
+            size = len(classes or (0, 0)) + (not column.complete)
+            parts.append(_Part(column, classes, start, size))
+        return tuple(parts)
+
+    @property
+    def _width(self) -> int:
+        return self._parts[-1].end
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block."""
         each = max(records / len(group_names(self.by)), 1.0)
         error = math.sqrt(0.25 / each + (sigma / each) ** 2)
         mean = math.sqrt(1 / 3 / each + (sigma / each) ** 2) / 2
@@ -298,9 +310,11 @@ class Table(OneSum):
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
+        z = normal_quantile(self.confidence)
         told = [
-            _Group(self, name, block, noise * float(caution(block[:1] / noise - CLEAR)[0]))
+            _Group(
+                self._parts, z, name, block, noise * float(caution(block[:1] / noise - CLEAR)[0])
+            )
             for name, block, noise in group_sums(sums, self.by, sigma)
             if block[0] >= CLEAR * noise
         ]
@@ -324,185 +338,157 @@ class Table(OneSum):
         if len(groups) < 2:
             return ()
         return tuple(
-            compare_shares(column_of(column).name, [group.counted(column) for group in groups])
-            if _levels(column)
-            else compare_means(column_of(column).name, [group.moments(column) for group in groups])
-            for column in self.columns
+            compare_shares(part.column.name, [group.counted(part) for group in groups])
+            if part.levels
+            else compare_means(part.column.name, [group.moments(part) for group in groups])
+            for part in self._parts
         )
 
+
+class _Part(NamedTuple):
+    """A described column and its place in a block."""
+
+    column: Column
+    levels: Levels | None  # the classes by which it is described; None of a number
+    start: int
+    size: int
+
     @property
-    def _width(self) -> int:
-        return 1 + sum(map(_width, self.columns))
+    def end(self) -> int:
+        """Where the next column's place begins."""
+        return self.start + self.size
+
+    @property
+    def counted(self) -> float:
+        """How many noisy numbers make up that of records with a value."""
+        return 1.0 if self.column.complete else 2.0
+
+    def block(self, cells: Cells) -> Array:
+        """(n, size) what records send of it."""
+        if self.levels:
+            places = self.levels.places(cells)
+            missing = -1 if self.column.complete else self.size - 1
+            return one_hot(np.where(places < 0, missing, places), self.size) - 1.0 / self.size
+        x = scaled(cells, self.column)
+        gone = np.isnan(x)
+        numbers = [np.where(gone, 0, x), np.where(gone, 0, x * x - 0.5), gone]
+        return np.column_stack(numbers[: self.size])
+
+    def counts(self, width: int) -> Array:
+        """(size, width): counts of its classes as linear functions of a block.
+
+        Centred one-hot vectors add up to 0, so the noise in their sum is taken out.
+        """
+        counts = np.zeros((self.size, width))
+        counts[:, self.start : self.end] = np.eye(self.size) - 1.0 / self.size
+        counts[:, 0] = 1.0 / self.size
+        return counts
 
 
 class _Group(NamedTuple):
     """One group's noisy block."""
 
-    table: Table
+    parts: tuple[_Part, ...]
+    z: float  # standard deviations that intervals reach
     group: str
     block: Array
     sigma: float
 
     def rows(self) -> list[Estimate]:
         """All numbers of this group."""
-        rows = [replace(count(float(self.block[0]), self.sigma, self._z), group=self.group)]
-        for column in self.table.columns:
-            levels = _levels(column)
-            rows += self._shares(levels) if levels else self._numbers(column_of(column))
+        rows = [count(float(self.block[0]), self.sigma, self.z, group=self.group)]
+        for part in self.parts:
+            rows += self._shares(part, part.levels) if part.levels else self._numbers(part)
         return rows
 
     def withheld(self, rows: Sequence[Estimate]) -> Iterator[str]:
         """Why numbers that the noise leaves open up to a bound of what they can be are not told."""
         of = f" of {self.group}" if self.group else ""
-        told = {(row.quantity, row.column) for row in rows}
-        for column in self.table.columns:
-            name = column_of(column).name
+        shown = {(row.quantity, row.column) for row in rows}
+        for part in self.parts:
+            name = part.column.name
             for quantity, what in (("mean", "mean"), ("sd", "standard deviation")):
-                if not _levels(column) and (quantity, name) not in told:
+                if not part.levels and (quantity, name) not in shown:
                     yield f"the {what} of {name}{of} is not told: too few records for it"
 
-    def counted(self, one: Described) -> GroupShares:
+    def counted(self, part: _Part) -> GroupShares:
         """The classes of a column, without "missing"."""
-        levels = _levels(one)
-        assert levels is not None, "shares are of classes"  # noqa: S101
-        rows = self._counts(one)[: len(levels)]
+        rows = part.counts(len(self.block))[: len(part.levels or ())]
         return GroupShares(rows @ self.block, self.sigma**2 * rows @ rows.T)
 
-    def moments(self, one: Described) -> GroupMean:
+    def moments(self, part: _Part) -> GroupMean:
         """Mean and spread of a numeric column, scaled to [-1, 1]."""
-        column = column_of(one)
-        start = self._start(one)
-        total, squares = self.block[start : start + 2]
-        known = self.block[0] - (0.0 if column.complete else self.block[start + 2])
+        total, squares = self.block[part.start : part.start + 2]
+        known = self.block[0] - (0.0 if part.column.complete else self.block[part.start + 2])
         records = max(float(known), 2.0)
         mean = min(max(float(total) / records, -1.0), 1.0)
         spread = min(max(float(squares) / records + 0.5 - mean**2, 0.0), 1.0 - mean**2)
-        noise = (self.sigma / records) ** 2 * (1.0 + _counted(column) * mean**2)
-        deviation = self._deviation(column, mean, spread, records, _counted(column))
+        noise = (self.sigma / records) ** 2 * (1.0 + part.counted * mean**2)
+        deviation = self._deviation(part, mean, spread, records)
         return GroupMean(mean, spread, records, noise, is_spread_known=deviation.low > 0)
 
-    @property
-    def _z(self) -> float:
-        return normal_quantile(self.table.confidence)
-
-    def _start(self, one: Described) -> int:
-        """Where a column's part of the block begins."""
-        before = self.table.columns[: self.table.columns.index(one)]
-        return 1 + sum(map(_width, before))
-
-    def _counts(self, one: Described) -> Array:
-        return _counts(self._start(one), _width(one), len(self.block))
-
-    def _shares(self, levels: Levels) -> list[Estimate]:
-        column = levels.column
-        counts = self._counts(column if column.categories else levels)
+    def _shares(self, part: _Part, levels: Levels) -> list[Estimate]:
+        counts, column = part.counts(len(self.block)), part.column
         everybody = counts.sum(axis=0)
-        known = everybody if column.complete else everybody - counts[-1]
-        rows = [
-            self._share(column, level, counts[place], known)
-            for place, level in enumerate(levels.names)
-        ]
-        gone = [] if column.complete else [self._share(column, MISSING, counts[-1], everybody)]
-        return rows + gone
+        if column.complete:
+            return list(self._each(column, levels.names, counts, everybody))
+        known = self._each(column, levels.names, counts, everybody - counts[-1])
+        return [*known, *self._each(column, (MISSING,), counts[-1:], everybody)]
 
-    def _share(self, column: Column, level: str, part: Array, whole: Array) -> Estimate:
-        estimate = share(self.block, part, whole, self.sigma, self._z)
-        return replace(estimate, column=column.name, level=level, group=self.group)
+    def _each(
+        self, column: Column, names: Sequence[str], parts: Array, whole: Array
+    ) -> Iterator[Estimate]:
+        """The shares of classes in the whole, both as linear functions of the block."""
+        for level, row in zip(names, parts, strict=False):
+            estimate = share(self.block, row, whole, self.sigma, self.z)
+            yield replace(estimate, column=column.name, level=level, group=self.group)
 
-    def _numbers(self, column: Column) -> list[Estimate]:
+    def _numbers(self, part: _Part) -> list[Estimate]:
         """Mean, standard deviation, and who lacks a value."""
-        mean, spread, records, *_ = self.moments(column)
-        counted, start = _counted(column), self._start(column)
-        variance = (self.sigma**2 + records * spread, 0.0, counted * self.sigma**2)
-        ends = ratio_interval(mean * records, records, variance, self._z, (-1.0, 1.0))
+        column = part.column
+        mean, spread, records, *_ = self.moments(part)
+        variance = (self.sigma**2 + records * spread, 0.0, part.counted * self.sigma**2)
+        ends = ratio_interval(mean * records, records, variance, self.z, (-1.0, 1.0))
         low, half = column.bounds[0], (column.bounds[1] - column.bounds[0]) / 2
-        middle = Estimate(
-            quantity="mean",
-            column=column.name,
-            group=self.group,
-            value=low + half * (mean + 1),
-            standard_error=half * math.sqrt(at(variance, mean)) / records,
-            low=low + half * (ends[0] + 1),
-            high=low + half * (ends[1] + 1),
-        )
-        known = [middle] if ends[0] > -1 or ends[1] < 1 else []
-        deviation = self._deviation(column, mean, spread, records, counted)
-        known += [deviation] if deviation.low > 0 else []  # 0 is a bound, and no estimate
-        gone = [] if column.complete else [self._missing(column, start)]
-        return [*known, *gone]
+        rows = []
+        if ends[0] > -1 or ends[1] < 1:
+            middle = Estimate(
+                quantity="mean",
+                column=column.name,
+                group=self.group,
+                value=low + half * (mean + 1),
+                standard_error=half * math.sqrt(at(variance, mean)) / records,
+                low=low + half * (ends[0] + 1),
+                high=low + half * (ends[1] + 1),
+            )
+            rows.append(middle)
+        deviation = self._deviation(part, mean, spread, records)
+        rows += [deviation] if deviation.low > 0 else []  # 0 is a bound, and no estimate
+        if column.complete:
+            return rows
+        everybody, missing = np.eye(len(self.block))[[0, part.start + 2]]
+        return [*rows, *self._each(column, (MISSING,), missing[None], everybody)]
 
-    def _deviation(
-        self, column: Column, mean: float, spread: float, records: float, counted: float
-    ) -> Estimate:
+    def _deviation(self, part: _Part, mean: float, spread: float, records: float) -> Estimate:
         """The standard deviation.
 
         A number in [-1, 1] has a fourth central moment of at most v (1 + |mean|)^2, v being its
         variance, which bounds the sampling variance of v without knowing its law. The interval
         holds each v from which the estimate is no further than by the errors that it would have.
         """
-        gradient = 1 + 4 * mean**2 + counted * (spread + mean**2 - 0.5 - 2 * mean**2) ** 2
+        gradient = 1 + 4 * mean**2 + part.counted * (spread + mean**2 - 0.5 - 2 * mean**2) ** 2
         noise, widest = (self.sigma / records) ** 2 * gradient, (1 + abs(mean)) ** 2
         error = math.sqrt(noise + max(spread * widest - spread**2, 0.0) / records)
-        half = (column.bounds[1] - column.bounds[0]) / 2
-        value, each = math.sqrt(spread), self._z**2 / records
+        half = (part.column.bounds[1] - part.column.bounds[0]) / 2
+        value, each = math.sqrt(spread), self.z**2 / records
         middle = (spread + each * widest / 2) / (1 + each)
-        reach = math.sqrt(max(middle**2 - (spread**2 - self._z**2 * noise) / (1 + each), 0.0))
+        reach = math.sqrt(max(middle**2 - (spread**2 - self.z**2 * noise) / (1 + each), 0.0))
         return Estimate(
             quantity="sd",
-            column=column.name,
+            column=part.column.name,
             group=self.group,
             value=half * value,
             standard_error=half * min(error / (2 * value) if value else 1.0, 1.0),
             low=half * math.sqrt(max(middle - reach, 0.0)),
             high=half * math.sqrt(min(middle + reach, 1.0)),
         )
-
-    def _missing(self, column: Column, start: int) -> Estimate:
-        part, whole = np.zeros(len(self.block)), np.zeros(len(self.block))
-        part[start + 2] = whole[0] = 1.0
-        return self._share(column, MISSING, part, whole)
-
-
-def _levels(one: Described) -> Levels | None:
-    """The classes by which a column is described; None of a number."""
-    if isinstance(one, Levels):
-        return one
-    return Levels(column=one) if one.categories else None
-
-
-def _counted(column: Column) -> float:
-    """How many noisy numbers make up that of records with a value."""
-    return 1.0 if column.complete else 2.0
-
-
-def _width(one: Described) -> int:
-    return len(_levels(one) or (0, 0)) + (not column_of(one).complete)
-
-
-def _counts(start: int, size: int, width: int) -> Array:
-    """(size, width): counts of a column's categories as linear functions of a block.
-
-    Centred one-hot vectors add up to 0, so the noise in their sum is taken out.
-    """
-    counts = np.zeros((size, width))
-    counts[:, start : start + size] = np.eye(size) - 1.0 / size
-    counts[:, 0] = 1.0 / size
-    return counts
-
-
-def _norm_squared(one: Described) -> float:
-    """Of one column's part: 1 - 1/m for m places of classes, t^2 + 1/4 <= 5/4 for numbers."""
-    return 1.0 - 1.0 / _width(one) if _levels(one) else 1.25
-
-
-def _block(cells: Cells, one: Described) -> Array:
-    """(n, width) of one column."""
-    column, size = column_of(one), _width(one)
-    if levels := _levels(one):
-        places = levels.places(cells)
-        missing = -1 if column.complete else size - 1
-        return one_hot(np.where(places < 0, missing, places), size) - 1.0 / size
-    x = scaled(cells, column)
-    gone = np.isnan(x)
-    parts = [np.where(gone, 0, x), np.where(gone, 0, x * x - 0.5), gone]
-    return np.column_stack(parts[:size])

@@ -13,22 +13,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.crosstab import independence
 from hubbub.estimation.intervals import (
     CLEAR,
     COMPLETE,
     SURE,
     caution,
     count,
+    estimate,
     holm,
+    independence,
     normal_quantile,
     share,
+    two_sided,
 )
 from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
@@ -42,7 +44,7 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
-from hubbub.estimation.statistic_keys import StatisticKeys, classes_told
+from hubbub.estimation.statistic_keys import BY, OUTCOME, StatisticKeys, table_of
 
 _SHRUNKEN = 4  # centres from which on shares are drawn to one another
 
@@ -64,22 +66,23 @@ class Centres(OneSum):
     outcome: Column
 
     kind = "centres"
-    keys = ("by", "outcome")
+    keys: ClassVar = {"by": BY, "outcome": OUTCOME}
+    methods = (
+        "centres were compared with the whole by limits that hold drawing and noise, and their "
+        "shares shrunk by the variance between centres"
+    )
     sensitivity = 1.0  # docs/privacy.md P28
     diameter = math.sqrt(2.0)
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Centres:
-        """The statistic that a table of a study asks for."""
         outcome = keys.column("outcome", pair=True)
         return cls(by=keys.levels("by"), outcome=outcome, **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
-        return {"by": classes_told(self.by), "outcome": self.outcome.name}
+        return table_of(by=self.by, outcome=self.outcome)
 
     def __post_init__(self) -> None:
-        """Refuses centres or an outcome that are none."""
         if len(self.by) < 3 or len(self.outcome.categories) != 2:
             raise StudyError(
                 f"expected three centres or more and an outcome of two categories, found "
@@ -93,16 +96,13 @@ class Centres(OneSum):
 
     @property
     def title(self) -> str:
-        """What it shows, in one line."""
         return f"{self.outcome.name} by {self.by.column.name}"
 
     @property
     def size(self) -> int:
-        """How many numbers its block has."""
         return 2 * len(self.by)
 
     def encode(self, cells: Cells) -> Array:
-        """The blocks of n records, (n, size)."""
         centre, outcome = self.by.places(cells), Levels(column=self.outcome).places(cells)
         known = (centre >= 0) & (outcome >= 0)
         return one_hot(np.where(known, 2 * centre + outcome, -1), self.size)
@@ -113,7 +113,6 @@ class Centres(OneSum):
         return of_parts((self.by, Levels(column=self.outcome)), {number_of(): np.ones(1)})
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block."""
         each = max(records / len(self.by), 1.0)
         error = math.sqrt(0.25 / each + (sigma / each) ** 2)
         told = f"shares of centres known to ±{100 * error:.2g} points (one standard error)"
@@ -128,7 +127,6 @@ class Centres(OneSum):
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         counts = sums.reshape(-1, 2)
         margins = counts.sum(axis=1) / (sigma * math.sqrt(2.0)) - CLEAR
         kept = np.flatnonzero(margins >= 0)
@@ -205,14 +203,8 @@ class _Centres:
     def funnel(self, place: int) -> Estimate:
         """Within which a centre of its size lies if all are alike."""
         error = math.sqrt(float(self._variances[place]))
-        low, high = self._p - self._z * error, self._p + self._z * error
-        return Estimate(
-            quantity="share if all are alike",
-            value=self._p,
-            standard_error=error,
-            low=max(low, 0.0),
-            high=min(high, 1.0),
-        )
+        within, quantity = (0.0, 1.0), "share if all are alike"
+        return estimate(self._p, error, self._z, within=within, quantity=quantity)
 
     def shrunken(self, place: int) -> Estimate:
         """A centre's share, drawn to that of all, whose error knows that tau^2 is estimated."""
@@ -226,13 +218,7 @@ class _Centres:
         error = math.sqrt(
             variance * (1 - (number - 1) / number * drawn) + doubt * (own - mean) ** 2
         )
-        return Estimate(
-            quantity="share, shrunken",
-            value=value,
-            standard_error=error,
-            low=max(value - self._z * error, 0.0),
-            high=min(value + self._z * error, 1.0),
-        )
+        return estimate(value, error, self._z, within=(0.0, 1.0), quantity="share, shrunken")
 
     @property
     def between(self) -> float:
@@ -250,10 +236,8 @@ class _Centres:
     @property
     def p_values(self) -> list[float]:
         """(centres,) of the test that a centre has the share of all."""
-        from scipy.special import ndtr  # which takes long to import
-
         part = self._n / self._n.sum()
         each = self._variances * self._n**2  # of what a centre has too much
         variance = (1 - 2 * part) * each + part**2 * each.sum()
         excess = self._counts[:, 1] - self._p * self._n
-        return [float(2.0 * ndtr(-abs(one))) for one in excess / np.sqrt(variance)]
+        return [two_sided(z) for z in excess / np.sqrt(variance)]

@@ -1,4 +1,6 @@
-"""The partial likelihood of noisy events and numbers at risk, for any design and in strata.
+"""Cox regression: its likelihood of noisy counts, on classes, and on numbers by Newton sums.
+
+The partial likelihood of noisy events and numbers at risk, for any design and in strata.
 
 Theory of operation. In a stratum, events D_pk and numbers at risk Y_pk of pattern p in bin k are
 all that the score U(b) = sum_pk D_pk (x_p - mean_k(b)) needs, mean_k(b) being the mean of x over
@@ -20,17 +22,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.intervals import CLEAR
+from hubbub.estimation.intervals import CLEAR, chi_square_test
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
 from hubbub.estimation.pattern_regression import (
-    ASKED_OF_PATTERNS,
+    OF_PATTERNS,
     PatternRegression,
     patterns_asked,
 )
@@ -59,10 +61,19 @@ from hubbub.estimation.statistic import (
     Parameters,
 )
 from hubbub.estimation.statistic_keys import (
+    BINS,
+    COVARIATES,
+    ENTRY,
+    EVENT,
+    HORIZON,
+    REFERENCE,
+    STRATA,
+    TEST,
+    TIME,
     StatisticKeys,
-    classes_told,
     covariates_table,
     grid_table,
+    table_of,
 )
 
 PROPORTIONAL = "proportional hazards"
@@ -225,8 +236,6 @@ class PartialLikelihood:
 
     def proportional(self, effects: Array) -> NoisyTest | None:
         """The test that no effect changes over time; None where it cannot be told from noise."""
-        from scipy.special import chdtrc  # which takes long to import
-
         places, width = self._places(), len(effects)
         score, crossed, squared = np.zeros(width), *np.zeros((2, width, width))
         for stratum in self._strata:
@@ -243,12 +252,7 @@ class PartialLikelihood:
         if np.linalg.eigvalsh(covariance)[0] <= 0:
             return None
         statistic = float(score @ np.linalg.solve(covariance, score))
-        return NoisyTest(
-            name=PROPORTIONAL,
-            statistic=statistic,
-            degrees=width,
-            p_value=float(chdtrc(width, statistic)),
-        )
+        return chi_square_test(PROPORTIONAL, statistic, width)
 
     def _places(self) -> Array:
         """(bins,) of each bin's middle among all events, from 0 to 1."""
@@ -262,7 +266,7 @@ class PartialLikelihood:
 # Cox regression on covariates with few classes, from one noisy sum.
 #
 # Theory of operation. Records are summed like those of survival curves, by pattern of covariates as
-# `pattern_layout` says it, and each stratum of it in a place of its own. The score (`cox_score`) is
+# `PatternLayout` says it, and each stratum of it in a place of its own. The score (`Stratum`) is
 # linear in the noise up to second order, so the effects have the covariance I^-1 (I + C) I^-1, with
 # the information I and the covariance C of the noise in the score.
 
@@ -291,17 +295,25 @@ class HazardRatios(Regression):
     edges: tuple[float, ...]
 
     kind = "cox"
-    keys = (
-        *("time", "event", "entry", "covariates", "reference", "bins", "horizon"),
-        *("strata", "test"),
-        *ASKED_OF_PATTERNS,
-    )
+    keys: ClassVar = {
+        "time": TIME,
+        "event": EVENT,
+        "entry": ENTRY,
+        "covariates": COVARIATES,
+        "reference": REFERENCE,
+        "bins": BINS,
+        "horizon": HORIZON,
+        "strata": STRATA,
+        "test": TEST,
+        **OF_PATTERNS,
+    }
+    methods = "hazard ratios are from Cox regressions"
     ratio = "hazard ratio"
     note = "records that lack time, event or a covariate are left out"
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> OneSum | Iterated:
-        """The statistic that a table of a study asks for."""
+
         grid = keys.survived(_BINS)
         on = keys.covariates(grid["time"], grid["event"])
         more = patterns_asked(keys, on)
@@ -317,7 +329,6 @@ class HazardRatios(Regression):
         return cox(**grid, on=on, **more, **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
         on = covariates_table(self.on)
         return {**grid_table(self.time, self.event, self.edges), **on}
 
@@ -346,7 +357,6 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
     skewed = (SKEWED, FOLLOWED_OUT)
 
     def __post_init__(self) -> None:
-        """Refuses a grid, an event, covariates or strata that are none."""
         super().__post_init__()
         if self.strata and self.strata.column.name in [
             covariate.column.name for covariate in self.on
@@ -358,14 +368,11 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
         _ = self.sets
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
-        strata = {"strata": classes_told(self.strata)} if self.strata else {}
-        tested = {"test": _TEST} if self.test else {}
-        entry = {"entry": self.entry.name} if self.entry else {}
-        return {**super().settings(), **entry, **strata, **tested, **self.asked_of_patterns()}
+        test = _TEST if self.test else ""
+        own = table_of(entry=self.entry, strata=self.strata, test=test)
+        return super().settings() | own | self.asked_of_patterns()
 
     def encode(self, cells: Cells) -> Array:
-        """The blocks of n records, (n, size)."""
         inside = np.zeros(len(cells[self.time.name]), dtype=np.int64)
         stratum = self.strata.places(cells) if self.strata else inside
         inner = replace(self.sets, groups=self._strata).encode(cells, stratum)
@@ -399,12 +406,11 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
         return self.expected_with(found, sigma, "logarithm of a hazard ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         cells = self.by_pattern(sums).reshape(-1, self.sets.width)
         answer = self.told_of(cells, sigma)
         if not self.test or answer.refusal:
             return answer
-        likelihood = self._of_cells(cells, self.design, sigma)
+        likelihood = self._likelihood(*self._counts(cells), self.design, sigma)
         fit = likelihood.fit()
         tested = fit and likelihood.proportional(fit.values)
         return replace(answer, tests=(*answer.tests, *([tested] if tested else [])))
@@ -413,13 +419,11 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
         self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
     ) -> Effects | None:
         """Effects on the hazard from noisy cells of patterns and strata, (parts, width)."""
-        return self._of_cells(cells, design, sigma, kept).fit()
+        return self._likelihood(*self._counts(cells), design, sigma, kept).fit()
 
-    def _of_cells(
-        self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
-    ) -> PartialLikelihood:
-        events, at_risk = cells @ self.sets.events.T, cells @ self.sets.exposed[:-1].T
-        return self._likelihood(events, at_risk, design, sigma, kept)
+    def _counts(self, cells: Array) -> tuple[Array, Array]:
+        """Events and numbers at risk, (parts, bins) each."""
+        return cells @ self.sets.events.T, cells @ self.sets.exposed[:-1].T
 
     def _likelihood(
         self,
@@ -449,7 +453,6 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
 
     @property
     def title(self) -> str:
-        """What it shows, in one line."""
         return f"{super().title}{self.sets.since}"
 
     @property
@@ -477,18 +480,13 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
 # Cox regression on numbers, by a few noisy sums of scores.
 #
 # Theory of operation. Within a public bin k the hazard of a record is exp(a_k + b x), so that what
-# it
-# has gathered over its time in the bin, h_k, is known from public parameters. With d_k for its
-# event,
-# d_k - h_k are the scores of the a_k, and their sum times z, x less a public centre and over the
-# longest that can be, is that of b. A record is followed as long as all that it has gathered stays
-# below a public stop, which its bins before tell: that bounds all its parts (docs/privacy.md P23)
-# and
-# bends nothing. What is known of a_k comes out of b by the scores of a few pieces of the time.
-# Where
-# an event is, half of a bin is gathered: times may be rounded to the grid (Efron's rule for ties,
-# up
-# to second order).
+# it has gathered over its time in the bin, h_k, is known from public parameters. With d_k for its
+# event, d_k - h_k are the scores of the a_k, and their sum times z, x less a public centre and over
+# the longest that can be, is that of b. A record is followed as long as all that it has gathered
+# stays below a public stop, which its bins before tell: that bounds all its parts (docs/privacy.md
+# P23) and bends nothing. What is known of a_k comes out of b by the scores of a few pieces of the
+# time. Where an event is, half of a bin is gathered: times may be rounded to the grid (Efron's rule
+# for ties, up to second order).
 
 # What parts of a record are multiplied by, the score's own being 1: that of the hazards, and those
 # of the information one beside the other (docs/privacy.md P23).
@@ -536,13 +534,11 @@ class NewtonCox(HazardRatios, NewtonRegression):
     )
 
     def __post_init__(self) -> None:
-        """Refuses a grid, an event or covariates that are none."""
         _ = self._sets
         super().__post_init__()
 
     @property
     def size(self) -> int:
-        """How many numbers its block has."""
         return 2 * self._bins + self.width * (1 + self._pieces) + self._triangle.size
 
     @property
@@ -554,7 +550,6 @@ class NewtonCox(HazardRatios, NewtonRegression):
         return np.concatenate([0.0 * centre, hazards, centre, [_FIRST]]).astype(np.float32)
 
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
-        """The blocks of n records at these parameters, (n, size)."""
         at = self._at(parameters)
         x = self.covariates.design(cells)[:, 1:]
         event, present = self._sets.followed(cells)
@@ -596,7 +591,6 @@ class NewtonCox(HazardRatios, NewtonRegression):
         )
 
     def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
-        """The parameters after a noisy sum that was taken at `parameters`."""
         at = self._at(parameters)
         read = self._read(sums, sigma, at)
         step = self.scored(sums, sigma, parameters).step
@@ -613,28 +607,22 @@ class NewtonCox(HazardRatios, NewtonRegression):
             stop = self._stop(gathered, max(risks, 0.01), read.events)
         return np.concatenate([effects, hazards, centre, [stop]]).astype(np.float32)
 
-    def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in each of its sums.
+    def guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
+        """What a sum of guessed records says at their root, with noise of this deviation.
 
         As if nothing were correlated, and numbers had a mean beside the middle of their range.
         """
-        length, noise = _length(_PLANNED), self.blurred(sigma)
-
-        def found(guess: Guess) -> Scored:
-            whole = self.covariates.moments(guess)
-            means, moments = whole[0, 1:], whole[1:, 1:]
-            unit = self.covariates.radius(means + 0.25 * np.array(self.covariates.number))
-            return Scored(
-                at=0.0 * means,
-                score=0.0 * means,
-                information=max(records, 1.0) * guess.event * (moments - np.outer(means, means)),
-                noise=(noise * unit * length) ** 2 * np.eye(self.width),
-                blur=unit**2 * noise * length / (_share(_PLANNED) * _SQUARES),
-                entries=self._triangle,
-            )
-
-        return self.foreseen(
-            found, sigma, "logarithm of a hazard ratio over half of a column's range"
+        moments, length = self.covariates.moments(guess), _length(_PLANNED)
+        means = moments[0, 1:]
+        unit = self.covariates.radius(means + 0.25 * np.array(self.covariates.number))
+        spread = moments[1:, 1:] - np.outer(means, means)
+        return Scored(
+            at=0.0 * means,
+            score=0.0 * means,
+            information=max(records, 1.0) * guess.event * spread,
+            noise=(sigma * unit * length) ** 2 * np.eye(self.width),
+            blur=unit**2 * sigma * length / (_share(_PLANNED) * _SQUARES),
+            entries=self._triangle,
         )
 
     def _stop(self, gathered: Array, risks: float, events: Array) -> float:

@@ -1,28 +1,33 @@
 """A contingency table of two columns, and the chi-square test of their independence.
 
-A record's block is the one-hot vector of its cell. The test (after Gaboardi et al. 2016 and Rogers,
-Kifer 2017): U = O - E is what is left of the noisy counts O when what rows and columns explain is
-taken out; if nothing depends on anything its covariance is P (diag E + sigma^2 I) P', P being
-the projection that takes it out, and U' Cov^+ U has a chi-square law whatever the noise is.
+A record's block is the one-hot vector of its cell; the test is `intervals.independence`.
+
+Of two classes across, every group's risk is compared with the first one's. Both counts of a group,
+with the outcome and without, have independent noise of one known size. The difference of two shares
+has Newcombe's interval (1998, method 10), made of score intervals that know the noise. Logarithms
+of ratios are taken where every count that they are of stands clear of its noise, whose second order
+is taken out; variances hold sampling and noise.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hubbub.core.errors import StudyError
-from hubbub.estimation import two_by_two
 from hubbub.estimation.intervals import (
     CLEAR,
     COMPLETE,
     SURE,
     caution,
     count,
+    independence,
     normal_quantile,
+    ratio_of,
     share,
 )
 from hubbub.estimation.stacking import Margins, number_of, of_parts
@@ -34,13 +39,14 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
-    NoisyTest,
     OneSum,
     one_hot,
 )
-from hubbub.estimation.statistic_keys import StatisticKeys, classes_told
+from hubbub.estimation.statistic_keys import COLUMNS, TEST, StatisticKeys, classed, table_of
 
 _TEST = "chi-square"
+RISK_DIFFERENCE, RELATIVE_RISK, ODDS_RATIO = "risk difference", "relative risk", "odds ratio"
+_LEAST = 0.5  # records of a count whose logarithm is taken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,26 +68,29 @@ class Crosstab(OneSum):
     test: bool = True
 
     kind = "crosstab"
-    keys = ("rows", "columns", "test")
+    keys: ClassVar = {
+        "rows": classed('`"crosstab"`: the column down; required there.'),
+        "columns": COLUMNS,
+        "test": TEST,
+    }
+    methods = (
+        "associations were tested by chi-square, and risks compared with Newcombe's interval for "
+        "differences and on the logarithmic scale for ratios"
+    )
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Crosstab:
-        """The statistic that a table of a study asks for."""
         rows, across = keys.levels("rows"), keys.levels("columns")
         if rows.column == across.column:
             raise keys.section.refusal("columns", "another column than rows", "name two")
         return cls(rows=rows, across=across, test=keys.test(_TEST), **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
-        tested = {"test": _TEST} if self.test else {}
-        columns = {"rows": classes_told(self.rows), "columns": classes_told(self.across)}
-        return {**columns, **tested}
+        return table_of(rows=self.rows, columns=self.across, test=_TEST if self.test else "")
 
     def __post_init__(self) -> None:
-        """Refuses a column against itself."""
         if self.rows.column.name == self.across.column.name:
             raise StudyError(
                 f"expected two different columns, found {self.rows.column.name} twice; name another"
@@ -89,16 +98,13 @@ class Crosstab(OneSum):
 
     @property
     def title(self) -> str:
-        """What it shows, in one line."""
         return f"{self.rows.column.name} by {self.across.column.name}"
 
     @property
     def size(self) -> int:
-        """How many numbers its block has."""
         return len(self.rows) * len(self.across)
 
     def encode(self, cells: Cells) -> Array:
-        """The blocks of n records, (n, size)."""
         row, column = self.rows.places(cells), self.across.places(cells)
         known = (row >= 0) & (column >= 0)
         return one_hot(np.where(known, row * len(self.across) + column, -1), self.size)
@@ -109,7 +115,6 @@ class Crosstab(OneSum):
         return of_parts((self.rows, self.across), {number_of(): np.ones(1)})
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block."""
         records = max(records, 1.0)
         row = records / len(self.rows)
         error = math.sqrt(0.25 / row + (sigma / row) ** 2)
@@ -131,18 +136,15 @@ class Crosstab(OneSum):
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         margin = (float(sums.sum()) - self._least(sigma)) / (sigma * math.sqrt(self.size))
         notes = ("records that lack one of the two columns are left out",)
         if margin < 0:
             return self.make_answer(TOO_FEW, notes=notes)
         sigma *= float(caution(np.array(margin)))
         counts = sums.reshape(len(self.rows), len(self.across))
-        tests = (chi_square(counts, sigma),) if self.test else ()
-        compared = two_by_two.compared(
-            counts, sigma, self.confidence, self.rows.column.name, self.rows.names
-        )
-        rows = (*self._cells(sums, sigma), *compared)
+        tests = (independence(counts, sigma**2 * np.eye(self.size)),) if self.test else ()
+        of_rows = (self.confidence, self.rows.column.name, self.rows.names)
+        rows = (*self._cells(sums, sigma), *compared_risks(counts, sigma, *of_rows))
         return self.make_answer(rows=rows, tests=tests, notes=notes)
 
     def _least(self, sigma: float) -> float:
@@ -169,40 +171,69 @@ class Crosstab(OneSum):
         return tuple(cells)
 
 
-def chi_square(counts: Array, sigma: float) -> NoisyTest:
-    """The test of independence in a table (rows, columns) of counts with independent noise."""
-    return independence(counts, sigma**2 * np.eye(counts.size))
+def compared_risks(
+    counts: Array, sigma: float, confidence: float, column: str, names: Sequence[str]
+) -> tuple[Estimate, ...]:
+    """Every group against the first one, where the outcome has two classes; else nothing.
+
+    Args:
+        counts: (groups, 2) noisy, the second with the outcome.
+        sigma: standard deviation of the noise in each.
+        confidence: of the intervals.
+        column: whose classes the groups are.
+        names: of the groups.
+    """
+    if counts.shape[1] != 2:
+        return ()
+    z, estimates = normal_quantile(confidence), list[Estimate]()
+    for place in range(1, len(counts)):
+        pair, level = counts[[place, 0]], f"{names[place]} against {names[0]}"
+        estimates.append(_difference(pair, sigma, z, column, level))
+        estimates += _ratios(pair, sigma, z, column, level)
+    return tuple(estimates)
 
 
-def independence(counts: Array, noise: Array) -> NoisyTest:
-    """The same where the noise in the counts, row by row, has this covariance."""
-    from scipy.special import chdtrc  # which takes long to import
-
-    total = max(float(counts.sum()), 1.0)
-    down, across = (_shares(counts.sum(axis=axis) / total) for axis in (1, 0))
-    left = np.eye(len(down)) - np.outer(down, np.ones(len(down)))
-    right = np.eye(len(across)) - np.outer(across, np.ones(len(across)))
-    projection = np.kron(left, right)
-    variance = np.diag(total * np.outer(down, across).ravel()) + noise
-    degrees = (len(down) - 1) * (len(across) - 1)
-    statistic = quadratic_form(
-        (left @ counts @ right.T).ravel(), projection @ variance @ projection.T, degrees
+def _difference(pair: Array, sigma: float, z: float, column: str, level: str) -> Estimate:
+    """Of the shares of two groups, the first less the second."""
+    one, other = (share(row, np.array([0.0, 1.0]), np.ones(2), sigma, z) for row in pair)
+    apart = one.value - other.value
+    error = math.hypot(one.standard_error, other.standard_error)
+    return Estimate(
+        quantity=RISK_DIFFERENCE,
+        column=column,
+        level=level,
+        value=apart,
+        standard_error=error,
+        low=apart - math.hypot(one.value - one.low, other.high - other.value),
+        high=apart + math.hypot(one.high - one.value, other.value - other.low),
     )
-    return NoisyTest(
-        name=_TEST,
-        statistic=statistic,
-        degrees=degrees,
-        p_value=float(chdtrc(degrees, statistic)),
-    )
 
 
-def quadratic_form(vector: Array, covariance: Array, rank: int) -> float:
-    """vector' covariance^+ vector, for a covariance of known rank."""
-    values, vectors = np.linalg.eigh(covariance)
-    return float(np.sum((vectors[:, -rank:].T @ vector) ** 2 / values[-rank:]))
+def _ratios(pair: Array, sigma: float, z: float, column: str, level: str) -> Iterator[Estimate]:
+    """Of risks and of odds, those whose counts stand clear of the noise."""
+    least = float(pair.min())
+    for quantity, told, sign in (
+        (RELATIVE_RISK, float(pair[:, 1].min()), 0.0),
+        (ODDS_RATIO, least, 1.0),
+    ):
+        if told < max(CLEAR * sigma, _LEAST):
+            continue
+        wider = float(caution(np.array(told / sigma - CLEAR))) if sigma else 1.0
+        logs, variances = zip(*(_logarithm(row, sigma, wider, sign) for row in pair), strict=True)
+        effect, error = logs[0] - logs[1], math.sqrt(sum(variances))
+        yield ratio_of(effect, error, z, quantity=quantity, column=column, level=level)
 
 
-def _shares(shares: Array) -> Array:
-    """Noisy shares made positive, with sum 1."""
-    positive = np.maximum(shares, 1e-6)
-    return np.asarray(positive / positive.sum())
+def _logarithm(row: Array, sigma: float, wider: float, odds: float) -> tuple[float, float]:
+    """Of a group's risk, or of its odds, and its variance."""
+    without, having = map(float, row)
+    below = without if odds else without + having
+    noisy = 1.0 if odds else 2.0  # numbers that make up what is below
+    second = sigma**2 / 2.0 * (1.0 / having**2 - noisy / below**2)
+    if odds:
+        sampling, gradient = 1.0 / having + 1.0 / without, 1.0 / having**2 + 1.0 / without**2
+    else:
+        sampling = 1.0 / having - 1.0 / below
+        gradient = sampling**2 + 1.0 / below**2
+    noise = (wider * sigma) ** 2 * gradient
+    return math.log(having / below) + second, max(sampling, 0.0) + noise

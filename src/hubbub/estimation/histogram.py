@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
-from hubbub.estimation.statistic_keys import StatisticKeys
+from hubbub.estimation.statistic_keys import BINS, COLUMN, SPACING, StatisticKeys, table_of
 
 _BINS = 20  # if nothing is said
 
@@ -49,36 +49,30 @@ class Histogram(OneSum):
     edges: tuple[float, ...]
 
     kind = "histogram"
-    keys = ("column", "bins", "spacing")
+    keys: ClassVar = {"column": COLUMN, "bins": BINS, "spacing": SPACING}
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Histogram:
-        """The statistic that a table of a study asks for."""
         column = keys.column("column", numeric=True)
         return cls(column=column, edges=keys.spaced(column, _BINS), **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
-        return {"column": self.column.name, "bins": list(self.edges[1:-1])}
+        return table_of(column=self.column, bins=self.edges[1:-1])
 
     def __post_init__(self) -> None:
-        """Refuses edges that are none."""
         _ = self._levels
 
     @property
     def title(self) -> str:
-        """What it shows, in one line."""
         return f"Distribution of {self.column.name}"
 
     @property
     def size(self) -> int:
-        """How many numbers its block has."""
         return len(self.edges)
 
     def encode(self, cells: Cells) -> Array:
-        """The blocks of n records, (n, size)."""
         places = self._levels.places(cells)
         return one_hot(np.where(places < 0, self.size - 1, places), self.size)
 
@@ -91,7 +85,6 @@ class Histogram(OneSum):
         return of_parts((), {number_of(): np.ones(self.size), **bins})
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block."""
         records = max(records, 1.0)
         typical = 1.0 / (self.size - 1)
         error = math.sqrt(typical / records + (sigma / records) ** 2)
@@ -108,7 +101,6 @@ class Histogram(OneSum):
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         margin = float(sums.sum()) / (sigma * math.sqrt(self.size)) - CLEAR
         if margin < 0:
             return self.make_answer(TOO_FEW)

@@ -15,13 +15,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.crosstab import quadratic_form
-from hubbub.estimation.intervals import count, normal_quantile
+from hubbub.estimation.intervals import chi_square_test, count, normal_quantile, quadratic_form
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising
 from hubbub.estimation.stacking import Margins
 from hubbub.estimation.statistic import (
@@ -35,22 +34,33 @@ from hubbub.estimation.statistic import (
     NoisyTest,
     group_names,
 )
-from hubbub.estimation.statistic_keys import StatisticKeys, check_at, classes_told, grid_table
+from hubbub.estimation.statistic_keys import (
+    AT,
+    BINS,
+    BY,
+    ENTRY,
+    EVENT,
+    HORIZON,
+    TEST,
+    TIME,
+    StatisticKeys,
+    check_at,
+    grid_table,
+    table_of,
+)
 from hubbub.estimation.survival import SurvivalCourse
 
 # Gray's test that groups have the same incidence of one kind of event (Gray 1988, weight 1).
 #
 # Theory of operation. Of who is at risk in a group only those can yet have the event whom no other
 # kind of event has taken away, and yet they are the population: with S the survival without any
-# event
-# and F the incidence, R_j = Y_j (1 - F(j - 1)) / S(j - 1) of a group's records stand for it in bin
-# j.
-# What a group has too much is U = sum_j D_j - R_j (sum of all D_j) / (sum of all R_j), the log-rank
-# statistic with R for Y. It is a function of events of each kind, D, and of Y, all linear in the
-# noisy sum. Its covariance is that of drawing the events of each bin (multinomial) and of the
-# noise,
-# both by its derivatives, which are known. It is made of the sums of curves alone (docs/privacy.md
-# P35). It goes on as long as all groups have survivors that stand clear of the noise.
+# event and F the incidence, R_j = Y_j (1 - F(j - 1)) / S(j - 1) of a group's records stand for it
+# in bin j. What a group has too much is U = sum_j D_j - R_j (sum of all D_j) / (sum of all R_j),
+# the log-rank statistic with R for Y. It is a function of events of each kind, D, and of Y, all
+# linear in the noisy sum. Its covariance is that of drawing the events of each bin (multinomial)
+# and of the noise, both by its derivatives, which are known. It is made of the sums of curves alone
+# (docs/privacy.md P35). It goes on as long as all groups have survivors that stand clear of the
+# noise.
 
 GRAY = "Gray's"
 _CLEAR = 8.0  # standard deviations of noise that survivors have while it goes on, as curves do
@@ -116,8 +126,6 @@ def gray_test(
         groups: each group's course, and its events by kind, (causes, bins).
         cause: which kind, counted from 0.
     """
-    from scipy.special import chdtrc  # which takes long to import
-
     end = min(course.bins_clear_of(_CLEAR) for course, _ in groups)
     if not end:
         return None
@@ -133,14 +141,8 @@ def gray_test(
     )
     degrees = len(groups) - 1
     statistic = quadratic_form(excess[:-1], np.asarray(covariance)[:-1, :-1], degrees)
-    return NoisyTest(
-        name=GRAY,
-        column=column,
-        statistic=statistic,
-        degrees=degrees,
-        p_value=float(chdtrc(degrees, statistic)),
-        z=math.copysign(math.sqrt(statistic), excess[0]) if degrees == 1 else None,
-    )
+    z = math.copysign(math.sqrt(statistic), excess[0]) if degrees == 1 else None
+    return chi_square_test(GRAY, statistic, degrees, column=column, z=z)
 
 
 def compared_incidence(parts: Sequence[GroupIncidence]) -> tuple[Array, list[tuple[Array, Array]]]:
@@ -209,39 +211,41 @@ class Incidence(OnRiskSets):
     entry: Column | None = None
 
     kind = "incidence"
-    keys = ("time", "event", "entry", "by", "bins", "horizon", "at", "test")
+    keys: ClassVar = {
+        "time": TIME,
+        "event": EVENT,
+        "entry": ENTRY,
+        "by": BY,
+        "bins": BINS,
+        "horizon": HORIZON,
+        "at": AT,
+        "test": TEST,
+    }
+    methods = "cumulative incidence of competing events is Aalen and Johansen's"
     if_noisy = "cut short or refused"
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Incidence:
-        """The statistic that a table of a study asks for."""
         grid, by, test = keys.survived(_BINS, several=True), keys.by(), keys.test(_TEST)
         if test and not by:
             raise keys.section.refusal("test", "absent without by, which says the groups", "add by")
         return cls(**grid, by=by, at=keys.numbers("at", ()), test=test, **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
-        groups = {"by": classes_told(self.by)} if self.by else {}
-        at = {"at": list(self.at)} if self.at else {}
-        tested = {"test": _TEST} if self.test else {}
         grid = grid_table(self.time, self.event, self.edges, self.entry)
-        return {**grid, **groups, **at, **tested}
+        return grid | table_of(by=self.by, at=self.at, test=_TEST if self.test else "")
 
     def __post_init__(self) -> None:
-        """Refuses a grid, an event or times that are none."""
         check_at(self.at, self.edges)
         _ = self.sets
 
     @property
     def title(self) -> str:
-        """What it shows, in one line."""
         groups = f" by {self.by.column.name}" if self.by else ""
         over = f"{self.event.name} over {self.time.name}"
         return f"Cumulative incidence: {over}{groups}{self.sets.since}"
 
     def encode(self, cells: Cells) -> Array:
-        """The blocks of n records, (n, size)."""
         everybody = np.zeros(len(cells[self.time.name]), dtype=np.int64)
         return self.sets.encode(cells, self.by.places(cells) if self.by else everybody)
 
@@ -273,7 +277,6 @@ class Incidence(OnRiskSets):
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         estimates = list(self._found(sums.reshape(len(group_names(self.by)), -1), sigma))
         few = [name for name, course, _ in estimates if not course.length]
         shown = [one for one in estimates if one[1].length]

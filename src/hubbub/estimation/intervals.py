@@ -1,4 +1,4 @@
-"""Intervals from quantities that are linear in noisy sums.
+"""Intervals and tests from quantities that are linear in noisy sums, and families of tests.
 
 The intervals here are found by inverting a test: of all values p that a quantity could have, those
 are kept at which an unbiased difference T(p) = numerator - p denominator lies within z of its own
@@ -8,6 +8,11 @@ noisy number, so they hold also where that number is small; they are Fieller's (
 
 What is told only above a limit may be above it by its noise. `caution` widens the noise of what is
 close to its limit, so that of what is told as many intervals hold as they say.
+
+P-values of several questions that are one family are adjusted after Holm (1979): with m of them in
+rising order, the k-th is multiplied by m - k + 1, and none is smaller than one before it. The
+chance that any true null hypothesis is rejected is then at most the level, however the tests depend
+on one another: sums that share their noise do.
 """
 
 from __future__ import annotations
@@ -15,10 +20,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from hubbub.estimation.statistic import LOGARITHM, Answer, Array, Estimate
+from hubbub.estimation.statistic import LOGARITHM, Answer, Array, Estimate, NoisyTest
 
 # Blocks of a table whose number of records is not this many standard deviations of its noise above
 # zero are refused: shares of them would be uncertain by more than about a fifth.
@@ -26,6 +32,7 @@ CLEAR = 5.0
 # By how many more they must be expected to be, where a plan promises an answer, and which part of
 # records may lack a cell.
 SURE, COMPLETE = 2.5, 0.8
+_LEAST_MARGIN, _HALVINGS = 0.05, 60  # of what caution looks for
 
 
 def normal_quantile(confidence: float) -> float:
@@ -33,9 +40,6 @@ def normal_quantile(confidence: float) -> float:
     from scipy.special import ndtri  # which takes long to import
 
     return float(-ndtri((1.0 - confidence) / 2.0))
-
-
-_LEAST_MARGIN, _HALVINGS = 0.05, 60
 
 
 def caution(margins: Array, z: float = 1.96) -> Array:
@@ -100,8 +104,23 @@ def at(variance: tuple[float, float, float], p: float) -> float:
     return max(float(np.polyval(variance[::-1], p)), 0.0)
 
 
-def count(value: float, error: float, z: float) -> Estimate:
-    """How many records there are, which noise alone leaves uncertain.
+def estimate(
+    value: float,
+    error: float,
+    z: float,
+    *,
+    within: tuple[float, float] = (-math.inf, math.inf),
+    **names: Any,
+) -> Estimate:
+    """A number whose interval reaches z standard errors to both sides, inside its public bounds."""
+    low, high = max(value - z * error, within[0]), min(value + z * error, within[1])
+    return Estimate(value=value, standard_error=error, low=low, high=high, **names)
+
+
+def count(
+    value: float, error: float, z: float, quantity: str = "records", **names: str
+) -> Estimate:
+    """How many records or events there are, which noise alone leaves uncertain.
 
     A number that noise has made negative counts as 0: the interval then is wider than it need be.
 
@@ -109,15 +128,10 @@ def count(value: float, error: float, z: float) -> Estimate:
         value: the noisy number.
         error: standard deviation of its noise.
         z: standard deviations that the interval reaches.
+        quantity, names: as for `Estimate`.
     """
-    middle = max(value, 0.0)
-    return Estimate(
-        quantity="records",
-        value=middle,
-        standard_error=error,
-        low=max(middle - z * error, 0.0),
-        high=middle + z * error,
-    )
+    within = (0.0, math.inf)
+    return estimate(max(value, 0.0), error, z, within=within, quantity=quantity, **names)
 
 
 def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Estimate:
@@ -153,37 +167,79 @@ def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Est
     )
 
 
-def ratio_of(
-    effect: float, error: float, z: float, *, quantity: str, column: str, level: str
-) -> Estimate:
+def ratio_of(effect: float, error: float, z: float, **names: Any) -> Estimate:
     """A ratio with the test that it is 1, from its logarithm.
 
     Args:
         effect: the logarithm.
         error: its standard error, of sampling and noise.
         z: how many of it the interval reaches.
-        quantity, column, level: as for `Estimate`.
+        names: quantity, column and level, as for `Estimate`.
     """
-    from scipy.special import ndtr  # which takes long to import
-
     return Estimate(
-        quantity=quantity,
-        column=column,
-        level=level,
         value=math.exp(effect),
         standard_error=error,
         error_of=LOGARITHM,
         low=math.exp(effect - z * error),
         high=math.exp(effect + z * error),
-        p_value=float(2.0 * ndtr(-abs(effect) / error)),
+        p_value=two_sided(effect / error),
+        **names,
     )
 
 
-# P-values of several questions taken as one family, after Holm (1979).
-#
-# With m p-values in rising order, the k-th is multiplied by m - k + 1, and none is smaller than one
-# before it. The chance that any true null hypothesis is rejected is then at most the level, however
-# the tests depend on one another: sums that share their noise do.
+def two_sided(z: float) -> float:
+    """The p-value of a number that is z standard errors away from none."""
+    from scipy.special import ndtr  # which takes long to import
+
+    return float(2.0 * ndtr(-abs(z)))
+
+
+def chi_square_test(name: str, statistic: float, degrees: float, **more: Any) -> NoisyTest:
+    """A test whose statistic has a chi-square law of so many degrees of freedom if nothing differs.
+
+    Args:
+        name, statistic, degrees: of the test.
+        more: other fields of `NoisyTest`.
+    """
+    from scipy.special import chdtrc  # which takes long to import
+
+    p_value = float(chdtrc(degrees, statistic))
+    return NoisyTest(name=name, statistic=statistic, degrees=degrees, p_value=p_value, **more)
+
+
+def quadratic_form(vector: Array, covariance: Array, rank: int) -> float:
+    """vector' covariance^+ vector, for a covariance of known rank."""
+    values, vectors = np.linalg.eigh(covariance)
+    return float(np.sum((vectors[:, -rank:].T @ vector) ** 2 / values[-rank:]))
+
+
+def independence(counts: Array, noise: Array) -> NoisyTest:
+    """The chi-square test of independence in a table of noisy counts.
+
+    After Gaboardi et al. 2016 and Rogers, Kifer 2017: U = O - E is what is left of the counts O
+    when what rows and columns explain is taken out; if nothing depends on anything its covariance
+    is P (diag E + N) P', P being the projection that takes it out and N the covariance of the
+    noise, and U' Cov^+ U has a chi-square law whatever the noise is.
+
+    Args:
+        counts: (rows, columns).
+        noise: covariance of the noise in them, row by row.
+    """
+    total = max(float(counts.sum()), 1.0)
+    down, across = (_shares(counts.sum(axis=axis) / total) for axis in (1, 0))
+    left = np.eye(len(down)) - np.outer(down, np.ones(len(down)))
+    right = np.eye(len(across)) - np.outer(across, np.ones(len(across)))
+    projection = np.kron(left, right)
+    variance = np.diag(total * np.outer(down, across).ravel()) + noise
+    degrees = (len(down) - 1) * (len(across) - 1)
+    excess, covariance = (left @ counts @ right.T).ravel(), projection @ variance @ projection.T
+    return chi_square_test("chi-square", quadratic_form(excess, covariance, degrees), degrees)
+
+
+def _shares(shares: Array) -> Array:
+    """Noisy shares made positive, with sum 1."""
+    positive = np.maximum(shares, 1e-6)
+    return np.asarray(positive / positive.sum())
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -194,30 +250,27 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     order = np.argsort(p_values, kind="stable")
     risen = np.asarray(p_values)[order] * np.arange(len(order), 0, -1)
-    found = np.empty(len(order))
-    found[order] = np.minimum(np.maximum.accumulate(risen), 1.0)
-    return [float(one) for one in found]
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.minimum(np.maximum.accumulate(risen), 1.0)
+    return [float(p) for p in adjusted]
 
 
 def adjusted(answers: Mapping[str, Answer], family: Sequence[str]) -> dict[str, Answer]:
     """The answers, all p-values of those that are named adjusted as one family."""
-    told = [
-        p_value
-        for name in family
-        for p_value in (
-            *(row.p_value for row in answers[name].rows),
-            *(test.p_value for test in answers[name].tests),
-        )
-        if p_value is not None
+    results = [(answers[name].rows, answers[name].tests) for name in family]
+    every = [
+        p
+        for rows, tests in results
+        for p in (*(row.p_value for row in rows), *(test.p_value for test in tests))
     ]
-    left = iter(holm(told))
-    answers_adjusted = dict(answers)
-    for name in family:
-        answer = answers[name]
-        rows = tuple(
-            row if row.p_value is None else replace(row, p_adjusted=next(left))
-            for row in answer.rows
+    left = iter(holm([p for p in every if p is not None]))
+    return dict(answers) | {
+        name: replace(
+            answers[name],
+            rows=tuple(
+                row if row.p_value is None else replace(row, p_adjusted=next(left)) for row in rows
+            ),
+            tests=tuple(replace(test, p_adjusted=next(left)) for test in tests),
         )
-        tests = tuple(replace(test, p_adjusted=next(left)) for test in answer.tests)
-        answers_adjusted[name] = replace(answer, rows=rows, tests=tests)
-    return answers_adjusted
+        for name, (rows, tests) in zip(family, results, strict=True)
+    }

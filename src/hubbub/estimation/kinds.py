@@ -38,10 +38,11 @@ from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic
+from hubbub.estimation.model_regressions import NewtonMultinomial, NewtonPoisson
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
 from hubbub.estimation.statistic import Iterated, OneSum, Statistic
-from hubbub.estimation.statistic_keys import COMMON, KEYS, StatisticKeys
+from hubbub.estimation.statistic_keys import COMMON, StatisticKeys
 from hubbub.estimation.survival import Survival
 
 KINDS: dict[str, type[Statistic]] = {
@@ -216,26 +217,26 @@ def statistics_from(
 
 def statistic_keys(kind: str = "") -> dict[str, Key]:
     """The keys of one kind of statistic, or of all."""
-    notes = _notes()
-    own = KINDS[kind].keys if kind else notes
-    kinds = one_of(*KINDS, says="What is asked.")
-    return {"kind": kinds, **COMMON, **{key: notes[key] for key in own}}
+    keys = {"kind": one_of(*KINDS, says="What is asked."), **COMMON}
+    for one in [KINDS[kind]] if kind else KINDS.values():
+        for name, key in one.keys.items():
+            keys.setdefault(name, key)  # as the first kind that has it says
+    return keys
+
+
+def methods_of(kind: str) -> str:
+    """What a paper says was done for answers of a kind, in a clause; empty if nothing."""
+    kinds: list[type[Statistic]] = [*KINDS.values(), NewtonMultinomial, NewtonPoisson]
+    return next((one.methods for one in kinds if one.kind == kind), "")
 
 
 def statistics_schema() -> dict[str, Any]:
-    """What is no key is a statistic; one with keys that nobody notes has any."""
-    noted = [kind for kind, one in KINDS.items() if _notes().keys() >= {*one.keys}]
-    kinds = {kind: listed(statistic_keys(kind)) for kind in noted}
+    """What is no key is a statistic; one of a kind that is not known here has any keys."""
+    kinds = {kind: listed(statistic_keys(kind)) for kind in KINDS}
     each = [schema(keys, kind={"const": kind}) for kind, keys in kinds.items()]
     own = {"properties": {"kind": {"not": {"enum": list(kinds)}}}, "required": ["kind"]}
     whole_table = schema(keys_of(AskedStatistics))
     return whole_table | {"additionalProperties": {"type": "object", "anyOf": [*each, own]}}
-
-
-def _notes() -> dict[str, Key]:
-    """What is noted of keys: of those that several kinds have, and of each kind's own."""
-    own = (note for kind in KINDS.values() for note in kind.notes.items())
-    return {**dict(own), **KEYS}
 
 
 def _check_name(name: str) -> None:

@@ -19,7 +19,7 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,13 @@ from hubbub.estimation.regression import (
     too_noisy,
 )
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels, OneSum, scaled
-from hubbub.estimation.statistic_keys import StatisticKeys, covariates_table
+from hubbub.estimation.statistic_keys import (
+    COVARIATES,
+    OUTCOME,
+    REFERENCE,
+    StatisticKeys,
+    covariates_table,
+)
 
 _WIDER = 1.1  # intervals, for residuals that fan out
 
@@ -59,7 +65,8 @@ class Linear(Regression, OneSum):
     outcome: Column
 
     kind = "linear"
-    keys = ("outcome", "covariates", "reference")
+    keys: ClassVar = {"outcome": OUTCOME, "covariates": COVARIATES, "reference": REFERENCE}
+    methods = "differences of means are from linear regressions"
     note = (
         f"{LEFT_OUT}; standard errors take residuals to spread alike everywhere, intervals and "
         "tests are a tenth wider for those that do not"
@@ -67,16 +74,13 @@ class Linear(Regression, OneSum):
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Linear:
-        """The statistic that a table of a study asks for."""
         outcome = keys.column("outcome", numeric=True)
         return cls(outcome=outcome, on=keys.covariates(outcome), **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
         return {"outcome": self.outcome.name, **covariates_table(self.on)}
 
     def __post_init__(self) -> None:
-        """Refuses an outcome or covariates that are none."""
         if self.outcome.categories:
             raise StudyError(
                 f"expected a numeric outcome, found the categories of {self.outcome.name}; use a "
@@ -91,7 +95,6 @@ class Linear(Regression, OneSum):
 
     @property
     def size(self) -> int:
-        """How many numbers its block has."""
         return len(self._pairs[0])
 
     @property
@@ -111,7 +114,6 @@ class Linear(Regression, OneSum):
         return math.sqrt(max(farthest, self.sensitivity**2))
 
     def encode(self, cells: Cells) -> Array:
-        """The blocks of n records, (n, size)."""
         w = np.column_stack([self.covariates.design(cells), scaled(cells, self.outcome)])
         left, right = self._pairs
         block = w[:, left] * w[:, right] - self._halves
@@ -131,7 +133,6 @@ class Linear(Regression, OneSum):
         return self.expected_with(found, sigma, "effect on half of the outcome's range")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         moments = self._moments(sums)
         fit = self._fit(moments, sigma)
         low, high = self.outcome.bounds
@@ -233,8 +234,7 @@ def _distance(numbers: int, classes: int, pairs: int, a: int, m: int, r: int) ->
 #
 # It is least squares (`linear`) on another scale: an amount is clipped to its public bounds, both
 # above 0, and their logarithms are the bounds of what is summed, so that a record's block is as
-# long
-# as any other's (docs/privacy.md P36).
+# long as any other's (docs/privacy.md P36).
 
 
 def log_linear(outcome: Column, on: tuple[Levels | Column, ...]) -> LogLinear:
@@ -266,6 +266,7 @@ class LogLinear(Linear):
     """
 
     ratio = "ratio of geometric means"
+    methods = "ratios of geometric means are from linear regressions of logarithms"
 
     @property
     def explained(self) -> str:
@@ -273,7 +274,6 @@ class LogLinear(Linear):
         return f"log {self.outcome.name}"
 
     def encode(self, cells: Cells) -> Array:
-        """The blocks of n records, (n, size)."""
         amount = cells[self.outcome.name]
         low, high = np.exp(self.outcome.bounds)
         return Linear.encode(self, {**cells, self.outcome.name: np.log(np.clip(amount, low, high))})

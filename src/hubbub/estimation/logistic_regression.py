@@ -1,7 +1,7 @@
 """Logistic regression: from one noisy sum on classes, by a few sums of scores on numbers.
 
 Theory of operation. On classes, a record's block says its pattern of covariates, as
-`pattern_layout` does, in the place of its outcome. With y_p and n_p records of pattern p with the
+`PatternLayout` does, in the place of its outcome. With y_p and n_p records of pattern p with the
 outcome and in all, the score U(b) = sum_p x_p (y_p - n_p m_p), m_p = 1 / (1 + exp(-b x_p)), is
 linear in the noise; its root has the covariance I^-1 (I + C) I^-1, C that of the score's noise.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
 from hubbub.estimation.pattern_regression import (
-    ASKED_OF_PATTERNS,
+    OF_PATTERNS,
     PatternRegression,
     patterns_asked,
 )
@@ -38,9 +38,13 @@ from hubbub.estimation.statistic import (
     Parameters,
     one_hot,
 )
-from hubbub.estimation.statistic_keys import StatisticKeys, covariates_table
-
-_FORESEEN = "logarithm of an odds ratio over half of a column's range"
+from hubbub.estimation.statistic_keys import (
+    COVARIATES,
+    OUTCOME,
+    REFERENCE,
+    StatisticKeys,
+    covariates_table,
+)
 
 
 def logistic(
@@ -76,22 +80,25 @@ class _OddsRatios(Regression):
     outcome: Column
 
     kind = "logistic"
-    keys = ("outcome", "covariates", "reference", *ASKED_OF_PATTERNS)
+    keys: ClassVar = {
+        "outcome": OUTCOME,
+        "covariates": COVARIATES,
+        "reference": REFERENCE,
+        **OF_PATTERNS,
+    }
+    methods = "odds ratios are from logistic regressions"
     ratio = "odds ratio"
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Logistic | NewtonLogistic:
-        """The statistic that a table of a study asks for."""
         outcome = keys.column("outcome", pair=True)
         on = keys.covariates(outcome)
         return logistic(outcome=outcome, on=on, **patterns_asked(keys, on), **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
         return {"outcome": self.outcome.name, **covariates_table(self.on)}
 
     def __post_init__(self) -> None:
-        """Refuses an outcome or covariates that are none."""
         if len(self.outcome.categories) != 2:
             raise StudyError(
                 f"expected an outcome of two categories, found {self.outcome.name}; declare them"
@@ -118,16 +125,13 @@ class Logistic(_OddsRatios, PatternRegression):
         return math.sqrt(self.layout.widest)
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
         return {**super().settings(), **self.asked_of_patterns()}
 
     @property
     def size(self) -> int:
-        """How many numbers its block has."""
         return 2 * len(self.covariates)
 
     def encode(self, cells: Cells) -> Array:
-        """The blocks of n records, (n, size)."""
         pattern = self.covariates.places(cells)
         outcome = Levels(column=self.outcome).places(cells)
         return self.layout.encode(pattern, one_hot(outcome, 2)).reshape(-1, self.size)
@@ -152,7 +156,6 @@ class Logistic(_OddsRatios, PatternRegression):
         return self.expected_with(found, sigma, "logarithm of an odds ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         return self.told_of(self.by_pattern(sums), sigma)
 
     def fitted(
@@ -212,7 +215,6 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
         return np.zeros(self.covariates.width, np.float32)
 
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
-        """The blocks of n records at these parameters, (n, size)."""
         from scipy.special import expit  # which takes long to import
 
         w = self.covariates.design(cells)
@@ -225,7 +227,6 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
         return np.column_stack([(place - mean)[:, None] * w, squares])
 
     def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
-        """The parameters after a noisy sum that was taken at `parameters`."""
         scored = self._moved(self.scored(sums, sigma, parameters))
         return (scored.at + scored.step).astype(np.float32)
 
@@ -251,20 +252,7 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
             blur=ratio * scored.blur,
         )
 
-    def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in each of its sums.
-
-        As if nothing were correlated.
-        """
-        return self.foreseen_of(records, sigma, self.rounds - 1)
-
-    def foreseen_of(self, records: float, sigma: float, sums: int) -> Expectation:
-        """The same where so many sums, each with this noise, are all taken near the root."""
-        return self.foreseen(
-            lambda guess: self._guessed(guess, records, sigma / math.sqrt(sums)), sigma, _FORESEEN
-        )
-
-    def _guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
+    def guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
         """What a sum of guessed records says at their root, with noise of this deviation."""
         moments = self.covariates.moments(guess)
         information = self._scale * self._triangle.entries(moments)

@@ -6,10 +6,9 @@ Their sums begin at what the model says, from where one step leads to the root (
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +32,6 @@ from hubbub.estimation.statistic_keys import StatisticKeys
 class ModelRegression(NewtonRegression):
     """What they have in common."""
 
-    foreseen_as: ClassVar[str]  # what a plan says the errors of
-
     @classmethod
     def read(cls, keys: StatisticKeys) -> ModelRegression:
         """None: a study asks for it by [coefficients]."""
@@ -48,12 +45,7 @@ class ModelRegression(NewtonRegression):
         """None, as there is no table."""
         return {}
 
-    @abstractmethod
-    def guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
-        """What a sum of guessed records says at their root, with noise of this deviation."""
-
     def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
-        """The parameters after a noisy sum that was taken at `parameters`."""
         scored = self.scored(sums, sigma, parameters)
         return (scored.at + scored.step).astype("float32")
 
@@ -61,23 +53,13 @@ class ModelRegression(NewtonRegression):
         """What may be said with about so many records and this noise in one sum."""
         return self.foreseen_of(records, sigma, 1)
 
-    def foreseen_of(self, records: float, sigma: float, sums: int) -> Expectation:
-        """The same where so many sums, each with this noise, are all taken near the root."""
-        return self.foreseen(
-            lambda guess: self.guessed(guess, records, sigma / math.sqrt(sums)),
-            sigma,
-            self.foreseen_as,
-        )
-
 
 # Odds ratios of each of several classes against the first, by sums at a trained model.
 #
 # Theory of operation. With w = (1, covariates), |w|^2 <= W, e the class of a record and m the
-# chances
-# of classes at public effects, both without the first class, a record sends its part w x (e - m) of
-# the score and, scaled by sqrt(6 / W), its part w w' x (diag m - m m') of the information: where
-# one
-# is long the other is shorter, and noise in the information is what hides effects first
+# chances of classes at public effects, both without the first class, a record sends its part w x (e
+# - m) of the score and, scaled by sqrt(6 / W), its part w w' x (diag m - m m') of the information:
+# where one is long the other is shorter, and noise in the information is what hides effects first
 # (docs/privacy.md P36). Both factors of the information are symmetric, so that each product of two
 # distinct entries is sent once.
 
@@ -140,11 +122,10 @@ class NewtonMultinomial(ModelRegression):
     outcome: Column
 
     kind = "multinomial"
+    methods = "odds ratios of each class against the first are from multinomial regressions"
     ratio = "odds ratio"
-    foreseen_as = "logarithm of an odds ratio over half of a column's range"
 
     def __post_init__(self) -> None:
-        """Refuses an outcome or covariates that are none."""
         if len(self.outcome.categories) < 3:
             raise StudyError(
                 f"expected an outcome of three categories or more, found {self.outcome.name}; use "
@@ -199,7 +180,6 @@ class NewtonMultinomial(ModelRegression):
         return np.zeros(self.covariates.width * self.others, np.float32)
 
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
-        """The blocks of n records at these parameters, (n, size)."""
         from scipy.special import softmax  # which takes long to import
 
         w = self.covariates.design(cells)
@@ -314,12 +294,14 @@ class NewtonPoisson(ModelRegression):
     outcome: Column
 
     kind = "poisson"
+    methods = (
+        "rate ratios are from Poisson regressions, with standard errors that know how far counts "
+        "spread around their rates"
+    )
     ratio = "rate ratio"
-    foreseen_as = "logarithm of a rate ratio over half of a column's range"
     sensitivity = 1.0  # docs/privacy.md P36
 
     def __post_init__(self) -> None:
-        """Refuses an outcome or covariates that are none."""
         if self.outcome.bounds[0] != 0:
             raise StudyError(
                 f"expected counts from 0, found {self.outcome.name} from "
@@ -363,7 +345,6 @@ class NewtonPoisson(ModelRegression):
         return np.zeros(self.covariates.width, np.float32)
 
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
-        """The blocks of n records at these parameters, (n, size)."""
         at, high = self._at(parameters), self.outcome.bounds[1]
         w, count = self.covariates.design(cells), cells[self.outcome.name]
         known = ~(np.isnan(w).any(axis=1) | np.isnan(count))

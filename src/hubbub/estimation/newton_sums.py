@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -192,7 +192,6 @@ class NewtonRegression(Regression, Iterated):
         """What a sum says that was taken at `parameters`."""
 
     def answer_from(self, sums: Array, sigmas: Array) -> Answer:
-        """The answer from the steps' mean sums, (steps, size), and the noise of each, (steps,)."""
         return self.answer_of_sums(list(self._played(sums, sigmas))[1:])
 
     def answer_of_sums(self, told: Sequence[Scored]) -> Answer:
@@ -221,18 +220,27 @@ class NewtonRegression(Regression, Iterated):
         """The answer that effects give, in units of their columns."""
         return self.answer_with(root and root.per(self.per_unit))
 
-    def blurred(self, sigma: float) -> float:
-        """The noise of all sums but the first together, where that of one is sigma."""
-        return sigma / math.sqrt(self.rounds - 1)
+    @abstractmethod
+    def guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
+        """What a sum of guessed records says at their root, with noise of this deviation."""
 
-    def foreseen(self, one: Callable[[Guess], Scored], sigma: float, quantity: str) -> Expectation:
-        """What may be said before records are touched, if all sums together say this."""
+    def expected(self, records: float, sigma: float) -> Expectation:
+        """What may be said with about so many records and this noise in each of its sums.
 
-        def found(guess: Guess) -> Effects | None:
-            root = Together((one(guess),)).effects
+        As if nothing were correlated, and the first sum said nothing.
+        """
+        return self.foreseen_of(records, sigma, self.rounds - 1)
+
+    def foreseen_of(self, records: float, sigma: float, sums: int) -> Expectation:
+        """The same where so many sums, each with this noise, are all taken near the root."""
+
+        def effects(guess: Guess) -> Effects | None:
+            root = Together((self.guessed(guess, records, sigma / math.sqrt(sums)),)).effects
             return root and root.after(self.first)
 
-        return self.expected_with(found, sigma, quantity)
+        article = "an" if self.ratio.startswith("o") else "a"
+        quantity = f"logarithm of {article} {self.ratio} over half of a column's range"
+        return self.expected_with(effects, sigma, quantity)
 
     def _played(self, sums: Array, sigmas: Array) -> Iterator[Scored]:
         """Each step at the parameters that those before it gave."""

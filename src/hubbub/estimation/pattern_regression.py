@@ -1,4 +1,6 @@
-"""How a record says its pattern of classes where a model of few effects is read from the sum.
+"""Regressions on classes: how a record says its pattern, and what is told of patterns.
+
+How a record says its pattern of classes where a model of few effects is read from the sum.
 
 Theory of operation (after ResidualPlanner, Xiao et al. 2023). Numbers by pattern have a component
 for each set of covariates: the empty one is their mean, that of one covariate how its classes
@@ -14,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
+from hubbub.core.settings import Key, text, texts
+from hubbub.estimation.intervals import chi_square_test
 from hubbub.estimation.regression import (
     TOO_NOISY,
     Effects,
@@ -34,7 +38,7 @@ from hubbub.estimation.regression import (
 )
 from hubbub.estimation.stacking import Margins, Told
 from hubbub.estimation.statistic import Answer, Array, Estimate, Levels, NoisyTest, OneSum
-from hubbub.estimation.statistic_keys import StatisticKeys
+from hubbub.estimation.statistic_keys import StatisticKeys, table_of
 
 _SHRUNK = 0.3  # the square of an interaction, for each covariate beyond the first
 
@@ -110,16 +114,34 @@ class PatternLayout:
 # What else a regression on classes tells from the same cells: interactions, trends, subgroups.
 #
 # Theory of operation. The noisy sum holds every combination of classes (a *pattern*), so any model
-# of
-# them can be fitted: another design is another (patterns, components) matrix, and privacy is not
+# of them can be fitted: another design is another (patterns, components) matrix, and privacy is not
 # touched. Interactions are products of two columns' components, and part of the model; a trend
-# takes
-# the numbers of a column's classes, 0 and up, for its components; a subgroup is the patterns that
-# have a class. Tests of several effects are Wald's, with the covariance of sampling and noise.
+# takes the numbers of a column's classes, 0 and up, for its components; a subgroup is the patterns
+# that have a class. Tests of several effects are Wald's, with the covariance of sampling and noise.
 
 PER_CLASS = "trend per class"
 INTERACTION = "interaction"
-ASKED_OF_PATTERNS = ("interactions", "trend", "subgroups")
+OF_PATTERNS: Mapping[str, Key] = {
+    "interactions": Key(
+        says='`"logistic"`, `"cox"` on classes: pairs of covariates whose products are in the '
+        "model, too, each pair with a test.",
+        values='list of pairs such as `[["sex", "stage"]]`',
+        schema={"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
+        default="none",
+    ),
+    "trend": texts(
+        '`"logistic"`, `"cox"` on classes: covariates whose trend over their classes is told '
+        "besides.",
+        "list of covariates",
+        default="none",
+    ),
+    "subgroups": text(
+        '`"logistic"`, `"cox"` on classes: the covariate whose effect alone is told in each class '
+        "of every other one, with tests of interaction.",
+        "covariate",
+        default="none",
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +161,6 @@ class PatternRegression(Regression, OneSum):
     subgroups: str = ""
 
     def __post_init__(self) -> None:
-        """Refuses covariates that are none, and what is asked of others."""
         super().__post_init__()
         known = [covariate.column.name for covariate in self.on]
         pairs = [name for pair in self.interactions for name in pair]
@@ -195,12 +216,7 @@ class PatternRegression(Regression, OneSum):
 
     def asked_of_patterns(self) -> dict[str, Any]:
         """The keys of what is asked besides the effects themselves."""
-        asked: dict[str, Any] = {
-            "interactions": [list(pair) for pair in self.interactions],
-            "trend": list(self.trend),
-            "subgroups": self.subgroups,
-        }
-        return {key: value for key, value in asked.items() if value}
+        return table_of(interactions=self.interactions, trend=self.trend, subgroups=self.subgroups)
 
     def told_of(self, cells: Array, sigma: float) -> Answer:
         """The whole answer from noisy cells."""
@@ -295,20 +311,12 @@ class PatternRegression(Regression, OneSum):
 
 def wald(effects: Effects, which: slice) -> NoisyTest | None:
     """The test that some effects are none, by sampling and noise; None if one is not told."""
-    from scipy.special import chdtrc  # which takes long to import
-
     places = range(*which.indices(len(effects.values)))
     if not set(places) <= set(told(effects)):
         return None
     values, covariance = effects.values[which], effects.covariance[which, which]
     statistic = float(values @ np.linalg.solve(covariance, values))
-    degrees = len(values)
-    return NoisyTest(
-        name=INTERACTION,
-        statistic=statistic,
-        degrees=degrees,
-        p_value=float(chdtrc(degrees, statistic)),
-    )
+    return chi_square_test(INTERACTION, statistic, len(values))
 
 
 def patterns_asked(keys: StatisticKeys, on: tuple[Any, ...]) -> dict[str, Any]:
@@ -318,7 +326,7 @@ def patterns_asked(keys: StatisticKeys, on: tuple[Any, ...]) -> dict[str, Any]:
         StudyError: something is, and there are covariates that are numbers.
     """
     section = keys.section
-    asked = [key for key in ASKED_OF_PATTERNS if key in section]
+    asked = [key for key in OF_PATTERNS if key in section]
     if asked and not all(isinstance(covariate, Levels) for covariate in on):
         raise section.refusal(
             asked[0], "absent beside covariates that are numbers", "give them break points"

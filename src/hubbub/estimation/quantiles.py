@@ -22,14 +22,23 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.crosstab import quadratic_form
-from hubbub.estimation.intervals import CLEAR, COMPLETE, SURE, caution, normal_quantile, share
+from hubbub.estimation.intervals import (
+    CLEAR,
+    COMPLETE,
+    SURE,
+    caution,
+    chi_square_test,
+    normal_quantile,
+    quadratic_form,
+    share,
+    two_sided,
+)
 from hubbub.estimation.risk_sets import PrefixCode, rising
 from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
@@ -47,19 +56,24 @@ from hubbub.estimation.statistic import (
     group_sums,
     in_own_groups,
 )
-from hubbub.estimation.statistic_keys import StatisticKeys, classes_told
+from hubbub.estimation.statistic_keys import (
+    AT,
+    BINS,
+    BY,
+    COLUMN,
+    SPACING,
+    TEST,
+    StatisticKeys,
+    table_of,
+)
 
 # Wilcoxon's test of two groups, and Kruskal and Wallis' of more, from noisy counts in bins.
 #
 # Theory of operation. With n_gk records of group g in bin k, p_g the group's share and a_k the
-# middle
-# rank of a bin over all records, from 0 to 1, U_g = sum_k (n_gk - p_g n_k) a_k is what ranks have
-# too
-# much in a group. Ranks are noisy, too, but what they multiply is small if groups do not differ: U
-# is
-# linear in the noise but for a mean of second order, which is known and taken out. Values in one
-# bin
-# are ties: without noise, the test is the usual one with its correction for ties.
+# middle rank of a bin over all records, from 0 to 1, U_g = sum_k (n_gk - p_g n_k) a_k is what ranks
+# have too much in a group. Ranks are noisy, too, but what they multiply is small if groups do not
+# differ: U is linear in the noise but for a mean of second order, which is known and taken out.
+# Values in one bin are ties: without noise, the test is the usual one with its correction for ties.
 
 
 def rank_test(counts: Array, rows: Array, sigma: float) -> NoisyTest:
@@ -70,8 +84,6 @@ def rank_test(counts: Array, rows: Array, sigma: float) -> NoisyTest:
         rows: (bins, width): from a group's sum, whose noise is independent, to its counts.
         sigma: standard deviation of the noise in each number of a sum.
     """
-    from scipy.special import chdtrc, ndtr  # which take long to import
-
     groups, bins = counts.shape
     total = counts.sum(axis=0)
     records = max(float(total.sum()), 2.0)
@@ -91,20 +103,9 @@ def rank_test(counts: Array, rows: Array, sigma: float) -> NoisyTest:
     degrees = groups - 1
     if degrees == 1:
         z = float(excess[0] / np.sqrt(covariance[0, 0]))
-        return NoisyTest(
-            name="Wilcoxon",
-            statistic=z * z,
-            degrees=1.0,
-            p_value=float(2.0 * ndtr(-abs(z))),
-            z=z,
-        )
+        return NoisyTest(name="Wilcoxon", statistic=z * z, degrees=1.0, p_value=two_sided(z), z=z)
     statistic = quadratic_form(excess[:-1], covariance[:-1, :-1], degrees)
-    return NoisyTest(
-        name="Kruskal-Wallis",
-        statistic=statistic,
-        degrees=float(degrees),
-        p_value=float(chdtrc(degrees, statistic)),
-    )
+    return chi_square_test("Kruskal-Wallis", statistic, float(degrees))
 
 
 _TEST = "wilcoxon"
@@ -137,11 +138,18 @@ class Quantiles(OneSum):
     test: bool = False
 
     kind = "quantiles"
-    keys = ("column", "at", "bins", "spacing", "by", "test")
+    keys: ClassVar = {
+        "column": COLUMN,
+        "at": AT,
+        "bins": BINS,
+        "spacing": SPACING,
+        "by": BY,
+        "test": TEST,
+    }
+    methods = "quantiles were read from binned distribution functions"
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Quantiles:
-        """The statistic that a table of a study asks for."""
         column = keys.column("column", numeric=True)
         at = keys.numbers("at", cls.at)
         if not at or any(a >= b for a, b in pairwise((0.0, *at, 1.0))):
@@ -156,14 +164,10 @@ class Quantiles(OneSum):
         return cls(column=column, at=at, edges=edges, by=by, test=test, **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
-        bins = list(self.edges[1:-1])
-        groups = {"by": classes_told(self.by)} if self.by else {}
-        tested = {"test": _TEST} if self.test else {}
-        return {"column": self.column.name, "at": list(self.at), "bins": bins, **groups, **tested}
+        test, bins = _TEST if self.test else "", self.edges[1:-1]
+        return table_of(column=self.column, at=self.at, bins=bins, by=self.by, test=test)
 
     def __post_init__(self) -> None:
-        """Refuses edges and probabilities that are none."""
         _ = self._levels
         if self.by and self.by.column.name == self.column.name:
             raise StudyError(
@@ -177,13 +181,11 @@ class Quantiles(OneSum):
 
     @property
     def title(self) -> str:
-        """What it shows, in one line."""
         groups = f" by {self.by.column.name}" if self.by else ""
         return f"Quantiles of {self.column.name}{groups}"
 
     @property
     def size(self) -> int:
-        """How many numbers its block has."""
         return self._bins * len(group_names(self.by))
 
     @property
@@ -198,7 +200,6 @@ class Quantiles(OneSum):
         return alike if self.by is None else max(alike, math.sqrt(2.0) * self.sensitivity)
 
     def encode(self, cells: Cells) -> Array:
-        """The blocks of n records, (n, size)."""
         return in_own_groups(self._code.encode(self._levels.places(cells)), self.by, cells)
 
     @property
@@ -236,7 +237,6 @@ class Quantiles(OneSum):
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         last = self._code.totals[-1]
         length = float(np.linalg.norm(last))
         told = [

@@ -15,17 +15,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hubbub.core.errors import StudyError
+from hubbub.core.settings import number
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.intervals import (
     CLEAR,
     SURE,
     at,
     caution,
+    chi_square_test,
+    count,
+    estimate,
     normal_quantile,
     ratio_interval,
     ratio_of,
@@ -44,7 +48,7 @@ from hubbub.estimation.statistic import (
     group_sums,
     in_own_groups,
 )
-from hubbub.estimation.statistic_keys import StatisticKeys, classes_told
+from hubbub.estimation.statistic_keys import BY, EVENT, HORIZON, TIME, StatisticKeys, table_of
 
 RATE, RATE_RATIO = "rate", "rate ratio"
 _HALF = 0.5  # what time is multiplied by: events are fewer, and need less noise
@@ -78,11 +82,26 @@ class EventRates(OneSum):
     per: float = 100.0
 
     kind = "rates"
-    keys = ("time", "event", "by", "horizon", "per")
+    keys: ClassVar = {
+        "time": TIME,
+        "event": EVENT,
+        "by": BY,
+        "horizon": HORIZON,
+        "per": number(
+            0,
+            1e9,
+            '`"rates"`: the time that rates are per, in the unit of `time`; 100 if left out.',
+            above=True,
+            default="none",
+        ),
+    }
+    methods = (
+        "rates are events over person-time, with score intervals, and compared on the "
+        "logarithmic scale"
+    )
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> EventRates:
-        """The statistic that a table of a study asks for."""
         per = keys.section.number("per", cls.per, least=0, most=1e9, open_low=True)
         event = keys.columns.get(str(keys.section.content.get("event")))
         if event is None or event.categories:
@@ -102,14 +121,10 @@ class EventRates(OneSum):
         )
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
-        groups = {"by": classes_told(self.by)} if self.by else {}
-        own: dict[str, Any] = {"time": self.time.name, "event": self.event.name}
-        horizon = {} if self._is_number else {"horizon": self.horizon}
-        return {**own, **horizon, "per": self.per, **groups}
+        horizon = None if self._is_number else self.horizon
+        return table_of(time=self.time, event=self.event, horizon=horizon, per=self.per, by=self.by)
 
     def __post_init__(self) -> None:
-        """Refuses a horizon or an event that is none."""
         if self._is_number:
             if self.time.bounds[0] < 0 or self.event.bounds[0] != 0 or self.event == self.time:
                 raise StudyError(
@@ -124,13 +139,11 @@ class EventRates(OneSum):
 
     @property
     def title(self) -> str:
-        """What it shows, in one line."""
         groups = f" by {self.by.column.name}" if self.by else ""
         return f"Rates of {self.event.name} per {self.per:g} of {self.time.name}{groups}"
 
     @property
     def size(self) -> int:
-        """How many numbers its block has."""
         return self._width * len(group_names(self.by))
 
     @property
@@ -145,7 +158,6 @@ class EventRates(OneSum):
         return self.sensitivity * (math.sqrt(2.0) if self.by else 1.0)
 
     def encode(self, cells: Cells) -> Array:
-        """The blocks of n records, (n, size)."""
         times, ended = cells[self.time.name], cells[self.event.name]
         known = ~np.isnan(times) & ~np.isnan(ended)
         if not self._is_number:
@@ -184,7 +196,6 @@ class EventRates(OneSum):
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         named = [self._rate(*group) for group in group_sums(sums, self.by, sigma)]
         told = [one for one in named if one.clear >= 0]
         groups = [one for one in told if one.name or not self.by]
@@ -221,41 +232,23 @@ class EventRates(OneSum):
         # Noise may leave less than people and chance do: people only add to what chance does.
         return _Rate(name, events, time, sigma, max(float(weights @ squares) / events, poisson))
 
-    def _rows(self, one: _Rate) -> list[Estimate]:
+    def _rows(self, group: _Rate) -> list[Estimate]:
         """Events, time and the rate of a group."""
-        z, unit = normal_quantile(self.confidence), self.horizon / _HALF
-        rate, scale = one.interval(z), self.per / unit * self._most
-        count, error = max(one.events, 0.0) * self._most, one.sigma * self._most
-        time = unit * one.time
-        common: dict[str, Any] = {"column": self.event.name, "group": one.name}
-        return [
-            Estimate(
-                quantity="events",
-                value=count,
-                standard_error=error,
-                low=max(count - z * error, 0.0),
-                high=count + z * error,
-                **common,
-            ),
-            Estimate(
-                quantity="time at risk",
-                value=time,
-                standard_error=unit * one.sigma,
-                low=time - z * unit * one.sigma,
-                high=time + z * unit * one.sigma,
-                **common,
-            ),
-            *[
-                Estimate(
-                    quantity=RATE,
-                    value=scale * rate[0],
-                    standard_error=scale * rate[1],
-                    low=scale * rate[2],
-                    high=scale * rate[3],
-                    **common,
-                )
-            ][: self._is_limited(one)],
+        z, unit, names = normal_quantile(self.confidence), self.horizon / _HALF, self._names(group)
+        events, error = max(group.events, 0.0) * self._most, group.sigma * self._most
+        rows = [
+            count(events, error, z, "events", **names),
+            estimate(unit * group.time, unit * group.sigma, z, quantity="time at risk", **names),
         ]
+        if self._is_limited(group):
+            scale = self.per / unit * self._most
+            value, error, low, high = (scale * part for part in group.interval(z))
+            ends: dict[str, Any] = {"standard_error": error, "low": low, "high": high}
+            rows.append(Estimate(quantity=RATE, value=value, **ends, **names))
+        return rows
+
+    def _names(self, group: _Rate) -> dict[str, Any]:
+        return {"column": self.event.name, "group": group.name}
 
     def _is_limited(self, one: _Rate) -> bool:
         """Whether the interval of a rate has an upper end."""
@@ -268,21 +261,12 @@ class EventRates(OneSum):
         z = normal_quantile(self.confidence)
         logs, variances = zip(one.logarithm, other.logarithm, strict=True)
         effect, error = logs[0] - logs[1], math.sqrt(sum(variances))
-        return [
-            ratio_of(
-                effect,
-                error,
-                z,
-                quantity=RATE_RATIO,
-                column=self.by.column.name if self.by else "",
-                level=f"{one.name} against {other.name}",
-            )
-        ]
+        column = self.by.column.name if self.by else ""
+        level = f"{one.name} against {other.name}"
+        return [ratio_of(effect, error, z, quantity=RATE_RATIO, column=column, level=level)]
 
     def _tests(self, groups: list[_Rate]) -> list[NoisyTest]:
         """Whether groups have one rate: events less what their time explains."""
-        from scipy.special import chdtrc  # which takes long to import
-
         if len(groups) < 2:
             return []
         events, time = np.array([(group.events, group.time) for group in groups]).T
@@ -294,12 +278,7 @@ class EventRates(OneSum):
         covariance = centred @ np.diag(own) @ centred.T
         excess, degrees = events - rate * time, len(groups) - 1
         statistic = float(excess[:-1] @ np.linalg.solve(covariance[:-1, :-1], excess[:-1]))
-        p_value = float(chdtrc(degrees, statistic))
-        return [
-            NoisyTest(
-                name="equal rates", statistic=statistic, degrees=float(degrees), p_value=p_value
-            )
-        ]
+        return [chi_square_test("equal rates", statistic, float(degrees))]
 
     @property
     def _is_number(self) -> bool:

@@ -1,4 +1,6 @@
-"""Covariates of regressions: what they are in a record's vector.
+"""Regressions: covariates in a record's vector, and effects with what leaves them uncertain.
+
+Covariates of regressions: what they are in a record's vector.
 
 A numeric column is a number in [-1, 1]; classes are 0 or 1 each, but for the reference, which the
 others are compared with. Where there are no numbers, every combination of classes is a pattern.
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.intervals import caution, normal_quantile
+from hubbub.estimation.intervals import caution, normal_quantile, two_sided
 from hubbub.estimation.statistic import (
     LOGARITHM,
     Answer,
@@ -82,7 +84,6 @@ class Covariates:
     on: tuple[Levels | Column, ...]
 
     def __post_init__(self) -> None:
-        """Refuses what is no covariate."""
         names = [column_of(covariate).name for covariate in self.on]
         if not names or len(set(names)) < len(names):
             raise StudyError(
@@ -192,7 +193,6 @@ class Patterns(Covariates):
     on: tuple[Levels, ...]
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be told apart."""
         super().__post_init__()
         if len(self) > _MOST:
             raise StudyError(
@@ -241,10 +241,9 @@ def _block(cells: Cells, one: Levels | Column) -> Array:
 #
 # A score U whose noise has the covariance C, for records with the information I, has its root
 # uncertain by I^-1 (I + C) I^-1. That holds where I, which is as noisy as U is, is known well
-# enough
-# to be inverted: the noise in it is linear in that of the sum, a known matrix for each of its
-# numbers. An effect is told where its sampling variance, of I^-1, stands clear of what noise in I
-# makes of it, however large the noise in U is: that is in the interval.
+# enough to be inverted: the noise in it is linear in that of the sum, a known matrix for each of
+# its numbers. An effect is told where its sampling variance, of I^-1, stands clear of what noise in
+# I makes of it, however large the noise in U is: that is in the interval.
 
 # Standard deviations of its noise that the information must have in every direction together, and
 # in that of an effect which is told; in one sum, and in several, of which each is taken where the
@@ -327,7 +326,7 @@ class Effects:
 
     def rows(self, names: Names, ratio: str, confidence: float) -> tuple[Estimate, ...]:
         """Estimates of those effects that are told; `ratio` says what exp(effect) is."""
-        z, shown = normal_quantile(confidence), _exp if ratio else float
+        z, shown = normal_quantile(confidence), _bounded_exp if ratio else float
         return tuple(
             Estimate(
                 quantity=ratio or ("slope" if level == PER_UNIT else "difference"),
@@ -378,7 +377,6 @@ class Regression(Statistic):
     skewed: ClassVar[tuple[Guess, ...]] = (SKEWED,)  # records of which an answer is promised
 
     def __post_init__(self) -> None:
-        """Refuses covariates that are none."""
         _ = self.covariates
 
     @property
@@ -393,7 +391,6 @@ class Regression(Statistic):
 
     @property
     def title(self) -> str:
-        """What it shows, in one line."""
         return f"{self.kind.capitalize()} regression of {self.explained} on {self.covariates.title}"
 
     def expected_with(
@@ -435,21 +432,17 @@ def newton(at: Callable[[Array], tuple[Array, Array]], width: int, sigma: float)
     Returns:
         The root; None where there is no maximum to be found.
     """
-    return next(filter(None, (_root(at, width, drawn * sigma) for drawn in _DRAWN)), None)
-
-
-def _root(at: Callable[[Array], tuple[Array, Array]], width: int, drawn: float) -> Root | None:
-    """The same, with effects drawn to none."""
-    effects = np.zeros(width)
-    for _ in range(_STEPS):
-        score, information = at(effects)
-        score, information = score - drawn * effects, information + drawn * np.eye(width)
-        if not definite(information):
-            return None
-        step = np.linalg.solve(information, score)
-        effects = effects + step / max(1.0, float(np.abs(step).max()))
-        if np.abs(step).max() < 1e-9:
-            return Root(effects, information, drawn)
+    for weight in _DRAWN:
+        drawn, effects = weight * sigma, np.zeros(width)
+        for _ in range(_STEPS):
+            score, information = at(effects)
+            score, information = score - drawn * effects, information + drawn * np.eye(width)
+            if not definite(information):
+                break
+            step = np.linalg.solve(information, score)
+            effects = effects + step / max(1.0, float(np.abs(step).max()))
+            if np.abs(step).max() < 1e-9:
+                return Root(effects, information, drawn)
     return None
 
 
@@ -470,13 +463,6 @@ def told(effects: Effects) -> list[int]:
 def _is_clear(effects: Effects | None, times: float) -> bool:
     """Whether every effect is told, with so many times what it needs."""
     return effects is not None and bool(effects.clear.min() >= times)
-
-
-def two_sided(z: float) -> float:
-    """The p-value of an effect that is z standard errors away from none."""
-    from scipy.special import ndtr  # which takes long to import
-
-    return float(2 * ndtr(-abs(z)))
 
 
 def sandwich(
@@ -572,5 +558,5 @@ def too_noisy(names: Names, information: Array, blur: float) -> str:
     return f"{TOO_NOISY}, as {which} say nearly the same (aliased): leave one of them out"
 
 
-def _exp(value: float) -> float:
+def _bounded_exp(value: float) -> float:
     return math.exp(min(max(value, -700.0), 700.0))

@@ -1,4 +1,6 @@
-"""Counts in ordered bins, coded so that their running totals come out with little noise.
+"""Counts in ordered bins whose running totals have little noise, and risk sets made of them.
+
+Counts in ordered bins, coded so that their running totals come out with little noise.
 
 Theory of operation (after Henzinger, Upadhyay, Upadhyay 2023 and Fichtenberger et al. 2023). F is
 the lower triangular Toeplitz matrix whose entries are the coefficients of (1 - x)^-a. Records are
@@ -101,25 +103,21 @@ def rising(values: Array) -> Array:
 # A record's block lies in the place of its group and is a column of a code: of the events, where it
 # had the event in a bin, else of the leavings, where it was last seen after the horizon. Bins are
 # coded from the last to the first, so that the number at risk, which is all that follow, is a
-# running
-# total: its noise is small where few are left.
+# running total: its noise is small where few are left.
 #
 # Who left after a part u of a bin was at risk for that part. Its column is u times that of the bin
 # and 1 - u times that of the bin before, which is no longer than the longer of the two. It is
-# shorter
-# by so much that 2 u (1 - u) can be told beside it for nothing, and, in the first bin, 1 - u: where
-# numbers at risk at the edges are wanted, they say how many of those who left are counted in part.
+# shorter by so much that 2 u (1 - u) can be told beside it for nothing, and, in the first bin, 1 -
+# u: where numbers at risk at the edges are wanted, they say how many of those who left are counted
+# in part.
 #
 # Where times are whole steps, such as visits, edges lie on them, and of a bin that holds J values
-# who
-# left at its j-th was at risk for j / J: all of a bin whose only value is its end.
+# who left at its j-th was at risk for j / J: all of a bin whose only value is its end.
 #
 # Who comes under observation late (left truncation) was not at risk before. When that was is told
-# as
-# a leaving is, in a place of its own, and what follows from it is taken off. These numbers are
+# as a leaving is, in a place of its own, and what follows from it is taken off. These numbers are
 # halved: they bear on who is at risk alone, whose noise hardly moves a hazard, so that a vector
-# 1.12
-# times as long, and not 1.41 times, tells more.
+# 1.12 times as long, and not 1.41 times, tells more.
 
 _ENTRIES = 0.5  # what times of entry are multiplied by
 _FROM_START = 0.1  # of late entries, guessed: so many are none; others come up to the middle
@@ -159,7 +157,6 @@ class RiskSets:
     at: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuses a grid or an event that is none."""
         high = self.time.bounds[1]
         if len(self.edges) < 3 or min(np.diff(self.edges)) <= 0:
             raise self._refusal("at least three increasing edges", list(self.edges))
@@ -460,7 +457,6 @@ class OnRiskSets(OneSum):
 
     @property
     def size(self) -> int:
-        """How many numbers its block has."""
         return self.sets.size
 
     @property

@@ -1,4 +1,6 @@
-"""One cohort, one number: what several blocks of a study tell alike is made the same in all.
+"""One vector for all questions of a study, and what several of its blocks tell alike.
+
+One cohort, one number: what several blocks of a study tell alike is made the same in all.
 
 Theory of operation. Blocks count the same records by different columns: the total, how many have a
 class, how many had an event in a bin. Each of these *margins* is a linear function of a block, and
@@ -148,15 +150,12 @@ def projected(vector: MarginArray, apart: MarginArray) -> MarginArray:
 # substitution diameters stand for sensitivities. One noise multiplier serves all (docs/privacy.md
 # P23). In a large cohort noise makes the variance of an answer larger by r_b / s_b^2 times that of
 # sampling, r_b following from what the question itself expects. Parts in proportion to D_b^2 r_b,
-# and
-# to the weight that the study states, make that part the same for all: the largest is as small as
-# it
-# can be, whatever the number of records and epsilon.
+# and to the weight that the study states, make that part the same for all: the largest is as small
+# as it can be, whatever the number of records and epsilon.
 #
 # What is asked only once is asked in every sum where another question needs several, and averaged:
 # k Gaussian sums with k times the variance say as much as one. So all sums of a study are alike,
-# and
-# a step of a question that needs several may have one or some of them.
+# and a step of a question that needs several may have one or some of them.
 
 RELATIONS = ("add-remove", "substitute")
 # Room for the rounding of encoded numbers, in units of the sensitivity (docs/privacy.md P23).

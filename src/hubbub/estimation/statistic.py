@@ -267,8 +267,8 @@ class Statistic(ABC):
     confidence: float = 0.95
 
     kind: ClassVar[str]  # "table" for example
-    keys: ClassVar[tuple[str, ...]]  # of its table, besides kind, weight and confidence
-    notes: ClassVar[Mapping[str, Key]] = {}  # of those that no other kind has, for page and schema
+    keys: ClassVar[Mapping[str, Key]]  # of its table, besides kind, weight and confidence
+    methods: ClassVar[str] = ""  # what a paper says was done, in a clause
     rounds: ClassVar[int] = 1  # how many sums it needs
     if_noisy: ClassVar[str] = "refused"  # what becomes of it where noise is too large
 

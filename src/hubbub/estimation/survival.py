@@ -1,4 +1,6 @@
-"""One group's noisy events and numbers at risk, and the survival curve that they give.
+"""Survival: a curve from noisy events and numbers at risk, what it says, and the statistic.
+
+One group's noisy events and numbers at risk, and the survival curve that they give.
 
 Theory of operation. With D_k events in a bin and Y_k records at risk in it, all linear in the noisy
 sum, the cumulative hazard at the edges is H_t = sum_k<=t log Y_k - log(Y_k - D_k) and S = exp(-H).
@@ -22,13 +24,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.crosstab import quadratic_form
-from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile
+from hubbub.estimation.intervals import (
+    CLEAR,
+    caution,
+    chi_square_test,
+    count,
+    normal_quantile,
+    quadratic_form,
+    two_sided,
+)
 from hubbub.estimation.regression import Patterns
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising
 from hubbub.estimation.stacking import Margins
@@ -43,7 +52,21 @@ from hubbub.estimation.statistic import (
     NoisyTest,
     group_names,
 )
-from hubbub.estimation.statistic_keys import StatisticKeys, check_at, classes_told, grid_table
+from hubbub.estimation.statistic_keys import (
+    AT,
+    BINS,
+    BY,
+    ENTRY,
+    EVENT,
+    HORIZON,
+    STRATA,
+    TEST,
+    TIME,
+    StatisticKeys,
+    check_at,
+    grid_table,
+    table_of,
+)
 
 _DRAWS = 2000  # of a band's simulation
 _CLEAR = 8.0  # standard deviations of noise that survivors have while a curve goes on
@@ -109,15 +132,13 @@ class SurvivalCourse:
     @classmethod
     def together(cls, courses: Sequence[SurvivalCourse]) -> SurvivalCourse:
         """All groups as one, with the noise of each."""
+        first, counted = courses[0], ("events", "exposed", "partly", "at_risk", "inside")
+        sums = {name: np.sum([getattr(one, name) for one in courses], axis=0) for name in counted}
         return cls(
-            sets=courses[0].sets,
-            events=np.sum([course.events for course in courses], axis=0),
-            exposed=np.sum([course.exposed for course in courses], axis=0),
-            partly=np.sum([course.partly for course in courses], axis=0),
-            at_risk=np.sum([course.at_risk for course in courses], axis=0),
-            inside=np.sum([course.inside for course in courses], axis=0),
+            sets=first.sets,
             records=sum(course.records for course in courses),
-            sigma=courses[0].sigma * math.sqrt(len(courses)),
+            sigma=first.sigma * math.sqrt(len(courses)),
+            **sums,
         )
 
     @cached_property
@@ -348,14 +369,12 @@ def from_one(after: Array) -> tuple[float, ...]:
 # Theory of operation. Survival at an edge of the grid follows from the cumulative hazard H there.
 # When it comes to one half is read off between two edges, where H is interpolated as the hazard
 # changes from bin to bin, and in doubt by as much as these changes change. An end of its interval
-# in
-# a bin in which a quarter of all had the event moves on to its edge. Where times lie on steps, the
-# curve falls at values alone, and a median is one of them.
+# in a bin in which a quarter of all had the event moves on to its edge. Where times lie on steps,
+# the curve falls at values alone, and a median is one of them.
 #
 # The area under the curve to the horizon changes by -(area after an edge) when the hazard before
-# that
-# edge grows by one: its variance is that linear function of the covariance of H, by sampling and by
-# noise, and the same doubt is added.
+# that edge grows by one: its variance is that linear function of the covariance of H, by sampling
+# and by noise, and the same doubt is added.
 
 _CROWDED = 0.25  # share of all with the event in one bin, inside which nothing is taken for granted
 _PLACES = 128  # of a bin, between which an area is summed
@@ -386,7 +405,7 @@ class CurveReadings:
         error = (last - first) / (2 * self._z)
         ends = map(self._time, (middle, first, last))
         value, low, high = ends
-        return [self._row("median", "", value, error, low, high)]
+        return [self._row("median", "", (value, error, low, high))]
 
     def _crossing(self, line: Sequence[float], reach: float) -> float:
         """When a line comes to one half, on the clock, moved by its doubt; infinite if never."""
@@ -432,7 +451,7 @@ class CurveReadings:
             float(np.interp(clock, self._sets.ticks[: len(line)], line)) for line in self._lines
         )
         error = (high - low) / (2 * self._z)
-        return self._row("survival", f"{time:g}", value, error, low, high)
+        return self._row("survival", f"{time:g}", (value, error, low, high))
 
     def mean(self) -> list[Estimate]:
         """The mean time up to the horizon, where the curve goes so far."""
@@ -445,21 +464,19 @@ class CurveReadings:
         if not (self.mean() and other.mean()):
             return []
         apart, error = self._area - other._area, math.hypot(self._error, other._error)
-        from scipy.special import ndtr  # which takes long to import
-
         difference = self._mean("difference of restricted means", apart, error)
-        p_value = float(2.0 * ndtr(-abs(apart) / error))
         level = f"{self._name} against {other._name}"
-        return [replace(difference, group="", level=level, p_value=p_value)]
+        return [replace(difference, group="", level=level, p_value=two_sided(apart / error))]
 
     def _mean(self, quantity: str, value: float, error: float) -> Estimate:
-        reach = self._z * error
-        level = f"to {self._sets.edges[-1]:g}"
-        return self._row(quantity, level, value, error, value - reach, value + reach)
+        level, reach = f"to {self._sets.edges[-1]:g}", self._z * error
+        return self._row(quantity, level, (value, error, value - reach, value + reach))
 
     def _row(
-        self, quantity: str, level: str, value: float, error: float, low: float, high: float
+        self, quantity: str, level: str, numbers: tuple[float, float, float, float]
     ) -> Estimate:
+        """One number with its standard error and the ends of its interval."""
+        value, error, low, high = numbers
         return Estimate(
             quantity=quantity,
             column=self._sets.time.name,
@@ -520,8 +537,6 @@ class CurveReadings:
 
 
 # Kaplan-Meier curves with bands and numbers at risk, and the log-rank test between groups.
-#
-# How a curve follows from its noisy sums is in `survival_course`.
 
 _BINS = 12  # if nothing is said
 _TEST = "log-rank"
@@ -558,12 +573,25 @@ class Survival(OnRiskSets):
     entry: Column | None = None
 
     kind = "survival"
-    keys = ("time", "event", "entry", "by", "bins", "horizon", "test", "at", "strata")
+    keys: ClassVar = {
+        "time": TIME,
+        "event": EVENT,
+        "entry": ENTRY,
+        "by": BY,
+        "bins": BINS,
+        "horizon": HORIZON,
+        "test": TEST,
+        "at": AT,
+        "strata": STRATA,
+    }
+    methods = (
+        "survival was estimated by the Kaplan-Meier method on a grid of times that was fixed "
+        "beforehand"
+    )
     if_noisy = "cut short or refused"
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Survival:
-        """The statistic that a table of a study asks for."""
         by, test = keys.by(), keys.test(_TEST)
         if test and not by:
             raise keys.section.refusal("test", "absent without by, which says the groups", "add by")
@@ -577,27 +605,20 @@ class Survival(OnRiskSets):
         return cls(**grid, by=by, test=test, at=at, strata=strata, **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        """The keys that it is read from."""
-        groups = {"by": classes_told(self.by)} if self.by else {}
-        tested = {"test": _TEST} if self.test else {}
-        at: dict[str, Any] = {"at": list(self.at)} if self.at else {}
-        at |= {"strata": classes_told(self.strata)} if self.strata else {}
         grid = grid_table(self.time, self.event, self.edges, self.entry)
-        return {**grid, **groups, **tested, **at}
+        test = _TEST if self.test else ""
+        return grid | table_of(by=self.by, test=test, at=self.at, strata=self.strata)
 
     def __post_init__(self) -> None:
-        """Refuses a grid or an event that is none, and times outside of the grid."""
         check_at(self.at, self.edges)
         _ = self.sets
 
     @property
     def title(self) -> str:
-        """What it shows, in one line."""
         groups = f" by {self.by.column.name}" if self.by else ""
         return f"Survival: {self.event.name} over {self.time.name}{groups}{self.sets.since}"
 
     def encode(self, cells: Cells) -> Array:
-        """The blocks of n records, (n, size)."""
         if not self._divided:
             return self.sets.encode(cells, np.zeros(len(cells[self.time.name]), dtype=np.int64))
         return self.sets.encode(cells, Patterns(on=self._divided).places(cells))
@@ -608,7 +629,6 @@ class Survival(OnRiskSets):
         return self.sets.margins(self._divided)
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block."""
         sets = replace(self.sets, groups=1)
         each = max(records / len(group_names(self.by)), 1.0)
         together = sigma * math.sqrt(len(self.strata) if self.strata else 1)  # of all strata
@@ -632,15 +652,16 @@ class Survival(OnRiskSets):
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         blocks = sums.reshape(len(group_names(self.by)), -1, self.sets.width)
         parts = [[SurvivalCourse.of(self.sets, one, sigma) for one in group] for group in blocks]
         courses = [SurvivalCourse.together(group) for group in parts]
-        named = list(zip(group_names(self.by), courses, strict=True))
+        names = group_names(self.by)
+        named = list(zip(names, courses, strict=True))
         if self.by:
             named.insert(0, ("", SurvivalCourse.together(courses)))
         shown = [pair for pair in named if pair[1].length]
         cut = [name for name, one in shown if one.length < self.sets.bins]
+        few = [name for name in names if shown and name not in dict(shown)]
         tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
         return self.make_answer(
             "" if shown else "too few records at risk for the noise",
@@ -656,11 +677,7 @@ class Survival(OnRiskSets):
                 f"{self.sets.between}; records without {self.sets.needed}, group or stratum are "
                 "left out",
                 *(f"{name or 'the curve'} ends where too few are at risk" for name in cut),
-                *(
-                    f"too few records of {name} for the noise"
-                    for name in group_names(self.by)
-                    if shown and name not in [one for one, _ in shown]
-                ),
+                *(f"too few records of {name} for the noise" for name in few),
             ),
         )
 
@@ -695,13 +712,6 @@ class Survival(OnRiskSets):
         return tuple(one for one in (self.by, self.strata) if one)
 
 
-class _Compared(NamedTuple):
-    """The log-rank statistic of all groups but the last, and its covariance."""
-
-    excess: Array
-    covariance: Array
-
-
 def log_rank(strata: list[list[SurvivalCourse]], sigma: float) -> NoisyTest:
     """The test that two groups or more have the same hazard in every bin.
 
@@ -709,24 +719,20 @@ def log_rank(strata: list[list[SurvivalCourse]], sigma: float) -> NoisyTest:
         strata: the groups' courses in each stratum; one stratum is all records.
         sigma: standard deviation of the noise in each number of the sum.
     """
-    from scipy.special import chdtrc  # which takes long to import
-
     each = [_compared(courses, sigma) for courses in strata]
-    compared = _Compared(*(np.sum(parts, axis=0) for parts in zip(*each, strict=True)))
+    excess, covariance = (np.sum(parts, axis=0) for parts in zip(*each, strict=True))
     degrees = len(strata[0]) - 1
-    statistic = quadratic_form(compared.excess, compared.covariance, degrees)
-    z = float(compared.excess[0] / math.sqrt(compared.covariance[0, 0]))
-    return NoisyTest(
-        name="log-rank" if len(strata) == 1 else "stratified log-rank",
-        statistic=statistic,
-        degrees=degrees,
-        p_value=float(chdtrc(degrees, statistic)),
-        z=z if degrees == 1 else None,
-    )
+    statistic = quadratic_form(excess, covariance, degrees)
+    z = float(excess[0] / math.sqrt(covariance[0, 0]))
+    name = "log-rank" if len(strata) == 1 else "stratified log-rank"
+    return chi_square_test(name, statistic, degrees, z=z if degrees == 1 else None)
 
 
-def _compared(courses: list[SurvivalCourse], sigma: float) -> _Compared:
-    """Observed less expected events, over the bins in which enough are at risk in all."""
+def _compared(courses: list[SurvivalCourse], sigma: float) -> tuple[Array, Array]:
+    """Observed less expected events of all groups but the last, and their covariance.
+
+    Over the bins in which enough are at risk in all.
+    """
     sets, end = courses[0].sets, max(SurvivalCourse.together(courses).bins_clear_of(CLEAR), 1)
     events = np.array([course.events[:end] for course in courses])
     risk = np.array([course.entered[:end] for course in courses])
@@ -740,4 +746,4 @@ def _compared(courses: list[SurvivalCourse], sigma: float) -> _Compared:
     shared = np.clip(part, 0.0, 1.0)
     drawn = np.diag(shared @ each) - (shared * each) @ shared.T
     excess = (events - risk * hazard).sum(axis=1)
-    return _Compared(excess=excess[:-1], covariance=(noise + drawn)[:-1, :-1])
+    return excess[:-1], (noise + drawn)[:-1, :-1]

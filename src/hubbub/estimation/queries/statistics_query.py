@@ -1,13 +1,21 @@
-"""Statistics: tables, curves, tests and regressions, read off a few sums over all records (P23)."""
+"""Statistics: tables, curves, tests and regressions, read off a few sums over all records (P23).
+
+What they will say is known before they are asked, as far as noise goes, and what their sums say
+afterwards. Both know the plan's noise, the most that a round may have whoever is missing from it:
+there may be a little less, so intervals are never too narrow for it. The answers of a run are in
+its folder:
+
+    sums.json           the noisy sums
+    statistics.json     the answers, which follow from the sums and the study alone
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, cast
 
 from hubbub.core.errors import StudyError
 from hubbub.core.planning.accounts import account_of, epsilon_of, releases
@@ -17,14 +25,56 @@ from hubbub.core.planning.query import Parameters, QueryWarnings, Released
 from hubbub.core.study.data import Data
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
+from hubbub.estimation.intervals import adjusted
 from hubbub.estimation.kinds import AskedStatistics
 from hubbub.estimation.queries.statistics_ask import StatisticsAsk
-from hubbub.estimation.queries.sum_layout import StatisticLayout, layout_of
+from hubbub.estimation.queries.sum_layout import SumLayout
 from hubbub.estimation.queries.sums_query import SumsQuery, promise_of, tables_of
-from hubbub.estimation.statistic import Answer, Expectation
+from hubbub.estimation.stacking import Stacked, stack
+from hubbub.estimation.statistic import Answer, Expectation, plain_values
 
 STATISTICS = "statistics"
 SUMS, ANSWERS = StatisticsAsk.files
+_OCTAVES, _HALVINGS = 14, 12  # of noise that are searched, and how finely
+# Noise multipliers below which epsilon is beyond 50, and above which it is next to none.
+_LEAST_NOISE, _MOST_NOISE = 0.05, 1e5
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatisticLayout(SumLayout):
+    """The same of a study's statistics, whose answers are made of the mean of all sums."""
+
+    stacked: Stacked
+
+    def answers(self, kept: Parameters, sigma: float) -> dict[str, Answer]:
+        """What the sums that were made say, by the names of the questions."""
+        sums, error = self.sums(kept), sigma * self.unit
+        if self.stacked.rounds == 1:
+            sums, error = sums.mean(axis=0, keepdims=True), error / math.sqrt(len(sums))
+        return adjusted(self.stacked.answers(list(sums), error), self.family)
+
+    def expected(self, records: float, sigma: float) -> dict[str, Expectation]:
+        """What may be said of each question, before any record is touched."""
+        return {name: self.expected_of(name, records, sigma) for name in self.stacked.names}
+
+    def expected_of(self, name: str, records: float, sigma: float) -> Expectation:
+        """The same of one question."""
+        spare = self.rounds / self.stacked.rounds
+        return self.stacked.expected_of(name, records, sigma * self.unit / math.sqrt(spare))
+
+
+@lru_cache(maxsize=16)
+def layout_of(asked: AskedStatistics, relation: str) -> StatisticLayout:
+    """How statistics are summed."""
+    stacked = stack(dict(asked.named), relation)
+    length, apart = stacked.sensitivity, stacked.diameter
+    return StatisticLayout(
+        stacked=stacked,
+        unit=length,
+        diameter=min(2.0, apart / length),
+        rounds=asked.rounds,
+        family=asked.holm,
+    )
 
 
 @dataclass(frozen=True)
@@ -40,50 +90,38 @@ class StatisticsQuery(SumsQuery):
     data: Data
     privacy: Privacy
 
+    purpose = STATISTICS
+    kept_in = SUMS
+    answered_in = ANSWERS
+
     @cached_property
     def layout(self) -> StatisticLayout:
         """All questions as one vector."""
         return layout_of(self.asked, self.privacy.relation)
 
     @property
-    def purpose(self) -> str:
-        """What its sums are for."""
-        return STATISTICS
-
-    @property
     def epsilon(self) -> float | None:
         """Its part beside a training; None where nothing else is asked."""
         return self.asked.epsilon or None
 
-    @property
-    def kept_in(self) -> str:
-        """The file of a run's folder that keeps the sums."""
-        return SUMS
-
-    @property
-    def answered_in(self) -> str:
-        """The file that says what they say."""
-        return ANSWERS
-
     def released(self, plan: Plan, parameters: Parameters) -> Released:
         """The answers, the whole as JSON, and their tables for spreadsheets."""
-        return released(plan, parameters)
+        planned = planned_statistics(plan)
+        answers = self.layout.answers(parameters, planned.total_sigma)
+        plain = {name: answer.to_dict() for name, answer in answers.items()}
+        text = json.dumps({**promise_of(plan, planned), "statistics": plain}, indent=1)
+        copies = tables_of(json.loads(text)["statistics"])
+        return Released(answers=answers, files={ANSWERS: text}, copies=copies)
 
     def warnings(self, study: Study) -> QueryWarnings:
         """Of sums that cannot be foreseen, or lost."""
         lost = self.asked.rounds == 1 and study.parties.dropouts and not study.parties.compute_nodes
-        return QueryWarnings(
-            records_unknown=(
-                "data.records is not stated: what the statistics will say cannot be foreseen",
-            ),
-            sums=(
-                "dropouts without compute nodes: a silo that drops out of the statistics' only sum "
-                "loses it; ask for statistics.sums = 2, which costs no accuracy, or use compute "
-                "nodes",
-            )
-            if lost
-            else (),
+        unforeseen = "data.records is not stated: what the statistics will say cannot be foreseen"
+        loses = (
+            "dropouts without compute nodes: a silo that drops out of the statistics' only sum "
+            "loses it; ask for statistics.sums = 2, which costs no accuracy, or use compute nodes"
         )
+        return QueryWarnings(records_unknown=(unforeseen,), sums=(loses,) if lost else ())
 
 
 def statistics_of(study: Study) -> StatisticsQuery:
@@ -97,26 +135,16 @@ def statistics_of(study: Study) -> StatisticsQuery:
     return StatisticsQuery(study.statistics, study.data, study.privacy)
 
 
-# What the statistics of a plan will say before they are asked, and what their sums say afterwards.
-#
-# Both know the plan's noise, the most that a round may have whoever is missing from it: there may
-# be
-# a little less, so intervals are never too narrow for it. The answers of a run are in its folder:
-#
-#     sums.json           the noisy sums
-#     statistics.json     the answers, which follow from the sums and the study alone
-
-
 def planned_statistics(plan: Plan) -> PlannedQuery[StatisticsQuery]:
     """The statistics among what a plan asks.
 
     Raises:
         StudyError: it asks for none.
     """
-    for planned in plan.queries:
-        if isinstance(planned.query, StatisticsQuery):
-            return planned  # type: ignore[return-value]  # narrowed by its query
-    raise StudyError("expected a study with [statistics], got one without; ask for some")
+    planned = plan.planned(STATISTICS)
+    if planned is None:
+        raise StudyError("expected a study with [statistics], got one without; ask for some")
+    return cast("PlannedQuery[StatisticsQuery]", planned)
 
 
 def expected_answers(plan: Plan) -> dict[str, Expectation]:
@@ -126,41 +154,6 @@ def expected_answers(plan: Plan) -> dict[str, Expectation]:
         return {}
     planned = planned_statistics(plan)
     return planned.query.layout.expected(study.data.records, planned.total_sigma)
-
-
-def answers_of(plan: Plan, kept: Parameters) -> Mapping[str, Answer]:
-    """What the sums of a plan's statistics say, by name."""
-    planned = planned_statistics(plan)
-    return planned.query.layout.answers(kept, planned.total_sigma)
-
-
-def answers_to_dict(plan: Plan, kept: Parameters) -> dict[str, Any]:
-    """The same and under which promise, as plain values."""
-    whole = {
-        **promise_of(plan, planned_statistics(plan)),
-        "statistics": {name: one.to_dict() for name, one in answers_of(plan, kept).items()},
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(whole))
-    return plain
-
-
-def released(plan: Plan, kept: Parameters) -> Released:
-    """All that the sums give people."""
-    whole = answers_to_dict(plan, kept)
-    return Released(
-        answers=answers_of(plan, kept),
-        files={ANSWERS: json.dumps(whole, indent=1)},
-        copies=tables_of(whole["statistics"]),
-    )
-
-
-# What a plan says of each statistic: what is expected, its part of the budget, its least epsilon.
-#
-# All of it follows from the study. This file knows noise and no records.
-
-_OCTAVES, _HALVINGS = 14, 12  # of noise that are searched, and how finely
-# Noise multipliers below which epsilon is beyond 50, and above which it is next to none.
-_LEAST_NOISE, _MOST_NOISE = 0.05, 1e5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,13 +173,10 @@ class PlannedAnswer:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        told = {} if self.expected is None else asdict(self.expected)
-        if self.expected is not None:
-            told["errors"] = {
-                name: error if math.isfinite(error) else None
-                for name, error in self.expected.errors
-            }
-        return {**told, "part": self.part, "least_epsilon": self.least_epsilon}
+        plain = {"part": self.part, "least_epsilon": self.least_epsilon}
+        if self.expected is None:
+            return plain
+        return asdict(self.expected) | {"errors": plain_values(dict(self.expected.errors))} | plain
 
 
 def planned_answers(plan: Plan) -> dict[str, PlannedAnswer]:
@@ -198,16 +188,12 @@ def planned_answers(plan: Plan) -> dict[str, PlannedAnswer]:
     planned, records = planned_statistics(plan), plan.study.data.records
     layout = planned.query.layout
     parts = dict(zip(layout.stacked.names, layout.stacked.parts, strict=True))
-    if not records:
-        return {
-            name: PlannedAnswer(expected=None, part=part, least_epsilon=None)
-            for name, part in parts.items()
-        }
+    sigma = planned.total_sigma
     return {
         name: PlannedAnswer(
-            expected=layout.expected_of(name, records, planned.total_sigma),
+            expected=layout.expected_of(name, records, sigma) if records else None,
             part=part,
-            least_epsilon=_least_epsilon(planned, name, records),
+            least_epsilon=_least_epsilon(planned, name, records) if records else None,
         )
         for name, part in parts.items()
     }
@@ -253,10 +239,8 @@ def _least_epsilon(planned: PlannedQuery[StatisticsQuery], name: str, records: i
         return None
     charged = releases(account_of(mechanism), min(noise, _MOST_NOISE), mechanism.steps)
     bound = epsilon_of(charged, mechanism.delta)
-    return None if bound is None else _rounded_up(bound.upper + planned.certificate.epsilon)
-
-
-def _rounded_up(epsilon: float) -> float:
-    """To two digits."""
-    digit = 10.0 ** (math.floor(math.log10(epsilon)) - 1)
+    if bound is None:
+        return None
+    epsilon = bound.upper + planned.certificate.epsilon
+    digit = 10.0 ** (math.floor(math.log10(epsilon)) - 1)  # rounded up to two digits
     return float(f"{math.ceil(epsilon / digit) * digit:.2g}")

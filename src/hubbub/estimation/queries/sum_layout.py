@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from math import sqrt
 from typing import Protocol
 
 import numpy as np
@@ -22,10 +20,6 @@ from numpy.typing import NDArray
 
 from hubbub.core.tabular.records import UnitRows
 from hubbub.core.tabular.table import CodedCells
-from hubbub.estimation.intervals import adjusted
-from hubbub.estimation.kinds import AskedStatistics
-from hubbub.estimation.stacking import Stacked, stack
-from hubbub.estimation.statistic import Answer, Expectation
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
@@ -141,43 +135,6 @@ class SumLayout:
     def _begin(self) -> int:
         """Where the first sum stands in what is kept."""
         return 1 + len(self.stacked.start)
-
-
-@dataclass(frozen=True, kw_only=True)
-class StatisticLayout(SumLayout):
-    """The same of a study's statistics, whose answers are made of the mean of all sums."""
-
-    stacked: Stacked
-
-    def answers(self, kept: Parameters, sigma: float) -> dict[str, Answer]:
-        """What the sums that were made say, by the names of the questions."""
-        sums, error = self.sums(kept), sigma * self.unit
-        if self.stacked.rounds == 1:
-            sums, error = sums.mean(axis=0, keepdims=True), error / sqrt(len(sums))
-        return adjusted(self.stacked.answers(list(sums), error), self.family)
-
-    def expected(self, records: float, sigma: float) -> dict[str, Expectation]:
-        """What may be said of each question, before any record is touched."""
-        return {name: self.expected_of(name, records, sigma) for name in self.stacked.names}
-
-    def expected_of(self, name: str, records: float, sigma: float) -> Expectation:
-        """The same of one question."""
-        spare = self.rounds / self.stacked.rounds
-        return self.stacked.expected_of(name, records, sigma * self.unit / sqrt(spare))
-
-
-@lru_cache(maxsize=16)
-def layout_of(asked: AskedStatistics, relation: str) -> StatisticLayout:
-    """How statistics are summed."""
-    stacked = stack(dict(asked.named), relation)
-    length, apart = stacked.sensitivity, stacked.diameter
-    return StatisticLayout(
-        stacked=stacked,
-        unit=length,
-        diameter=min(2.0, apart / length),
-        rounds=asked.rounds,
-        family=asked.holm,
-    )
 
 
 # A silo's table, ready for the sums of a study's statistics (docs/privacy.md P23).

@@ -1,4 +1,8 @@
-"""A query that keeps all of its noisy sums, and whose answers are made of them."""
+"""A query that keeps all of its noisy sums, and whose answers are made of them.
+
+The sums are in a file of the run's folder. Answers are made of them again when a run is verified,
+and go into the folder as JSON under the promise that they were made with, and as CSV tables.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +51,10 @@ if TYPE_CHECKING:
     from hubbub.core.protocol.round.projected_sum import LocalTask
 
 
-# The file in which a run's folder keeps the noisy sums of a query.
-
-_MOST_BYTES = 2**30  # of the file: a hundred sums of a million numbers
+_MOST_BYTES = 2**30  # of the file that keeps sums: a hundred of a million numbers
+TABLES = "tables"
+_KINDS = ("", "-curves", "-tests")  # of tables of an answer, at the end of their files' names
+_CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
 Kept = NDArray[np.float32]
 
 
@@ -196,8 +201,38 @@ class SumsQuery(SteppedQuery):
     def replay_findings(
         self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
     ) -> Iterator[Finding]:
-        """The answers are what the sums say."""
-        return released_findings(folder, plan, self, course)
+        """Whether what it gave people is what its sums say, made again from the transcripts' sums.
+
+        Args:
+            folder: of the run.
+            plan: its plan.
+            course: where the sums in the transcripts lead; without any, what the run kept counts.
+            shown: nothing that is looked at here.
+        """
+        if not (folder / self.answered_in).exists():
+            return
+        sums, claim = folder / self.kept_in, f"{folder / self.answered_in} says what the sums say"
+        try:
+            kept = sums_in(folder, self.layout, self.kept_in)
+            if not self.is_enough(kept):
+                yield wrong(claim, f"{sums} has too few for an answer; {RESTORE}")
+                return
+            led = course.led
+            # No sum was made, and none is kept.
+            none = led is not None and not led.step and not self.layout.made(kept)
+            same = led is None or none or kept.tobytes() == led.parameters.tobytes()
+            differs = "" if same else f"it differs; {RESTORE}"
+            follows = course.judged(f"{sums} follows from the sums", differs)
+            yield follows.covering("replay.answers")
+            if not follows.holds:
+                return  # whatever these sums say
+            for name, text in self.released(plan, kept).files.items():
+                claim = f"{folder / name} says what the sums say"
+                why = _difference(folder / name, text)
+                finding = course.judged(claim, f"{why}; {RESTORE}" if why else "")
+                yield finding.covering("replay.answers")
+        except MALFORMED as error:
+            yield wrong(claim, f"{error}; {RESTORE}")
 
     def is_enough(self, parameters: Parameters) -> bool:
         """Whether enough sums were made."""
@@ -240,46 +275,6 @@ class _KeptSums:
             )
 
 
-# What a run's sums gave people, made again: from the transcript's sums, or from those it kept.
-#
-# This file knows a plan and what was kept of sums, and no session.
-
-
-def released_findings(
-    folder: Path, plan: Plan, query: SumsQuery, course: Course
-) -> Iterator[Finding]:
-    """Whether what a query gave people is what its sums say.
-
-    Args:
-        folder: of the run.
-        plan: its plan.
-        query: whose sums they are.
-        course: where the sums in the transcripts lead.
-    """
-    if not (folder / query.answered_in).exists():
-        return
-    sums, claim = folder / query.kept_in, f"{folder / query.answered_in} says what the sums say"
-    try:
-        kept = sums_in(folder, query.layout, query.kept_in)
-        if not query.is_enough(kept):
-            yield wrong(claim, f"{sums} has too few for an answer; {RESTORE}")
-            return
-        led, claim_of_sums = course.led, f"{sums} follows from the sums"
-        none = led is not None and not led.step and not query.layout.made(kept)  # nor is kept where
-        same = led is None or none or kept.tobytes() == led.parameters.tobytes()
-        follows = course.judged(claim_of_sums, "" if same else f"it differs; {RESTORE}")
-        yield follows.covering("replay.answers")
-        if not follows.holds:
-            return  # whatever these sums say
-        for name, text in query.released(plan, kept).files.items():
-            why = _difference(folder / name, text)
-            claim = f"{folder / name} says what the sums say"
-            told = course.judged(claim, f"{why}; {RESTORE}" if why else "")
-            yield told.covering("replay.answers")
-    except MALFORMED as error:
-        yield wrong(claim, f"{error}; {RESTORE}")
-
-
 def _difference(path: Path, text: str) -> str:
     """How a file differs from what follows; numbers of JSON by more than last digits."""
     if path.suffix == ".json":
@@ -287,11 +282,8 @@ def _difference(path: Path, text: str) -> str:
     return "" if read_whole(path) == text.encode() else "it differs"
 
 
-# Under which promise a query's answers were made: the head of every file that holds some.
-
-
 def promise_of(plan: Plan, planned: PlannedQuery[Query]) -> dict[str, Any]:
-    """As plain values.
+    """Under which promise a query's answers were made: the head of every file that holds some.
 
     Args:
         plan: of the study.
@@ -313,52 +305,28 @@ def promise_of(plan: Plan, planned: PlannedQuery[Query]) -> dict[str, Any]:
     }
 
 
-# The tables, curves and tests of answers as CSV files.
-
-TABLES = "tables"
-_CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
-
-
 def tables_of(answers: Mapping[str, Any]) -> dict[str, str]:
-    """Every table, curve and test of some answers as CSV, by the name of its file."""
+    """Every table, curve and test of some answers as CSV, by the name of its file.
+
+    Args:
+        answers: by name, as plain values.
+    """
     taken: set[str] = set()
-    tables = {}
+    files: dict[str, str] = {}
     for name, answer in answers.items():
-        own = _own_name(name, taken)
-        for kind, rows in _tables(answer):
-            tables[f"{TABLES}/{own}{kind}.csv"] = _text(rows)
-    return tables
-
-
-def _own_name(name: str, taken: set[str]) -> str:
-    """What the files of an answer are called, as no other's are; their names are then taken."""
-    own = file_name(name, lambda one: not taken & {*_files(one)})
-    taken.update(_files(own.casefold()))
-    return own
-
-
-def _files(own: str) -> list[str]:
-    return [own + kind for kind in ("", "-curves", "-tests")]
-
-
-def _tables(answer: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    """What of an answer is a table, and the end of its file's name."""
-    tables = {
-        "": answer["rows"],
-        "-curves": [row for curve in answer["curves"] for row in _points(curve)],
-        "-tests": answer["tests"],
-    }
-    yield from ((kind, rows) for kind, rows in tables.items() if rows)
+        # As no other answer's files are called, on disks that do not tell capitals apart either.
+        own = file_name(name, lambda own: not taken & {own + kind for kind in _KINDS})
+        taken.update(own.casefold() + kind for kind in _KINDS)
+        points = [point for curve in answer["curves"] for point in _points(curve)]
+        for kind, rows in zip(_KINDS, (answer["rows"], points, answer["tests"]), strict=True):
+            if rows:
+                cells = ([row.get(column) for column in rows[0]] for row in rows)
+                files[f"{TABLES}/{own}{kind}.csv"] = csv_text([list(rows[0]), *cells])
+    return files
 
 
 def _points(curve: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One curve, a row for each place."""
-    known = [key for key in _CURVE if curve[key]]
-    for values in zip(*(curve[key] for key in known), strict=True):
-        yield {"name": curve["name"], **dict(zip(known, values, strict=True))}
-
-
-def _text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as a CSV file with a header."""
-    names = list(rows[0])
-    return csv_text([names, *([row.get(name) for name in names] for row in rows)])
+    """A row for each place of a curve."""
+    columns = [key for key in _CURVE if curve[key]]
+    for values in zip(*(curve[key] for key in columns), strict=True):
+        yield {"name": curve["name"], **dict(zip(columns, values, strict=True))}

@@ -1,4 +1,7 @@
-"""Synthetic records of all silos, made of a few noisy sums over their columns (P26)."""
+"""Synthetic records of all silos, made of a few noisy sums over their columns (P26).
+
+With them goes what they say beside the sums that they are made of, for people.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import io
 import json
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,15 +28,20 @@ from hubbub.estimation.queries.sum_layout import SumLayout
 from hubbub.estimation.queries.sums_query import SumsQuery, promise_of
 from hubbub.estimation.queries.synthesis_ask import SynthesisAsk
 from hubbub.estimation.statistic import Answer, Estimate
-from hubbub.estimation.synthesis import components as expectation
-from hubbub.estimation.synthesis import components as share_intervals
+from hubbub.estimation.synthesis.components import (
+    Share,
+    expected_variation,
+    foreseen,
+    one_way,
+    two_way,
+)
 from hubbub.estimation.synthesis.design import MOST_UNITS, Design
 from hubbub.estimation.synthesis.entropy_model import Table, without_room
 from hubbub.estimation.synthesis.release import SyntheticData, summary_of
 from hubbub.estimation.synthesis.synthetic_keys import AskedSynthesis
 
-# What synthetic records say beside the noisy sums that they are made of, for people.
-
+SYNTHESIS = "synthetic"
+SYNTHETIC_SUMS, SYNTHETIC, SYNTHETIC_MODEL, RECORDS = SynthesisAsk.files
 KIND, TWO_WAY = "synthetic", "two-way"
 _MOST_TABLES = 8  # two-way tables that are shown
 # The sentence that stands wherever records are handed out.
@@ -61,25 +70,22 @@ def _one_way(data: SyntheticData, confidence: float) -> Answer:
     rows = []
     for k, column in enumerate(data.design.columns):
         (clique,) = (one for one in data.model.cliques if one.step.column == k)
-        drawn = clique.marginal((k,))
-        measured = share_intervals.one_way(data.components, k, confidence)
-        for level, share, value in zip(column.names, measured, drawn, strict=True):
-            rows += [
-                Estimate(
-                    quantity="share",
-                    column=column.name,
-                    level=level,
-                    group="measured",
-                    value=share.value,
-                    standard_error=share.standard_error,
-                    low=share.low,
-                    high=share.high,
-                ),
-                _plain("share", column.name, level, "synthetic", float(value)),
-            ]
-    order = ", ".join(
-        name if not given else f"{name} given {' and '.join(given)}" for name, given in _order(data)
-    )
+        shares = zip(
+            column.names,
+            one_way(data.components, k, confidence),
+            clique.marginal((k,)),
+            strict=True,
+        )
+        for level, share, drawn in shares:
+            names = {"column": column.name, "level": level}
+            rows.append(_measured(share, group="measured", **names))
+            rows.append(_plain(float(drawn), group="synthetic", **names))
+    columns = [column.name for column in data.design.columns]
+    drawn_on = [
+        (columns[step.column], " and ".join(columns[k] for k in step.parents))
+        for step in data.choice.steps
+    ]
+    order = ", ".join(f"{name} given {given}" if given else name for name, given in drawn_on)
     return Answer(
         kind=KIND,
         title="Synthetic records beside the noisy sums",
@@ -98,10 +104,9 @@ def _pairs(data: SyntheticData, confidence: float) -> Answer:
         how = "whole" if pair in chosen else "in groups of levels"
         score = data.choice.scores[pair]
         level = f"{how}, dependency {score:.1f} standard deviations over noise"
-        rows += [
-            _plain("share", _pair_name(data, pair), level, "apart", apart),
-            _plain("share", _pair_name(data, pair), level, "noise alone", noise),
-        ]
+        names = {"column": _pair_name(data, pair), "level": level}
+        rows.append(_plain(apart, group="apart", **names))
+        rows.append(_plain(noise, group="noise alone", **names))
     return Answer(
         kind=KIND,
         title="Pairs of columns: total variation between synthetic records and the noisy sums",
@@ -121,16 +126,15 @@ def _two_way(data: SyntheticData, confidence: float) -> Answer:
     shown, inside = _chosen(data)[:_MOST_TABLES], 0
     rows: list[Estimate] = []
     for pair in shown:
-        found = share_intervals.two_way(
-            data.components, pair, confidence, models=data.model.pairs[pair][None]
-        )
+        model = data.model.pairs[pair]
+        shares = two_way(data.components, pair, confidence, models=model[None])
         a, b = (data.design.columns[k] for k in pair)
-        for i, one in enumerate(a.names):
-            for j, other in enumerate(b.names):
-                share, drawn = found[i][j], float(data.model.pairs[pair][i, j])
-                inside += share.low <= drawn <= share.high
-                down, across = (one, other) if a.size >= b.size else (other, one)
-                rows += _cell(_pair_name(data, pair), (down, across), share, drawn)
+        for (i, first), (j, second) in product(enumerate(a.names), enumerate(b.names)):
+            share, drawn = shares[i][j], float(model[i, j])
+            inside += share.low <= drawn <= share.high
+            down, across = (first, second) if a.size >= b.size else (second, first)
+            names = {"column": _pair_name(data, pair), "level": across, "group": down}
+            rows += [_measured(share, **names), _plain(drawn, **names)]
     cells = len(rows) // 2
     return Answer(
         kind=TWO_WAY,
@@ -145,21 +149,20 @@ def _two_way(data: SyntheticData, confidence: float) -> Answer:
     )
 
 
-def _cell(
-    name: str, levels: tuple[str, str], share: share_intervals.Share, drawn: float
-) -> tuple[Estimate, Estimate]:
-    """A cell by the sums, and in the model; levels down and across."""
-    measured = Estimate(
-        quantity="share",
-        column=name,
-        level=levels[1],
-        group=levels[0],
-        value=share.value,
-        standard_error=share.standard_error,
-        low=share.low,
-        high=share.high,
-    )
-    return measured, _plain("share", name, levels[1], levels[0], drawn)
+def _measured(share: Share, **names: Any) -> Estimate:
+    """A share by the sums."""
+    ends: dict[str, Any] = {
+        "standard_error": share.standard_error,
+        "low": share.low,
+        "high": share.high,
+    }
+    return Estimate(quantity="share", value=share.value, **ends, **names)
+
+
+def _plain(value: float, **names: Any) -> Estimate:
+    """A share without an interval."""
+    ends: dict[str, Any] = {"standard_error": 0.0, "low": value, "high": value}
+    return Estimate(quantity="share", value=value, **ends, **names)
 
 
 def _chosen(data: SyntheticData) -> list[tuple[int, int]]:
@@ -172,11 +175,6 @@ def _pair_name(data: SyntheticData, pair: tuple[int, int]) -> str:
     """What a pair is called: the column with more levels first, as tables have it down."""
     a, b = (data.design.columns[k] for k in pair)
     return f"{a.name} and {b.name}" if a.size >= b.size else f"{b.name} and {a.name}"
-
-
-def _order(data: SyntheticData) -> list[tuple[str, list[str]]]:
-    names = [column.name for column in data.design.columns]
-    return [(names[step.column], [names[k] for k in step.parents]) for step in data.choice.steps]
 
 
 def _variation(data: SyntheticData, pair: tuple[int, int]) -> tuple[float, float]:
@@ -193,26 +191,8 @@ def _variation(data: SyntheticData, pair: tuple[int, int]) -> tuple[float, float
     spread = first**2 @ noise @ (second**2).T
     return (
         0.5 * float(np.abs(cells).sum()),
-        share_intervals.expected_variation(spread, many),
+        expected_variation(spread, many),
     )
-
-
-def _plain(quantity: str, column: str, level: str, group: str, value: float) -> Estimate:
-    """A number without an interval."""
-    return Estimate(
-        quantity=quantity,
-        column=column,
-        level=level,
-        group=group,
-        value=value,
-        standard_error=0.0,
-        low=value,
-        high=value,
-    )
-
-
-SYNTHESIS = "synthetic"
-SYNTHETIC_SUMS, SYNTHETIC, SYNTHETIC_MODEL, RECORDS = SynthesisAsk.files
 
 
 @dataclass(frozen=True)
@@ -227,6 +207,11 @@ class SynthesisQuery(SumsQuery):
     asked: AskedSynthesis
     data: Data
     privacy: Privacy
+
+    purpose = SYNTHESIS
+    kept_in = SYNTHETIC_SUMS
+    answered_in = SYNTHETIC
+    most_units = MOST_UNITS  # for which sums of counts are exact (P26 d)
 
     @cached_property
     def design(self) -> Design:
@@ -249,29 +234,9 @@ class SynthesisQuery(SumsQuery):
         )
 
     @property
-    def purpose(self) -> str:
-        """What its sums are for."""
-        return SYNTHESIS
-
-    @property
-    def most_units(self) -> int:
-        """For which sums of counts are exact (P26 d)."""
-        return MOST_UNITS
-
-    @property
     def epsilon(self) -> float | None:
         """Its part beside other queries; None where nothing else is asked."""
         return self.asked.epsilon or None
-
-    @property
-    def kept_in(self) -> str:
-        """The file of a run's folder that keeps the sums."""
-        return SYNTHETIC_SUMS
-
-    @property
-    def answered_in(self) -> str:
-        """The file that says what they say."""
-        return SYNTHETIC
 
     def warnings(self, study: Study) -> QueryWarnings:
         """Of what cannot be foreseen, and of silos and targets that may be too large."""
@@ -297,12 +262,12 @@ class SynthesisQuery(SumsQuery):
         """What noise alone will do to the records, and which columns are too fine for it."""
         if not records:
             return []
-        foreseen = expectation.foreseen(self.design, planned.total_sigma, records)
-        fine = ", ".join(foreseen.too_fine) or "none"
+        expected = foreseen(self.design, planned.total_sigma, records)
+        fine = ", ".join(expected.too_fine) or "none"
         return [
-            PlanRow("synthetic records", foreseen.column, "share that noise misplaces in a column"),
+            PlanRow("synthetic records", expected.column, "share that noise misplaces in a column"),
             PlanRow(
-                "synthetic records", foreseen.pair, "share that noise misplaces in a pair, at most"
+                "synthetic records", expected.pair, "share that noise misplaces in a pair, at most"
             ),
             PlanRow("synthetic records", fine, "columns too fine for the noise"),
         ]
@@ -373,20 +338,17 @@ def synthesis_of(study: Study) -> SynthesisQuery:
     """
     if study.synthetic is None:
         raise StudyError("expected a study with [synthetic], got one without; add it")
-    _check_units(study.data, study.parties.silos)
-    return SynthesisQuery(study.synthetic, study.data, study.privacy)
-
-
-def _check_units(data: Data, silos: int) -> None:
-    """No silo may, and none must, have more units than sums are exact for (P26 d)."""
-    most, unit = MOST_UNITS, data.unit
+    data, most, unit = study.data, MOST_UNITS, study.data.unit
+    # No silo may, and none must, have more units than sums are exact for (P26 d).
     if max(data.capacity, default=0) > most:
         raise StudyError(
             f"expected data.capacity of at most {most:,} {unit}s of a silo with [synthetic], got "
             f"{max(data.capacity):,}; lower it, and divide a larger silo among several"
         )
-    if not data.capacity and data.records > silos * most:
+    room = study.parties.silos * most
+    if not data.capacity and data.records > room:
         raise StudyError(
-            f"expected at most {most:,} {unit}s of a silo with [synthetic], {silos * most:,} in "
-            f"all, got data.records = {data.records:,}; divide the silos among several"
+            f"expected at most {most:,} {unit}s of a silo with [synthetic], {room:,} in all, got "
+            f"data.records = {data.records:,}; divide the silos among several"
         )
+    return SynthesisQuery(study.synthetic, data, study.privacy)

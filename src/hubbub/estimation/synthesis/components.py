@@ -1,4 +1,7 @@
-"""What noisy sums say of each component: its number, and the variance that noise gives it."""
+"""Components of noisy sums, and shares, coefficients and expectations that follow from them.
+
+What noisy sums say of each component: its number, and the variance that noise gives it.
+"""
 
 from __future__ import annotations
 
@@ -129,12 +132,10 @@ def _part(design: Design, key: Key, numbers: int) -> tuple[slice, ...]:
 # Shares with intervals in which sampling and noise both count, read off noisy components.
 #
 # No synthetic record is needed for them. A share is a ratio of a linear function L of independent
-# noisy components to their number of records, so its variance is
-# (L - p e0) V (L - p e0)' / n^2 + p (1 - p) / n, V the components' variances (P26 says why these
-# are
-# public). A pair that was not measured level by level is estimated between what its groups of
-# levels
-# say and what the model says, by how far these two are apart.
+# noisy components to their number of records, so its variance is (L - p e0) V (L - p e0)' / n^2 + p
+# (1 - p) / n, V the components' variances (P26 says why these are public). A pair that was not
+# measured level by level is estimated between what its groups of levels say and what the model
+# says, by how far these two are apart.
 
 MEASURED, MODEL_DEPENDENT = "measured", "model-dependent"
 _HALVINGS = 60
@@ -482,8 +483,8 @@ def _solved(counts: Array, noise: Array, outcome: Array, given: Array) -> tuple[
 #
 # It follows from the layout, the noise and the public number of records. The pairs that will be
 # chosen are not known: as many are taken as are usual, those with the targets and a chain of
-# others.
-# What noise makes of a pair is drawn in towards independence later on, so it is rather less.
+# others. What noise makes of a pair is drawn in towards independence later on, so it is rather
+# less.
 
 _FINE = 0.1  # total variation by noise from which a column's levels are too fine
 _FINE_PAIR = 0.4  # and from which a pair with a target says little

@@ -1,4 +1,6 @@
-"""A column as public levels, and the contrasts in which its levels are counted.
+"""What a record sends: columns as public levels, and how they differ from the mean.
+
+A column as public levels, and the contrasts in which its levels are counted.
 
 Levels are categories, or ranges between public cuts, and one more for missing cells. The contrasts
 of m levels are m - 1 orthonormal vectors, all orthogonal to 1: they say how the counts of levels
@@ -111,18 +113,15 @@ def _against(before: Sequence[int], one: Sequence[int], size: int) -> Array:
 #
 # Theory of operation. The counts of a table of columns fall apart into orthogonal components: the
 # number of records, a main effect for each column and an interaction for each pair, in the
-# contrasts
-# of `coding.py` (the residual basis of Xiao et al. 2023). A record's part in one is a row of a
-# public
-# matrix, and noise on each component is noise of its own, so what several sums say of one is their
-# weighted mean. A sum consists of blocks, each a component times its weight; the weights of a sum
-# are
-# public numbers that make a record's vector no longer than 1 (docs/privacy.md P26).
+# contrasts of `CodedColumn` (the residual basis of Xiao et al. 2023). A record's part in one is a
+# row of a public matrix, and noise on each component is noise of its own, so what several sums say
+# of one is their weighted mean. A sum consists of blocks, each a component times its weight; the
+# weights of a sum are public numbers that make a record's vector no longer than 1 (docs/privacy.md
+# P26).
 #
 # The first sum has all main effects, and of all pairs what groups of levels tell. Later ones have
 # main effects again, and the chosen pairs whole. Which ones are chosen goes down to the silos as
-# one
-# number for each pair; whatever these are, the vector is no longer than 1.
+# one number for each pair; whatever these are, the vector is no longer than 1.
 
 Parameters = NDArray[np.float32]
 Key = tuple[int, ...]  # of a block: () the records, (a,) a column, (a, b) a pair, a < b

@@ -1,4 +1,6 @@
-"""Which pairs are measured level by level, and in which order columns are drawn.
+"""The model of synthetic records: which pairs it rests on, its tables, and cells drawn of it.
+
+Which pairs are measured level by level, and in which order columns are drawn.
 
 All of it follows from the noisy first sum, so it costs nothing. Columns are put in one by one, each
 with its parents, on which it is drawn: the targets, and of the columns that are in already those on
@@ -161,11 +163,9 @@ def without_room(design: Design) -> tuple[str, ...]:
 #
 # Each measured pair becomes a table of shares: what noise alone would explain is drawn in towards
 # independence (James, Stein 1961), and the nearest table without negative cells that has the
-# columns'
-# shares is taken. A column and its parents get the table of largest entropy that has their pairs,
-# by
-# iterative proportional fitting. Cliques form a junction tree, so the records' distribution is the
-# product of each column's given its parents.
+# columns' shares is taken. A column and its parents get the table of largest entropy that has their
+# pairs, by iterative proportional fitting. Cliques form a junction tree, so the records'
+# distribution is the product of each column's given its parents.
 
 Array = NDArray[np.float64]
 _PROJECTIONS, _FITS = 60, 60

@@ -1,4 +1,7 @@
-"""The table `[synthetic]`: which columns synthetic records have, and how they are counted."""
+"""What a study asks of synthetic records: the table `[synthetic]`, and rules for every record.
+
+The table `[synthetic]`: which columns synthetic records have, and how they are counted.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +39,13 @@ from hubbub.estimation.synthesis.design import CodedColumn
 # What every synthetic record keeps: columns that follow from others, and rows that cannot be.
 #
 # A model of pairs of columns knows no logic: it marries people before they were born, if only a
-# few.
-# A study says the rules in public, as expressions of a record's cells, and records are drawn until
-# they hold (`release.py`). That is post-processing of the noisy sums (docs/privacy.md P26), and
-# costs
-# nothing.
+# few. A study says the rules in public, as expressions of a record's cells, and records are drawn
+# until they hold (`release.py`). That is post-processing of the noisy sums (docs/privacy.md P26),
+# and costs nothing.
 #
 # An expression is what Python writes: names of columns (others than identifiers in `backticks`),
 # numbers, categories as texts, + - * /, comparisons, `in`, and, or, not, and `a if b else c`.
-# Nothing
-# else is evaluated. One that reads a cell that is missing says nothing of that record.
+# Nothing else is evaluated. One that reads a cell that is missing says nothing of that record.
 
 Table = dict[str, list[Any]]
 _LONGEST, _MOST_RULES = 300, 200  # letters of an expression; expressions
