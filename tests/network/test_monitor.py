@@ -264,7 +264,7 @@ def test_a_refusal_tells_no_cell(tmp_path: Path) -> None:
     )
     try:
         with pytest.raises(DataError) as raised:
-            endpoint._known(everybody.study)
+            endpoint._prepared(everybody.study)
         endpoint._refusal(b"", Refusal.of(raised.value))
     finally:
         endpoint.close()

@@ -160,7 +160,7 @@ def test_nothing_of_records_is_in_the_file_of_a_silo_whose_model_would_remember(
     for number in (1, 2):
         session.rounds.round(number, chosen, 1)
     for name in NAMES:
-        plain: Any = parties.seats[name]._known(parties.study).plain
+        plain: Any = parties.seats[name]._prepared(parties.study)
         assert not plain.trained(chosen).mean.any()
 
 

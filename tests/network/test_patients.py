@@ -50,7 +50,7 @@ def test_a_run_among_machines_protects_patients(tmp_path: Path) -> None:
     assert result.plan.study.data.unit == "patient"
     assert all(one.holds for one in verify(tmp_path / "run"))
     for name in SILOS:
-        plain = parties.seats[name]._known(parties.study).plain  # type: ignore[attr-defined]
+        plain = parties.seats[name]._prepared(parties.study)  # type: ignore[attr-defined]
         counts = [
             query.units(plain.silos[0]) for query in (one.query for one in plain.plan.queries)
         ]
@@ -74,4 +74,4 @@ def test_a_silo_with_more_patients_than_the_study_states_takes_no_part(tmp_path:
     parties.seats["north"]._data = tmp_path / "over" / "north"  # type: ignore[attr-defined]
     parties.seats["north"]._studies.clear()  # type: ignore[attr-defined]
     with pytest.raises(DataError, match=r"as data\.capacity says"):
-        parties.seats["north"]._known(parties.study)  # type: ignore[attr-defined]
+        parties.seats["north"]._prepared(parties.study)  # type: ignore[attr-defined]

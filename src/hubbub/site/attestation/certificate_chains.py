@@ -162,10 +162,10 @@ def curve_key(one: x509.Certificate, curve: type[ec.EllipticCurve]) -> ec.Ellipt
 # AWS Nitro Enclaves: a signed CBOR document (COSE_Sign1) that brings its own chain.
 #
 # The certificates are in the payload, so the payload is decoded before its signature is checked;
-# what
-# else it says is looked at afterwards. Everything around it has one spelling, and is compared with
-# it. There is no collateral: AWS asks verifiers not to look for revocation lists, and the signer's
-# certificate lives three hours, so the time of verification must be near that of the document.
+# what else it says is looked at afterwards. Everything around it has one spelling, and is compared
+# with it. There is no collateral: AWS asks verifiers not to look for revocation lists, and the
+# signer's certificate lives three hours, so the time of verification must be near that of the
+# document.
 #
 # Source: AWS, Nitro Enclaves attestation document (aws-nitro-enclaves-nsm-api, docs/
 # attestation_process.md); RFC 9052, section 4.4.
@@ -203,8 +203,16 @@ def verify_nitro(
     chain = [certificate_of(one) for one in [said["certificate"], *reversed(said["cabundle"])]]
     check_chain(chain, root or pinned_root("aws-nitro"), at)
     _check_document_signature(payload, signature, curve_key(chain[0], ec.SECP384R1))
-    return _nitro_claims(
-        said, min(int(certificate.not_valid_after_utc.timestamp()) for certificate in chain)
+    # What a document says that is known to be AWS's.
+    until = min(int(certificate.not_valid_after_utc.timestamp()) for certificate in chain)
+    pcrs: Mapping[int, bytes] = said["pcrs"]
+    return attested_claims.AttestedClaims(
+        platform="nitro",
+        report_data=said.get("user_data") or b"",
+        measurements={f"pcr{place}": value for place, value in pcrs.items()},
+        debug=not any(map(any, (pcrs[0], pcrs[1], pcrs[2]))),
+        made=said["timestamp"] // 1000,
+        until=until,
     )
 
 
@@ -289,24 +297,10 @@ def _check_document_signature(
         ) from None
 
 
-def _nitro_claims(said: Mapping[str, Any], until: int) -> attested_claims.AttestedClaims:
-    """What a document says that is known to be AWS's."""
-    pcrs: Mapping[int, bytes] = said["pcrs"]
-    return attested_claims.AttestedClaims(
-        platform="nitro",
-        report_data=said.get("user_data") or b"",
-        measurements={f"pcr{place}": value for place, value in pcrs.items()},
-        debug=not any(map(any, (pcrs[0], pcrs[1], pcrs[2]))),
-        made=said["timestamp"] // 1000,
-        until=until,
-    )
-
-
 # AMD SEV-SNP: a report of 1,184 bytes, signed by a key of the chip, and the chip's certificates.
 #
 # The collateral is a PEM file: the chip's certificate (VCEK), AMD's ASK and ARK of the generation
-# in
-# this order, and after them AMD's revocation list, if it is at hand. Milan, Genoa and Turin are
+# in this order, and after them AMD's revocation list, if it is at hand. Milan, Genoa and Turin are
 # known; reports that a cloud's key (VLEK) has signed are refused. Every byte is covered: by the
 # signature, by the range that a signature's numbers must be in, or by the demand that it is zero.
 #
@@ -378,7 +372,19 @@ def verify_snp(
     generation, root = _generation(collateral_read.chain[-1], roots)
     check_chain(collateral_read.chain, root, at)
     chip = collateral_read.chain[0]
-    _check_report_signature(report, curve_key(chip, ec.SECP384R1))
+    key = curve_key(chip, ec.SECP384R1)
+    r, s = (
+        int.from_bytes(report[start : start + _NUMBER], "little")
+        for start in (_SIGNED, _SIGNED + _NUMBER)
+    )
+    try:
+        key.verify(utils.encode_dss_signature(r, s), report[:_SIGNED], ec.ECDSA(SHA384()))
+    except (InvalidSignature, ValueError):
+        raise AttestationError(
+            "signature", "expected a report that the chip has signed, got another"
+        ) from None
+    if any(report[_SIGNED + 2 * _NUMBER :]):
+        raise AttestationError("signature", "expected zeros after the signature, got other bytes")
     until = min(
         int(certificate.not_valid_after_utc.timestamp()) for certificate in collateral_read.chain
     )
@@ -424,21 +430,6 @@ def _generation(
         if root == claimed:
             return name, root
     raise AttestationError("chain", "expected one of AMD's pinned roots, got another certificate")
-
-
-def _check_report_signature(report: bytes, key: ec.EllipticCurvePublicKey) -> None:
-    r, s = (
-        int.from_bytes(report[start : start + _NUMBER], "little")
-        for start in (_SIGNED, _SIGNED + _NUMBER)
-    )
-    try:
-        key.verify(utils.encode_dss_signature(r, s), report[:_SIGNED], ec.ECDSA(SHA384()))
-    except (InvalidSignature, ValueError):
-        raise AttestationError(
-            "signature", "expected a report that the chip has signed, got another"
-        ) from None
-    if any(report[_SIGNED + 2 * _NUMBER :]):
-        raise AttestationError("signature", "expected zeros after the signature, got other bytes")
 
 
 def _check_revocation(found: SnpCollateral, at: int) -> int:

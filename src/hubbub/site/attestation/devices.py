@@ -322,8 +322,7 @@ def _number(path: Path) -> int:
 # What to pin for a build: measurements from what its tools write, or from this machine.
 #
 # A Gramine signature (`.sig`) and the JSON of `nitro-cli build-enclave` state what the processor
-# will
-# measure; a confidential machine can be asked what it has measured of itself. None of that is
+# will measure; a confidential machine can be asked what it has measured of itself. None of that is
 # verified: it is as good as the machine on which it is read.
 
 _SIGSTRUCT_BYTES, _MODULUS, _HASH = 1808, slice(128, 512), slice(960, 992)

@@ -1,7 +1,9 @@
-"""One sum whose silos come one after the other, over weeks: frames in, frames out.
+"""One sum whose silos come one after the other, over weeks (docs/privacy.md P30).
 
-A *collection* needs nobody at the same time (docs/privacy.md P30). `opening` is what all must have
-been shown alike, `seeds` what a silo and a node share, `deposit` a silo's one message, `fixed_set`
-whose deposits are summed, `node` what a compute node says and in which order, `collector` what the
-aggregator makes of it. No file here knows a disk, a clock or a socket.
+A *collection* needs nobody at the same time. Frames in, frames out, with no disk, clock or socket:
+`collection_frames` (what all must have been shown alike, a silo's one message, the set that is
+summed), `node` (what a compute node says, in which order), `collector` (what the aggregator makes
+of it, and a verifier). Among machines: `collection_request` (what a party is asked, which studies
+can be collected), `party_sides` (what it answers), `kept_frames` (how frames lie on a disk),
+`collection_run` (the aggregator, from a study's folder to its evidence).
 """

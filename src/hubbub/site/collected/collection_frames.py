@@ -212,11 +212,9 @@ def _context(use: bytes, opening: Opening, silo: int, node: int) -> bytes:
 # A silo's one message of a collection: a masked vector, and a sealed seed for every node.
 #
 # The order of docs/privacy.md P30: sum, noise, rounding, masks. Whoever runs the silo has written
-# the
-# ledger's row before `made` is called, and puts what it returns on disk before any of it leaves;
-# from
-# then on the same bytes are sent. Nothing in them is a secret: the seeds are sealed, the vector is
-# masked, and what both were made of is forgotten when the function returns.
+# the ledger's row before `made` is called, and puts what it returns on disk before any of it
+# leaves; from then on the same bytes are sent. Nothing in them is a secret: the seeds are sealed,
+# the vector is masked, and what both were made of is forgotten when the function returns.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,14 +125,6 @@ def until_of(payload: bytes | memoryview, sender: str) -> int:
     raise ProtocolError(f"expected until when a collection is open, got {found}", culprit=sender)
 
 
-def planned_of(asked: AskedCollection, plan: Plan) -> PlannedQuery[Query]:
-    """The query that is collected; RefusedError if the study has none such."""
-    planned = plan.planned(asked.offer.purpose)
-    if planned is None:
-        raise RefusedError("plan", "expected a purpose of the study, got another; nothing is sent")
-    return planned
-
-
 # Which studies can be collected: those of single sums, by compute nodes (docs/privacy.md P30).
 #
 # General over queries: it looks at a query's mechanism and at who takes part, never at its kind.
@@ -192,13 +184,3 @@ def check_collectable(plan: Plan) -> list[PlannedQuery[Query]]:
         if not why:
             collectable.append(planned)
     return collectable
-
-
-def refuse_uncollectable(study: Study, planned: PlannedQuery[Query]) -> None:
-    """A party's own look at what it is asked to take part in.
-
-    Raises:
-        RefusedError: its study cannot be collected.
-    """
-    if why := why_not(study, planned):
-        raise RefusedError("failed", f"expected {why}")

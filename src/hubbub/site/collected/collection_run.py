@@ -1,4 +1,11 @@
-"""When people are reminded of who has not come: seldom at first, and daily once time is up."""
+"""The aggregator of sums that are open for weeks: who is asked for what, and the study's end.
+
+Every few seconds it looks who is there. Whom something is due of is asked for it, everybody else is
+told that nothing is, and how far it is. What comes is on the disk before anything follows from it
+(`kept_frames.py`), so the process may end at any moment and go on later. The set is fixed when
+everybody has come, or time is up and enough have; then all nodes promise it, then all tell their
+totals. Nothing here is trusted with privacy (docs/privacy.md P30).
+"""
 
 from __future__ import annotations
 
@@ -47,22 +54,16 @@ _BEFORE = (14 * DAY, 7 * DAY, 3 * DAY, DAY, 6 * HOUR, HOUR)
 
 
 def next_reminder(now: float, until: float) -> float:
-    """The time after `now` at which the next reminder is due; all in seconds since 1970."""
+    """The time after `now` at which people are reminded of who has not come, in seconds since 1970.
+
+    Seldom at first, and daily once time is up.
+    """
     planned = [until - before for before in _BEFORE] + [until]
     later = [at for at in planned if at > now]
     if later:
         return min(later)
     return until + DAY * (int((now - until) // DAY) + 1)
 
-
-# How the aggregator goes on with whoever is there, until the sum of a fixed set opens.
-#
-# Every few seconds it looks who is there. Whom something is due of is asked for it, everybody else
-# is
-# told that nothing is, and how far it is. What comes is on the disk before anything follows from it
-# (`collector_box.py`), so the process may end at any moment and go on later. The set is fixed when
-# everybody has come, or time is up and enough have; then all nodes promise it, then all tell their
-# totals. Nothing here is trusted with privacy (docs/privacy.md P30).
 
 _PAUSE = 5.0  # seconds between two looks at who is there
 _LONGEST_PAUSE = 600.0  # until one that has refused, and stays, is asked again
@@ -124,19 +125,20 @@ class Collecting:
             asked = {i: due[i][1] for i in there if due[i][0] is call}
             for index, answer in self.requests.ask(call, asked, self._id):
                 if isinstance(answer, Absent) or not self._take(call, index, answer):
-                    self._ask_later(index)
+                    # Who has not done its part is asked again, less and less often.
+                    last = self._pauses.get(index, (0.0, _PAUSE / 2))[1]
+                    pause = min(2 * last, _LONGEST_PAUSE)
+                    self._pauses[index] = (self.requests.timeouts.clock.now() + pause, pause)
                 else:
                     taken, _ = True, self._pauses.pop(index, None)
         self._fix_if_due()
         self._tell()
-        self._remind()
+        if self.wall() >= self._remind_at:
+            self._remind_at = next_reminder(self.wall(), self.until)
+            missing = ", ".join(self.missing) or "nobody"
+            until = day_of(self.until)
+            self.requests.warn("reminder", study=self.study, until=until, missing=missing)
         return taken
-
-    def _ask_later(self, index: int) -> None:
-        """Who has not done its part is asked again, less and less often."""
-        last = self._pauses.get(index, (0.0, _PAUSE / 2))[1]
-        pause = min(2 * last, _LONGEST_PAUSE)
-        self._pauses[index] = (self.requests.timeouts.clock.now() + pause, pause)
 
     @property
     def _id(self) -> bytes:
@@ -297,14 +299,6 @@ class Collecting:
             return "deposits"
         return "nodes' totals" if collector.all_promised else "nodes' promises"
 
-    def _remind(self) -> None:
-        """Remind of who is missing, now and then."""
-        if self.wall() >= self._remind_at:
-            self._remind_at = next_reminder(self.wall(), self.until)
-            missing = ", ".join(self.missing) or "nobody"
-            until = day_of(self.until)
-            self.requests.warn("reminder", study=self.study, until=until, missing=missing)
-
 
 # A study of single sums from the aggregator's chair: collections, then the end of any run.
 #
@@ -379,7 +373,17 @@ class CollectedSums(RunSessions):
             check=coordinator.check_approval,
             wall=self.wall,
         ).run()
-        self._record(planned, numbers, box)
+        # The transcript of a collection, written at once from what is kept.
+        assert self.folder is not None, "a run apart has a folder"  # noqa: S101
+        place = box.collector.place
+        torn = self.folder.path / TRANSCRIPTS / f"{place.id.hex()}.frames"
+        torn.unlink(missing_ok=True)  # of a process that has died in the middle of this
+        with self.folder.new_transcript(
+            place.study, place.id, place.roster, numbers, purpose=planned.purpose
+        ) as transcript:
+            for frame in box.collector.frames():
+                transcript.keep(frame)
+            transcript.seal()
         return box.collector.integers()
 
     def box_of(self, planned: PlannedQuery[Query], numbers: RoundParameters) -> CollectorBox:
@@ -393,21 +397,6 @@ class CollectedSums(RunSessions):
         offer = SessionOffer.of(planned.purpose, numbers, self.coordinator.standardisation)
         collect = collect_frame(place, home.keys, offer, self.until)
         return CollectorBox.begun(kept, place, numbers, collect)
-
-    def _record(
-        self, planned: PlannedQuery[Query], numbers: RoundParameters, box: CollectorBox
-    ) -> None:
-        """The transcript of a collection, written at once from what is kept."""
-        assert self.folder is not None, "a run apart has a folder"  # noqa: S101
-        place = box.collector.place
-        torn = self.folder.path / TRANSCRIPTS / f"{place.id.hex()}.frames"
-        torn.unlink(missing_ok=True)  # of a process that has died in the middle of this
-        with self.folder.new_transcript(
-            place.study, place.id, place.roster, numbers, purpose=planned.purpose
-        ) as transcript:
-            for frame in box.collector.frames():
-                transcript.keep(frame)
-            transcript.seal()
 
 
 def serve_collection(

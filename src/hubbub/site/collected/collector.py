@@ -258,12 +258,9 @@ def _in_order(frames: Mapping[int, bytes]) -> Iterator[bytes]:
 # Theory of operation. The frames stand in the order in which each follows from those before it:
 # COLLECT, which says what the transcript is of; the nodes' keys; a deposit and its vector of each
 # silo in the set; the SET; the promises of all nodes; their totals. Every signature is verified,
-# each
-# deposit is for this opening and in the SET by its digest, every promise and total is about that
-# SET.
-# Where vectors were kept the sum is made again. The keys in a transcript's header are believed
-# here,
-# and no other file is known.
+# each deposit is for this opening and in the SET by its digest, every promise and total is about
+# that SET. Where vectors were kept the sum is made again. The keys in a transcript's header are
+# believed here, and no other file is known.
 
 _ORDER = (
     Tag.COLLECT,
@@ -307,7 +304,27 @@ class CollectionReplay:
             IntegrityError: the collection does not follow from them; it says what does not.
         """
         try:
-            self._read(path)
+            # Take the frames in, each signed by its sender and not before what it rests on.
+            at = 0
+            for kept in read(path):
+                # It is of this collection, and signed, also where its payload is not here.
+                roster = self._place.roster
+                if (kept.study, kept.session) != (self._place.study, self._place.id):
+                    raise ProtocolError(
+                        f"expected a {kept.tag.name} of this collection, found another's"
+                    )
+                if kept.sender >= len(roster.parties) or not roster.parties[kept.sender].verifies(
+                    kept.signature, kept.signed
+                ):
+                    raise ProtocolError(
+                        f"expected a {kept.tag.name} signed by {roster.name(kept.sender)}, found a "
+                        "false signature"
+                    )
+                tag = Tag.DEPOSIT if kept.tag is Tag.VECTOR else kept.tag
+                if tag not in _ORDER or _ORDER.index(tag) < at or kept.version != VERSION:
+                    raise ProtocolError(f"expected no {kept.tag.name} there, found one")
+                at = _ORDER.index(tag)
+                self._frames[kept.tag].append(kept)
             if self._course is not None:
                 self._course.reach(1)
             total = self._summed()
@@ -318,30 +335,6 @@ class CollectionReplay:
             ) from None
         look()
         return self._played(total)
-
-    def _read(self, path: Path) -> None:
-        """Take the frames in, each signed by its sender and not before what it rests on."""
-        at = 0
-        for kept in read(path):
-            self._check_signed(kept)
-            tag = Tag.DEPOSIT if kept.tag is Tag.VECTOR else kept.tag
-            if tag not in _ORDER or _ORDER.index(tag) < at or kept.version != VERSION:
-                raise ProtocolError(f"expected no {kept.tag.name} there, found one")
-            at = _ORDER.index(tag)
-            self._frames[kept.tag].append(kept)
-
-    def _check_signed(self, kept: Kept) -> None:
-        """It is of this collection, and signed, also where its payload is not here."""
-        roster = self._place.roster
-        if (kept.study, kept.session) != (self._place.study, self._place.id):
-            raise ProtocolError(f"expected a {kept.tag.name} of this collection, found another's")
-        if kept.sender >= len(roster.parties) or not roster.parties[kept.sender].verifies(
-            kept.signature, kept.signed
-        ):
-            raise ProtocolError(
-                f"expected a {kept.tag.name} signed by {roster.name(kept.sender)}, found a false "
-                "signature"
-            )
 
     def _summed(self) -> ring.Residues | None:
         """The sum, if vectors were kept; everything about it is checked either way."""
@@ -362,7 +355,10 @@ class CollectionReplay:
             if bytes(promises.take(kept.frame).payload) != named.digest:
                 raise ProtocolError("expected every node to promise this SET, found another")
         promises.check_whole(why="it has not promised the set")
-        self._check_totals()
+        # One total of every node.
+        senders = Counter(frame.sender for frame in self._frames[Tag.SET_TOTAL])
+        if senders != Counter(self._place.roster.nodes):
+            raise ProtocolError("expected one SET_TOTAL of every node, found others")
         whole = [*vectors.values(), *frames[Tag.SET_TOTAL]]
         if any(one.payload is None for one in whole):
             return None
@@ -383,12 +379,6 @@ class CollectionReplay:
         if len(payload) != size + len(after) or payload[size:] != after:
             raise ProtocolError(f"expected a {kept.tag.name} of this sum, found another")
         return ring.from_bytes(payload, self._numbers.dimension, self._numbers.word_bits)
-
-    def _check_totals(self) -> None:
-        """One total of every node."""
-        senders = Counter(frame.sender for frame in self._frames[Tag.SET_TOTAL])
-        if senders != Counter(self._place.roster.nodes):
-            raise ProtocolError("expected one SET_TOTAL of every node, found others")
 
     def _one(self, tag: Tag) -> bytes:
         """The only frame of a kind."""

@@ -146,7 +146,14 @@ class CollectionNode:
                 open, whose silo is named. Nothing is promised then.
         """
         if state.promise:
-            self._check_promised(state, fixed)
+            # The SET is the one that was promised.
+            shown, kept = (self.place.parsed(one, Tag.SET, 0) for one in (fixed, state.fixed))
+            if shown.digest != kept.digest:
+                raise ProtocolError(
+                    "expected the SET that I have promised, got another; of a collection there is "
+                    "one",
+                    culprit=doubled_by(shown, kept.digest, self.place.roster.name(0)),
+                )
             return state
         opening = self._opening(state, node_keys)
         named = FixedSet.read(opening, fixed, self.round_parameters)
@@ -185,7 +192,16 @@ class CollectionNode:
             raise ProtocolError("expected a SET before the promises, got none", culprit="relay")
         opening = self._opening(state, node_keys)
         named = FixedSet.read(opening, state.fixed, self.round_parameters)
-        self._check_promises(named, promises)
+        # Every node has promised this set.
+        awaited = self.place.expected(Tag.SET_PROMISE, self.place.roster.nodes)
+        for frame in map(awaited.take, promises):
+            if bytes(frame.payload) != named.digest:
+                raise ProtocolError(
+                    f"expected {self.place.roster.name(frame.sender)} to promise the SET that I "
+                    "was shown, it has promised another; nothing is told",
+                    culprit="relay",
+                )
+        awaited.check_whole(why="without it nothing is told")
         numbers = self.round_parameters
         residues = ring.zeros(numbers.dimension, numbers.word_bits)
         keys = []
@@ -223,27 +239,6 @@ class CollectionNode:
         assert state.secret is not None, "looked at in _opening"  # noqa: S101
         sealed = deposit.sealed[self.node]
         return opened_seed(opening, deposit.silo, self.node, sealed, state.secret)
-
-    def _check_promised(self, state: NodeState, fixed: bytes) -> None:
-        """The SET is the one that was promised."""
-        shown, kept = (self.place.parsed(one, Tag.SET, 0) for one in (fixed, state.fixed))
-        if shown.digest != kept.digest:
-            raise ProtocolError(
-                "expected the SET that I have promised, got another; of a collection there is one",
-                culprit=doubled_by(shown, kept.digest, self.place.roster.name(0)),
-            )
-
-    def _check_promises(self, named: FixedSet, promises: Sequence[bytes]) -> None:
-        """Every node has promised this set."""
-        awaited = self.place.expected(Tag.SET_PROMISE, self.place.roster.nodes)
-        for frame in map(awaited.take, promises):
-            if bytes(frame.payload) != named.digest:
-                raise ProtocolError(
-                    f"expected {self.place.roster.name(frame.sender)} to promise the SET that I "
-                    "was shown, it has promised another; nothing is told",
-                    culprit="relay",
-                )
-        awaited.check_whole(why="without it nothing is told")
 
 
 def digest_of_shown(opening: Opening, deposits: Mapping[int, bytes]) -> bytes:

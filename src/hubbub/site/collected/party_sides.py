@@ -10,7 +10,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
@@ -38,8 +37,7 @@ from hubbub.site.collected.collection_frames import CollectionPlace, Deposit, Op
 from hubbub.site.collected.collection_request import (
     AskedCollection,
     approved,
-    planned_of,
-    refuse_uncollectable,
+    why_not,
 )
 from hubbub.site.collected.kept_frames import FOLDER, KEY, OPENED, KeptFrames
 from hubbub.site.collected.node import CollectionNode, NodeState
@@ -80,12 +78,28 @@ class PartySide(ABC):
             RefusedError, ProtocolError, IntegrityError: there is none.
         """
         if call is Call.COLLECT_REST:
-            return self._rest(session, parts)
+            # Nothing is to be done here for now; how far it is, in words that are signed.
+            if len(parts) != 1:
+                raise ProtocolError("expected one RECEIPT, got other frames", culprit="relay")
+            study, roster = approved(self._folder, unverified(parts[0]).study)
+            frame = parse(parts[0], roster, study=study.id, session=session)
+            if frame.tag is not Tag.RECEIPT or (frame.sender, frame.receiver) != (
+                0,
+                self._folder.index,
+            ):
+                raise ProtocolError("expected a RECEIPT for me, got another frame", culprit="relay")
+            self._tell(study, session, said_in(frame.payload, roster.name(0)), parts[0])
+            self.at_rest = True
+            return []
         self.at_rest = False
         asked = AskedCollection.of(self._folder, session, parts)
         plan, planned = self._prepare(asked.study, asked.offer)
-        planned_of(asked, plan)
-        refuse_uncollectable(asked.study, planned)
+        if plan.planned(asked.offer.purpose) is None:
+            raise RefusedError(
+                "plan", "expected a purpose of the study, got another; nothing is sent"
+            )
+        if why := why_not(asked.study, planned):
+            raise RefusedError("failed", f"expected {why}")
         numbers = round_parameters_of(planned)
         asked.offer.check(numbers)
         frames = self.answer_to(call, asked, plan, planned, numbers)
@@ -111,7 +125,7 @@ class PartySide(ABC):
         Raises:
             IntegrityError: one is not there that this process has seen, and is never removed.
         """
-        kept = KeptFrames(self._home / collection.hex())
+        kept = KeptFrames(self._folder.home / FOLDER / collection.hex())
         there = _LASTING & {*kept.names()}
         seen = self._seen.setdefault(collection, set())
         if gone := sorted(seen - there):
@@ -121,25 +135,6 @@ class PartySide(ABC):
             )
         seen |= there
         return kept
-
-    @property
-    def _home(self) -> Path:
-        return self._folder.home / FOLDER
-
-    def _rest(self, session: bytes, parts: Sequence[bytes]) -> list[bytes]:
-        """Nothing is to be done here for now; how far it is, in words that are signed."""
-        if len(parts) != 1:
-            raise ProtocolError("expected one RECEIPT, got other frames", culprit="relay")
-        study, roster = approved(self._folder, unverified(parts[0]).study)
-        frame = parse(parts[0], roster, study=study.id, session=session)
-        if frame.tag is not Tag.RECEIPT or (frame.sender, frame.receiver) != (
-            0,
-            self._folder.index,
-        ):
-            raise ProtocolError("expected a RECEIPT for me, got another frame", culprit="relay")
-        self._tell(study, session, said_in(frame.payload, roster.name(0)), parts[0])
-        self.at_rest = True
-        return []
 
     def _tell(self, study: Study, session: bytes, said: dict[str, Any], receipt: bytes) -> None:
         """How far a collection is, for this party's people."""
@@ -184,11 +179,9 @@ def said_in(payload: bytes | memoryview, sender: str) -> dict[str, Any]:
 #     receipt     the aggregator's word that it has them
 #
 # The order is `opened`, the note of the id, the ledger's row, the deposit, its file. What is made
-# is
-# sent from its file alone. A crash before that file leaves a row without a deposit, for which one
-# is
-# made anew: what was made before has left nobody's memory. A file without a row (a ledger that was
-# set back) gets its row before anything is sent.
+# is sent from its file alone. A crash before that file leaves a row without a deposit, for which
+# one is made anew: what was made before has left nobody's memory. A file without a row (a ledger
+# that was set back) gets its row before anything is sent.
 
 TaskOf = Callable[[Study, SessionOffer, PlannedQuery[Query]], tuple[LocalTask, Parameters]]
 

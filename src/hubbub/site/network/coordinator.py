@@ -145,12 +145,10 @@ class Patience:
 #
 # A session needs N - D silos and all nodes. Once so many give a sign of life, the others have some
 # time of grace to come; who comes later is in the next session (docs/privacy.md P29). A silo that
-# has
-# failed in a set-up whose ROLL had named it sits out the next few tries, twice as many each time,
-# if
-# it can be spared, and so does one of two of whom one complains of the other: else one silo could
-# keep a session from ever being set up.
-# This file knows who was there, and not what a session is for.
+# has failed in a set-up whose ROLL had named it sits out the next few tries, twice as many each
+# time, if it can be spared, and so does one of two of whom one complains of the other: else one
+# silo could keep a session from ever being set up. This file knows who was there, and not what a
+# session is for.
 
 Suspect = tuple[int, ...]  # a silo, or two of whom one has complained of the other
 _FEW = 3  # tries
@@ -258,9 +256,8 @@ def _left_out(suspects: Sequence[Suspect], away: Set[int]) -> list[int]:
 # The end of a networked study, at the aggregator: everybody gets the model and signs its part.
 #
 # A silo need not be in the last session of a study: it is told the end in the newest one that it
-# has
-# finished, of the study's main query if there is one, since what was done to the features was said
-# there. This file knows no round.
+# has finished, of the study's main query if there is one, since what was done to the features was
+# said there. This file knows no round.
 
 _PAUSE = 2.0  # seconds; the shortest
 _CLOSINGS = 5  # times that a silo is asked for its signed part
@@ -394,9 +391,8 @@ class StudyClosing:
 # The aggregator's side of a networked study: sessions are set up until the rounds end, and closed.
 #
 # Whom a session begins with is in `gathering.py`, a try at a set-up in `session/setup.py`, the
-# rounds
-# in `session/rounds.py`, the end in `closing.py`. Messages travel through an engine, and everybody
-# but the aggregator is somewhere else.
+# rounds in `session/rounds.py`, the end in `closing.py`. Messages travel through an engine, and
+# everybody but the aggregator is somewhere else.
 
 _LOST = 3  # attempts that a silo may have paid for and others not, before anybody is told
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
@@ -519,7 +515,14 @@ class Coordinator:
                 lies += bool(liars) and not spared  # else the next try is without them
                 if lies >= _LIES:
                     raise self._unsound(lies, error, liars) from None
-                self.requests.warn("waiting", parties=_why_absent(error))
+                # Who is waited for, by reason; of many the first ones.
+                names: dict[str, list[str]] = {}
+                for name, absent in error.absent.items():
+                    names.setdefault(absent.said, []).append(name)
+                self.requests.warn(
+                    "waiting",
+                    parties=", ".join(f"{few(those)} ({said})" for said, those in names.items()),
+                )
                 self._patience.wait(error, in_round=False, check=self.check_approval)
             else:
                 count = len(rounds.attendance.silos) + len(self.requests.roster.nodes)
@@ -639,14 +642,6 @@ class Coordinator:
             What the silos say that answered; who did not is in the event log.
         """
         return self._closing.close(self.party_folder.keys, sessions, parameters)
-
-
-def _why_absent(error: AbsentError) -> str:
-    """Who is waited for, by reason; of many the first ones."""
-    names: dict[str, list[str]] = {}
-    for name, absent in error.absent.items():
-        names.setdefault(absent.said, []).append(name)
-    return ", ".join(f"{few(those)} ({said})" for said, those in names.items())
 
 
 def _blamed(liars: Sequence[Absent], colluders: int) -> str:

@@ -112,8 +112,8 @@ def _run(command: Command, arguments: Sequence[str], output: str, log: str) -> N
 # A consortium on one machine, with everything that a real one has: processes, keys, TLS, a relay.
 #
 # Every party gets a folder of its own; the aggregator, the silos and the compute nodes are
-# processes
-# that meet on the loopback only. What is done is what docs/network.md tells administrators to do.
+# processes that meet on the loopback only. What is done is what docs/network.md tells
+# administrators to do.
 
 _END_SECONDS = 10.0
 

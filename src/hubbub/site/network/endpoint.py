@@ -39,7 +39,7 @@ from hubbub.core.session.party import Membership, NodeParty, Party, SiloParty
 from hubbub.core.study.study import Study
 from hubbub.core.verification.attestation.study_attestation import Attester, StudyAttestation
 from hubbub.site.attestation.devices import MachineAttester
-from hubbub.site.collected.collection_request import COLLECTING
+from hubbub.site.collected.collection_request import COLLECTING, approved
 from hubbub.site.collected.party_sides import NodeSide, PartySide
 from hubbub.site.network.envelope import OFFER_LIMIT, Refusal, SizeLimits, answer, read_request
 from hubbub.site.network.event_log import WAITING, EventLog
@@ -100,10 +100,8 @@ class SessionState:
 #
 # A refusal for a reason of its own (`session_offer.OWN`) stands here by study and call, and is gone
 # once that call is answered; after a sum, or with the study's end, all of that study's are. Its
-# state
-# tells it in known words, so that whoever watches the party hears of it; nothing in them follows
-# from
-# a record. What others did wrong is not this file's affair.
+# state tells it in known words, so that whoever watches the party hears of it; nothing in them
+# follows from a record. What others did wrong is not this file's affair.
 
 _WHOLE = (Call.MODEL, Call.SEED, Call.TOTAL, Call.CLOSE)
 
@@ -153,11 +151,9 @@ class OwnRefusals:
 #
 # Theory of operation. An endpoint trusts its own folder and its own installation. The study that a
 # session is opened for is looked up among those approved here; everything that follows is checked
-# by
-# the party itself (`session/party.py`), the same as in one process. So whoever carries the requests
-# can delay them or lose them, not more. One request is answered at a time. An error becomes a
-# refusal
-# of a few known words; its sentence stays in this party's event log.
+# by the party itself (`session/party.py`), the same as in one process. So whoever carries the
+# requests can delay them or lose them, not more. One request is answered at a time. An error
+# becomes a refusal of a few known words; its sentence stays in this party's event log.
 
 # A party's randomness in its n-th session of a study; tests choose it, nobody else does.
 SourceOf = Callable[[int], SecureSource]
@@ -303,7 +299,10 @@ class Endpoint(ABC):
         if call in COLLECTING:
             return self._collected(call, session, parts)
         self._check_approval(session)
-        state = self._found(call, session)
+        # The session that a call is about; an earlier one only if the call ends the study.
+        ending = self._finished.values() if call is Call.CLOSE else ()
+        known = (*self._sessions.values(), *ending)
+        state = next((one for one in known if one.session == session), None)
         if call is Call.PING:  # for the relay's eyes too: nothing rests on it
             if state is None or state.party.agreed is None:
                 return []
@@ -332,12 +331,6 @@ class Endpoint(ABC):
         answered = self.collections.answer(call, collection, parts)
         self._refusals.answered(study, call)
         return answered
-
-    def _found(self, call: Call, session: bytes) -> SessionState | None:
-        """The session that a call is about; an earlier one only if the call ends the study."""
-        ending = self._finished.values() if call is Call.CLOSE else ()
-        known = (*self._sessions.values(), *ending)
-        return next((one for one in known if one.session == session), None)
 
     def _check_approval(self, session: bytes) -> None:
         """What was approved when a session was opened still is; else the session is over, for good.
@@ -398,14 +391,7 @@ class Endpoint(ABC):
         header = unverified(data)  # to look its study up; `parse` verifies it below
         study_id, session = header.study, header.session
         self._asked = (study_id, Call.OPEN)
-        study = self.party_folder.study(study_id)
-        roster = self.roster if study else None
-        if study is None or roster is None or study.parties.roster != roster.digest.hex():
-            raise RefusedError(
-                "not-approved",
-                f"expected an approved study, got {study_id.hex()[:16]}; approve it with hubbub "
-                "approve, if it shall run",
-            )
+        study, roster = approved(self.party_folder, study_id)
         frame = parse(data, roster, study=study_id, session=session)
         if frame.tag is not Tag.OPEN or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")

@@ -202,9 +202,8 @@ class Refusal:
 # How large a message may be that somebody else sends: by what it asks or answers, from the plan.
 #
 # A receiver knows this before the first piece comes, so that nobody has it keep more. The limits
-# are
-# above what is sent, never below: what the frames hold is checked where they are read. This file
-# knows of each call which frames it has, and no content.
+# are above what is sent, never below: what the frames hold is checked where they are read. This
+# file knows of each call which frames it has, and no content.
 
 _HEAD = 64  # of an envelope and of a part in it, generously
 _WORDS_BYTES = 1 << 12  # bytes of a READY, or of a refusal but for the names in it
@@ -261,17 +260,14 @@ class SizeLimits:
     @cached_property
     def _requests(self) -> Mapping[Call, int]:
         """What is asked, by call; calls that are not here have a digest of everybody at most."""
-        everybody, round_parameters, silos = (
-            self._everybody,
-            self.round_parameters,
-            self.round_parameters.silos,
-        )
-        shares = _frames(silos, round_parameters.masked_bytes + SHARE_SEAL_BYTES)
+        everybody, numbers = self._everybody, self.round_parameters
+        silos = numbers.silos
+        shares = _frames(silos, numbers.masked_bytes + SHARE_SEAL_BYTES)
         named = _frames(1, silos + DIGEST_BYTES)
         lists = (call for call in Call if Call.LIST <= call <= Call.JUDGE)
         deposits = _frames(silos, self._deposit)
-        opened = _frames(1, _COLLECT) + _frames(round_parameters.nodes, _SECRET)
-        summed = opened + deposits + _frames(1 + round_parameters.nodes, 33 * silos + 64)
+        opened = _frames(1, _COLLECT) + _frames(numbers.nodes, _SECRET)
+        summed = opened + deposits + _frames(1 + numbers.nodes, 33 * silos + 64)
         return {
             **dict.fromkeys(lists, self._list),
             Call.PING: 0,
@@ -282,7 +278,7 @@ class SizeLimits:
             Call.MODEL: _frames(1, silos + self._model),
             Call.SHARES: named + shares,
             Call.PROMISE: named,
-            Call.TOTAL: _frames(round_parameters.nodes, silos + DIGEST_BYTES),
+            Call.TOTAL: _frames(numbers.nodes, silos + DIGEST_BYTES),
             Call.CLOSE: _frames(1, _SESSIONS + silos * _WITNESSED) + _frames(1, self._model),
             Call.RESULT: _frames(1, self._model),
             Call.COLLECT_KEY: _frames(1, _COLLECT),
@@ -310,17 +306,11 @@ class SizeLimits:
     @cached_property
     def _answers(self) -> Mapping[Call, int]:
         """What an answer has that is no refusal, by call; calls that are not here have a word."""
-        everybody, round_parameters, nodes = (
-            self._everybody,
-            self.round_parameters,
-            self.round_parameters.nodes,
-        )
-        shares = (
-            _frames(nodes, round_parameters.masked_bytes + SHARE_SEAL_BYTES)
-            if round_parameters.full_shares
-            else 0
-        )
-        masked = _frames(1, round_parameters.masked_bytes + DIGEST_BYTES) + shares
+        everybody, numbers = self._everybody, self.round_parameters
+        masked = _frames(1, numbers.masked_bytes + DIGEST_BYTES)
+        if numbers.full_shares:
+            masked += _frames(numbers.nodes, numbers.masked_bytes + SHARE_SEAL_BYTES)
+        named = _frames(1, numbers.silos + DIGEST_BYTES)
         return {
             Call.OPEN: _frames(2, DIGEST_BYTES),
             Call.ATTEST: _frames(1, _EVIDENCE),
@@ -328,18 +318,18 @@ class SizeLimits:
             Call.CONFIRM: _frames(1 + everybody, _PROOF),
             Call.MODEL: masked,
             Call.SEED: masked,
-            Call.PROMISE: _frames(1, round_parameters.silos + DIGEST_BYTES),
-            Call.TOTAL: _frames(1, round_parameters.masked_bytes),
-            Call.SHARES: _frames(1, round_parameters.silos + DIGEST_BYTES),
+            Call.PROMISE: named,
+            Call.TOTAL: _frames(1, numbers.masked_bytes),
+            Call.SHARES: named,
             Call.CLOSE: _frames(1, _SESSIONS),
             Call.RESULT: _frames(1, DIGEST_BYTES),
             Call.COLLECT_KEY: _frames(1, _SECRET),
             Call.COLLECT_DEPOSIT: _frames(1, self._deposit)
-            + _frames(1, round_parameters.masked_bytes)
+            + _frames(1, numbers.masked_bytes)
             + _frames(1, _SESSIONS),
-            Call.COLLECT_LOOK: _frames(1, round_parameters.silos + DIGEST_BYTES),
+            Call.COLLECT_LOOK: named,
             Call.COLLECT_PROMISE: _frames(1, DIGEST_BYTES),
-            Call.COLLECT_TOTAL: _frames(1, round_parameters.masked_bytes + DIGEST_BYTES),
+            Call.COLLECT_TOTAL: _frames(1, numbers.masked_bytes + DIGEST_BYTES),
             **self._mixed,
         }
 

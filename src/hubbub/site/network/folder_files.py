@@ -326,8 +326,7 @@ class ApprovalFiles:
 #     results              ids of the studies of which a RESULT was shown, with its digest: each has
 #                          one
 #     paid                 at an aggregator: the most attempts of a study, by purpose, that each
-#     silo
-#                          has said to have paid for
+#                          silo has said to have paid for
 #
 # Lines are added and never changed. This file knows ids; it must not know studies or keys.
 

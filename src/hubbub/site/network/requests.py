@@ -236,7 +236,13 @@ class Requests(Peers):
         """The parts of an answer of so many bytes at most, or why there are none."""
         name = self.roster.name(index)
         try:
-            parts = read_answer(_no_larger(blob, most))
+            # An answer, whatever has carried it; ProtocolError where it has more bytes than it may.
+            if len(blob) > most:
+                raise ProtocolError(
+                    f"expected an answer of {most:,} bytes at most, got {len(blob):,}",
+                    culprit="relay",
+                )
+            parts = read_answer(blob)
             refusal = self._refusal(index, parts, asked)
         except VersionError as error:
             self.event_log.warn("version", whom=name, said=str(error))
@@ -296,15 +302,6 @@ class Requests(Peers):
             )
         blamed = f", by {culprit}" if culprit else ""
         return Absent(why=why, said=reason + blamed, culprit=culprit)
-
-
-def _no_larger(blob: bytes, most: int) -> bytes:
-    """An answer, whatever has carried it; ProtocolError where it has more bytes than it may."""
-    if len(blob) > most:
-        raise ProtocolError(
-            f"expected an answer of {most:,} bytes at most, got {len(blob):,}", culprit="relay"
-        )
-    return blob
 
 
 # Asking parties of which most are away, which is no event.

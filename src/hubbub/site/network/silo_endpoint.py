@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -59,13 +58,6 @@ _UNUSABLE = (HubbubError, ValueError, LookupError, TypeError, OSError)
 _PACE = 0.02  # seconds; an answer leaves at a multiple of it
 
 
-@dataclass(kw_only=True)
-class _Study:
-    """What a silo has ready for one study: its records, the model, the plan."""
-
-    plain: PreparedStudy = field(repr=False)
-
-
 class SiloEndpoint(Endpoint):
     """A silo in networked studies.
 
@@ -91,7 +83,7 @@ class SiloEndpoint(Endpoint):
         self._books = ExitStack()
         self._ledger = self._books.enter_context(Ledger(ledger))
         self._books.enter_context(self._ledger.held())  # no other process charges it meanwhile
-        self._studies: dict[bytes, _Study] = {}
+        self._studies: dict[bytes, PreparedStudy] = {}  # its records, as they are
         self._told = 0.0
         self.collections = SiloSide(
             self.party_folder,
@@ -100,7 +92,7 @@ class SiloEndpoint(Endpoint):
             self._mask_stream,
             ledger=self._ledger,
             task_of=self._task_of,
-            attempts_of_study=lambda study: self._accounted(self._known(study)),
+            attempts_of_study=lambda study: self._accounted(self._prepared(study)),
             source_of=lambda: self._source_of(self._begun),
             pace=pace,
         )
@@ -124,20 +116,20 @@ class SiloEndpoint(Endpoint):
 
     def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
         """The plan from the records here; they are read once."""
-        known = self._known(study)
-        planned = planned_for(known.plain.plan, offer.purpose)
-        self._featured(known.plain, planned.query, offer)  # refuses what cannot be used
-        return known.plain.plan, planned
+        prepared = self._prepared(study)
+        planned = planned_for(prepared.plan, offer.purpose)
+        self._featured(prepared, planned.query, offer)  # refuses what cannot be used
+        return prepared.plan, planned
 
-    def _known(self, study: Study) -> _Study:
+    def _prepared(self, study: Study) -> PreparedStudy:
         if study.id not in self._studies:
             check_apart(study)  # refuses, before records are read, what cannot be run apart
             silo_records.check_kept(study, self.party_folder.name, self._data)
-            plain = prepare(
+            prepared = prepare(
                 study, device=self._device, whose=[self.party_folder.name], folder=self._data
             )
-            _check_count(study, self.party_folder.name, plain.counts[0])
-            self._studies[study.id] = _Study(plain=plain)
+            _check_count(study, self.party_folder.name, prepared.counts[0])
+            self._studies[study.id] = prepared
         return self._studies[study.id]
 
     def _featured(self, plain: PreparedStudy, query: Query, offer: SessionOffer) -> PreparedStudy:
@@ -165,7 +157,7 @@ class SiloEndpoint(Endpoint):
         self, study: Study, offer: SessionOffer, planned: PlannedQuery[Query]
     ) -> tuple[LocalTask, Parameters]:
         """The records, ready for a query's first sum, and what it is taken at."""
-        prepared = self._featured(self._known(study).plain, planned.query, offer)
+        prepared = self._featured(self._prepared(study), planned.query, offer)
         (task,) = prepared.tasks_of(planned.query)
         assert isinstance(planned.query, SteppedQuery), "a single sum is a step"  # noqa: S101
         return task, prepared.start(planned.query).parameters
@@ -175,7 +167,7 @@ class SiloEndpoint(Endpoint):
 
         A resumed run counts them; the head is witnessed (docs/privacy.md P15).
         """
-        plan = self._known(study).plain.plan
+        plan = self._prepared(study).plan
         attempts = {query.purpose: self._paid(study, query) for query in plan.queries}
         statement = self._ledger.statement(f"{datetime.now(UTC):%F}")
         return {"attempts": attempts, "ledger": statement.to_dict()}
@@ -193,7 +185,7 @@ class SiloEndpoint(Endpoint):
 
         def silo(me: Membership, masking: Masking, seeds: JointSeed | None) -> Silo:
             # Made once the set-up has succeeded: an OPEN may be repeated for an hour.
-            prepared = self._featured(self._known(study).plain, planned.query, offer)
+            prepared = self._featured(self._prepared(study), planned.query, offer)
             (task,) = prepared.tasks_of(planned.query)
             return Silo(
                 round_parameters=me.round_parameters,
@@ -232,7 +224,17 @@ class SiloEndpoint(Endpoint):
                 "no-session", "expected a study that goes on, got a call after its end; open anew"
             )
         if call is Call.RESULT:
-            return self._take_result(state, parts)
+            # The model that all that is asked last is asked at is noted and signed once for ever:
+            # nothing else is summed for the study from then on, so nobody shows two models.
+            query = state.plan.planned(state.offer.purpose)
+            if len(parts) != 1 or query is None or not query.query.is_asked_last:
+                raise ProtocolError("expected no RESULT in this session, got one", culprit="relay")
+            payload = self._from_aggregator(state, parts[0], Tag.RESULT)
+            result = self._model_in(payload, self._prepared(state.study))
+            digest = self._noted(state.study, payload)
+            state.result = result  # which no session is asked at before it is noted
+            tag = Tag.RESULT_SIGNED
+            return [self._frame(state.session, state.study.id, tag, digest, receiver=EVERYBODY)]
         began, work = time.monotonic(), state.party.take(call, parts)
         with learning.threads_for(state.membership.round_parameters.parameters):
             answered = work()
@@ -248,21 +250,6 @@ class SiloEndpoint(Endpoint):
             if time.monotonic() - self._told > _TELL_EVERY:  # it takes a while
                 self._tell(state)
         return answered
-
-    def _take_result(self, state: SessionState, parts: Sequence[bytes]) -> list[bytes]:
-        """The model that all that is asked last is asked at, noted and signed once for ever.
-
-        Nothing else is summed for the study from then on, so nobody shows two models.
-        """
-        query = state.plan.planned(state.offer.purpose)
-        if len(parts) != 1 or query is None or not query.query.is_asked_last:
-            raise ProtocolError("expected no RESULT in this session, got one", culprit="relay")
-        payload = self._from_aggregator(state, parts[0], Tag.RESULT)
-        result = self._model_in(payload, self._known(state.study))
-        digest = self._noted(state.study, payload)
-        state.result = result  # which no session is asked at before it is noted
-        tag = Tag.RESULT_SIGNED
-        return [self._frame(state.session, state.study.id, tag, digest, receiver=EVERYBODY)]
 
     def _noted(self, study: Study, result: bytes | memoryview) -> bytes:
         """The digest of a study's RESULT, which is on disk from now on.
@@ -301,7 +288,7 @@ class SiloEndpoint(Endpoint):
             )
         if not isinstance(query, SteppedQuery):
             return
-        plain = self._known(state.study).plain
+        plain = self._prepared(state.study)
         begin = plain.start(query).parameters if result is None else query.start(result)
         most = attempt.round - 1
         if not state.study.parties.dropouts:  # no sum is without this silo
@@ -317,12 +304,12 @@ class SiloEndpoint(Endpoint):
         """Attempts that the rows of a query pay for: a row may be for a whole epoch (P9)."""
         return self._ledger.spent_on(study.id, kind_of(planned)) * planned.mechanism.epoch
 
-    def _accounted(self, known: _Study) -> int:
+    def _accounted(self, prepared: PreparedStudy) -> int:
         """Attempts of the main query whose account has all that the ledger has charged (P16).
 
         Whoever asks for evaluations before they are due does not make the study's epsilon smaller.
         """
-        plan = known.plain.plan
+        plan = prepared.plan
         paid = {query.purpose: self._paid(plan.study, query) for query in plan.queries}
         early = [planned.mechanism.due_after(paid[planned.purpose]) for planned in plan.beside]
         return max(paid[plan.main.purpose], *early, 0)
@@ -330,13 +317,13 @@ class SiloEndpoint(Endpoint):
     def _tell(self, state: SessionState) -> None:
         """Where this silo stands, for its own people."""
         self._told = time.monotonic()
-        known = self._known(state.study)
-        whole = known.plain.plan
-        spent = min(self._accounted(known), whole.mechanism.steps)
-        epsilon = whole.epsilon_after(max(spent, 1))  # before the training what is next is told
+        prepared = self._prepared(state.study)
+        plan = prepared.plan
+        spent = min(self._accounted(prepared), plan.mechanism.steps)
+        epsilon = plan.epsilon_after(max(spent, 1))  # before the training what is next is told
         self.event_log.progress(
             spent,
-            whole.mechanism.steps,
+            plan.mechanism.steps,
             study=state.study.name,
             purpose=state.offer.purpose,
             attempts=spent,
@@ -351,11 +338,10 @@ class SiloEndpoint(Endpoint):
         if len(parts) != 2:
             raise ProtocolError("expected CLOSE and RESULT, got other frames", culprit="relay")
         payload = self._from_aggregator(state, parts[0], Tag.CLOSE)
-        known = self._known(state.study)
+        prepared = self._prepared(state.study)
         listed, heads = _told(bytes(payload), self.roster.name(0))
         self._keep_heads(heads)
-        plan = known.plain.plan
-        self._keep(state, plan, known, self._from_aggregator(state, parts[1], Tag.RESULT))
+        self._keep(state, prepared, self._from_aggregator(state, parts[1], Tag.RESULT))
         self._ledger.close_study(state.study.id)  # P15: before anything is signed, and for ever
         for session in self._sessions.values():
             if session.study.id == state.study.id:
@@ -369,7 +355,7 @@ class SiloEndpoint(Endpoint):
             unlisted=paid - listed,
             ledger_head=self._ledger.head,
             ledger_rows=self._ledger.rows,
-            attempts=self._accounted(known),
+            attempts=self._accounted(prepared),
         )
         silo_records.over(state.study, self.party_folder.name, self._data)
         self._tell(state)
@@ -377,10 +363,11 @@ class SiloEndpoint(Endpoint):
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]
 
     def _keep(
-        self, state: SessionState, plan: Plan, known: _Study, payload: bytes | memoryview
+        self, state: SessionState, prepared: PreparedStudy, payload: bytes | memoryview
     ) -> None:
         """What the study has given, in the silo's own folder."""
-        parameters = self._model_in(payload, known)
+        plan = prepared.plan
+        parameters = self._model_in(payload, prepared)
         try:
             plan.main.query.check_complete(QueryState(parameters=parameters))
         except IntegrityError:
@@ -389,19 +376,18 @@ class SiloEndpoint(Endpoint):
             ) from None
         self._noted(plan.study, payload)
         standardisation = state.offer.standardisation
-        if (
-            plan.study.data.standardise and standardisation is None
-        ):  # it was in no session that said it (P29)
+        # It was in no session that said how features are standardised (P29).
+        if plan.study.data.standardise and standardisation is None:
             self.event_log.note("closed", study=plan.study.name, model="the aggregator's folder")
             return
         folder = self.party_folder.model(plan.study.id)
         folder.mkdir(parents=True, exist_ok=True)
-        write_result(folder, known.plain, parameters, standardisation)
+        write_result(folder, prepared, parameters, standardisation)
         self.event_log.note("closed", study=plan.study.name, model=str(folder))
 
-    def _model_in(self, payload: bytes | memoryview, known: _Study) -> Parameters:
+    def _model_in(self, payload: bytes | memoryview, prepared: PreparedStudy) -> Parameters:
         """The parameters in a RESULT."""
-        size = known.plain.initial.size
+        size = prepared.initial.size
         if len(payload) != 4 * size:
             raise ProtocolError(
                 f"expected a model of {4 * size} bytes, got {len(payload)}",

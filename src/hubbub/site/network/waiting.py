@@ -77,9 +77,10 @@ class Timeouts:
 
     def of(self, call: Call) -> float:
         """The deadline of a call."""
-        short = dict.fromkeys((Call.PING, Call.COLLECT_REST), self.ping)
+        if call in (Call.PING, Call.COLLECT_REST):
+            return self.ping
         reading = (Call.OPEN, Call.COLLECT_KEY, Call.COLLECT_DEPOSIT, Call.COLLECT_LOOK)
-        return {**short, **dict.fromkeys(reading, self.opening)}.get(call, self.deadline)
+        return self.opening if call in reading else self.deadline
 
 
 # When an answer leaves: at multiples of a pace, so that the time it took does not tell a size.

@@ -220,15 +220,12 @@ def _address(scheme: str, url: str, rest: str, folder: Path) -> str:
 # Engines: a query in, its rows out, piece by piece; no table is changed, and nothing else is read.
 #
 # hubbub writes none of it but the extract. DuckDB spills nothing: a query that takes more memory
-# than
-# `MEMORY` fails. SQLite puts what it sorts in files of the system's temporary folder that no longer
-# have a name and are their owner's alone; PostgreSQL where its server does.
+# than `MEMORY` fails. SQLite puts what it sorts in files of the system's temporary folder that no
+# longer have a name and are their owner's alone; PostgreSQL where its server does.
 #
 # A database's words may quote a cell, so its exceptions end here. What is raised instead names
-# their
-# kind, and their sentence where it can only be about names and rights; it is for the site's own
-# eyes,
-# and nothing of it leaves (`network/refusal.py`).
+# their kind, and their sentence where it can only be about names and rights; it is for the site's
+# own eyes, and nothing of it leaves (`network/refusal.py`).
 
 Rows = Sequence[Sequence[object]]
 BATCH = 20_000  # rows at once

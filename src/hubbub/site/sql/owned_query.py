@@ -270,8 +270,8 @@ def is_date(node: object) -> bool:
 #
 # *Theory of operation* (docs/privacy.md P31). A relation is *owned* if each of its rows carries, in
 # one column, the key of the person whose it is, and if the rows of a person follow from that
-# person's
-# rows at the source alone. The tables of `data.tables` are owned. So is, of owned relations,
+# person's rows at the source alone. The tables of `data.tables` are owned. So is, of owned
+# relations,
 #
 #     a filter, and a computation row by row that keeps the key;
 #     a join in which the keys are equal;

@@ -174,12 +174,10 @@ def _between(text: exp.Expr, low: str, high: str) -> exp.Expr:
 #     anything else    as the engine writes it; nothing if a letter of it has the number 0
 #
 # with letters that differ as different ones, whatever the column's collation. Keys are written by
-# the
-# one rule for what is the same (`core.tabular.cell_rule`): of a text that is a whole number `.0` is
-# cut. SQLite, of which every cell has its own type, keeps real numbers until a text is needed: it
-# may
-# read a text of one as the neighbour of that. Of any other engine a column is left as it is. This
-# file knows engines; it must not know queries.
+# the one rule for what is the same (`core.tabular.cell_rule`): of a text that is a whole number
+# `.0` is cut. SQLite, of which every cell has its own type, keeps real numbers until a text is
+# needed: it may read a text of one as the neighbour of that. Of any other engine a column is left
+# as it is. This file knows engines; it must not know queries.
 
 _TEXT = {
     "duckdb": """CASE
@@ -277,11 +275,9 @@ def _sql(form: str, **parts: str) -> exp.Expr:
 #
 # Columns of tables are read as `readings` says. Numbers are divided as real numbers everywhere, and
 # by zero gives nothing; dates are read and subtracted as dates where an engine has none. A text is
-# a
-# number, or a date, where it is written as one, and else nothing: no engine is asked for what it
+# a number, or a date, where it is written as one, and else nothing: no engine is asked for what it
 # would fail at, or read in its own way (`now`). So engines of sites give the same cells, and no
-# cell
-# makes one fail (docs/privacy.md P31).
+# cell makes one fail (docs/privacy.md P31).
 
 _SQLITE_PARTS = {"YEAR": "%Y", "MONTH": "%m", "DAY": "%d"}
 _LETTERS = ("postgres", "duckdb")  # engines that know more letters than A to Z as upper and lower

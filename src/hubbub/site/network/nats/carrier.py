@@ -115,8 +115,7 @@ class Carrier:
 #
 # A request that was answered is answered with the same bytes when it comes again, never anew: they
 # are kept while memory allows, by the request's hash. Requests without parts look alike, such as
-# that
-# for a sign of life: those are told apart by their numbers too.
+# that for a sign of life: those are told apart by their numbers too.
 
 _KEPT_BYTES = 1 << 25
 _AGGREGATOR = "aggregator"

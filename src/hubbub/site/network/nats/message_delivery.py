@@ -247,19 +247,17 @@ class Incoming:
 # What one end knows of the other: a message on its way in each direction, and signs of life.
 #
 # Theory of operation. A server hands messages on in order while both ends are connected, and
-# forgets
-# them when one is not. So pieces are lost in runs, at a connection's end. Who is newly connected
-# says
-# HELLO; then either end asks how much of its message has come, and sends nothing more of it before
-# the other has said from where to go on. Who waits for long without news asks as well. No end sends
-# more than a few pieces ahead of what it knows to have come, so that no queue grows on a slow line.
-# A
-# newer message takes the place of an older one: the aggregator waits for one answer of a party.
+# forgets them when one is not. So pieces are lost in runs, at a connection's end. Who is newly
+# connected says HELLO; then either end asks how much of its message has come, and sends nothing
+# more of it before the other has said from where to go on. Who waits for long without news asks as
+# well. No end sends more than a few pieces ahead of what it knows to have come, so that no queue
+# grows on a slow line. A newer message takes the place of an older one: the aggregator waits for
+# one answer of a party.
 #
 # Whoever is at the other end may send what it likes. So of each word the newest alone waits to be
 # sent; a message is taken in up to a size that its receiver states beforehand, and a reply once;
-# and
-# what came to nothing is counted as `waste`, by which the line stops hearing those who flood it.
+# and what came to nothing is counted as `waste`, by which the line stops hearing those who flood
+# it.
 #
 # Time comes in as an argument; what is to be sent is asked for with `due`.
 

@@ -376,16 +376,13 @@ class _Compared(ssl.SSLObject):
         try:
             super().do_handshake()
         except ssl.SSLCertVerificationError as error:
-            context.shown = self._unverified()
+            # The certificate that was shown and not believed, DER; public from Python 3.13 on.
+            sent = self._sslobj.get_unverified_chain() or []  # type: ignore[attr-defined]
+            context.shown = bytes(sent[0].public_bytes(_DER)) if sent else b""
             raise _refused(_unbelieved(context.shown, error)) from None
         context.shown = self.getpeercert(binary_form=True) or b""
         if context.pin:
             check(context.shown, context.pin)
-
-    def _unverified(self) -> bytes:
-        """The certificate that was shown and not believed, DER; public from Python 3.13 on."""
-        sent = self._sslobj.get_unverified_chain() or []  # type: ignore[attr-defined]
-        return bytes(sent[0].public_bytes(_DER)) if sent else b""
 
 
 class RelayContext(ssl.SSLContext):

@@ -240,16 +240,11 @@ async def let_go(client: Any, seconds: float) -> None:
         with suppress(Exception):
             transport.close() if session is None else await session.close()
         if connection is not None:
-            _abort(connection)
-
-
-def _abort(connection: asyncio.Transport) -> None:
-    """Close a socket at once."""
-    protocol = connection.get_protocol()
-    connection.abort()
-    # Where TLS began over a connection that was lost already, nobody tells it so.
-    if isinstance(protocol, SSLProtocol):
-        protocol.connection_lost(None)
+            protocol = connection.get_protocol()
+            connection.abort()
+            # Where TLS began over a connection that was lost already, nobody tells it so.
+            if isinstance(protocol, SSLProtocol):
+                protocol.connection_lost(None)
 
 
 @contextmanager
