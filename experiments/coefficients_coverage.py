@@ -29,15 +29,15 @@ from experiments.results import Table
 from experiments.statistics_data import multiplier
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.cox import cox
-from hubbub.estimation.linear import Linear
-from hubbub.estimation.linear import log_linear
+from hubbub.estimation.linear import Linear, log_linear
 from hubbub.estimation.logistic_regression import NewtonLogistic
-from hubbub.estimation.model_regressions import NewtonMultinomial
-from hubbub.estimation.model_regressions import NewtonPoisson
+from hubbub.estimation.model_regressions import NewtonMultinomial, NewtonPoisson
 from hubbub.estimation.statistic import Answer, Estimate
-from hubbub.learning.queries.coefficients.newton_steps import NewtonSteps
-from hubbub.learning.queries.coefficients.newton_steps import OwnSums
-from hubbub.learning.queries.coefficients.released_model import covariates_of
+from hubbub.learning.queries.coefficients.coefficients_query import (
+    NewtonSteps,
+    OwnSums,
+    covariates_of,
+)
 
 Array = NDArray[np.float64]
 SILOS = 20

@@ -27,8 +27,7 @@ from experiments.results import Table
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
-from hubbub.learning.study.training import learning_of
-from hubbub.learning.study.training import usual_for
+from hubbub.learning.study.training import learning_of, usual_for
 
 Array = NDArray[Any]
 KEY = ("cohort", "epsilon")

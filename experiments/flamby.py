@@ -28,8 +28,7 @@ from experiments.datasets import BRCA_SILOS, flamby_brca, flamby_heart
 from experiments.results import Table, summarise
 from hubbub.core.errors import DataError
 from hubbub.core.tabular.records import Records
-from hubbub.learning import accuracy
-from hubbub.learning import scoring
+from hubbub.learning import accuracy, scoring
 from hubbub.learning.datasets import HEART_SILOS
 
 METHODS = ("hubbub", "local-dp", "non-private")

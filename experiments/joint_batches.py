@@ -25,15 +25,14 @@ import hubbub
 import hubbub.learning as learning
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.runs.federated import RunSessions, SessionPlan
 from hubbub.core.runs.local_backend import LocalBackend
 from hubbub.core.runs.loop import Progress, Summed, train
 from hubbub.core.runs.prepared_study import Parameters, PreparedStudy
-from hubbub.core.runs.federated import RunSessions, SessionPlan
 from hubbub.core.session.in_process import LocalPeers
 from hubbub.core.session.offer import layout_of
-from hubbub.core.session.rounds import NoisySums
-from hubbub.core.session.rounds import Rounds
 from hubbub.core.session.party import SiloParty
+from hubbub.core.session.rounds import NoisySums, Rounds
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.result import Result
 

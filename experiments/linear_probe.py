@@ -20,8 +20,7 @@ import hubbub
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.results import Table, summarise
 from experiments.utility import weights_of
-from hubbub.learning import through_frozen
-from hubbub.learning import models
+from hubbub.learning import models, through_frozen
 
 CIFAR = Template("""
 [study]

@@ -27,8 +27,7 @@ from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from hubbub.core.tabular.column import Column
 from hubbub.estimation import baseline_table
-from hubbub.estimation.cox import Cox
-from hubbub.estimation.cox import cox
+from hubbub.estimation.cox import Cox, cox
 from hubbub.estimation.crosstab import Crosstab
 from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.linear import Linear

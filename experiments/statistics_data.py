@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 import hubbub
 from hubbub.core.tabular.column import Column
-from hubbub.learning.datasets.wheel import data_folder
 from hubbub.learning.datasets.dialysis import _WHEEL
 from hubbub.learning.datasets.dialysis import dialysis as dialysis_records
-from hubbub.learning.datasets.wheel import buffers_and_names, fill
+from hubbub.learning.datasets.wheel import buffers_and_names, data_folder, fill
 
 Cells = dict[str, NDArray[np.float64]]
 DISEASES = ("congen", "diabetes", "hypert", "other", "renal")

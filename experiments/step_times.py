@@ -48,8 +48,7 @@ from hubbub.core.protocol.primitives import ring, wire
 from hubbub.core.protocol.primitives.identity import TRUE_SIGNATURES
 from hubbub.core.session.in_process import Federation, federate
 from hubbub.core.session.offer import layout_of
-from hubbub.core.session.party import NodeParty
-from hubbub.core.session.party import SiloParty
+from hubbub.core.session.party import NodeParty, SiloParty
 from hubbub.core.tabular.records import Records
 
 APART = 0  # in the place of a number of threads: every party on its own

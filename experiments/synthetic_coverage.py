@@ -28,11 +28,9 @@ from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.statistic import Levels
-from hubbub.estimation.synthesis.design import CodedColumn
-from hubbub.estimation.synthesis.design import Design
-from hubbub.estimation.synthesis.components import pair_coefficients
+from hubbub.estimation.synthesis.components import combine, pair_coefficients
+from hubbub.estimation.synthesis.design import CodedColumn, Design
 from hubbub.estimation.synthesis.release import SyntheticData
-from hubbub.estimation.synthesis.components import combine
 
 Array, Whole = NDArray[np.float64], NDArray[np.int64]
 LAWS, EPSILONS, RECORDS = ("dependent", "three-way"), (0.5, 1.0, 2.0), (1000, 3000, 8000, 20_000)

@@ -28,8 +28,7 @@ from experiments.synthetic_coverage import SUMS, noise_of, released
 from hubbub.core.errors import DataError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.statistic import Levels
-from hubbub.estimation.synthesis.design import CodedColumn
-from hubbub.estimation.synthesis.design import Design
+from hubbub.estimation.synthesis.design import CodedColumn, Design
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -27,13 +27,9 @@ from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.statistics_data import multiplier
 from hubbub.learning.queries.validation import noisy_table
-from hubbub.learning.queries.validation.kinds import Amounts
-from hubbub.learning.queries.validation.kinds import ClassValidation
-from hubbub.learning.queries.validation.noisy_table import NoisyTable
-from hubbub.learning.queries.validation.kinds import Risks
-from hubbub.learning.queries.validation.kinds import Times
+from hubbub.learning.queries.validation.kinds import Amounts, ClassValidation, Risks, Times
 from hubbub.learning.queries.validation.layout import ValidationBlock, ValidationLayout
-from hubbub.learning.queries.validation.noisy_table import fifths
+from hubbub.learning.queries.validation.noisy_table import NoisyTable, fifths
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator
@@ -49,7 +45,9 @@ COUNTS = Amounts(bins=noisy_table.of_rates(12, 10), seen=noisy_table.of_counts(1
 TIMES = Times(bins=noisy_table.of_risks(128), ends=tuple(6.0 * k for k in range(1, 9)))
 FOUR = ClassValidation(many=4)
 # As many bins as `hubbub init` takes of few records.
-FEW_AMOUNTS = Amounts(bins=noisy_table.of_amounts(0, 100, 6), seen=noisy_table.of_amounts(0, 100, 6))
+FEW_AMOUNTS = Amounts(
+    bins=noisy_table.of_amounts(0, 100, 6), seen=noisy_table.of_amounts(0, 100, 6)
+)
 
 
 def risks(law: str, records: int, rng: Generator) -> Drawn:
@@ -152,7 +150,9 @@ def releases(
         told, true = layout.scored(table), truth(kind, law)
         for one in told.scores:
             found[one.name].append((one.low <= true[one.name] <= one.high, one.is_better))
-        values = np.array(getattr(layout, "bins", noisy_table.of_amounts(0, 1, layout.predictions)).values)
+        values = np.array(
+            getattr(layout, "bins", noisy_table.of_amounts(0, 1, layout.predictions)).values
+        )
         for place, (_, group) in enumerate(fifths(table, values)):
             if told.calibration is not None and place < len(told.calibration.x):
                 seen = group_truth(kind, law, group.start, group.stop)

@@ -23,8 +23,8 @@ from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from hubbub import Study
 from hubbub.desk.report.comparison import rehearse
-from hubbub.learning.scoring import auc
 from hubbub.learning.queries.validation.layout import whose_records
+from hubbub.learning.scoring import auc
 
 Array = NDArray[np.float64]
 SILOS, FRESH = 5, 20_000

@@ -23,8 +23,8 @@ from hubbub.core.errors import DataError, StudyError
 from hubbub.core.tabular.cells import read_cells
 from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import encode_table
-from hubbub.learning.datasets.wheel import data_folder
 from hubbub.learning.datasets.heart_disease import HEART_COLUMNS, HEART_SILOS
+from hubbub.learning.datasets.wheel import data_folder
 
 BRCA_SILOS = tuple(f"region-{number}" for number in range(6))
 _CENTRES = ("Cleveland", "Hungary", "Switzerland", "VA Long Beach")  # in the order of HEART_SILOS

@@ -35,8 +35,7 @@ from hubbub.core.tabular.cells import read_cells
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import encode_table
-from hubbub.learning.datasets.wheel import data_folder
-from hubbub.learning.datasets.wheel import Wheel, buffers_and_names, fill
+from hubbub.learning.datasets.wheel import Wheel, buffers_and_names, data_folder, fill
 
 # In the order of the numbers 1 to 6 in the file.
 RAND_SITES = (

@@ -18,6 +18,7 @@ from hubbub import Study
 from hubbub.core.errors import DataError, IntegrityError, StudyError
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.ledger.tally import kind_of
+from hubbub.core.planning.query import QueryState
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main
@@ -233,7 +234,9 @@ def leave_the_last_out(folder: Path, told: Study) -> None:
     kept[0] = 1
     kept[-layout.numbers :] = 0
     write_sums(run, kept, SUMS)
-    for name, text in statistics_of(made.study).released(made, kept).files.items():
+    for name, text in (
+        statistics_of(made.study).released(made, QueryState(parameters=kept)).files.items()
+    ):
         (run / name).write_text(text)
     (run / "evidence.json").unlink()
 

@@ -20,8 +20,7 @@ from hubbub.core.tabular.table import CodedCells
 from hubbub.estimation.logistic_regression import NewtonLogistic
 from hubbub.estimation.model_regressions import ModelRegression, NewtonMultinomial, NewtonPoisson
 from hubbub.estimation.queries.sum_layout import StatisticTask, SumLayout
-from hubbub.learning.queries.coefficients.newton_steps import NewtonSteps
-from hubbub.learning.queries.coefficients.released_model import covariates_of
+from hubbub.learning.queries.coefficients.coefficients_query import NewtonSteps, covariates_of
 
 DIED = Column(name="died", categories=("no", "yes"))
 ON = (

@@ -10,8 +10,11 @@ from scipy.optimize import minimize
 
 from hubbub.core.tabular.column import Column, column_features
 from hubbub.estimation.logistic_regression import NewtonLogistic
-from hubbub.learning.queries.coefficients.newton_steps import NewtonSteps
-from hubbub.learning.queries.coefficients.released_model import covariates_of, effects_of
+from hubbub.learning.queries.coefficients.coefficients_query import (
+    NewtonSteps,
+    covariates_of,
+    effects_of,
+)
 
 DIED = Column(name="died", categories=("no", "yes"))
 ON = (

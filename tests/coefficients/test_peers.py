@@ -12,8 +12,12 @@ from hubbub.core.tabular.column import Column, column_features
 from hubbub.estimation.linear import log_linear
 from hubbub.estimation.model_regressions import NewtonMultinomial, NewtonPoisson
 from hubbub.estimation.statistic import Answer
-from hubbub.learning.queries.coefficients.newton_steps import NewtonSteps, OwnSums
-from hubbub.learning.queries.coefficients.released_model import covariates_of, effects_of
+from hubbub.learning.queries.coefficients.coefficients_query import (
+    NewtonSteps,
+    OwnSums,
+    covariates_of,
+    effects_of,
+)
 
 PEERS = json.loads(PATH.read_text(encoding="utf-8"))
 ON = (

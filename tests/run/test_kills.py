@@ -37,7 +37,7 @@ from hubbub.core.runs.local_backend import LocalBackend
 from hubbub.core.runs.run_folder import RunFolder
 from hubbub.core.verification.transcript.writer import Transcript
 from hubbub.desk.report import report_of_run
-from hubbub.learning.runs import conclusion
+from hubbub.learning.runs import result as results
 from hubbub.learning.runs.run_study import resume, run
 
 STEPS = 10
@@ -190,7 +190,7 @@ POINTS = [
     (checkpoint, "write_bytes", 3),
     (loop, "train", 1),
     (run_folder, "write_text", 2),
-    (conclusion, "write_model", 1),
+    (results, "write_model", 1),
     (LocalBackend, "evidence", 1),
     (report_of_run, "write_report", 1),
 ]
@@ -212,7 +212,7 @@ MOMENTS = [
 @pytest.mark.slow_cases(
     "Transcript-seal-after",
     "loop-train-before",
-    "conclusion-write_model-after",
+    "result-write_model-after",
     "checkpoint-write_checkpoint-after",
 )
 @pytest.mark.parametrize(("place", "after"), MOMENTS)

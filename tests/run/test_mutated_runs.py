@@ -22,17 +22,15 @@ from safetensors.numpy import load_file
 from tests.validation.made_up import table_of, write_silos
 
 from hubbub.core.errors import HubbubError
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.query import QueryState, SteppedQuery
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.evidence_file import REDERIVED
 from hubbub.core.verification.transcript.frame_records import Kept, files, read, read_header
 from hubbub.estimation.queries.sums_query import SumsQuery, sums_in, write_sums
-from hubbub.learning.queries.validation.validation_query import (
-    ValidationQuery,
-    validation_of,
-    write_validation,
-)
+from hubbub.learning.queries.validation.validation_query import ValidationQuery
 from run.test_taken_states import COLUMNS, Forger, forged
 
 GIVEN = (
@@ -186,6 +184,12 @@ def change_transcript(forger: Forger, path: Path, chance: random.Random) -> str:
 # What is given ---------------------------------------------------------------------------------
 
 
+def give(folder: Path, query: SteppedQuery, plan: Plan, state: QueryState) -> None:
+    """The files that follow from these sums."""
+    for name, text in query.released(plan, state).files.items():
+        (folder / name).write_text(text)
+
+
 def change_sums(folder: Path, forger: Forger, chance: random.Random) -> Iterator[str]:
     """Other sums, with the answers that follow from them."""
     plan = forger.result.plan
@@ -207,15 +211,17 @@ def change_sums(folder: Path, forger: Forger, chance: random.Random) -> Iterator
                 rows[:made] = rows[:made][::-1].copy()
             with suppress(HubbubError, ValueError, ArithmeticError, RuntimeWarning):
                 write_sums(folder, kept, query.kept_in)
-                for name, text in query.released(plan, kept).files.items():
-                    (folder / name).write_text(text)
+                give(folder, query, plan, QueryState(parameters=kept))
             yield f"{query.kept_in} {how}"
         elif isinstance(query, ValidationQuery) and (folder / "validation-sums.json").exists():
             sums = json.loads((folder / "validation-sums.json").read_text())["sums"]
             sums = chance.choice((sums[:-1], sums[::-1], [[2 * x for x in sums[0]], *sums[1:]]))
             (folder / "validation-sums.json").write_text(json.dumps({"sums": sums}))
-            told = validation_of(plan, np.array(sums).reshape(-1, query.layout.size))
-            write_validation(folder, told)
+            state = QueryState(
+                parameters=np.zeros(0, np.float32),
+                optimizer={"sums": np.array(sums).reshape(-1, query.layout.size)},
+            )
+            give(folder, query, plan, state)
             yield "validation"
 
 

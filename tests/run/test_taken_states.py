@@ -38,7 +38,7 @@ from hubbub.core.verification.transcript.frame_records import Header, Kept, file
 from hubbub.core.verification.transcript.writer import Transcript
 from hubbub.estimation.queries.sums_query import sums_in, write_sums
 from hubbub.learning.queries.coefficients.coefficients_query import COEFFICIENT_SUMS
-from hubbub.learning.queries.validation.validation_query import VALIDATION, planned_validation
+from hubbub.learning.queries.validation.validation_query import VALIDATION
 from hubbub.learning.runs.result import Result
 from hubbub.learning.runs.run_study import run
 from hubbub.site.collected.collection_request import why_not
@@ -309,7 +309,7 @@ def test_a_sum_that_was_made_counts_though_no_session_followed(silos: Path, tmp_
     forger = forged(asking(silos, sums=2), tmp_path)
     path = forger.folder / "validation-sums.json"
     kept = json.loads(path.read_text())
-    query = planned_validation(forger.result.plan).query
+    query = forger.result.plan.planned(VALIDATION).query
     path.write_text(json.dumps({"sums": kept["sums"][:1]}))
     found = forger.sign()
     assert any("validation-sums" in one.claim and not one.holds for one in found)
@@ -405,7 +405,7 @@ def test_steps_that_could_not_be_taken_here_are_not_proven(
     del made["validation"]
     forger = forged(Study.from_table(made), tmp_path)
     assert len(proven(verify(forger.folder), "every step along it")) == 1
-    monkeypatch.setattr("hubbub.learning.queries.training_replay._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.learning.queries.training_query._built", lambda *_, **__: None)
     found = verify(forger.folder)
     assert holds(found)
     assert proven(found, "every step along it") == []
@@ -451,7 +451,7 @@ def test_what_rests_on_a_first_model_that_was_taken_is_not_proven(
 ) -> None:
     """Only the study's own code makes it."""
     forger = forged(asking(silos), tmp_path)
-    monkeypatch.setattr("hubbub.learning.queries.training_replay._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.learning.queries.training_query._built", lambda *_, **__: None)
     found = verify(forger.folder)
     assert holds(found)
     assert [*given(found), *proven(found, "model.safetensors")] == []

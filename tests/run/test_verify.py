@@ -345,7 +345,7 @@ def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
     a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _, _ = a_run()
-    monkeypatch.setattr("hubbub.learning.queries.training_replay._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.learning.queries.training_query._built", lambda *_, **__: None)
     found = verify(folder)
     assert wrongs(found) == []
     assert "every sum, and every step along it" in claims(found, REDERIVED)
@@ -373,7 +373,7 @@ def test_tensors_that_could_stand_in_many_orders_are_read_in_the_one_that_is_sta
 ) -> None:
     """Sixty tensors, each the beginning of all larger ones: no order but one is looked at."""
     folder, result, _ = a_run()
-    monkeypatch.setattr("hubbub.learning.queries.training_replay._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.learning.queries.training_query._built", lambda *_, **__: None)
     (folder / FILE).unlink()
     path = folder / "model.safetensors"
     from hubbub import learning

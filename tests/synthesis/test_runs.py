@@ -290,7 +290,7 @@ def test_sums_that_are_spent_say_the_rest_where_no_record_keeps_the_rules(run: P
     query = synthesis_of(study)
     sums = query.restored(run, QueryState(parameters=query.layout.start)).parameters
     query = replace(query, asked=replace(query.asked, possible=("1 > 2",)))
-    given = query.released(plan(study), sums)
+    given = query.released(plan(study), QueryState(parameters=sums))
     assert set(given.files) == {"synthetic.json", "synthetic-model.json"}
     assert not given.copies
     assert "no records: expected records that keep the rules" in given.files["synthetic.json"]

@@ -11,13 +11,10 @@ import pytest
 from tests.validation.made_up import study_of
 
 import hubbub
+from hubbub.core.planning.query import QueryState
 from hubbub.core.verification.evidence.evidence_file import NOT_VERIFIABLE
 from hubbub.core.verification.replay.course import Course
-from hubbub.learning.queries.validation.validation_query import (
-    VALIDATED,
-    VALIDATION_SUMS,
-    validation_of,
-)
+from hubbub.learning.queries.validation.validation_query import VALIDATED, VALIDATION_SUMS
 
 
 @pytest.mark.parametrize(
@@ -32,7 +29,9 @@ def test_scores_that_do_not_follow_from_the_sums_are_wrong(
     assert planned is not None
     sums = np.ones((1, planned.query.numbers or 0))
     (tmp_path / VALIDATION_SUMS).write_text(json.dumps({"sums": sums.tolist()}))
-    (tmp_path / VALIDATED).write_text(json.dumps(validation_of(plan, sums) | changed))
+    state = QueryState(parameters=np.zeros(0, np.float32), optimizer={"sums": sums})
+    answer = planned.query.released(plan, state).values["validation"]  # type: ignore[attr-defined]
+    (tmp_path / VALIDATED).write_text(json.dumps(answer | changed))
     course = Course(planned, None)  # type: ignore[arg-type]  # a query of steps
     *_, scores = planned.query.replay_findings(tmp_path, plan, course, frozenset())  # type: ignore[attr-defined]
     assert f"{VALIDATED} says what the sums say" in scores.claim

@@ -26,7 +26,6 @@ from hubbub.learning.queries.validation.layout import (
     ValidationLayout,
     groups_of,
 )
-from hubbub.learning.queries.validation.validation_query import planned_validation
 from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
 
 KINDS: dict[str, tuple[TargetType, object]] = {
@@ -171,7 +170,7 @@ def test_p27_what_is_charged_is_one_and_root_two(
 ) -> None:
     write_silos(tmp_path, 20)
     plan = hubbub.plan(study_of(tmp_path, privacy={"relation": relation}, validation={"by": BY}))
-    planned = planned_validation(plan)
+    planned = plan.planned("validation")
     assert planned is not None
     assert planned.mechanism.clip * (1 - 2.0**-8) == pytest.approx(1.0)
     assert planned.mechanism.diameter == pytest.approx(diameter)

@@ -59,7 +59,8 @@ def test_every_kind_of_target_is_scored_on_records_that_no_silo_trained_on(
     assert score["low"] <= score["value"] <= score["high"]
     assert told["records"] == "held-back"
     assert told["flatters"] is None
-    assert abs(told["all"]["count"] - 600) < 6 * told["all"]["count_error"] + 60
+    # Each record decides by itself, and equal ones alike: 29 is the deviation of who is held back.
+    assert abs(told["all"]["count"] - 600) < 6 * told["all"]["count_error"] + 6 * 29
     assert told["all"]["calibration"] is not None
     assert result.epsilon <= 8.0
     page = (tmp_path / "run" / "report.html").read_text()
@@ -191,7 +192,7 @@ def test_a_validation_that_was_made_is_not_asked_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("hubbub.learning.runs.conclusion.validation_of", crash)
+        patch.setattr(validation_query.ValidationQuery, "released", crash)
         with pytest.raises(KeyboardInterrupt):
             run(study_of(files), tmp_path / "run", ledgers=tmp_path / "ledgers")
     kept = (tmp_path / "run" / "validation-sums.json").read_text()

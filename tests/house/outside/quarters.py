@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from hubbub.core.planning.plan import Plan
-from hubbub.core.planning.query import Parameters, Released
+from hubbub.core.planning.query import Parameters, QueryState, Released
 from hubbub.core.settings import Keys, Section, keys_of, read, settings, text
 from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.data import Data, columns_of
@@ -69,10 +69,10 @@ class QuartersQuery(SumsQuery):
     def layout(self) -> SumLayout:
         return SumLayout(stacked=Quarters(self.column), unit=1.0, diameter=sqrt(2), rounds=1)
 
-    def released(self, plan: Plan, parameters: Parameters) -> Released:
+    def released(self, plan: Plan, state: QueryState) -> Released:
         planned = plan.planned(self.purpose)
         assert planned is not None
-        (counts,), error = self.layout.sums(parameters), planned.total_sigma
+        (counts,), error = self.layout.sums(state.parameters), planned.total_sigma
         rows = [
             Estimate(
                 quantity="records",

@@ -128,11 +128,13 @@ class Released:
 
     Args:
         answers: by name, as the page and the terminal show them.
+        values: by name, what is no answer to a question, as plain values.
         files: for a run's folder, by name; verification makes them again.
         copies: further files that say the same, such as tables for spreadsheets.
     """
 
     answers: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     copies: Mapping[str, str | bytes] = field(default_factory=dict)
 
@@ -327,7 +329,7 @@ class SteppedQuery(Query):
         """Whether the weights before round 1, which are those that were sent, were made again."""
         return iter(())
 
-    def released(self, plan: Plan, parameters: Parameters) -> Released:
+    def released(self, plan: Plan, state: QueryState) -> Released:
         """What its sums give people; nothing where it is a model, or what a training needs."""
         return Released()
 

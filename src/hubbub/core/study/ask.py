@@ -146,6 +146,14 @@ class Ask(ABC):
         """Classes of columns that silos note of each record beside its features."""
         return ()
 
+    def held_back_share(self, study: Study) -> float:
+        """Share of each silo's records that is kept from the training, to be asked of by it."""
+        return 0.0
+
+    def usual(self, study: Study) -> dict[str, dict[str, Any]]:
+        """Keys of tables that follow a rule, where a program states a study without them."""
+        return {}
+
     def shows_counts(self, study: Study) -> bool:
         """Whether its batches make every silo's number of records public."""
         return False

@@ -21,7 +21,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.planning.accounts import account_of, epsilon_of, releases
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
-from hubbub.core.planning.query import Parameters, QueryWarnings, Released
+from hubbub.core.planning.query import Parameters, QueryState, QueryWarnings, Released
 from hubbub.core.study.data import Data
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
@@ -104,10 +104,10 @@ class StatisticsQuery(SumsQuery):
         """Its part beside a training; None where nothing else is asked."""
         return self.asked.epsilon or None
 
-    def released(self, plan: Plan, parameters: Parameters) -> Released:
+    def released(self, plan: Plan, state: QueryState) -> Released:
         """The answers, the whole as JSON, and their tables for spreadsheets."""
         planned = planned_statistics(plan)
-        answers = self.layout.answers(parameters, planned.total_sigma)
+        answers = self.layout.answers(state.parameters, planned.total_sigma)
         plain = {name: answer.to_dict() for name, answer in answers.items()}
         text = json.dumps({**promise_of(plan, planned), "statistics": plain}, indent=1)
         copies = tables_of(json.loads(text)["statistics"])

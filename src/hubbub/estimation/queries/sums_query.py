@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,12 +43,12 @@ from hubbub.core.verification.evidence.evidence_file import (
     read_whole,
     wrong,
 )
-from hubbub.core.verification.replay.course import Course
 from hubbub.estimation.queries.sum_layout import StatisticTask, SumLayout, pooled
 
 if TYPE_CHECKING:
     from hubbub.core.protocol.round.aggregator import RevealedSum
     from hubbub.core.protocol.round.projected_sum import LocalTask
+    from hubbub.core.verification.replay.course import Course
 
 
 _MOST_BYTES = 2**30  # of the file that keeps sums: a hundred of a million numbers
@@ -85,7 +85,74 @@ def sums_in(folder: Path, layout: SumLayout, name: str) -> Kept:
     return kept
 
 
-class SumsQuery(SteppedQuery):
+class KeptQuery(SteppedQuery):
+    """A query whose noisy sums a run's folder keeps, and whose answers follow from them alone.
+
+    Attributes:
+        taken_at: of whom its sums are beside the study's, as a clause; verification says it.
+    """
+
+    taken_at: ClassVar[str] = ""
+
+    @property
+    @abstractmethod
+    def kept_in(self) -> str:
+        """The file of a run's folder that keeps the sums."""
+
+    @property
+    @abstractmethod
+    def answered_in(self) -> str:
+        """The file of a run's folder that says what they say, as JSON; the page reads it."""
+
+    @abstractmethod
+    def kept(self, state: QueryState) -> bytes:
+        """What is kept of the sums that have led here; empty if there were none."""
+
+    def has_enough(self, state: QueryState) -> bool:
+        """Whether there are answers."""
+        return True
+
+    def kept_in_folder(self, folder: Path) -> QueryState:
+        """Where the sums in a run's folder have led; IntegrityError if they were altered."""
+        begin = self.start(None)
+        return self.restored(
+            folder, QueryState(parameters=np.zeros(0, np.float32) if begin is None else begin)
+        )
+
+    def replay_findings(
+        self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
+    ) -> Iterator[Finding]:
+        """Whether the sums that were kept are the transcripts', and answers what they say."""
+        if not (folder / self.answered_in).exists():
+            return
+        sums, claim = folder / self.kept_in, f"{folder / self.answered_in} says what the sums say"
+        try:
+            state = self.kept_in_folder(folder)
+            if not self.has_enough(state):
+                yield wrong(claim, f"{sums} has too few for an answer; {RESTORE}")
+                return
+            same = course.led is None or self.kept(state) == self.kept(course.led)
+            follows = course.judged(
+                f"{sums} follows from the sums{self.taken_at}",
+                "" if same else f"it differs; {RESTORE}",
+            )
+            yield follows.covering("replay.answers")
+            if not follows.holds:
+                return  # whatever these sums say
+            for name, text in self.released(plan, state).files.items():
+                path = folder / name
+                if path.suffix == ".json":  # numbers may differ by last digits
+                    why = difference(read_plain(path), json_value(text))
+                else:
+                    why = "" if read_whole(path) == text.encode() else "it differs"
+                claim = f"{path} says what the sums say"
+                answers = course.judged(claim, f"{why}; {RESTORE}" if why else "")
+                yield answers.covering("replay.answers")
+        except MALFORMED as error:
+            yield wrong(claim, f"{error}; {RESTORE}")
+
+
+class SumsQuery(KeptQuery):
     """A query of a silo's cells.
 
     Attributes:
@@ -104,16 +171,6 @@ class SumsQuery(SteppedQuery):
     @abstractmethod
     def layout(self) -> SumLayout:
         """The vector, its unit, and what is kept of sums."""
-
-    @property
-    @abstractmethod
-    def kept_in(self) -> str:
-        """The file of a run's folder that keeps the sums."""
-
-    @property
-    @abstractmethod
-    def answered_in(self) -> str:
-        """The file of a run's folder that says what they say, as JSON; the page reads it."""
 
     @property
     def most_units(self) -> int | None:
@@ -198,41 +255,14 @@ class SumsQuery(SteppedQuery):
         """The sums so far."""
         write_sums(folder, state.parameters, self.kept_in)
 
-    def replay_findings(
-        self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
-    ) -> Iterator[Finding]:
-        """Whether what it gave people is what its sums say, made again from the transcripts' sums.
+    def kept(self, state: QueryState) -> bytes:
+        """How many sums, where the next one is taken, and they themselves."""
+        parameters = state.parameters
+        return parameters.tobytes() if self.layout.made(parameters) else b""
 
-        Args:
-            folder: of the run.
-            plan: its plan.
-            course: where the sums in the transcripts lead; without any, what the run kept counts.
-            shown: nothing that is looked at here.
-        """
-        if not (folder / self.answered_in).exists():
-            return
-        sums, claim = folder / self.kept_in, f"{folder / self.answered_in} says what the sums say"
-        try:
-            kept = sums_in(folder, self.layout, self.kept_in)
-            if not self.is_enough(kept):
-                yield wrong(claim, f"{sums} has too few for an answer; {RESTORE}")
-                return
-            led = course.led
-            # No sum was made, and none is kept.
-            none = led is not None and not led.step and not self.layout.made(kept)
-            same = led is None or none or kept.tobytes() == led.parameters.tobytes()
-            differs = "" if same else f"it differs; {RESTORE}"
-            follows = course.judged(f"{sums} follows from the sums", differs)
-            yield follows.covering("replay.answers")
-            if not follows.holds:
-                return  # whatever these sums say
-            for name, text in self.released(plan, kept).files.items():
-                claim = f"{folder / name} says what the sums say"
-                why = _difference(folder / name, text)
-                finding = course.judged(claim, f"{why}; {RESTORE}" if why else "")
-                yield finding.covering("replay.answers")
-        except MALFORMED as error:
-            yield wrong(claim, f"{error}; {RESTORE}")
+    def has_enough(self, state: QueryState) -> bool:
+        """Whether enough sums were made."""
+        return self.is_enough(state.parameters)
 
     def is_enough(self, parameters: Parameters) -> bool:
         """Whether enough sums were made."""
@@ -273,13 +303,6 @@ class _KeptSums:
                 f"expected no state beside what is kept of sums, found {sorted(state)}; restore "
                 "the checkpoint"
             )
-
-
-def _difference(path: Path, text: str) -> str:
-    """How a file differs from what follows; numbers of JSON by more than last digits."""
-    if path.suffix == ".json":
-        return difference(read_plain(path), json_value(text))
-    return "" if read_whole(path) == text.encode() else "it differs"
 
 
 def promise_of(plan: Plan, planned: PlannedQuery[Query]) -> dict[str, Any]:

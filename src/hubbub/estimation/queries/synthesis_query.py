@@ -19,7 +19,7 @@ from hubbub.core.errors import StudyError, UserError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.plan_rows import PlanRow
 from hubbub.core.planning.planned_query import PlannedQuery
-from hubbub.core.planning.query import Parameters, Query, QueryWarnings, Released
+from hubbub.core.planning.query import Parameters, Query, QueryState, QueryWarnings, Released
 from hubbub.core.study.data import Data
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
@@ -284,12 +284,12 @@ class SynthesisQuery(SumsQuery):
             rules=self.asked.rules,
         )
 
-    def released(self, plan: Plan, parameters: Parameters) -> Released:
+    def released(self, plan: Plan, state: QueryState) -> Released:
         """Records, the model that they are drawn from, and how both compare with the sums.
 
         Where hardly a record keeps the rules there are none: the sums are spent and say the rest.
         """
-        planned, data = plan.planned(SYNTHESIS), self.synthetic(plan, parameters)
+        planned, data = plan.planned(SYNTHESIS), self.synthetic(plan, state.parameters)
         assert planned is not None, "a plan of this query"  # noqa: S101
         answers, summary = answers_of(data), dict(summary_of(data))
         model = {"caution": CAUTION, **{key: summary.pop(key) for key in ("cliques",)}}

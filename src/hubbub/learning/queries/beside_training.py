@@ -1,4 +1,8 @@
-"""The sums from which features are brought to mean 0 and deviation 1 (docs/privacy.md P16)."""
+"""What is asked beside a training (docs/privacy.md P16).
+
+Before it the sums from which features are brought to mean 0 and deviation 1; between its steps how
+well the model does on records that silos hold back, with noise.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+import hubbub.learning as learning
 from hubbub.core.disk import write_text
 from hubbub.core.errors import IntegrityError, StudyError
 from hubbub.core.planning.mechanism import Mechanism, mechanism_of_all
@@ -51,7 +56,8 @@ if TYPE_CHECKING:
     from hubbub.core.verification.replay.course import Course
 
 
-STANDARDISATION = "standardisation"
+STANDARDISATION, EVALUATION = "standardisation", "evaluation"
+_Z = 1.96  # standard errors on either side
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,8 @@ class StandardisingQuery(SteppedQuery):
     privacy: Privacy
     features: int
     dimension: int | None
+
+    takes_raw_records = True  # it is asked before features are standardised
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -98,14 +106,9 @@ class StandardisingQuery(SteppedQuery):
         """What the sum may cost."""
         return self.asked.epsilon
 
-    @property
-    def takes_raw_records(self) -> bool:
-        """It is asked before features are standardised."""
-        return True
-
     def units(self, silo: SiloData) -> int:
         """Records, held back or not, or patients."""
-        return _whole(silo).units
+        return _all_records(silo).units
 
     def max_units(self, silo: SiloData) -> int:
         """Of records, held back or not."""
@@ -113,14 +116,12 @@ class StandardisingQuery(SteppedQuery):
 
     def task(self, silo: SiloData) -> LocalTask:
         """A silo's records, held back or not."""
-        return self._task(_whole(silo), silo.max_units)
+        return self.pooled_task([silo])
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """All records."""
-        records = Records.together([_whole(silo) for silo in silos])
-        return self._task(records, sum(silo.max_units for silo in silos))
-
-    def _task(self, records: Records, capacity: int) -> LocalTask:
+        records = Records.together([_all_records(silo) for silo in silos])
+        capacity = sum(silo.max_units for silo in silos)
         return FeatureSums(records, self.asked.bound, capacity, self.data.places)
 
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
@@ -215,6 +216,7 @@ class FeatureSums:
     def __init__(
         self, records: Records, bound: float, capacity: int | None = None, most: int = 1
     ) -> None:
+        # Squares less their middle make a shorter vector (P16).
         features = np.clip(records.inputs / np.float64(bound), -1.0, 1.0)
         self._features, self._squares = features, features**2 - 0.5
         if records.patients is not None:
@@ -232,21 +234,18 @@ class FeatureSums:
 
     def clipped_sum(self, parameters: Parameters, rows: NDArray[np.intp]) -> Array:
         """(1 + 2 features,): each unit's part has norm at most sqrt(1 + 1.25 features)."""
-        held = rows >= 0
-        sums = [self._placed(known, held, rows) for known in (self._features, self._squares)]
-        return np.concatenate(([held.sum()], *(values.sum(0) for values in sums)))
-
-    @staticmethod
-    def _placed(known: Array, held: NDArray[np.bool_], rows: NDArray[np.intp]) -> Array:
-        """(rows, features) of known ones, and zeros where there is none, in the same operations."""
-        padded = np.vstack([known, np.zeros(known.shape[1])])
-        return np.asarray(padded[np.where(held, rows, len(known))])
+        held, sums = rows >= 0, []
+        for values in (self._features, self._squares):
+            # Zeros where there is no unit, in the same operations.
+            padded = np.vstack([values, np.zeros(values.shape[1])])
+            sums.append(padded[np.where(held, rows, len(values))].sum(0))
+        return np.concatenate(([held.sum()], *sums))
 
 
-def _whole(silo: SiloData) -> Records:
+def _all_records(silo: SiloData) -> Records:
     """A silo's records, held back or not."""
-    parts = [one for one in (silo.records, silo.held_back) if one is not None]
-    return Records.together(parts)
+    parts = (silo.records, silo.held_back)
+    return Records.together([part for part in parts if part is not None])
 
 
 def features_of(shape: tuple[int, ...] | None) -> int:
@@ -264,16 +263,12 @@ def features_of(shape: tuple[int, ...] | None) -> int:
     return shape[0]
 
 
-# How a held-back record is evaluated, as one short vector (docs/privacy.md P16).
-#
-# This file knows two numbers from 0 to 1, how well a record is done and its loss, and no model.
-
-
 @dataclass(frozen=True, kw_only=True)
 class ScoreVector:
-    """(w, a (score - 1/2), a (loss - 1/2)) with w^2 + a^2 / 2 = 1: its norm is at most 1.
+    """How a held-back record is evaluated: (w, a (score - 1/2), a (loss - 1/2)), of norm 1 at most.
 
-    Scores about their middle are half as long, and change as much.
+    Score and loss are from 0 to 1, and w^2 + a^2 / 2 = 1 (docs/privacy.md P16). Scores about their
+    middle are half as long, and change as much.
 
     Args:
         presence: w, by which a record says that it is there; above 0 and below 1.
@@ -326,24 +321,6 @@ class ScoreVector:
         return sqrt(self.scale**-2 + (mean - 0.5) ** 2 / self.presence**2)
 
 
-# How well the model does on records that silos hold back, with noise (docs/privacy.md P16).
-
-EVALUATION = "evaluation"
-# An evaluated record says that it is there, whether it was right, and its loss between 0 and 1.
-_NUMBERS = 3
-_Z = 1.96  # standard errors on either side
-
-
-def _error(mean: float, count: float, noise: float) -> float:
-    """The standard error of a noisy mean of numbers from 0 to 1: chance, and noise / count.
-
-    Numbers with this mean vary most if each is 0 or 1; of a share near 0 or 1 two records more are
-    taken to have been otherwise (Agresti and Coull 1998), so that none of ten is no certainty.
-    """
-    share = (mean * count + 2.0) / (count + 4.0)
-    return sqrt(share * (1 - share) / (count + 4.0) + (noise / count) ** 2)
-
-
 @dataclass(frozen=True)
 class EvaluationQuery(Query):
     """Evaluations on held-back records, every few steps of the training.
@@ -360,6 +337,9 @@ class EvaluationQuery(Query):
     privacy: Privacy
     steps: int
     dimension: int | None
+
+    turn = Turn.BETWEEN
+    numbers = 3  # of a record: that it is there, whether it was right, its loss
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -382,19 +362,9 @@ class EvaluationQuery(Query):
         return ScoreVector.of(self.privacy.relation)
 
     @property
-    def numbers(self) -> int:
-        """Of one record: that it is there, whether it was right, its loss."""
-        return _NUMBERS
-
-    @property
     def broadcast_numbers(self) -> int | None:
         """The model's parameters."""
         return self.dimension
-
-    @property
-    def turn(self) -> Turn:
-        """Between the steps of the training."""
-        return Turn.BETWEEN
 
     @property
     def epsilon(self) -> float:
@@ -411,23 +381,17 @@ class EvaluationQuery(Query):
 
     def task(self, silo: SiloData) -> LocalTask:
         """A silo's held-back records."""
-        assert silo.held_back is not None, "an evaluation has records"  # noqa: S101
-        return self._task(silo, silo.held_back, silo.max_units)
+        return self.pooled_task([silo])
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """All held-back records."""
-        records = Records.together([silo.held_back for silo in silos if silo.held_back is not None])
-        return self._task(silos[0], records, sum(silo.max_units for silo in silos))
-
-    def _task(self, silo: SiloData, records: Records, capacity: int) -> LocalTask:
-        from hubbub import learning
-
-        learner: learning.Learner = silo.learner
+        learner: learning.Learner = silos[0].learner
+        records = [silo.held_back for silo in silos if silo.held_back is not None]
         return learning.EvaluationTask(
             learner.per_unit_model,
-            records,
+            Records.together(records) if len(records) > 1 else records[0],
             method=learner.method,
-            capacity=capacity,
+            capacity=sum(silo.max_units for silo in silos),
             device=learner.device,
             target_type=learner.target_type,
             marks=learning.ScoreMarks(self.vector),
@@ -445,11 +409,14 @@ class EvaluationQuery(Query):
             The mean, a 95 % interval of what it would be of ever more such records without noise,
             how many records there were, with noise, and the loss.
         """
-        from hubbub import learning
-
         vector = self.vector
         count, (mean, loss) = vector.count_of(total), vector.scores_of(total)
-        width = _Z * _error(mean, count, sigma * vector.noise_at(mean))
+        # Chance, and noise / count. Numbers with this mean vary most if each is 0 or 1; of a share
+        # near 0 or 1 two records more are taken to have been otherwise (Agresti and Coull 1998), so
+        # that none of ten is no certainty.
+        share, noise = (mean * count + 2.0) / (count + 4.0), sigma * vector.noise_at(mean)
+        error = sqrt(share * (1 - share) / (count + 4.0) + (noise / count) ** 2)
+        width = _Z * error
         name, value = learner.target_type.metric(mean)
         return {
             name: value,

@@ -15,8 +15,25 @@ from hubbub.core.study.data import Data
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import STANDARDISED
 from hubbub.core.tabular.target import NUMERIC, TIME_TO_EVENT, Outcome
-from hubbub.learning.study.model import HUBER, LINEAR_PROBE, Frozen, Model, model_from
-from hubbub.learning.study.training import OPTIMIZER, Evaluate, Training, learning_of, training_from
+from hubbub.learning.study.model import (
+    HUBER,
+    LINEAR_PROBE,
+    Frozen,
+    Model,
+    is_dimension,
+    model_dimension,
+    model_from,
+    record_shape,
+    told_shape,
+)
+from hubbub.learning.study.training import (
+    OPTIMIZER,
+    Evaluate,
+    Training,
+    learning_of,
+    training_from,
+    usual_for,
+)
 
 if TYPE_CHECKING:
     from hubbub.core.planning.query import Query
@@ -74,7 +91,18 @@ class TrainingAsk(Ask):
         _check_optimizer(str(dict(training.optimizer)["name"]), data, model)
         if training.noise == "correlated":
             _check_correlated(training, study.parties.trust)
-        _check_evaluation(training)
+        asked = training.evaluate
+        if asked and asked.every > training.steps:
+            raise StudyError(
+                f"expected training.evaluate.every <= steps = {training.steps}, got "
+                f"{asked.every}; lower it"
+            )
+        if asked and training.sampling == _JOINT:
+            raise StudyError(
+                'expected no training.evaluate with sampling = "without-replacement", got one; '
+                "joint batches are drawn from all records, so none can be held back: use Poisson "
+                "sampling"
+            )
 
     def written(self, study: Study) -> dict[str, Any]:
         """See `Ask`."""
@@ -91,28 +119,22 @@ class TrainingAsk(Ask):
     def parts(self, study: Study) -> dict[str, float]:
         """See `Ask`."""
         _, training = learning_of(study)
-        asked = {
+        parts = {
             "training.evaluate.epsilon": training.evaluate,
             "data.standardise.epsilon": study.data.standardise,
         }
-        return {key: one.epsilon for key, one in asked.items() if one is not None}
+        return {key: part.epsilon for key, part in parts.items() if part is not None}
 
     def dimension(self, study: Study) -> int | None:
         """See `Ask`."""
-        from hubbub.learning.study.model import model_dimension
-
         return model_dimension(study)
 
     def is_dimension(self, study: Study, dimension: int) -> bool:
         """As far as the model's parameters can be counted."""
-        from hubbub.learning.study.model import is_dimension
-
         return is_dimension(study, dimension)
 
     def is_planned(self, study: Study, dimension: int) -> bool:
         """Sums that standardise features need the number of features."""
-        from hubbub.learning.study.model import told_shape
-
         return study.data.standardise is None or told_shape(study, dimension) is not None
 
     def query(self, study: Study, dimension: int | None = None) -> TrainingQuery:
@@ -128,7 +150,6 @@ class TrainingAsk(Ask):
             StandardisingQuery,
             features_of,
         )
-        from hubbub.learning.study.model import record_shape
 
         (_, training), data, privacy = learning_of(study), study.data, study.privacy
         queries: list[Query] = []
@@ -151,38 +172,49 @@ class TrainingAsk(Ask):
         model, training = learning_of(study)
         return [model.loss, *training.metrics]
 
+    def held_back_share(self, study: Study) -> float:
+        """What it is evaluated on."""
+        _, training = learning_of(study)
+        return 0.0 if training.evaluate is None else training.evaluate.holdout
+
+    def usual(self, study: Study) -> dict[str, dict[str, Any]]:
+        """Clip and optimizer."""
+        usual = usual_for(study)
+        return {"training": {"clip_norm": usual.clip_norm, "optimizer": usual.optimizer}}
+
     def shows_counts(self, study: Study) -> bool:
         """Where all silos together draw batches of one public size."""
         return learning_of(study)[1].sampling == _JOINT
 
 
 def _check_target(data: Data, model: Model) -> None:
-    """Files that the model can learn."""
+    """A target that the model can learn, of as many inputs as the columns become features."""
     if model.kind == LINEAR_PROBE and data.outcome is not None:
         raise StudyError(
             f'expected a target of classes with model.kind = "{LINEAR_PROBE}", got '
             f'"{data.outcome.kind}"; choose another kind of model'
         )
-    _check_outputs(data, model)
-    _check_inputs(data, model)
-
-
-def _check_outputs(data: Data, model: Model) -> None:
-    """As many outputs as the target needs; nobody knows the classes of a source."""
     if data.outcome is not None:
         _check_outcome(data.outcome, model)
-        return
-    if model.loss == HUBER:
+    elif model.loss == HUBER:
         raise StudyError(
             'expected no model.loss = "huber" for a target of classes, got it; it is for amounts: '
             'write data.target = { kind = "numeric", ... }, or leave it out'
         )
     classes = 2 if data.positive else len(data.classes)
     wanted = classes if classes > 2 else 1
-    if data.is_declared and model.outputs != wanted:
+    # Nobody knows the classes of a source.
+    if data.outcome is None and data.is_declared and model.outputs != wanted:
         raise StudyError(
             f"expected model.outputs = {wanted} for a target of {classes} classes, "
             f"got {model.outputs}; set it, or fix data.classes"
+        )
+    # Frozen layers make other inputs than the columns.
+    width = sum(column.width for column in data.features)
+    if data.columns and model.inputs and not model.extractor and model.inputs != (width,):
+        raise StudyError(
+            f"expected model.inputs = [{width}], the features that data.columns become, got "
+            f"{list(model.inputs)}; leave it out"
         )
 
 
@@ -211,16 +243,6 @@ def _check_outcome(outcome: Outcome, model: Model) -> None:
         raise StudyError(
             f'expected no model.loss = "huber" for a target of kind = "{outcome.kind}", got it; '
             "it is for amounts: leave it out"
-        )
-
-
-def _check_inputs(data: Data, model: Model) -> None:
-    """As many inputs as the declared columns become features; frozen layers make others."""
-    width = sum(column.width for column in data.features)
-    if data.columns and model.inputs and not model.extractor and model.inputs != (width,):
-        raise StudyError(
-            f"expected model.inputs = [{width}], the features that data.columns become, got "
-            f"{list(model.inputs)}; leave it out"
         )
 
 
@@ -280,19 +302,4 @@ def _check_correlated(training: Training, trust: str) -> None:
         raise StudyError(
             f"expected training.bands of at most {most}, steps and 1 / sample_rate, got "
             f"{training.bands}; take fewer"
-        )
-
-
-def _check_evaluation(training: Training) -> None:
-    """An evaluation that has records, at some time."""
-    asked = training.evaluate
-    if asked and asked.every > training.steps:
-        raise StudyError(
-            f"expected training.evaluate.every <= steps = {training.steps}, got {asked.every}; "
-            "lower it"
-        )
-    if asked and training.sampling == "without-replacement":
-        raise StudyError(
-            'expected no training.evaluate with sampling = "without-replacement", got one; joint '
-            "batches are drawn from all records, so none can be held back: use Poisson sampling"
         )

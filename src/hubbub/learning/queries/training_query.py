@@ -9,6 +9,8 @@ from math import prod, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hubbub.learning as learning
+from hubbub.core.errors import HubbubError
 from hubbub.core.planning.mechanism import INDEPENDENT, SUM_MARGIN, Mechanism, StepNoise
 from hubbub.core.planning.noise_correlation import Correlation, correlation_for
 from hubbub.core.planning.planned_query import PlannedQuery, record_clip
@@ -22,6 +24,7 @@ from hubbub.core.planning.query import (
     Stepper,
 )
 from hubbub.core.planning.random_projection import RandomProjection
+from hubbub.core.protocol.round.projected_sum import LAYERS, LocalTask
 from hubbub.core.study.data import Data
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.source import IN_MEMORY, is_own
@@ -29,93 +32,27 @@ from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records
 from hubbub.core.verification.evidence.evidence_file import (
     MODEL,
+    RESTORE,
     Finding,
+    check_ordinary,
     not_verifiable,
     rederived,
+    signed,
+    wrong,
 )
-from hubbub.learning.study.model import Model
+from hubbub.learning.study.model import told_shape
 from hubbub.learning.study.training import Training, learning_of
 
 if TYPE_CHECKING:
     from hubbub.core.planning.plan import Plan
     from hubbub.core.protocol.projection.product import Lift
-    from hubbub.core.protocol.round.projected_sum import LocalTask
     from hubbub.core.protocol.round.round_parameters import RoundParameters
     from hubbub.core.verification.replay.course import Course
 
 
-# What a reader should know of a study that trains a model, before approving it.
-#
-# A linear model has *room* for so many weights, before noise takes more than they give: each has
-# noise of its own, and what a record says is shared among all. The room follows from public
-# numbers:
-# what is promised to so many units, and how many silos' noise an adversary does not know.
-# `experiments/wide.py` has measured what wide tables lose.
-
+TRAINING = "training"
 _PER_WEIGHT = 50  # units at epsilon 1, as which a table is wide below
 _FEWEST = 50  # weights; of fewer no column is worth leaving out for the noise alone
-
-
-def about_own_code(study: Study) -> list[str]:
-    """What rests on the author of a model, and cannot be known before it runs (P14, P19)."""
-    model = study.model
-    if model is None:
-        return []
-    frozen = model.frozen.module if model.frozen else ""
-    named = [one for one in (model.kind, frozen, model.loss) if is_own(one) or one == IN_MEMORY]
-    if not named:
-        return []
-    names = " and ".join(named)
-    return [
-        f"{names}: nothing of a record may be kept for the next; weights, attributes and "
-        "generators are seen to, but memory elsewhere (globals, files) would not be found, and "
-        "what it shows is outside epsilon: it is yours to rule out",
-        f"{names}: whether a record decides how much is computed for it (a loop to its length, a "
-        "branch) is not known before the code has run; the time would tell, outside epsilon; a run "
-        "warns of what it sees on made-up records, and hubbub join --check does before it",
-    ]
-
-
-def too_wide(study: Study) -> str:
-    """What it means that a linear model has more weights than its epsilon has room for.
-
-    Args:
-        study: trains a model, or none.
-
-    Returns:
-        A sentence with what to do; empty where there is room, or it is not known.
-    """
-    weights, room = _weights(study), _room(study)
-    if weights < _FEWEST or weights <= room or not study.data.records:
-        return ""
-    unit, privacy = study.data.unit, study.privacy
-    return (
-        f"{weights} weights are many for {study.data.records} {unit}s at epsilon "
-        f"{privacy.epsilon:g}, which has room for about {max(room, 1)}: each has noise of its own, "
-        "and wide tables lost .02 to .1 of AUC so. Leave out columns that cannot matter and pool "
-        f"rare codes, by what is known without looking at these {unit}s; or agree on a larger "
-        "epsilon"
-    )
-
-
-def _weights(study: Study) -> int:
-    """Of a linear model, without those that all records have; 0 of every other."""
-    model: Model | None = study.model
-    if model is None or model.kind != "logistic" or model.extractor:
-        return 0
-    columns = study.data.features
-    features = sum(column.width for column in columns) if columns else prod(model.inputs)
-    return features * model.outputs
-
-
-def _room(study: Study) -> int:
-    """How many weights there is room for."""
-    parties = study.parties
-    unknown = max(parties.silos - parties.colluders - 1, 1) / parties.silos
-    return int(study.data.records * study.privacy.epsilon * sqrt(unknown) / _PER_WEIGHT)
-
-
-TRAINING = "training"
 
 
 @dataclass(frozen=True)
@@ -153,30 +90,19 @@ class TrainingQuery(SteppedQuery):
             sampling=training.sampling,
             sample_rate=training.sample_rate,
             tokens=training.tokens,
-            projection=self._projection,
-            noise=self._noise,
-            divisor=self._expected_batch,
+            projection=RandomProjection(
+                kind=training.projection_kind, dimension=training.projection
+            )
+            if training.projection
+            else None,
+            noise=INDEPENDENT
+            if training.noise != "correlated"
+            else _correlation_of(training, self.privacy),
+            # The public number of records by which a sum is divided (P14); 1 if there is none.
+            divisor=training.sample_rate * data.records * (1 - self.held_back)
+            if data.records
+            else 1.0,
         )
-
-    @property
-    def _noise(self) -> StepNoise:
-        """Of each step's own, unless the study asks for another kind (P25)."""
-        if self.training.noise == "correlated":
-            return _correlation_of(self.training, self.privacy)
-        return INDEPENDENT
-
-    @property
-    def _projection(self) -> RandomProjection | None:
-        """Of the gradients' sums, if the study asks for one (P8)."""
-        kind, dimension = self.training.projection_kind, self.training.projection
-        return RandomProjection(kind=kind, dimension=dimension) if dimension else None
-
-    @property
-    def _expected_batch(self) -> float:
-        """The public number of records by which a sum is divided (P14); 1 if there is none."""
-        training = self.training
-        kept = 1 - self.held_back
-        return training.sample_rate * self.data.records * kept if self.data.records else 1.0
 
     @property
     def numbers(self) -> int | None:
@@ -205,15 +131,9 @@ class TrainingQuery(SteppedQuery):
             ),
             size=(wide,) if (wide := too_wide(study)) else (),
             sums=(unknown_size,) if self.dimension is None else (),
-            noise=self._words_about_noise,
+            noise=tuple(_about_noise(self.training, self.mechanism.noise)),
             code=tuple(about_own_code(study)),
         )
-
-    @property
-    def _words_about_noise(self) -> tuple[str, ...]:
-        if self.training.noise == "correlated":
-            return tuple(_words_about(self.training, self.mechanism.noise))
-        return ()
 
     def units(self, silo: SiloData) -> int:
         """Records that are trained on, or patients."""
@@ -225,6 +145,7 @@ class TrainingQuery(SteppedQuery):
 
     def task(self, silo: SiloData) -> LocalTask:
         """A silo's records, in batches of a public number of rows (P19)."""
+        # Clipped a little below C, so that sums of floats stay within it (P14).
         assert silo.records is not None, "a training has records"  # noqa: S101
         return self._task(silo, silo.records, silo.max_units, self._rows(silo), SUM_MARGIN)
 
@@ -238,8 +159,6 @@ class TrainingQuery(SteppedQuery):
     def _task(
         self, silo: SiloData, records: Records, capacity: int, rows: int, margin: float
     ) -> LocalTask:
-        from hubbub import learning
-
         learner: learning.Learner = silo.learner
         return learning.TrainingTask(
             learner.per_unit_model,
@@ -263,53 +182,46 @@ class TrainingQuery(SteppedQuery):
 
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """The study's optimizer."""
-        from hubbub import learning
-
         options: dict[str, Any] = dict(self.training.optimizer)
         kind = str(options.pop("name"))
         return learning.Optimizer(kind, steps=self.training.steps, **options)
 
     def lift(self, round_parameters: RoundParameters, learner: Any) -> Lift | None:
         """From the projection, where the study projects sums."""
-        from hubbub import learning
-
         return learning.lift_of(round_parameters, learner.model)
 
     def initial(self, plan: Plan) -> Parameters | None:
         """As the study's model has them."""
-        from hubbub.learning.queries import training_replay
-
-        return training_replay.initial_of(plan)
+        model = _built(plan)
+        return None if model is None else learning.parameters_vector(model)
 
     def replayed_lift(
         self, round_parameters: RoundParameters, plan: Plan
     ) -> tuple[Lift | None, bool]:
         """From the projection; of layers only where the model is one of hubbub's."""
-        from hubbub.learning.queries import training_replay
-
-        return training_replay.lift_for(round_parameters, plan)
+        if round_parameters.projection != LAYERS:
+            return learning.lift_of(round_parameters, None), True
+        model = _built(plan)
+        return (None, False) if model is None else (learning.lift_of(round_parameters, model), True)
 
     def initial_findings(self, study: Study, initial: Parameters | None) -> Iterator[Finding]:
         """They follow from the study id, unless the model is the study's own."""
         if initial is not None:
             yield rederived("the first model follows from the study id")
         else:
-            made_by = f"{study.model.kind} makes; it is not run here"
-            yield not_verifiable(f"the first model, which {made_by}")
+            yield not_verifiable(
+                f"the first model, which {study.model.kind} makes; it is not run here"
+            )
 
     def replay_findings(
         self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
     ) -> Iterator[Finding]:
         """The model that was written is what the last step gave."""
-        from hubbub.learning.queries import training_replay
-
         if (folder / MODEL).exists():
-            yield from training_replay.model_findings(folder / MODEL, plan, course, shown)
+            yield from _model_findings(folder / MODEL, plan, course, shown)
 
     def scores(self, learner: Any, test: Records | None, parameters: Parameters) -> Scores:
         """Metrics of the model on the public test set, if there is one."""
-        from hubbub import learning
-
         if test is None:
             return {}
         learning.load_parameters(learner.model, parameters)
@@ -330,21 +242,15 @@ def training_of(study: Study, dimension: int | None = None) -> TrainingQuery:
 
 def held_back_share(study: Study) -> float:
     """Share of each silo's records that is kept from the training, for whatever evaluation."""
-    training: Training | None = study.training
-    if training is not None and training.evaluate is not None:
-        return training.evaluate.holdout
-    if study.validation is None:
-        return 0.0
-    from hubbub.learning.queries.validation.layout import whose_records
-
-    return whose_records(study).share
+    shares = (ask.held_back_share(study) for ask in study.asks)
+    return next((share for share in shares if share), 0.0)
 
 
 def _correlation_of(training: Training, privacy: Privacy) -> StepNoise:
     """How a training's noise is correlated; independent noise where one band is best."""
     optimizer = dict(training.optimizer)
-    if _is_adam(training) and not training.bands:
-        return INDEPENDENT
+    if optimizer["name"] == "adam" and not training.bands:
+        return INDEPENDENT  # it takes no sums of gradients
     return correlation_for(
         training.bands,
         float(optimizer.get("momentum", 0.0)),
@@ -357,10 +263,13 @@ def _correlation_of(training: Training, privacy: Privacy) -> StepNoise:
     )
 
 
-def _words_about(training: Training, noise: StepNoise) -> list[str]:
+def _about_noise(training: Training, noise: StepNoise) -> list[str]:
     """What correlated noise does for this training, or why there is none."""
+    if training.noise != "correlated":
+        return []
+    is_adam = dict(training.optimizer)["name"] == "adam"
     correlated = noise if isinstance(noise, Correlation) else None
-    if correlated is None and not training.bands and _is_adam(training):
+    if correlated is None and not training.bands and is_adam:
         return [
             'noise = "correlated": with the optimizer adam it loses, as adam takes no sums of '
             "gradients; noise is left independent: use sgd with momentum"
@@ -368,7 +277,7 @@ def _words_about(training: Training, noise: StepNoise) -> list[str]:
     if correlated is None:
         return ['noise = "correlated": no number of bands gains here; noise is left independent']
     words = []
-    if _is_adam(training):
+    if is_adam:
         words.append(
             'noise = "correlated" with the optimizer adam: its error is that of sums of gradients, '
             "which adam does not take; expect less than from independent noise, or use sgd"
@@ -381,5 +290,127 @@ def _words_about(training: Training, noise: StepNoise) -> list[str]:
     return words
 
 
-def _is_adam(training: Training) -> bool:
-    return dict(training.optimizer)["name"] == "adam"
+def about_own_code(study: Study) -> list[str]:
+    """What rests on the author of a model, and cannot be known before it runs (P14, P19)."""
+    model = study.model
+    if model is None:
+        return []
+    frozen = model.frozen.module if model.frozen else ""
+    code = (model.kind, frozen, model.loss)
+    names = " and ".join(name for name in code if is_own(name) or name == IN_MEMORY)
+    if not names:
+        return []
+    return [
+        f"{names}: nothing of a record may be kept for the next; weights, attributes and "
+        "generators are seen to, but memory elsewhere (globals, files) would not be found, and "
+        "what it shows is outside epsilon: it is yours to rule out",
+        f"{names}: whether a record decides how much is computed for it (a loop to its length, a "
+        "branch) is not known before the code has run; the time would tell, outside epsilon; a run "
+        "warns of what it sees on made-up records, and hubbub join --check does before it",
+    ]
+
+
+def too_wide(study: Study) -> str:
+    """What it means that a linear model has more weights than its epsilon has room for.
+
+    Each weight has noise of its own, and what a record says is shared among all. The room follows
+    from public numbers: what is promised to so many units, and how many silos' noise an adversary
+    does not know. `experiments/wide.py` has measured what wide tables lose.
+
+    Args:
+        study: trains a model, or none.
+
+    Returns:
+        A sentence with what to do; empty where there is room, or it is not known.
+    """
+    model, data, parties = study.model, study.data, study.parties
+    if model is None or model.kind != "logistic" or model.extractor or not data.records:
+        return ""
+    # Weights without those that all records have.
+    columns = data.features
+    features = sum(column.width for column in columns) if columns else prod(model.inputs)
+    weights, epsilon = features * model.outputs, study.privacy.epsilon
+    unknown = max(parties.silos - parties.colluders - 1, 1) / parties.silos
+    room = int(data.records * epsilon * sqrt(unknown) / _PER_WEIGHT)
+    if weights < _FEWEST or weights <= room:
+        return ""
+    return (
+        f"{weights} weights are many for {data.records} {data.unit}s at epsilon {epsilon:g}, which "
+        f"has room for about {max(room, 1)}: each has noise of its own, and wide tables lost .02 "
+        "to .1 of AUC so. Leave out columns that cannot matter and pool rare codes, by what is "
+        f"known without looking at these {data.unit}s; or agree on a larger epsilon"
+    )
+
+
+def _built(plan: Plan, *, flattened: bool = False) -> Any:
+    """The study's model with its first weights; None if its own code or data must say how large.
+
+    A model is built only where it is one of hubbub's: code that a study names is never run here.
+    Where the shape of a record is not stated, the weights are right all the same, but have the
+    names of a model whose records are rows, or, `flattened`, made into rows.
+    """
+    if plan.study.model is None:
+        return None
+    shape = told_shape(plan.study, plan.dimension)
+    if shape is None or not learning_of(plan.study)[0].is_built_in:
+        return None
+    return learning.model_of(plan.study, (1, *shape) if flattened else shape)
+
+
+def _model_findings(path: Path, plan: Plan, course: Course, shown: Set[bytes]) -> Iterator[Finding]:
+    """The model is what the last step gave, and what silos were shown before they were asked at it.
+
+    Args:
+        path: of its file.
+        plan: of the study.
+        course: of its training.
+        shown: the RESULTs of all sessions.
+    """
+    # Whose order of parameters is not known here is compared number by number.
+    claim = f"{path} holds the model that the last step gave"
+    if _built(plan) is None:
+        claim = (
+            f"{path} contains the numbers that the last step gave, in the order that it states; "
+            "what others are for, only the study's own code or data say"
+        )
+    if course.led is None:
+        yield course.judged(claim, "").covering("replay.model")
+        if not shown:
+            return
+    from safetensors import SafetensorError  # which a plan does without
+
+    try:
+        check_ordinary(path)
+        stored = _stored(path, plan, plan.dimension or 0)
+    except (HubbubError, SafetensorError, OSError) as error:
+        yield wrong(claim, error).covering("replay.model")
+        return
+    if stored is None:
+        yield not_verifiable(f"that {claim}: it states none").covering("replay.model")
+        return
+    if course.led is not None:
+        # Bit for bit: every step was taken again.
+        same = stored.tobytes() == course.led.parameters.tobytes()
+        why = "" if same else f"it holds another; {RESTORE}"
+        yield course.judged(claim, why).covering("replay.model")
+    if shown:
+        same, claim = shown == {stored.tobytes()}, f"{path} holds the RESULT that silos were shown"
+        yield signed(claim) if same else wrong(claim, f"they were shown another; {RESTORE}")
+
+
+def _stored(path: Path, plan: Plan, size: int) -> Parameters | None:
+    """The parameters in a file as one vector; None if nothing says in which order.
+
+    A model of the study's own making is not built here, so the file itself has to say it.
+    """
+    from safetensors import safe_open
+
+    model = _built(plan)
+    if model is None:
+        return learning.stored_parameters(path, size)
+    if not learning_of(plan.study)[0].inputs:
+        with safe_open(path, framework="np") as file:
+            is_named = set(file.keys()) == set(model.state_dict())
+        model = model if is_named else _built(plan, flattened=True)
+    learning.load_model(path, model)
+    return learning.parameters_vector(model)

@@ -21,6 +21,7 @@ from hubbub.core.tabular.records import Records, patient_numbers
 from hubbub.core.tabular.table import CodedCells, coded_cells, encode_inputs
 from hubbub.core.tabular.target import Outcome
 
+_PATIENT = "patient"  # the column of keys that are handed over beside the tables
 _SHOWN = 5  # columns
 _FAR = 100.0
 _MOST = 100  # classes that are taken from targets without being stated
@@ -31,10 +32,10 @@ Table = tuple[Any, Any]
 def refuse_fewer(silos: Any, example: str, remedy: str, colluders: Any) -> None:
     """Refuse what is no mapping of at least two silos, or leaves fewer outside the adversary."""
     if not hasattr(silos, "items") or len(silos) < 2:
-        found = "fewer" if isinstance(silos, Mapping) else type(silos).__name__
+        others = "fewer" if isinstance(silos, Mapping) else type(silos).__name__
         raise DataError(
             f"expected at least two silos, a mapping such as {{'north': {example}, 'south': "
-            f"{example}}}, found {found}; {remedy}"
+            f"{example}}}, found {others}; {remedy}"
         )
     spare = len(silos) - 2
     if isinstance(colluders, int) and colluders > spare:
@@ -58,19 +59,19 @@ def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> t
         ordered = sorted(values)
     except TypeError:
         ordered = sorted(values, key=str)
-    known = tuple(dict.fromkeys(map(_spelled, ordered)))  # 1 and "1" are one
-    if len(known) < 2:
+    classes = tuple(dict.fromkeys(map(_spelled, ordered)))  # 1 and "1" are one
+    if len(classes) < 2:
         raise DataError(
             "expected targets of at least two classes, found fewer; state classes, such as "
             '["well", "ill"]'
         )
-    if len(known) > _MOST:
+    if len(classes) > _MOST:
         raise DataError(
-            f"expected targets of at most {_MOST} classes, found {len(known)}: each would be "
+            f"expected targets of at most {_MOST} classes, found {len(classes)}: each would be "
             "public; state classes if that is meant"
         )
     refuse_several_codings(values_of)
-    return known
+    return classes
 
 
 def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
@@ -85,6 +86,7 @@ def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
     """
     each = {who: set(map(_spelled, values)) for who, values in targets.items()}
     everything = set[str]().union(*each.values())
+    # Where spellings agree, some silo has every class.
     richest = max(each, key=lambda who: len(each[who]))
     if strange := [who for who, classes in each.items() if classes - each[richest]]:
         raise DataError(
@@ -92,7 +94,7 @@ def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
             f"that {richest} has not, as if they were spelled in two ways; spell them alike, or "
             "state classes"
         )
-    if len({" ".join(one.split()).casefold() for one in everything}) < len(everything):
+    if len({" ".join(name.split()).casefold() for name in everything}) < len(everything):
         raise DataError(
             "expected every class in one spelling, found some that differ in case or spaces only; "
             "spell them alike, or state classes"
@@ -148,7 +150,7 @@ def _difference(own: Sequence[str], others: Sequence[str]) -> str:
     fewer = [name for name in others if name not in own]
     if more or fewer:
         return ", ".join([*map(repr, more), *(f"no {name!r}" for name in fewer)][:_SHOWN])
-    moved = next(k for k, (one, other) in enumerate(zip(own, others, strict=True)) if one != other)
+    moved = next(k for k, names in enumerate(zip(own, others, strict=True)) if len({*names}) > 1)
     return f"{own[moved]!r} in place {moved + 1}"
 
 
@@ -165,22 +167,30 @@ def records_of(
     if np.shape(targets)[:1] == (0,):
         raise DataError(f"expected records of {who}, found none at all; hand some over")
     if outcome is not None:
-        kept = _array(who, targets, np.float64, "targets")
-        return _named(who, _features(who, features, columns), kept)
-    number = {name: k for k, name in enumerate(classes)}
-    places = [number.get(_spelled(value), -1) for value in _values(targets)]
-    if -1 in places:
-        raise DataError(
-            f"expected targets out of {list(classes)} for {who}, found another at "
-            f"{places.index(-1)}; correct it, or add it to classes"
-        )
-    kind = np.float32 if len(classes) == 2 else np.int64
-    return _named(who, _features(who, features, columns), np.array(places, dtype=kind))
+        numbers = _array(who, targets, np.float64, "targets")
+    else:
+        number = {name: k for k, name in enumerate(classes)}
+        places = [number.get(_spelled(value), -1) for value in _values(targets)]
+        if -1 in places:
+            raise DataError(
+                f"expected targets out of {list(classes)} for {who}, found another at "
+                f"{places.index(-1)}; correct it, or add it to classes"
+            )
+        numbers = np.array(places, dtype=np.float32 if len(classes) == 2 else np.int64)
+    if columns:
+        inputs = encode_inputs(cells_of(features), target="", columns=columns, origin=who)
+    else:
+        inputs = _array(who, features, np.float32, "features")
+    try:
+        return Records(inputs=inputs, targets=numbers)
+    except DataError as error:  # which says nothing of whose they are
+        raise DataError(f"{who}: {error}") from None
 
 
 def warn_of_far_features(silos: Mapping[str, Records]) -> None:
     """Warn of features so large that clipping leaves nothing of the others, or of the bias."""
-    far = [who for who, one in silos.items() if np.abs(one.inputs).max(initial=0.0) > _FAR]
+    largest = {name: np.abs(records.inputs).max(initial=0.0) for name, records in silos.items()}
+    far = [name for name, feature in largest.items() if feature > _FAR]
     if far:
         warnings.warn(
             f"expected features from about -1 to 1, got some beyond {_FAR:g} at {', '.join(far)}: "
@@ -189,14 +199,6 @@ def warn_of_far_features(silos: Mapping[str, Records]) -> None:
             UserWarning,
             stacklevel=3,
         )
-
-
-def _named(who: str, inputs: NDArray[Any], targets: NDArray[Any]) -> Records:
-    """The records; what is wrong with them is said of their silo."""
-    try:
-        return Records(inputs=inputs, targets=targets)
-    except DataError as error:
-        raise DataError(f"{who}: {error}") from None
 
 
 def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Records:
@@ -209,23 +211,23 @@ def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Re
 
 def with_groups(who: str, records: Records, table: Table, by: Sequence[Levels]) -> Records:
     """The records with the places of each among the public classes of columns of its frame."""
-    columns = [one.column for one in by]
+    columns = [levels.column for levels in by]
     coded = coded_cells(cells_of(table[0]), columns, who)
-    return replace(records, groups=np.column_stack([one.places(coded.columns) for one in by]))
+    return replace(records, groups=np.column_stack([levels.places(coded.columns) for levels in by]))
 
 
 def keys_of(patients: Any) -> list[Any]:
     """A key for each record; objects keep what is missing as what it is."""
-    if hasattr(patients, "detach"):
-        patients = patients.detach().cpu()
-    return np.asarray(patients, dtype=object).reshape(-1).tolist()
+    return np.asarray(_on_cpu(patients), dtype=object).reshape(-1).tolist()
 
 
 def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
     """Refuse a frame and a series that name the same rows in another order: they go by place."""
     names: Any = getattr(features, "index", None)
     others: Any = getattr(targets, "index", None)
-    if any(one is None or callable(one) for one in (names, others)):  # a list has such a method
+    if any(
+        index is None or callable(index) for index in (names, others)
+    ):  # a list has such a method
         return
     if list(names) != list(others) and set(names) == set(others):
         raise DataError(
@@ -234,33 +236,19 @@ def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
         )
 
 
-def _features(who: str, table: Any, columns: Sequence[Column]) -> NDArray[np.float32]:
-    """Features of an array, a tensor or a data frame."""
-    if columns:
-        cells = cells_of(table)
-        return encode_inputs(cells, target="", columns=columns, origin=who)
-    return _array(who, table, np.float32, "features")
-
-
 def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
     """Numbers of a type."""
-    if hasattr(table, "detach"):
-        table = table.detach().cpu()
+    table = _on_cpu(table)
     try:
         return np.asarray(table, dtype=kind)
     except (TypeError, ValueError):
-        remedy = (
-            "say with columns how they become numbers" if what == "features" else "convert them"
-        )
+        columns = column_names(table) or ()
+        wrong = [repr(str(name)) for name in columns if not _are_numbers(table[name])]
+        where = f" in {few(wrong, _SHOWN)}" if wrong else ""
+        to_do = "say with columns how they become numbers" if what == "features" else "convert them"
         raise DataError(
-            f"expected numbers as {what} of {who}, found others{_where(table)}; {remedy}"
+            f"expected numbers as {what} of {who}, found others{where}; {to_do}"
         ) from None
-
-
-def _where(table: Any) -> str:
-    """In which columns of a data frame something is no number; nothing of an array."""
-    wrong = [str(name) for name in column_names(table) or () if not _are_numbers(table[name])]
-    return f" in {few([*map(repr, wrong)], _SHOWN)}" if wrong else ""
 
 
 def _are_numbers(column: Any) -> bool:
@@ -281,11 +269,14 @@ def _pair(who: str, table: Any) -> Table:
     return table[0], table[1]
 
 
+def _on_cpu(values: Any) -> Any:
+    """A tensor where NumPy reads it; anything else as it is."""
+    return values.detach().cpu() if hasattr(values, "detach") else values
+
+
 def _values(targets: Any) -> list[Any]:
     """Targets as plain values."""
-    if hasattr(targets, "detach"):
-        targets = targets.detach().cpu()
-    return np.asarray(targets).reshape(-1).tolist()
+    return np.asarray(_on_cpu(targets)).reshape(-1).tolist()
 
 
 def _spelled(value: object) -> str:
@@ -296,34 +287,29 @@ def declared(columns: Any) -> Any:
     """Columns as a study has them: their names and categories are texts."""
     if not isinstance(columns, Mapping):
         return columns
-    return {str(name): _entry(entry) for name, entry in columns.items()}
-
-
-def _entry(entry: Any) -> Any:
-    if not isinstance(entry, Mapping):
-        return entry
-    texts = {
-        key: [str(one) for one in entry[key]]
-        for key in ("categories", "missing")
-        if isinstance(entry.get(key), list | tuple)
-    }
-    return plain({**entry, **texts})
+    stated = {str(name): entry for name, entry in columns.items()}
+    for name, entry in stated.items():
+        if isinstance(entry, Mapping):
+            texts = {
+                key: list(map(str, entry[key]))
+                for key in ("categories", "missing")
+                if isinstance(entry.get(key), list | tuple)
+            }
+            stated[name] = plain({**entry, **texts})
+    return stated
 
 
 def plain(value: Any) -> Any:
     """Numbers of NumPy's as Python's own; anything else as it is, for the study to judge."""
     if isinstance(value, Mapping):
-        return {name: plain(one) for name, one in value.items()}
+        return {name: plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(part) for part in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
-# A `torch.utils.data.Dataset` in place of arrays: its records are taken one by one.
-
-
 def arrays_of(who: str, table: Any) -> Any:
-    """Features and targets of a data set; whatever else is handed over stays as it is.
+    """Features and targets of a `torch.utils.data.Dataset`; whatever else is there stays as it is.
 
     Args:
         who: the silo, for sentences.
@@ -337,7 +323,10 @@ def arrays_of(who: str, table: Any) -> Any:
             f"expected the records of {who}, found a {type(table).__name__}, which deals them in "
             "batches: hubbub draws its own, as the privacy account needs; hand over its .dataset"
         )
-    if isinstance(table, tuple | list) or not _is_dataset(table):
+    kind = type(table)
+    has_places = hasattr(kind, "__getitem__") and hasattr(kind, "__len__")
+    is_other = any(hasattr(table, name) for name in ("shape", "columns", "keys"))
+    if isinstance(table, tuple | list) or not has_places or is_other:
         return table
     pairs = [table[place] for place in range(len(table))]
     if not pairs or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
@@ -345,38 +334,15 @@ def arrays_of(who: str, table: Any) -> Any:
             f"expected a data set of pairs, features and target, for {who}, found others or none; "
             "let its __getitem__ give (x, y)"
         )
-    features = [_plain_array(one) for one, _ in pairs]
+    features = [np.asarray(_on_cpu(inputs)) for inputs, _ in pairs]
     if len({feature.shape for feature in features}) > 1:
         raise DataError(
             f"expected features of one shape from the data set of {who}, found several; resize or "
             "pad them"
         )
-    return np.stack(features), np.array([_target(target) for _, target in pairs])
-
-
-def _is_dataset(table: Any) -> bool:
-    """Whether something is a data set: it has places, and is no array, frame or mapping."""
-    kind = type(table)
-    places = hasattr(kind, "__getitem__") and hasattr(kind, "__len__")
-    return places and not any(hasattr(table, name) for name in ("shape", "columns", "keys"))
-
-
-def _plain_array(value: Any) -> Any:
-    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-
-
-def _target(value: Any) -> Any:
-    target = _plain_array(value)
-    return target.item() if target.ndim == 0 else target
-
-
-# Tables that a notebook hands over become the cells of silos, with whose their rows are.
-#
-# A digest stands for each table while the program runs. This file knows cells; it must not know
-# what
-# is asked of them.
-
-_PATIENT = "patient"
+    targets = [np.asarray(_on_cpu(target)) for _, target in pairs]
+    plain = [target.item() if target.ndim == 0 else target for target in targets]
+    return np.stack(features), np.array(plain)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,13 +383,19 @@ def tables_of(
             "expected most_per_patient beside patients, the public number of rows of one patient "
             "that count, got none; state it"
         )
+    # Keys that are handed over beside the tables become a column of them.
     patient = patients if isinstance(patients, str) else _PATIENT if patients is not None else ""
-    whole = {who: _with_keys(who, table, patients, patient) for who, table in silos.items()}
+    keyed = {who: _with_keys(who, table, patients, patient) for who, table in silos.items()}
     cells = {
         who: coded_cells(table, columns, who, patient=patient, most=most_per_patient or 0)
-        for who, table in whole.items()
+        for who, table in keyed.items()
     }
-    digests = {who: _digest(table) for who, table in whole.items()}
+    digests = {
+        who: hashlib.sha256(
+            json.dumps(sorted((name, list(column)) for name, column in table.items())).encode()
+        ).hexdigest()
+        for who, table in keyed.items()
+    }
     return Tables(cells=cells, digests=digests, patient=patient)
 
 
@@ -446,9 +418,3 @@ def _with_keys(
             f"expected a patient for every row of {who}, found another number of them; give as many"
         )
     return cells
-
-
-def _digest(cells: Mapping[str, Sequence[str]]) -> str:
-    """What stands for a table while the program runs: all of its cells."""
-    whole = json.dumps(sorted((name, list(column)) for name, column in cells.items()))
-    return hashlib.sha256(whole.encode()).hexdigest()

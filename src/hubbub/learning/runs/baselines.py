@@ -61,6 +61,7 @@ def central(prepared: prepared_study.PreparedStudy, baseline: str) -> loop.Summa
     if baseline == REHEARSAL:
         return _rehearsed(sums)
     sigma = plan.noise_multiplier * plan.clip
+    # One curator adds the noise once; in local DP each silo adds all of it by itself.
     each = {"trusted": sigma, "local-dp": sigma * sqrt(plan.study.parties.silos)}.get(baseline, 0)
     noise = sums.noise_of(each)
 
@@ -93,6 +94,7 @@ def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> lo
     """Every silo trains its own model at the same epsilon; metrics are averaged over the silos."""
     plan, tasks, sums = prepared.plan, prepared.tasks, _Sums.of(prepared, projects=True)
     sigma = plan.noise_multiplier * plan.clip
+    # A silo divides by its part of the expected batch.
     share = max(1.0, plan.divisor / len(tasks))
     runs = []
     for silo, task in enumerate(tasks):
@@ -114,6 +116,7 @@ def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> lo
             return loop.Summed(gradient=sums.lifted(total, chance))
 
         runs.append(loop.train(prepared, summation, progress, divisor=share))
+    # What all silos' models have at a step, on average.
     rows = tuple(
         {
             key: float(np.mean([row[key] for row in at_once]))
@@ -161,9 +164,10 @@ class _Sums:
     @classmethod
     def of(cls, prepared: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:
         round_parameters = round_parameters_of(prepared.plan.main)
+        # Without noise there is no reason to project.
         if not projects:
-            whole = prepared.plan.main.numbers or round_parameters.dimension
-            round_parameters = replace(round_parameters, projection="", dimension=whole)
+            dimension = prepared.plan.main.numbers or round_parameters.dimension
+            round_parameters = replace(round_parameters, projection="", dimension=dimension)
         source, capacities = SecureSource(), prepared.max_units
         turns = round_parameters.noise_epoch
         return cls(
@@ -215,12 +219,12 @@ class _Sums:
 
     def _of_groups(self, step: int) -> Places:
         """The places of all records in a step's batch, where groups take turns (P25)."""
-        first, found = 0, []
+        first, places = 0, []
         for group, count in zip(self.groups, self.counts, strict=True):
             heads = group.heads(self.source, step, self.round_parameters.sample_rate)
-            found.append(first + heads[heads < count])
+            places.append(first + heads[heads < count])
             first += count
-        return np.concatenate(found)
+        return np.concatenate(places)
 
     def noise_of(self, sigma: float) -> Callable[[int], Array]:
         """The noise on every number of a sum, by the step of one training."""

@@ -15,17 +15,12 @@ from hubbub.core.settings import Section
 from hubbub.core.study import silo_records
 from hubbub.core.study.source import IN_MEMORY
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.column import Column, columns_from
-from hubbub.core.tabular.table import CodedCells
+from hubbub.core.tabular.column import columns_from
 from hubbub.core.tabular.target import Outcome, target_from
-from hubbub.learning.queries.validation.layout import usual_bins
 from hubbub.learning.runs import array_inputs, preparing, result, run_study, uncounted
-from hubbub.learning.runs import array_inputs as dataset_arrays
-from hubbub.learning.runs import array_inputs as notebook_tables
-from hubbub.learning.runs import run_study as progress_bar
 from hubbub.learning.runs.preparing import InMemory, prepare
 from hubbub.learning.study.model import LINEAR_PROBE, LORA, MODEL_KINDS
-from hubbub.learning.study.training import STEPS, usual_for
+from hubbub.learning.study.training import STEPS
 
 
 def fit(
@@ -158,19 +153,30 @@ def fit(
     (True, True, True)
     """
     array_inputs.refuse_fewer(silos, "(X, y)", "deal the records to silos", colluders)
+    # What was stated, before any record is looked at.
     stated = array_inputs.declared(columns)
     declared = columns_from(stated) if stated else ()
     encoded = [column for column in declared if column.feature]
     _check_model(model)
-    silos = {who: dataset_arrays.arrays_of(who, table) for who, table in silos.items()}
-    test = None if test is None else dataset_arrays.arrays_of(silo_records.TEST, test)
+    if optimizer is not None and not isinstance(optimizer, Mapping):
+        raise StudyError(
+            "expected optimizer to be a mapping such as {'name': 'adam', 'lr': 0.1}, got "
+            f"{type(optimizer).__name__}; write one"
+        )
+    if validation is not None and not isinstance(validation, Mapping):
+        validation = {"epsilon": validation}
+    if capacity is not None and np.ndim(capacity):  # whatever several come in
+        capacity = list(capacity)  # type: ignore[arg-type]  # there are several
+    # Everybody's records, as features and targets.
+    silos = {who: array_inputs.arrays_of(who, table) for who, table in silos.items()}
+    test = None if test is None else array_inputs.arrays_of(silo_records.TEST, test)
     tables = {**silos, **({} if test is None else {silo_records.TEST: test})}
     if not encoded:
         array_inputs.refuse_other_columns(tables)
     outcome = _outcome(target, classes)
-    known = () if outcome else array_inputs.classes_of(silos, classes)
+    names = () if outcome else array_inputs.classes_of(silos, classes)
     parts = {
-        who: array_inputs.records_of(who, table, known, encoded, outcome)
+        who: array_inputs.records_of(who, table, names, encoded, outcome)
         for who, table in tables.items()
     }
     parts |= {
@@ -178,6 +184,7 @@ def fit(
         for who in silos
         if patients is not None
     }
+    # What the study says that nobody has stated: read off the records, and told in the end.
     shape = next(iter(parts.values())).inputs.shape[1:]
     named = isinstance(model, str)
     if named and not encoded and model != LINEAR_PROBE:  # which brings each record to one length
@@ -194,9 +201,9 @@ def fit(
                 },
                 "data": {
                     "source": IN_MEMORY,
-                    **({"target": dict(target or {})} if outcome else {"classes": list(known)}),
+                    **({"target": dict(target or {})} if outcome else {"classes": list(names)}),
                     "records": units,
-                    **({} if capacity is None else {"capacity": _one_or_each(capacity)}),
+                    **({} if capacity is None else {"capacity": capacity}),
                     **({} if patients is None else {"patient": "patient"}),
                     **({"most_per_patient": most_per_patient} if most_per_patient else {}),
                     **({"columns": stated} if stated else {}),
@@ -204,7 +211,7 @@ def fit(
                 "model": {
                     "kind": model if named else IN_MEMORY,
                     "inputs": list(shape),
-                    "outputs": _outputs(known, outcome, named=named),
+                    "outputs": _outputs(names, outcome, named=named),
                     **({"hidden": hidden} if hidden else {}),
                     **({} if intercept is None else {"intercept": intercept}),
                 },
@@ -212,32 +219,40 @@ def fit(
                     "steps": STEPS if steps is None else steps,
                     "sample_rate": sample_rate,
                     **({} if clip_norm is None else {"clip_norm": clip_norm}),
-                    **({} if optimizer is None else {"optimizer": _optimizer(optimizer)}),
+                    **({} if optimizer is None else {"optimizer": dict(optimizer)}),
                 },
                 "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
                 **({} if statistics is None else {"statistics": statistics}),
-                **({} if validation is None else {"validation": _validation(validation)}),
+                **({} if validation is None else {"validation": validation}),
             }
         )
     )
+    # A validation by subgroups needs of each record its class, too.
     if by := study.subgroups:
         parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}
     preparing.check_wanted(study, out, baseline)
     handed = InMemory(
         records=parts,
         model=None if named else model,
-        cells={} if statistics is None else _cells(silos, declared, patients, most_per_patient),
+        # Statistics are made of the data frames beside the targets.
+        cells={}
+        if statistics is None
+        else array_inputs.tables_of(
+            {who: table[0] for who, table in silos.items()}, declared, patients, most_per_patient
+        ).cells,
     )
     prepared = prepare(study, device=device, handed=handed)
+    # A baseline charges nothing.
     if baseline is None:
         ledgers = None if out is None else (Path(out).parent / "ledgers").resolve()
         uncounted.warn_if_uncounted(dict.fromkeys(silos, ledgers))
-    with progress_bar.telling(progress, study) as told:
-        learned = run_study.run_prepared(prepared, out, baseline=baseline, progress=told)
+    with run_study.telling(progress, study) as after_step:
+        learned = run_study.run_prepared(prepared, out, baseline=baseline, progress=after_step)
+    # What counts as public, since it was not stated.
     read_off = [
         *([study.data.unit_count] if records is None else []),
         *([f"how many {study.data.unit}s a silo may hold, to a factor of 2"] * (capacity is None)),
-        *([result.classes_in_words(known)] if classes is None and not outcome else []),
+        *([result.classes_in_words(names)] if classes is None and not outcome else []),
     ]
     return replace(learned, made_public=tuple(read_off))
 
@@ -245,33 +260,8 @@ def fit(
 def _with_usual(table: dict[str, Any]) -> Study:
     """The study, whose clip, optimizer and bins follow the rules where they are not stated."""
     stated = Study.from_table(table)
-    usual = usual_for(stated)
-    followed = {"clip_norm": usual.clip_norm, "optimizer": usual.optimizer}
-    table = {**table, "training": {**followed, **table["training"]}}
-    if stated.validation is not None and (bins := usual_bins(stated)):
-        table["validation"] = {"bins": bins, **table["validation"]}
-    return Study.from_table(table)
-
-
-def _cells(
-    silos: Mapping[str, array_inputs.Table],
-    columns: Sequence[Column],
-    patients: Mapping[str, Any] | None,
-    most_per_patient: int | None,
-) -> Mapping[str, CodedCells]:
-    """What statistics are made of: the data frames beside the targets."""
-    frames = {who: table[0] for who, table in silos.items()}
-    return notebook_tables.tables_of(frames, columns, patients, most_per_patient).cells
-
-
-def _validation(asked: Any) -> Any:
-    """The table of a validation, or of its epsilon alone."""
-    return asked if isinstance(asked, Mapping) else {"epsilon": asked}
-
-
-def _one_or_each(capacity: Any) -> Any:
-    """A number, or a list of them whatever they come in."""
-    return capacity if np.ndim(capacity) == 0 else list(capacity)
+    usual = [part for ask in stated.asks for part in ask.usual(stated).items()]
+    return Study.from_table(table | {name: {**followed, **table[name]} for name, followed in usual})
 
 
 def _outcome(target: Any, classes: object) -> Outcome | None:
@@ -303,12 +293,3 @@ def _check_model(model: Any) -> None:
         f"expected model to be {named} or a torch module, got "
         f"{'a class' if isinstance(model, type) else type(model).__name__}; hand over a module"
     )
-
-
-def _optimizer(stated: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(stated, Mapping):
-        raise StudyError(
-            "expected optimizer to be a mapping such as {'name': 'adam', 'lr': 0.1}, got "
-            f"{type(stated).__name__}; write one"
-        )
-    return dict(stated)

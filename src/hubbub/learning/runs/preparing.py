@@ -1,6 +1,7 @@
 """From a study to one that is ready to run: records are read, the model is made and tried.
 
-What is prepared runs in `prepared_study`. This file reads records and knows models.
+What is prepared runs in `prepared_study`. This file reads records and knows models, and checks what
+was wanted before anything is loaded or charged.
 """
 
 from __future__ import annotations
@@ -36,73 +37,6 @@ from hubbub.learning.queries.training_query import held_back_share, training_of
 from hubbub.learning.runs import baselines
 from hubbub.learning.study.model import record_shape
 from hubbub.learning.study.training import learning_of
-
-# Whether the records at hand are what a study counts on: numbers, shapes, targets, classes.
-
-
-def check_records(
-    study: Study, silos: Mapping[str, Records], test: Records | None, shape: Sequence[int]
-) -> None:
-    """Numbers, shapes and targets of the records at hand, by the names of the silos.
-
-    Raises:
-        DataError: they do not fit the study.
-    """
-    _check_counts(study, {name: one.units for name, one in silos.items()})
-    there = {**silos, **({} if test is None else {silo_records.TEST: test})}
-    for name, one in there.items():
-        _check_shape(name, one, shape)
-        refuse_other_targets(study.data.outcome, one.targets, name)
-        _check_targets(name, one, study)
-
-
-def _check_counts(study: Study, counts: Mapping[str, int]) -> None:
-    """Joint batches make the numbers of records public, and the plan counts on them (P10)."""
-    if not study.shows_counts or len(counts) < study.parties.silos:
-        return
-    values = list(counts.values())
-    stated = study.data.counts or values
-    if list(stated) != list(values) or sum(values) != study.data.records:
-        raise DataError(
-            f"expected {list(study.data.counts) or study.data.records} records, as the study "
-            f"states, got {list(values)}, {sum(values)} in all; joint batches make the numbers "
-            "public: fix data.records or data.counts"
-        )
-    together = study.parties.colluders + 1
-    most = owned_records(training_of(study).mechanism, study.parties, together)
-    if sum(sorted(values)[-together:]) > most > 0:
-        raise DataError(
-            f"expected no {together} silos to hold more than {most} of the records, as if all held "
-            f"equally many, got {list(values)}; state data.counts"
-        )
-
-
-def _check_shape(name: str, records: Records, shape: Sequence[int]) -> None:
-    """All parties' records have the shape that the model takes."""
-    if tuple(records.inputs.shape[1:]) != tuple(shape):
-        raise DataError(
-            f"expected records of shape {tuple(shape)} for {name}, "
-            f"got {tuple(records.inputs.shape[1:])}; fix the data or model.inputs"
-        )
-
-
-def _check_targets(name: str, records: Records, study: Study) -> None:
-    """Targets are what a built-in model is trained for; others would be learnt as nonsense."""
-    if name == silo_records.TEST and not len(records):
-        raise DataError("expected records in the public test set, got none; fix it")
-    (model, _), targets = learning_of(study), records.targets
-    if not model.is_built_in or study.data.outcome is not None:
-        return  # only the model itself says what it gives; numbers have been checked
-    if model.outputs == 1:
-        fits, wanted = bool(np.isin(targets, (0, 1)).all()), "0 and 1"
-    else:
-        fits = targets.dtype == np.int64 and bool(np.isin(targets, range(model.outputs)).all())
-        wanted = f"int64 class numbers below {model.outputs}"
-    if not fits:
-        raise DataError(
-            f"expected targets of {wanted} for {name}, as model.outputs = {model.outputs} says, "
-            "found others; fix the data or model.outputs"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +78,15 @@ def prepare(
         UserError: there is no such device.
         DataError: a silo's records do not fit it.
     """
-    _refuse_unavailable(study)
+    if study.is_unattested:  # which the study format knows, and this version cannot run
+        raise StudyError(
+            f'expected parties.trust = "none" or an [attestation.silo], got "'
+            f'{study.parties.trust}" without it; smaller noise shares are believed of attested '
+            "silos only: say what they must show, or leave trust out"
+        )
     for name, digest in foreign_code.keep(study).items():
         foreign_code.note(name, digest)  # whoever runs a study runs its code
+    # Who runs apart holds the records of one party; who runs alone those of all.
     there = (*study.parties.names, silo_records.TEST) if whose is None else tuple(whose)
     names = [name for name in study.parties.names if name in there]
     silos = {name: _with_cells(study, name, folder, handed) for name in names}
@@ -154,11 +94,13 @@ def prepare(
     if study.model is not None:
         records, test = _records(study, names, folder, handed, tested=silo_records.TEST in there)
         shape = _shape(study, [*records.values(), *([] if test is None else [test])])
-        check_records(study, records, test, shape)
+        _check_records(study, records, test, shape)
         silos = {name: _with_records(study, name, silos[name], records[name]) for name in names}
+        # Refused here, before a model is built.
         learning.device_of(device)
         learner = _learner(study, records, test, shape, handed, device)
-        silos = {name: replace(one, learner=learner) for name, one in silos.items()}
+        silos = {name: replace(silo, learner=learner) for name, silo in silos.items()}
+    # How many parameters there are is known by now, whatever the study says of it.
     dimension = None if learner is None else learner.initial.size
     plan = _reused(made, study, dimension) if made else plan_study(study, dimension=dimension)
     check_expected(plan)
@@ -169,22 +111,18 @@ def _with_cells(study: Study, name: str, folder: Path | None, handed: InMemory |
     """A silo's table, if statistics are asked for."""
     if not study.reads_cells:
         return SiloData()
-    if handed and handed.cells:
-        cells = handed.cells[name]
-        _refuse_negative_times(study, name, cells)
-    else:
+    if not handed or not handed.cells:
         cells = silo_records.statistic_cells(study, name, folder=folder)
-    return SiloData(cells=cells, max_cells=capacity_of(study, name, len(cells)))
-
-
-def _refuse_negative_times(study: Study, name: str, cells: CodedCells) -> None:
-    """Refuse what was read before anybody knew which columns are times."""
+        return SiloData(cells=cells, max_cells=capacity_of(study, name, len(cells)))
+    cells = handed.cells[name]
+    # It was read before anybody knew which columns are times.
     times = {key for key, column in study.cell_columns.items() if isinstance(column, TimeColumn)}
     for column in sorted(times & cells.negative):
         raise DataError(
             f"expected {NEGATIVE_TIME.expected} in {name}, column {column!r}, found "
             f"{NEGATIVE_TIME.found}; {NEGATIVE_TIME.remedy}"
         )
+    return SiloData(cells=cells, max_cells=capacity_of(study, name, len(cells)))
 
 
 def _records(
@@ -225,6 +163,7 @@ def _learner(
     model = learning.model_of(study, shape, handed.model if handed else None)
     target_type = learning.goal_of(study)
     per_unit_model = learning.per_unit_model(model, study.data.places)
+    # How gradients of single records are made, which follows from the model.
     method, first = "", next(iter(records.values()), None)
     if first is not None:
         method = learning.method_for(per_unit_model, shape, first.targets, target_type=target_type)
@@ -232,6 +171,7 @@ def _learner(
         for record in (*records.values(), test):
             if record is not None:
                 learning.check_classes(model, record)
+    # Code of the study's own is tried out, on public records where there are some.
     if not settings.is_built_in or training.metrics or target_type.loss_name:
         learning.try_out(model, test, target_type=target_type, own=training.metrics)
     return learning.Learner(
@@ -247,6 +187,7 @@ def _learner(
 
 def _with_records(study: Study, name: str, silo: SiloData, records: Records) -> SiloData:
     """A silo with its records, of which each decides by itself whether it is held back (P16)."""
+    # Whose coin falls so is kept from the training, whoever asks of it.
     back, share = np.zeros(len(records), dtype=bool), held_back_share(study)
     if share:
         back = learning.held_back(records, share, study.id)
@@ -276,11 +217,11 @@ def _shape(study: Study, records: Sequence[Records]) -> tuple[int, ...]:
 def _reused(made: Plan, study: Study, dimension: int | None) -> Plan:
     """A plan for a study that differs in the data's options only, such as another public split."""
 
-    def planned(one: Study) -> Study:
-        return one.changed(data=replace(one.data, options=()))
+    def without_options(of: Study) -> Study:
+        return of.changed(data=replace(of.data, options=()))
 
-    known = dimension or made.dimension
-    if planned(made.study) != planned(study) or made.dimension not in (None, known):
+    is_other = without_options(made.study) != without_options(study)
+    if is_other or made.dimension not in (None, dimension or made.dimension):
         raise StudyError(
             "expected a plan of this study, got another's; leave the plan out and it is made anew"
         )
@@ -289,17 +230,63 @@ def _reused(made: Plan, study: Study, dimension: int | None) -> Plan:
     return replace(made, study=study)
 
 
-def _refuse_unavailable(study: Study) -> None:
-    """What the study format knows and this version cannot run."""
-    if study.is_unattested:
-        raise StudyError(
-            f'expected parties.trust = "none" or an [attestation.silo], got "'
-            f'{study.parties.trust}" without it; smaller noise shares are believed of attested '
-            "silos only: say what they must show, or leave trust out"
+def _check_records(
+    study: Study, silos: Mapping[str, Records], test: Records | None, shape: Sequence[int]
+) -> None:
+    """Numbers, shapes and targets of the records at hand, by the names of the silos.
+
+    Raises:
+        DataError: they do not fit the study.
+    """
+    _check_counts(study, [records.units for records in silos.values()])
+    if test is not None and not len(test):
+        raise DataError("expected records in the public test set, got none; fix it")
+    there = {**silos, **({} if test is None else {silo_records.TEST: test})}
+    for name, records in there.items():
+        own = tuple(records.inputs.shape[1:])
+        if own != tuple(shape):
+            raise DataError(
+                f"expected records of shape {tuple(shape)} for {name}, got {own}; fix the data "
+                "or model.inputs"
+            )
+        refuse_other_targets(study.data.outcome, records.targets, name)
+        _check_targets(name, records, study)
+
+
+def _check_counts(study: Study, counts: list[int]) -> None:
+    """Joint batches make the numbers of records public, and the plan counts on them (P10)."""
+    if not study.shows_counts or len(counts) < study.parties.silos:
+        return
+    data, together = study.data, study.parties.colluders + 1
+    if list(data.counts or counts) != counts or sum(counts) != data.records:
+        raise DataError(
+            f"expected {list(data.counts) or data.records} records, as the study states, got "
+            f"{counts}, {sum(counts)} in all; joint batches make the numbers public: fix "
+            "data.records or data.counts"
+        )
+    most = owned_records(training_of(study).mechanism, study.parties, together)
+    if sum(sorted(counts)[-together:]) > most > 0:
+        raise DataError(
+            f"expected no {together} silos to hold more than {most} of the records, as if all held "
+            f"equally many, got {counts}; state data.counts"
         )
 
 
-# What is checked of a run before anything is loaded or charged: what was wanted, and its plan.
+def _check_targets(name: str, records: Records, study: Study) -> None:
+    """Targets are what a built-in model is trained for; others would be learnt as nonsense."""
+    (model, _), targets = learning_of(study), records.targets
+    if not model.is_built_in or study.data.outcome is not None:
+        return  # only the model itself says what it gives; numbers have been checked
+    if model.outputs == 1:
+        fits, wanted = bool(np.isin(targets, (0, 1)).all()), "0 and 1"
+    else:
+        fits = targets.dtype == np.int64 and bool(np.isin(targets, range(model.outputs)).all())
+        wanted = f"int64 class numbers below {model.outputs}"
+    if not fits:
+        raise DataError(
+            f"expected targets of {wanted} for {name}, as model.outputs = {model.outputs} says, "
+            "found others; fix the data or model.outputs"
+        )
 
 
 def check_wanted(

@@ -1,8 +1,11 @@
-"""What a run gives back."""
+"""What a run gives back; and model, answers, evidence and report in its folder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,17 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
+from hubbub.core.disk import inside, write_bytes, write_text
 from hubbub.core.errors import StudyError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.plan_rows import promised_against, spoken
-from hubbub.core.planning.query import QueryState
+from hubbub.core.planning.query import QueryState, Released
+from hubbub.core.runs import loop, prepared_study, run_folder
 from hubbub.core.runs.renderers import render
+from hubbub.core.runs.run_folder import REPORT, SCORES
 from hubbub.core.runs.spending import Spending
-from hubbub.core.tabular.records import Standardisation
+from hubbub.core.tabular.records import STANDARDISED, Standardisation
+from hubbub.core.verification.evidence.collecting import FILE
+from hubbub.core.verification.evidence.evidence_file import MODEL
+from hubbub.estimation.queries.sums_query import KeptQuery
 from hubbub.estimation.queries.synthesis_query import SYNTHESIS, synthesis_of
 from hubbub.estimation.statistic import Answer
 from hubbub.estimation.synthesis.release import SyntheticData
 from hubbub.learning.runs import baselines, trained_model
+from hubbub.learning.study.training import learning_of
 
 _MOST_SHOWN = 10  # classes
 
@@ -53,8 +63,7 @@ class Result:
         scores: of the trained model on the public test set, by metric, each with an interval and
             beside that of a model that knows nothing; see `hubbub.learning.evaluation`. Empty where
             there is no test set.
-        validation: what the study's private validation says of the trained model, as plain values
-            (docs/validation.md); None where the study asks for none.
+        values: what queries say that is no answer to a question, by name, as plain values.
         spending: what the silos' records have spent in all, this run included; None where no ledger
             of this process says.
         made_public: what was read off the records because nobody had stated it, in words; the
@@ -87,7 +96,7 @@ class Result:
     shape: tuple[int, ...] = ()
     statistics: Mapping[str, Answer] = field(default_factory=dict, repr=False)
     scores: Mapping[str, learning.Score] = field(default_factory=dict, repr=False)
-    validation: Mapping[str, Any] | None = field(default=None, repr=False)
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
     spending: Spending | None = None
     made_public: tuple[str, ...] = ()
     states: Mapping[str, QueryState] = field(default_factory=dict, repr=False)
@@ -146,6 +155,14 @@ class Result:
         written: Path = render("page", self, None if path is None else Path(path))
         return written
 
+    @property
+    def validation(self) -> Mapping[str, Any] | None:
+        """What the study's private validation says of the trained model, as plain values.
+
+        See docs/validation.md; None where the study asks for none.
+        """
+        return self.values.get("validation")
+
     def validation_frame(self) -> Any:
         """The private validation as a pandas data frame, a row for each score of each group.
 
@@ -161,12 +178,12 @@ class Result:
 
         if self.validation is None:
             raise StudyError("expected a study with [validation], got one without; ask for it")
-        told = [self.validation["all"], *self.validation["groups"]]
+        tables = [self.validation["all"], *self.validation["groups"]]
         return pd.DataFrame(
-            {"by": one["by"], "group": one["group"], "count": one["count"], "score": name, **score}
-            for one in told
-            if one is not None
-            for name, score in one["scores"].items()
+            {**{key: table[key] for key in ("by", "group", "count")}, "score": name, **score}
+            for table in tables
+            if table is not None
+            for name, score in table["scores"].items()
         )
 
     @property
@@ -194,10 +211,142 @@ class Result:
 
 def scores_to_dict(scores: Mapping[str, learning.Score]) -> dict[str, dict[str, Any]]:
     """Scores as plain values."""
-    return {name: one.to_dict() for name, one in scores.items()}
+    return {name: score.to_dict() for name, score in scores.items()}
 
 
 def classes_in_words(classes: Sequence[object]) -> str:
     """Classes that were read off records, as a summary names them."""
     shown = ", ".join(map(str, classes[:_MOST_SHOWN]))
     return f"which classes there are ({shown}{', …' if len(classes) > _MOST_SHOWN else ''})"
+
+
+def conclude(
+    prepared: prepared_study.PreparedStudy,
+    trained: loop.State,
+    folder: run_folder.RunFolder | None,
+    *,
+    epsilon: float,
+    evidence: Callable[[], str] | None,
+    began: float,
+    is_copied: bool = False,
+    baseline: str | None = None,
+    spending: Spending | None = None,
+) -> Result:
+    """The result of a run, and what its folder holds in the end: model, evidence, report.
+
+    Raises:
+        IntegrityError: sums were charged and lost in an interruption, and an answer needs them.
+    """
+    plan = prepared.plan
+    plan.main.query.check_complete(trained)
+    # Where every query came to, and what people are given of it.
+    states = {**prepared.states, plan.main.purpose: trained}
+    released = _released(plan, states)
+    result = Result(
+        model=copy.deepcopy(prepared.trained(trained.parameters)),
+        metrics=trained.rows,
+        epsilon=epsilon,
+        plan=plan,
+        folder=folder.path if folder else None,
+        standardisation=prepared.standardisation,
+        is_copied=is_copied,
+        baseline=baseline,
+        spending=spending,
+        scores=prepared.beside_null(trained.parameters) if baseline is None else {},
+        shape=prepared.learner.shape if prepared.learner else (),
+        statistics={name: answer for part in released for name, answer in part.answers.items()},
+        values={name: value for part in released for name, value in part.values.items()},
+        states=states,
+    )
+    if folder is None:
+        return result
+    # Sums before answers, answers before evidence: what a crash leaves out can be made again.
+    plan.main.query.store(folder.path, trained)
+    _write_released(folder.path, released)
+    if result.model is not None:
+        write_model(folder.path, plan, result.model, result.shape)
+    if result.scores:
+        write_text(folder.path / SCORES, json.dumps(scores_to_dict(result.scores), indent=2))
+    if spending is not None:
+        spending.write(folder.path)
+    if evidence is not None:
+        run_folder.write_evidence(folder.path, evidence())
+    render("folder", folder.path, seconds=time.perf_counter() - began, thorough=True)
+    return result
+
+
+def answered_in(folder: Path, plan: Plan) -> Result | None:
+    """What a folder holds of a study that asks for statistics alone; None if it is not finished.
+
+    Raises:
+        IntegrityError: a file of it was altered.
+    """
+    query = plan.main.query
+    finished = all((folder / name).is_file() for name in (FILE, REPORT))
+    if not finished or not isinstance(query, KeptQuery):
+        return None
+    # Answers are made again of the sums, not read.
+    state = query.kept_in_folder(folder)
+    query.check_complete(state)
+    epsilon = plan.epsilon()
+    return Result(
+        model=None,
+        metrics=({"step": state.step, "epsilon": epsilon},),
+        epsilon=epsilon,
+        plan=plan,
+        folder=folder,
+        statistics=query.released(plan, state).answers,
+        states={plan.main.purpose: state},
+    )
+
+
+def write_result(
+    folder: Path,
+    prepared: prepared_study.PreparedStudy,
+    parameters: NDArray[np.float32],
+    standardisation: Standardisation | None,
+) -> None:
+    """Put into a silo's own folder what its study has given: the model, or the statistics."""
+    plan = prepared.plan
+    run_folder.write_study(folder, plan.study)
+    if prepared.learner is not None:
+        write_model(folder, plan, prepared.trained(parameters), prepared.learner.shape)
+    if standardisation is not None:
+        write_text(folder / STANDARDISED, standardisation.to_json())
+    state = QueryState(parameters=parameters)
+    if released := _released(plan, {plan.main.purpose: state}):
+        plan.main.query.store(folder, state)
+        _write_released(folder, released)
+
+
+def _released(plan: Plan, states: Mapping[str, QueryState]) -> list[Released]:
+    """What queries give people, where they have come so far."""
+    released = (
+        planned.query.released(plan, states[planned.purpose])
+        for planned in plan.stepped
+        if planned.purpose in states
+    )
+    return [part for part in released if part.files]
+
+
+def _write_released(folder: Path, released: Sequence[Released]) -> None:
+    """Put it into a folder; copies say what files do, so they need not last."""
+    for part in released:
+        for name, text in part.files.items():
+            write_text(inside(folder, name), text)
+        for name, copied in part.copies.items():
+            path = inside(folder, name)
+            path.parent.mkdir(exist_ok=True)
+            content = copied.encode() if isinstance(copied, str) else copied
+            write_bytes(path, content, durable=False)
+
+
+def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) -> None:
+    """Put the trained model into a run's folder, with the shape of one record's features."""
+    settings, _ = learning_of(plan.study)
+    header = {
+        "study": plan.study.id.hex(),
+        "kind": settings.kind,
+        "inputs": json.dumps(shape),
+    }
+    learning.save_model(folder / MODEL, model, header)

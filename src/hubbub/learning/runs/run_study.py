@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from html import escape
 from math import inf
@@ -41,114 +41,10 @@ from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import AUDIT, read_audit
 from hubbub.learning.metric_words import in_brief
 from hubbub.learning.runs import baselines, preparing, result, uncounted
-from hubbub.learning.runs.conclusion import conclude
 from hubbub.learning.runs.preparing import prepare
-
-# How far a training is, for whoever started it from a program: a bar in a notebook or a terminal.
-#
-# What `progress` may be: a function is called after every step; True shows a bar, False nothing;
-# None
-# shows one in a notebook, where people wait in front of it. This file knows steps and metrics,
-# which
-# are published; it must not know records.
+from hubbub.learning.runs.result import conclude
 
 _NOTEBOOK = "ZMQInteractiveShell"  # what IPython calls the shell of a notebook
-
-
-@contextmanager
-def telling(progress: bool | Progress | None, study: Study) -> Iterator[Progress]:
-    """What to call after every step of a study, until it is over.
-
-    Args:
-        progress: see above.
-        study: what is run.
-
-    Raises:
-        StudyError: `progress` is neither a function nor a truth value.
-    """
-    if callable(progress):
-        yield progress
-    elif progress is not None and not isinstance(progress, bool):
-        raise StudyError(
-            "expected progress to be True, False or a function of a step and its metrics, got "
-            f"{type(progress).__name__}; leave it out"
-        )
-    elif (show := _notebook_display()) and progress is not False:
-        yield _NotebookBar(study.name, steps_of(study), show)
-    elif progress:
-        with _terminal_bar(study.name, steps_of(study)) as bar:
-            yield bar
-    else:
-        yield _show_nobody
-
-
-def _show_nobody(*_: object) -> None:
-    """Nobody to tell."""
-
-
-def _notebook_display() -> Callable[..., Any] | None:
-    """What shows something in the notebook that this program runs in; None where there is none."""
-    shells: Any = sys.modules.get("IPython")
-    shell = shells.get_ipython() if shells is not None else None
-    if type(shell).__name__ != _NOTEBOOK:
-        return None
-    from IPython.display import display  # type: ignore[import-not-found,unused-ignore]
-
-    return display  # type: ignore[no-any-return,unused-ignore]
-
-
-class _Page:
-    """What a notebook shows: HTML, and a line where there is no HTML."""
-
-    def __init__(self, html: str, words: str) -> None:
-        self._html, self._words = html, words
-
-    def _repr_html_(self) -> str:
-        return self._html
-
-    def __repr__(self) -> str:
-        return self._words
-
-
-class _NotebookBar:
-    """A bar in a notebook, which every step redraws in its place."""
-
-    def __init__(self, title: str, total: int, show: Callable[..., Any]) -> None:
-        self._title, self._total = title, total
-        self._shown = show(self._page(0, {}), display_id=True)
-
-    def __call__(self, step: int, row: Mapping[str, float]) -> None:
-        """So many steps are done."""
-        if self._shown is not None:
-            self._shown.update(self._page(step, row))
-
-    def _page(self, step: int, row: Mapping[str, float]) -> _Page:
-        words = _words(self._title, step, self._total, row)
-        bar = f'<progress value="{step}" max="{self._total}"></progress>'
-        return _Page(f"<div>{bar} {escape(words)}</div>", words)
-
-
-@contextmanager
-def _terminal_bar(title: str, total: int) -> Iterator[Progress]:
-    """A bar on stderr; where that is no terminal, nothing but a line in the end."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeRemainingColumn())
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-        task = bars.add_task(_words(title, 0, total, {}), total=total)
-
-        def told(step: int, row: Mapping[str, float]) -> None:
-            bars.update(task, completed=step, description=_words(title, step, total, row))
-
-        yield told
-
-
-def _words(title: str, step: int, total: int, row: Mapping[str, float]) -> str:
-    """A study, its steps, and the newest metrics."""
-    epsilon = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
-    return ", ".join([f"{title}: {step} of {total} steps", *epsilon, *in_brief(row)])
 
 
 def _tell_nobody(*_: object) -> None:
@@ -218,13 +114,13 @@ def run(
     preparing.check_wanted(study, out, baseline, audit)
     silo_records.read_anew(study, Path())
     prepared = prepare(study, plan, device)
-    with telling(progress, study) as told:
+    with telling(progress, study) as after_step:
         return run_prepared(
             prepared,
             out,
             baseline=baseline,
             ledgers=ledgers,
-            progress=told,
+            progress=after_step,
             notice=notice,
             audit=None if audit is None else read_audit(Path(audit), prepared.plan),
         )
@@ -247,6 +143,7 @@ def run_prepared(
         if out is not None:
             run_folder.make_room(Path(out))
             home = uncounted.folder_for(study, Path(out), home) if baseline is None else None
+        # One process at a time holds a ledger; a baseline has none.
         books = local_backend.opened_ledgers(home, study, stack) if baseline is None else {}
         for book in books.values():
             book.check_units(prepared.plan)
@@ -262,6 +159,7 @@ def run_prepared(
                 )
             )
             folder.begin(_heads(study, books))
+        # The study's caps, before anything is charged.
         spending.set_caps(books.values(), study.privacy)
         return _finished(prepared, baseline, progress, notice, books, folder, None)
 
@@ -331,18 +229,22 @@ def resume(
                 "found no such folder; put them back (no older copy or another ledger), or start "
                 "a new run"
             )
+        # The folder may be anybody's: code that it names runs only where it is known.
         foreign_code.keep_known(study, study.own_code, trusted=trust_code)
         prepared = prepare(study, device=device)
         books = local_backend.opened_ledgers(opened.ledgers, study, stack)
         newest = opened.last_checkpoint()
-        _check_heads(study, books, newest)
+        # Every ledger still holds what it held at the checkpoint, or spending would be forgotten.
+        for index, book in books.items():
+            name = study.parties.names[index - 1]
+            book.verify(head=newest.heads.get(name) if newest else None)
         opened.begin(_heads(study, books))
         preparing.check_plan(opened.path / "plan.json", prepared.plan)
         if (opened.path / AUDIT).exists():
             opened.keep_audit(read_audit(opened.path / AUDIT, prepared.plan))
         start = newest.state if newest else None
-        told = stack.enter_context(telling(progress, study))
-        return _finished(prepared, None, told, notice, books, opened, start)
+        after_step = stack.enter_context(telling(progress, study))
+        return _finished(prepared, None, after_step, notice, books, opened, start)
 
 
 def _finished(
@@ -372,7 +274,9 @@ def _finished(
         if saver is not None:
             saver.keep(state, _heads(prepared.study, ledgers))
 
-    with _threads_for(prepared), kept_pages(prepared.initial.size), ExitStack() as stack:
+    # As many of torch's threads as a model is worth; without one torch is not even loaded.
+    threads = learning.threads_for(prepared.initial.size) if prepared.learner else nullcontext()
+    with threads, kept_pages(prepared.initial.size), ExitStack() as stack:
         if saver is not None:
             stack.enter_context(saver)
         sessions = run_sessions.RunSessions(
@@ -391,6 +295,7 @@ def _finished(
             prepared, trained = _compared(prepared, baseline, sessions, progress)
         if saver is not None:
             saver.wait()
+    # Attempts that were charged count, whether or not their sums were seen (P15).
     spent = inf if baseline == "non-private" else prepared.plan.epsilon_after(trained.attempts)
     text = (
         partial(backend.evidence, prepared.plan, trained.attempts) if folder and ledgers else None
@@ -408,13 +313,6 @@ def _finished(
     )
 
 
-def _threads_for(prepared: prepared_study.PreparedStudy) -> AbstractContextManager[None]:
-    """As many of torch's threads as a model is worth; without one torch is not even loaded."""
-    if prepared.learner is None:
-        return nullcontext()
-    return learning.threads_for(prepared.initial.size)
-
-
 def _compared(
     prepared: prepared_study.PreparedStudy,
     baseline: str,
@@ -429,6 +327,7 @@ def _compared(
         else federated.private_queries(sessions)
     )
     prepared = federated.ask_before(prepared, opened, folder)
+    # Nobody sums: each silo has a training of its own.
     if baseline == "alone":
         trained = baselines.alone(prepared, progress)
         if folder is not None:
@@ -453,9 +352,93 @@ def _heads(study: Study, books: Mapping[int, Ledger]) -> dict[str, bytes]:
     return {study.parties.names[index - 1]: book.head for index, book in books.items()}
 
 
-def _check_heads(
-    study: Study, books: Mapping[int, Ledger], found: checkpoint.Checkpoint | None
-) -> None:
-    """Every ledger still holds what it held at the checkpoint, or spending would be forgotten."""
-    for index, book in books.items():
-        book.verify(head=found.heads.get(study.parties.names[index - 1]) if found else None)
+@contextmanager
+def telling(progress: bool | Progress | None, study: Study) -> Iterator[Progress]:
+    """What to call after every step of a study, until it is over.
+
+    Args:
+        progress: a function is called after every step; True shows a bar, False nothing; None shows
+            one in a notebook, where people wait in front of it.
+        study: what is run.
+
+    Raises:
+        StudyError: `progress` is neither a function nor a truth value.
+    """
+    if callable(progress):
+        yield progress
+    elif progress is not None and not isinstance(progress, bool):
+        raise StudyError(
+            "expected progress to be True, False or a function of a step and its metrics, got "
+            f"{type(progress).__name__}; leave it out"
+        )
+    elif (show := _notebook_display()) and progress is not False:
+        yield _NotebookBar(study.name, steps_of(study), show)
+    elif progress:
+        with _terminal_bar(study.name, steps_of(study)) as bar:
+            yield bar
+    else:
+        yield _tell_nobody
+
+
+def _notebook_display() -> Callable[..., Any] | None:
+    """What shows something in the notebook that this program runs in; None where there is none."""
+    shells: Any = sys.modules.get("IPython")
+    shell = shells.get_ipython() if shells is not None else None
+    if type(shell).__name__ != _NOTEBOOK:
+        return None
+    from IPython.display import display  # type: ignore[import-not-found,unused-ignore]
+
+    return display  # type: ignore[no-any-return,unused-ignore]
+
+
+class _Page:
+    """What a notebook shows: HTML, and a line where there is no HTML."""
+
+    def __init__(self, html: str, words: str) -> None:
+        self._html, self._words = html, words
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+    def __repr__(self) -> str:
+        return self._words
+
+
+class _NotebookBar:
+    """A bar in a notebook, which every step redraws in its place."""
+
+    def __init__(self, title: str, total: int, show: Callable[..., Any]) -> None:
+        self._title, self._total = title, total
+        self._shown = show(self._page(0, {}), display_id=True)
+
+    def __call__(self, step: int, row: Mapping[str, float]) -> None:
+        """So many steps are done."""
+        if self._shown is not None:
+            self._shown.update(self._page(step, row))
+
+    def _page(self, step: int, row: Mapping[str, float]) -> _Page:
+        words = _words(self._title, step, self._total, row)
+        bar = f'<progress value="{step}" max="{self._total}"></progress>'
+        return _Page(f"<div>{bar} {escape(words)}</div>", words)
+
+
+@contextmanager
+def _terminal_bar(title: str, total: int) -> Iterator[Progress]:
+    """A bar on stderr; where that is no terminal, nothing but a line in the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeRemainingColumn())
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(_words(title, 0, total, {}), total=total)
+
+        yield lambda step, row: bars.update(
+            task, completed=step, description=_words(title, step, total, row)
+        )
+
+
+def _words(title: str, step: int, total: int, row: Mapping[str, float]) -> str:
+    """A study, its steps, and the newest metrics."""
+    epsilon = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
+    return ", ".join([f"{title}: {step} of {total} steps", *epsilon, *in_brief(row)])

@@ -35,172 +35,16 @@ from hubbub.core.tabular.table import CodedCells
 from hubbub.estimation.queries.statistics_query import expected_answers
 from hubbub.estimation.statistic import Expectation
 from hubbub.learning.runs import array_inputs, run_study, uncounted
-from hubbub.learning.runs import array_inputs as notebook_tables
-from hubbub.learning.runs.conclusion import answered_in
 from hubbub.learning.runs.preparing import InMemory, prepare
-from hubbub.learning.runs.result import Result
-
-# Where queries of tables in memory are charged, and their answers kept: memory, or a folder.
-#
-# In memory a ledger is of one silo's table, by its name and its cells: whoever makes the same silos
-# again, as a notebook's cell does that is run twice, finds what was charged, as long as the program
-# runs. A folder holds the same for longer: the silos' ledgers, and a run's folder for each query. A
-# query that was answered is never asked again: asked twice it would be two releases. Beside the
-# ledgers in a folder stands, under a key that is there too, of which tables each query was asked:
-# an
-# answer is given again for these alone. This file knows no rule by which a query is let in.
-
-_LETTERS = 16  # of a study's id, in a folder's name
-_KEY = 32  # bytes
-
-
-class NotebookLedgers(Protocol):
-    """What counts a notebook's queries."""
-
-    def alone(self) -> AbstractContextManager[object]:
-        """Nobody else charges them until this ends."""
-
-    def tallies(self) -> Sequence[Tally]:
-        """What was charged at each silo."""
-
-    def answer(self, plan: Plan) -> Result | None:
-        """What a query has given, if it was answered."""
-
-    def release(self, prepared: prepared_study.PreparedStudy) -> Result:
-        """Charge a query and ask it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class InMemoryLedgers:
-    """Ledgers that last as long as the program.
-
-    Args:
-        tables: a digest of each silo's table, by the silo's name.
-    """
-
-    tables: Mapping[str, str] = field(repr=False)
-
-    def alone(self) -> AbstractContextManager[object]:
-        """Other threads wait."""
-        return _one_at_a_time
-
-    def tallies(self) -> Sequence[Tally]:
-        """What was charged at each silo."""
-        return [_charged.get(one, Tally()) for one in self.tables.items()]
-
-    def answer(self, plan: Plan) -> Result | None:
-        """What a query has given, if it was answered."""
-        return _answers.get(self._key(plan.study))
-
-    def release(self, prepared: prepared_study.PreparedStudy) -> Result:
-        """Charge a query and ask it."""
-        uncounted.warn_if_uncounted(self.tables)
-        for one, tally in zip(self.tables.items(), self.tallies(), strict=True):
-            _charged[one] = tally.after(prepared.plan)
-        result = run_study.run_prepared(prepared, None)
-        return _answers.setdefault(self._key(prepared.study), result)
-
-    def _key(self, study: Study) -> tuple[bytes, frozenset[tuple[str, str]]]:
-        """A study of these tables."""
-        return study.id, frozenset(self.tables.items())
-
-
-@dataclass(frozen=True, kw_only=True)
-class FolderLedgers:
-    """Ledgers in a folder, with a folder beside them for what each query has given.
-
-    Args:
-        home: of both.
-        tables: a digest of each silo's table, by the silo's name.
-    """
-
-    home: Path
-    tables: Mapping[str, str] = field(repr=False)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Other programs are refused, other threads wait; UserError if another program is first."""
-        with _one_at_a_time, ExitStack() as stack:
-            try:
-                self.home.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(locked(self.home / "lock"))
-            except BlockingIOError:
-                raise UserError(
-                    f"expected to be the only program that asks out of {self.home}, another one "
-                    "does; wait for it"
-                ) from None
-            except OSError as error:
-                raise UserError(
-                    f"expected a folder that can be written, got {self.home}: {why_of(error)}; "
-                    "choose another out"
-                ) from None
-            yield
-
-    def tallies(self) -> Sequence[Tally]:
-        """What was charged at each silo."""
-        return [_read(self._ledgers / f"{name}.sqlite") for name in self.tables]
-
-    def answer(self, plan: Plan) -> Result | None:
-        """What a query has given, if it was answered; SpentError if it was asked of others."""
-        result = answered_in(self._folder(plan.study), plan)
-        mark = self._mark(plan.study)
-        if result is None or not mark.exists():
-            return result
-        if not hmac.compare_digest(read_bytes(mark, most=_KEY), self._marked(plan.study)):
-            raise SpentError(
-                f"expected the tables of which this was asked out of {self.home} before, got "
-                "others; ask with another epsilon, which is another release"
-            )
-        return result
-
-    def release(self, prepared: prepared_study.PreparedStudy) -> Result:
-        """Charge a query and ask it."""
-        uncounted.warn_if_uncounted(dict.fromkeys(self.tables, self._ledgers.resolve()))
-        marked = self._marked(prepared.study)
-        with fresh(self._mark(prepared.study), mode=PRIVATE) as file:
-            write_all(file, marked)
-        out = self._folder(prepared.study)
-        return run_study.run_prepared(prepared, out, ledgers=self._ledgers)
-
-    @property
-    def _ledgers(self) -> Path:
-        return self.home / "ledgers"
-
-    def _mark(self, study: Study) -> Path:
-        """Where it stands of which tables a query was asked."""
-        return self._ledgers / f"{study.id.hex()}.tables"
-
-    def _marked(self, study: Study) -> bytes:
-        """What stands for a query of these tables: nobody without the key learns of a cell."""
-        path = self._ledgers / "tables.key"
-        key = read_bytes(path, most=_KEY) if path.exists() else b""
-        if len(key) < _KEY:  # new, or torn by a crash
-            self._ledgers.mkdir(parents=True, exist_ok=True)
-            key = os.urandom(_KEY)
-            with fresh(path, mode=PRIVATE) as file:
-                write_all(file, key)
-        told = json.dumps([study.id.hex(), sorted(self.tables.items())]).encode()
-        return hmac.digest(key, told, "sha256")
-
-    def _folder(self, study: Study) -> Path:
-        return self.home / f"{file_name(study.name)}-{study.id.hex()[:_LETTERS]}"
-
-
-_one_at_a_time = RLock()
-_charged: dict[tuple[str, str], Tally] = {}
-_answers: dict[tuple[bytes, frozenset[tuple[str, str]]], Result] = {}
-
-
-def _read(path: Path) -> Tally:
-    """What a ledger's file says; nothing where there is none yet."""
-    if not path.exists():
-        return Tally()
-    with Ledger(path) as ledger:
-        return ledger.tally
-
+from hubbub.learning.runs.result import Result, answered_in
 
 Questions = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
 _NAME = "statistics"
+_LETTERS = 16  # of a study's id, in a folder's name
+_KEY = 32  # bytes
+_one_at_a_time = RLock()
+_charged: dict[tuple[str, str], Tally] = {}
+_answers: dict[tuple[bytes, frozenset[tuple[str, str]]], Result] = {}
 
 
 def statistics(
@@ -281,15 +125,15 @@ def statistics(
     array_inputs.refuse_fewer(silos, "table", "hand them over", colluders)
     stated = array_inputs.declared(columns)
     declared = columns_from(stated)
-    tables = notebook_tables.tables_of(silos, declared, patients, most_per_patient)
-    known = sum(map(len, tables.cells.values())) if records is None else records
+    tables = array_inputs.tables_of(silos, declared, patients, most_per_patient)
+    units = sum(map(len, tables.cells.values())) if records is None else records
     context = StatisticsContext(
         cells=tables.cells,
         tables={
             "parties": {"names": list(silos), "colluders": colluders},
             "data": {
                 "source": IN_MEMORY,
-                "records": known,
+                "records": units,
                 "columns": stated,
                 **({} if patients is None else {"patient": tables.patient}),
                 **({"most_per_patient": most_per_patient} if most_per_patient else {}),
@@ -334,23 +178,18 @@ class StatisticsContext:
     @property
     def budget(self) -> SumsBudget:
         """The rule by which queries are let in."""
-        privacy = self.tables["privacy"]
-        return SumsBudget(
-            epsilon=self.epsilon, delta=privacy["delta"], relation=privacy["relation"]
-        )
+        return SumsBudget(epsilon=self.epsilon, **self.tables["privacy"])
 
     @property
     def spent(self) -> float:
         """Epsilon of all that was charged, at the silo that has the most; no unit."""
-        privacy = self.tables["privacy"]
-        delta, relation = privacy["delta"], privacy["relation"]
-        return max(
-            tally.epsilon(delta=delta, relation=relation) for tally in self.ledgers.tallies()
-        )
+        promised = dict(self.tables["privacy"])  # delta and relation
+        return max(tally.epsilon(**promised) for tally in self.ledgers.tallies())
 
     @property
     def _used(self) -> str:
         """In words how much is spent and left, as shares of squares, which add up (P22)."""
+        # Squares of what a query lets be seen add up, epsilons do not.
         left = floor(1000 * min(map(self.budget.share_left, self.ledgers.tallies())))
         return f"{(1000 - left) / 10:g} % spent and {left / 10:g} % left"
 
@@ -397,23 +236,19 @@ class StatisticsContext:
             f"statistics and synthetic records together: {self._used} (epsilons do not add up, "
             "squares of what they let be seen do)"
         )
-        total = next((one for one in self._totals if self._has_room(plan, one)), None)
-        if total is None:
+        # Larger totals, in steps of a twentieth.
+        totals = (float(f"{self.epsilon * (1 + k / 20):.3g}") for k in range(1, 61))
+        tallies = self.ledgers.tallies()
+        for total in totals:
+            wider = replace(self.budget, epsilon=total)
+            if all(wider.allows(tally, plan) for tally in tallies):
+                break
+        else:
             return f"{words}; ask for less, or of other tables"
         return (
             f"{words}; {less} state a larger total if everybody agrees, here {total:g} "
             "(statistics: epsilon, synthesize: total)"
         )
-
-    @property
-    def _totals(self) -> Iterator[float]:
-        """Larger totals, in steps of a twentieth."""
-        return (float(f"{self.epsilon * (1 + k / 20):.3g}") for k in range(1, 61))
-
-    def _has_room(self, plan: Plan, total: float) -> bool:
-        """Whether a total would let a query in beside what was charged."""
-        wider = replace(self.budget, epsilon=total)
-        return all(wider.allows(tally, plan) for tally in self.ledgers.tallies())
 
     def study(self, questions: Questions, epsilon: float) -> Study:
         """A query as a study.
@@ -468,19 +303,18 @@ class ReleasableQuery:
             StudyError: an answer would not stand out from the noise; nothing is spent.
             UserError: another program asks out of the same folder, or it cannot be written.
         """
-        with self.context.ledgers.alone():
-            result = self.context.ledgers.answer(self.plan) or self._asked()
-        read_off = (self.study.data.unit_count,) if self.context.reads_records else ()
+        context, ledgers = self.context, self.context.ledgers
+        with ledgers.alone():
+            result = ledgers.answer(self.plan)
+            if result is None:
+                # Charged and not answered: a crash in between, or other tables of the same name.
+                self._check_uncharged()
+                handed = InMemory(cells=context.cells)
+                prepared = prepare(self.study, self.plan, handed=handed)
+                self._check_left(ledgers.tallies())
+                result = ledgers.release(prepared)
+        read_off = (self.study.data.unit_count,) if context.reads_records else ()
         return replace(result, made_public=read_off)
-
-    def _asked(self) -> Result:
-        """The answers of a query that has none yet."""
-        context = self.context
-        self._check_uncharged()
-        handed = InMemory(cells=context.cells)
-        prepared = prepare(self.study, self.plan, handed=handed)
-        self._check_left(context.ledgers.tallies())
-        return context.ledgers.release(prepared)
 
     def _check_uncharged(self) -> None:
         """Refuse to make a second release of what was charged as one."""
@@ -532,3 +366,152 @@ def _named(questions: Questions) -> dict[str, Mapping[str, Any]]:
         more = sum(name.rpartition(" ")[0] == kind or name == kind for name in named)
         named[f"{kind} {more + 1}" if more else kind] = question
     return named
+
+
+class NotebookLedgers(Protocol):
+    """Where queries of tables in memory are charged, and their answers kept.
+
+    A query that was answered is never asked again: asked twice it would be two releases. No ledger
+    knows a rule by which a query is let in.
+    """
+
+    def alone(self) -> AbstractContextManager[object]:
+        """Nobody else charges them until this ends."""
+
+    def tallies(self) -> Sequence[Tally]:
+        """What was charged at each silo."""
+
+    def answer(self, plan: Plan) -> Result | None:
+        """What a query has given, if it was answered."""
+
+    def release(self, prepared: prepared_study.PreparedStudy) -> Result:
+        """Charge a query and ask it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InMemoryLedgers:
+    """Ledgers that last as long as the program, each of one silo's table by its name and cells.
+
+    So whoever makes the same silos again, as a notebook's cell does that is run twice, finds what
+    was charged.
+
+    Args:
+        tables: a digest of each silo's table, by the silo's name.
+    """
+
+    tables: Mapping[str, str] = field(repr=False)
+
+    def alone(self) -> AbstractContextManager[object]:
+        """Other threads wait."""
+        return _one_at_a_time
+
+    def tallies(self) -> Sequence[Tally]:
+        """What was charged at each silo."""
+        return [_charged.get(table, Tally()) for table in self.tables.items()]
+
+    def answer(self, plan: Plan) -> Result | None:
+        """What a query has given, if it was answered."""
+        return _answers.get(self._key(plan.study))
+
+    def release(self, prepared: prepared_study.PreparedStudy) -> Result:
+        """Charge a query and ask it."""
+        uncounted.warn_if_uncounted(self.tables)
+        for table, tally in zip(self.tables.items(), self.tallies(), strict=True):
+            _charged[table] = tally.after(prepared.plan)
+        result = run_study.run_prepared(prepared, None)
+        return _answers.setdefault(self._key(prepared.study), result)
+
+    def _key(self, study: Study) -> tuple[bytes, frozenset[tuple[str, str]]]:
+        """A study of these tables."""
+        return study.id, frozenset(self.tables.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderLedgers:
+    """Ledgers in a folder, with a folder beside them for what each query has given.
+
+    Beside the ledgers stands, under a key that is there too, of which tables each query was asked:
+    an answer is given again for these alone.
+
+    Args:
+        home: of both.
+        tables: a digest of each silo's table, by the silo's name.
+    """
+
+    home: Path
+    tables: Mapping[str, str] = field(repr=False)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Other programs are refused, other threads wait; UserError if another program is first."""
+        with _one_at_a_time, ExitStack() as stack:
+            try:
+                self.home.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(self.home / "lock"))
+            except BlockingIOError:
+                raise UserError(
+                    f"expected to be the only program that asks out of {self.home}, another one "
+                    "does; wait for it"
+                ) from None
+            except OSError as error:
+                raise UserError(
+                    f"expected a folder that can be written, got {self.home}: {why_of(error)}; "
+                    "choose another out"
+                ) from None
+            yield
+
+    def tallies(self) -> Sequence[Tally]:
+        """What was charged at each silo."""
+        tallies = []
+        for path in (self._ledgers / f"{name}.sqlite" for name in self.tables):
+            if not path.exists():
+                tallies.append(Tally())
+                continue
+            with Ledger(path) as ledger:
+                tallies.append(ledger.tally)
+        return tallies
+
+    def answer(self, plan: Plan) -> Result | None:
+        """What a query has given, if it was answered; SpentError if it was asked of others."""
+        result = answered_in(self._folder(plan.study), plan)
+        mark = self._mark(plan.study)
+        if result is None or not mark.exists():
+            return result
+        if not hmac.compare_digest(read_bytes(mark, most=_KEY), self._marked(plan.study)):
+            raise SpentError(
+                f"expected the tables of which this was asked out of {self.home} before, got "
+                "others; ask with another epsilon, which is another release"
+            )
+        return result
+
+    def release(self, prepared: prepared_study.PreparedStudy) -> Result:
+        """Charge a query and ask it."""
+        uncounted.warn_if_uncounted(dict.fromkeys(self.tables, self._ledgers.resolve()))
+        marked = self._marked(prepared.study)
+        with fresh(self._mark(prepared.study), mode=PRIVATE) as file:
+            write_all(file, marked)
+        out = self._folder(prepared.study)
+        return run_study.run_prepared(prepared, out, ledgers=self._ledgers)
+
+    @property
+    def _ledgers(self) -> Path:
+        return self.home / "ledgers"
+
+    def _mark(self, study: Study) -> Path:
+        """Where it stands of which tables a query was asked."""
+        return self._ledgers / f"{study.id.hex()}.tables"
+
+    def _marked(self, study: Study) -> bytes:
+        """What stands for a query of these tables: nobody without the key learns of a cell."""
+        path = self._ledgers / "tables.key"
+        key = read_bytes(path, most=_KEY) if path.exists() else b""
+        if len(key) < _KEY:  # new, or torn by a crash
+            self._ledgers.mkdir(parents=True, exist_ok=True)
+            key = os.urandom(_KEY)
+            with fresh(path, mode=PRIVATE) as file:
+                write_all(file, key)
+        asked = json.dumps([study.id.hex(), sorted(self.tables.items())]).encode()
+        return hmac.digest(key, asked, "sha256")
+
+    def _folder(self, study: Study) -> Path:
+        return self.home / f"{file_name(study.name)}-{study.id.hex()[:_LETTERS]}"

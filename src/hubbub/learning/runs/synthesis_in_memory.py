@@ -106,13 +106,13 @@ def synthesize(
         most_per_patient=most_per_patient,
         out=out,
     )
-    asked: dict[str, Any] = {"targets": list(targets), "bins": bins, "records": size}
+    keys: dict[str, Any] = {"targets": list(targets), "bins": bins, "records": size}
     if cuts:
-        asked["cuts"] = {name: list(some) for name, some in cuts.items()}
-    asked |= {"follows": dict(follows)} if follows else {}
-    asked |= {"possible": list(possible)} if possible else {}
+        keys["cuts"] = {name: list(some) for name, some in cuts.items()}
+    keys |= {"follows": dict(follows)} if follows else {}
+    keys |= {"possible": list(possible)} if possible else {}
     privacy = {**context.tables["privacy"], "epsilon": float(epsilon)}
-    tables = {**context.tables, "study": {"name": _NAME}, _NAME: asked, "privacy": privacy}
+    tables = {**context.tables, "study": {"name": _NAME}, _NAME: keys, "privacy": privacy}
     study = Study.from_table(array_inputs.plain(tables))
     return ReleasableQuery(context=context, study=study).release().synthetic
 

@@ -100,6 +100,7 @@ class TrainedModel:
             DataError: the table cannot be read or does not fit the study.
             ModelError: a prediction is no finite number.
         """
+        # By the module and everything before it, as it was trained.
         predicted = learning.scores(self.scorer, self.features(table))
         finite = np.asarray(np.isfinite(predicted).all(tuple(range(1, predicted.ndim))))
         if not finite.all():
@@ -124,13 +125,21 @@ class TrainedModel:
         """
         if hasattr(table, "detach"):
             table = table.detach().cpu().numpy()
-        found = self._given(table) if isinstance(table, np.ndarray) else self._encoded(table)
-        if tuple(found.shape[1:]) != self.shape or found.ndim < 2:
+        if isinstance(table, np.ndarray):
+            if table.dtype.kind not in "fiub" or not np.isfinite(table).all():
+                raise DataError("expected finite numbers to predict from, found others; clean them")
+            unlabelled = np.zeros(len(table), dtype=np.float32)
+            records = Records(inputs=table.astype(np.float32), targets=unlabelled)
+            extractor = learning_of(self.study)[0].extractor
+            inputs = learning.through_frozen(extractor, records).inputs
+        else:
+            inputs = self._encoded(table)
+        if tuple(inputs.shape[1:]) != self.shape or inputs.ndim < 2:
             raise DataError(
                 f"expected records of shape {self.shape}, as the model was trained with, found "
-                f"{tuple(found.shape[1:])}; give the columns that the study names"
+                f"{tuple(inputs.shape[1:])}; give the columns that the study names"
             )
-        return found
+        return inputs
 
     def exposures(self, table: Any) -> NDArray[np.float64] | None:
         """For how long, or of how much, each record of a table is counted; None: it says nothing.
@@ -153,14 +162,6 @@ class TrainedModel:
             return None
         where = f"{Path(table).name if is_file else 'the table'}, column {outcome.exposure!r}"
         return read_column(cells[outcome.exposure], outcome.rule_of(outcome.exposure), where)
-
-    def _given(self, array: NDArray[Any]) -> NDArray[np.float32]:
-        """Features in an array, as the model's frozen layers make them."""
-        if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
-            raise DataError("expected finite numbers to predict from, found others; clean them")
-        unlabelled = np.zeros(len(array), dtype=np.float32)
-        records = Records(inputs=array.astype(np.float32), targets=unlabelled)
-        return learning.through_frozen(learning_of(self.study)[0].extractor, records).inputs
 
     def _encoded(self, table: Any) -> NDArray[np.float32]:
         """Features of a file or a table in memory."""
@@ -210,33 +211,27 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
     """
     path = Path(folder)
     study = _study_in(path)
-    _refuse_strange_code(study, builds=model is None, trusted=trust_code)
+    settings, _ = learning_of(study)
+    # Code that makes the module or its features, if nobody here has let it run, is refused.
+    called = (
+        settings.frozen.module if settings.frozen else "",
+        settings.kind if model is None else "",
+    )
+    names = [name for name in study.own_code if name in called]
+    foreign_code.keep_known(study, names, trusted=trust_code)
     shape = learning.stored_shape(path / MODEL)
-    module = _built(study, path / MODEL, model, shape)
+    if model is not None:
+        module = learning.with_logits(study, model, shape)
+    else:
+        build = partial(learning.model_of, study, shape)
+        if settings.is_built_in:  # no larger than the file of its numbers
+            learning.refuse_other_model(path / MODEL, build)
+        module = build()
     learning.load_model(path / MODEL, module)
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
     return TrainedModel(
         study=study, module=module.eval(), shape=shape, standardisation=standardised
     )
-
-
-def _refuse_strange_code(study: Study, *, builds: bool, trusted: bool) -> None:
-    """Refuse code that makes the module or its features, if nobody here has let it run."""
-    model, _ = learning_of(study)
-    frozen = model.frozen.module if model.frozen else ""
-    called = (frozen, model.kind if builds else "")
-    names = [name for name in study.own_code if name in called]
-    foreign_code.keep_known(study, names, trusted=trusted)
-
-
-def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:
-    """The module that is given, or the study's own, no larger than the file of its numbers."""
-    if model is not None:
-        return learning.with_logits(study, model, shape)
-    build = partial(learning.model_of, study, shape)
-    if learning_of(study)[0].is_built_in:
-        learning.refuse_other_model(path, build)
-    return build()
 
 
 def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
@@ -261,13 +256,15 @@ def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
     if outcome is not None and not outcome.grid:
         return columns | {"predicted": _rounded(predicted)}
     if outcome is not None:
-        named = (f"free of it after {time:g}" for time in outcome.grid)
-        return columns | {one: _rounded(predicted[:, k]) for k, one in enumerate(named)}
+        return columns | {
+            f"free of it after {time:g}": _rounded(predicted[:, k])
+            for k, time in enumerate(outcome.grid)
+        }
     if predicted.ndim == 1:
         columns["score"] = _rounded(predicted)
         best = (predicted > 0.5).astype(int)
     else:
-        columns |= {f"score of {one}": _rounded(predicted[:, k]) for k, one in enumerate(classes)}
+        columns |= {f"score of {name}": _rounded(predicted[:, k]) for k, name in enumerate(classes)}
         best = predicted.argmax(1)
     return columns | {"predicted": [classes[k] for k in best.tolist()]}
 

@@ -35,10 +35,10 @@ def warn_if_uncounted(ledgers: Mapping[str, Path | str | None]) -> None:
     """
     apart = []
     for name, here in ledgers.items():
-        known = _ledgers_of.setdefault(name, set())
-        if known - {here} or (here is None and known):
+        before = _ledgers_of.setdefault(name, set())
+        if before - {here} or (here is None and before):
             apart.append(name)
-        known.add(here)
+        before.add(here)
     if apart:
         counted = all(ledgers[name] is not None for name in apart)
         warnings.warn(
@@ -66,8 +66,8 @@ def folder_for(study: Study, out: Path, stated: Path | None) -> Path:
     here = (stated or counted_in(study) or out.parent / "ledgers").resolve()
     apart: dict[str, list[Path]] = {}
     for name, path in _files(study).items():
-        own, known = here / f"{name}.sqlite", _noted(path)
-        if others := [book for book in known if book != own]:
+        own = here / f"{name}.sqlite"
+        if others := [book for book in _noted(path) if book != own]:
             apart[name] = others
         _note(path, [*others, own])
     if apart:
@@ -99,9 +99,8 @@ def _files(study: Study) -> dict[str, Path]:
 def _noted(path: Path) -> list[Path]:
     """The ledgers that have counted a file, the last one last."""
     with suppress(OSError, ValueError, RuntimeError):
-        return [
-            book for one in read_text(_state_of(path)).splitlines() if (book := Path(one)).is_file()
-        ]
+        books = map(Path, read_text(_state_of(path)).splitlines())
+        return [book for book in books if book.is_file()]
     return []
 
 

@@ -1,14 +1,18 @@
-"""The table `[model]`: which model is trained. This file builds none and imports no factory."""
+"""`[model]`: which model is trained, which keys each kind takes, and how large it is.
+
+A plan counts parameters before any model is built, and without torch: this file builds none and
+imports no factory.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from hubbub.core.disk import json_value, open_ordinary
 from hubbub.core.errors import DataError
@@ -31,40 +35,14 @@ from hubbub.core.settings import (
 from hubbub.core.study import silo_records
 from hubbub.core.study.source import IN_MEMORY, is_own
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.column import Column
 from hubbub.learning.study.training import learning_of
-
-# The kinds of models that hubbub makes: which keys of `[model]` each takes, and how large it is.
-#
-# Who adds a kind adds it here, and its module in `learning/models.py`. A plan counts parameters
-# before any model is built, and without torch.
 
 LINEAR_PROBE, LORA = "linear-probe", "lora"
 
 
-class Sizes(Protocol):
-    """What of `[model]` says how large it is."""
-
-    @property
-    def kind(self) -> str:
-        """Its name."""
-
-    @property
-    def hidden(self) -> tuple[int, ...]:
-        """Widths of hidden layers."""
-
-    @property
-    def outputs(self) -> int:
-        """Logits."""
-
-    @property
-    def bias(self) -> bool:
-        """Whether fully connected layers have biases."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ModelKind:
-    """One kind.
+    """One kind of model that hubbub makes; its module is in `learning/models.py`.
 
     Args:
         keys: of the table, beside `kind`, `inputs` and `outputs`; any other is refused.
@@ -73,17 +51,17 @@ class ModelKind:
     """
 
     keys: Collection[str]
-    parameters: Callable[[Sizes, int, int], int] | None = None
+    parameters: Callable[[Model, int, int], int] | None = None
 
 
-def _connected(model: Sizes, features: int, intervals: int) -> int:
+def _connected(model: Model, features: int, intervals: int) -> int:
     """Of fully connected layers, and of the intercepts of proportional odds."""
     widths = (features, *model.hidden, model.outputs)
     layers = sum(low * high + (high if model.bias else 0) for low, high in pairwise(widths))
     return layers + (intervals if model.outputs == 1 else 0)
 
 
-def _probe(model: Sizes, features: int, intervals: int) -> int:  # noqa: ARG001 (it takes no times)
+def _probe(model: Model, features: int, intervals: int) -> int:  # noqa: ARG001 (it takes no times)
     """Of the sums of a linear probe."""
     return (features + 1) * (features + 1 + model.outputs)
 
@@ -96,30 +74,10 @@ MODEL_KINDS = {
     LORA: ModelKind(keys=("rank", "target_modules", "loss", "frozen")),
 }
 _OWN = ModelKind(keys=("loss", "frozen"))  # a model that a study brings
-
-
-def model_kind_of(kind: str) -> ModelKind:
-    """What there is to say of the word `model.kind`."""
-    return MODEL_KINDS.get(kind, _OWN)
-
-
-def features_of(model: Sizes, parameters: int, intervals: int) -> int | None:
-    """On how many features a model has so many parameters; None if on none."""
-    count = model_kind_of(model.kind).parameters
-    assert count is not None, "of a kind that is counted"  # noqa: S101
-    low, high = 1, parameters  # every feature adds at least one
-    while low < high:
-        middle = (low + high) // 2
-        if count(model, middle, intervals) < parameters:
-            low = middle + 1
-        else:
-            high = middle
-    return low if count(model, low, intervals) == parameters else None
-
-
 HUBER = "huber"
 _OF_SOME_KINDS = dict.fromkeys(key for kind in MODEL_KINDS.values() for key in kind.keys)
 _MOST_FEATURES = 10**9
+_MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -145,12 +103,12 @@ def _kind(section: Section) -> str:
     """Which model, and what goes with no such one."""
     kind = section.text("kind", None)
     if kind not in (*MODEL_KINDS, IN_MEMORY) and not is_own(kind):
-        known = ", ".join(f'"{name}"' for name in MODEL_KINDS)
-        wanted = f'{known} or "python:module:factory"'
+        kinds = ", ".join(f'"{name}"' for name in MODEL_KINDS)
+        wanted = f'{kinds} or "python:module:factory"'
         raise section.refusal("kind", wanted, "choose one of them")
     why = f'for kind = "{kind}"' if kind in MODEL_KINDS else "for a model of your own"
     for key in _OF_SOME_KINDS:
-        if key not in model_kind_of(kind).keys:
+        if key not in MODEL_KINDS.get(kind, _OWN).keys:
             section.absent(key, why)
     return kind
 
@@ -417,12 +375,9 @@ class Model:
         return self.kind in MODEL_KINDS and self.kind != LORA
 
 
-# How large a record and the model are, as far as the study and public data say.
-#
-# A study is planned before anybody has approved it, so nothing that it names is imported or called
-# here: where only a function of its own knows the shape of a record, nobody does until it is run.
-
-_MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
+# How large a record and the model are, as far as the study and public data say. A study is planned
+# before anybody has approved it, so nothing that it names is imported or called here: where only a
+# function of its own knows the shape of a record, nobody does until it is run.
 
 
 def model_dimension(study: Study) -> int | None:
@@ -430,8 +385,8 @@ def model_dimension(study: Study) -> int | None:
     model, _ = learning_of(study)
     if model.kind == LORA:
         return _low_rank(model)
-    shape = record_shape(study)
-    return None if shape is None or not _is_counted(model) else _parameters(study, prod(shape))
+    shape, count = record_shape(study), _counter(study)
+    return None if shape is None or count is None else count(prod(shape))
 
 
 def record_shape(study: Study, dimension: int | None = None) -> tuple[int, ...] | None:
@@ -444,10 +399,10 @@ def record_shape(study: Study, dimension: int | None = None) -> tuple[int, ...] 
     Returns:
         The shape; None if it is not public yet, or only the study's own code knows it.
     """
-    if (told := told_shape(study, dimension)) is not None:
-        return told
+    if (stated := told_shape(study, dimension)) is not None:
+        return stated
     if not study.data.options and (columns := silo_records.encoding(study)[0]):
-        return (_width(columns),)
+        return (sum(column.width for column in columns),)
     if not silo_records.has_test_set(study) or is_own(study.data.source):
         return None
     try:
@@ -463,21 +418,25 @@ def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
 
     Nothing is opened: who checks a study of somebody else must not read what it names.
     """
-    model, _ = learning_of(study)
-    stated = _stated_shape(study)
-    if stated or dimension is None or not _is_counted(model):
+    count, stated = _counter(study), _stated_shape(study)
+    if stated or dimension is None or count is None:
         return stated or None
-    features = features_of(model, dimension, _intervals(study))
-    return None if features is None else (features,)
+    low, high = 1, dimension  # every feature adds at least one parameter
+    while low < high:
+        middle = (low + high) // 2
+        if count(middle) < dimension:
+            low = middle + 1
+        else:
+            high = middle
+    return (low,) if count(low) == dimension else None
 
 
 def is_dimension(study: Study, dimension: int) -> bool:
     """Whether the study's model may have so many parameters, as far as it can be counted here."""
-    if not _is_counted(learning_of(study)[0]):
+    count, stated = _counter(study), _stated_shape(study)
+    if count is None:
         return True
-    if stated := _stated_shape(study):
-        return _parameters(study, prod(stated)) == dimension
-    return told_shape(study, dimension) is not None
+    return count(prod(stated)) == dimension if stated else told_shape(study, dimension) is not None
 
 
 def _stated_shape(study: Study) -> tuple[int, ...]:
@@ -485,30 +444,17 @@ def _stated_shape(study: Study) -> tuple[int, ...]:
     model, _ = learning_of(study)
     if model.inputs or not study.data.columns:
         return model.inputs
-    return (_width(study.data.features),)
+    return (sum(column.width for column in study.data.features),)
 
 
-def _width(columns: Iterable[Column]) -> int:
-    """Features that they become."""
-    return sum(column.width for column in columns)
-
-
-def _is_counted(model: Model) -> bool:
-    """Whether the model's parameters follow from how many features a record has."""
-    return model_kind_of(model.kind).parameters is not None
-
-
-def _parameters(study: Study, features: int) -> int:
-    """On so many features, of a model whose parameters are counted."""
+def _counter(study: Study) -> Callable[[int], int] | None:
+    """Gives the model's parameters on so many features; None where others matter."""
     model, _ = learning_of(study)
-    count = model_kind_of(model.kind).parameters
-    assert count is not None, "of a kind that is counted"  # noqa: S101
-    return count(model, features, _intervals(study))
-
-
-def _intervals(study: Study) -> int:
-    """Of a time to an event."""
-    return len(study.data.outcome.grid) if study.data.outcome else 0
+    count = MODEL_KINDS.get(model.kind, _OWN).parameters
+    if count is None:
+        return None
+    intervals = len(study.data.outcome.grid) if study.data.outcome else 0
+    return lambda features: count(model, features, intervals)
 
 
 def _low_rank(model: Model) -> int | None:
@@ -528,7 +474,7 @@ def _shapes_in(path: Path) -> dict[str, list[int]]:
         with open_ordinary(path) as file:
             size = int.from_bytes(file.read(8), "little")
             header = json_value(file.read(min(size, _MOST_HEADER)))
-        shapes = {k: [*map(int, one["shape"])] for k, one in header.items() if "shape" in one}
+        shapes = {k: [*map(int, entry["shape"])] for k, entry in header.items() if "shape" in entry}
         return {name: shape for name, shape in shapes.items() if len(shape) == 2}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -65,7 +65,7 @@ def training_from(stated: Mapping[str, Any], *, records: object) -> Training:
         optimizer=_optimizer,
         projection_kind=_projection_kind,
         tokens=_tokens,
-        evaluate=_evaluate,
+        evaluate=lambda section: read_inner(Evaluate, section, "evaluate"),
         metrics=_metrics,
         bands=_bands,
     )
@@ -74,7 +74,7 @@ def training_from(stated: Mapping[str, Any], *, records: object) -> Training:
 def _metrics(section: Section) -> tuple[str, ...]:
     """Functions that score predictions, each under the name that it has."""
     named = section.texts("metrics", Training.metrics)
-    names = [one.rpartition(":")[2] for one in named]
+    names = [name.rpartition(":")[2] for name in named]
     if len(named) > _MOST_METRICS or not all(map(is_own, named)) or len({*names}) < len(names):
         wanted = f'at most {_MOST_METRICS} texts "python:module:function" with names of their own'
         raise section.refusal("metrics", wanted, "list each function once")
@@ -89,9 +89,10 @@ def _sample_rate(section: Section, records: object) -> float:
             raise section.refusal("sample_rate", '1 with sampling = "full-batch"', "leave it out")
         return 1.0
     if ("sample_rate" in section) == ("batch" in section):
-        found = "both" if "batch" in section else "neither"
+        stated = "both" if "batch" in section else "neither"
         raise StudyError(
-            f"expected either training.sample_rate or training.batch, got {found}; keep one of them"
+            f"expected either training.sample_rate or training.batch, got {stated}; keep one of "
+            "them"
         )
     if "sample_rate" in section:
         return section.number("sample_rate", None, least=0, most=1, open_low=True)
@@ -124,11 +125,6 @@ def _bands(section: Section) -> int:
     if section.content.get("bands", "auto") == "auto":
         return 0
     return section.whole("bands", None, least=2, most=MOST_BANDS)
-
-
-def _evaluate(section: Section) -> Evaluate | None:
-    """The table `evaluate`, if there is one."""
-    return read_inner(Evaluate, section, "evaluate")
 
 
 def _optimizer(section: Section) -> tuple[tuple[str, str | float], ...]:
@@ -322,15 +318,7 @@ def learning_of(study: Study) -> tuple[Model, Training]:
     return study.model, study.training
 
 
-# How a model is trained where nobody says otherwise: one rule, from public numbers alone.
-#
-# The noise in a mean gradient follows from the *signal* s = n epsilon sqrt((N - T - 1) / N): units,
-# what is promised to each, and the share of the silos whose noise the promised adversary does not
-# know. The less signal, the smaller are clip and learning rate: a smaller clip bends the gradient
-# and
-# has less noise, a smaller rate averages over more steps. Both follow the length |x| of a record's
-# features. `experiments/defaults.py` has found the numbers, and measures them on cohorts that they
-# were not found on (docs/experiments.md).
+# One rule for how a model is trained where nobody says otherwise, from public numbers alone.
 
 STEPS, SAMPLE_RATE = 150, 0.2
 _SIGNAL = 4000.0  # at which the factors below hold as they are
@@ -378,6 +366,13 @@ def usual_training(
 ) -> UsualTraining:
     """The rule.
 
+    The noise in a mean gradient follows from the *signal* s = n epsilon sqrt((N - T - 1) / N):
+    units, what is promised to each, and the share of the silos whose noise the promised adversary
+    does not know. The less signal, the smaller are clip and learning rate: a smaller clip bends the
+    gradient and has less noise, a smaller rate averages over more steps. Both follow the length |x|
+    of a record's features. `experiments/defaults.py` has found the numbers, and measures them on
+    cohorts that they were not found on (docs/experiments.md).
+
     Args:
         outcome: the target; None: classes.
         records: public number of units, at least 1.
@@ -391,6 +386,7 @@ def usual_training(
     UsualTraining(clip_norm=3.1, lr=0.046, steps=150, sample_rate=0.2)
     """
     kind = "" if outcome is None else outcome.kind
+    # The share of the silos whose noise the promised adversary does not know.
     unknown = max(silos - colluders - 1, 1) / silos
     signal = records * epsilon * sqrt(unknown) / _SIGNAL
     if outcome is not None and outcome.is_log_link:
@@ -407,9 +403,11 @@ def usual_training(
     rate *= (STEPS / steps) ** (1 / 3)
     if not is_linear:
         clip, rate = clip * _NETWORK_CLIP, rate * _NETWORK_RATE
-    return UsualTraining(
-        clip_norm=_two_digits(clip), lr=_two_digits(min(rate, _MOST_RATE)), steps=steps
+    # A setting says no more than two digits.
+    clip_norm, lr = (
+        round(value, 1 - floor(log10(value))) for value in (clip, min(rate, _MOST_RATE))
     )
+    return UsualTraining(clip_norm=clip_norm, lr=lr, steps=steps)
 
 
 def usual_for(study: Study) -> UsualTraining:
@@ -421,12 +419,10 @@ def usual_for(study: Study) -> UsualTraining:
     model, training = learning_of(study)
     data, columns = study.data, study.data.columns
     square = squared_length(columns) if columns else 1.0 + prod(model.inputs) / 3
-    if data.standardise is not None:
-        square = (
-            1.0 + sum(column.width for column in columns if column.feature)
-            if columns
-            else 3 * square
-        )
+    if data.standardise is not None and columns:
+        square = 1.0 + sum(column.width for column in columns if column.feature)
+    elif data.standardise is not None:
+        square *= 3
     kept = 1.0 if training.evaluate is None else 1.0 - training.evaluate.holdout
     return usual_training(
         data.outcome,
@@ -445,15 +441,9 @@ def squared_length(columns: Iterable[Column]) -> float:
 
     Of a column with a reference a tenth: few records are of another category.
     """
-    return 1.0 + sum(_square(column) for column in columns if column.feature)
-
-
-def _square(column: Column) -> float:
-    if column.reference:
-        return 0.1
-    return 1.0 if column.categories else 1 / 3
-
-
-def _two_digits(value: float) -> float:
-    """Rounded: a setting says no more."""
-    return round(value, 1 - floor(log10(value)))
+    squares = (
+        0.1 if column.reference else 1.0 if column.categories else 1 / 3
+        for column in columns
+        if column.feature
+    )
+    return 1.0 + sum(squares)

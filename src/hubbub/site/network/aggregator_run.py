@@ -30,9 +30,8 @@ from hubbub.core.runs.run_folder import RunFolder, answers_in
 from hubbub.core.study import silo_records
 from hubbub.core.verification.evidence.audit_result import read_audit
 from hubbub.core.verification.evidence.collecting import collect
-from hubbub.learning.runs.conclusion import conclude
 from hubbub.learning.runs.preparing import check_plan, prepare
-from hubbub.learning.runs.result import Result
+from hubbub.learning.runs.result import Result, conclude
 from hubbub.site.network.coordinator import Coordinator
 
 WITNESS = "witness"  # in the aggregator's home: what silos have stated of their ledgers

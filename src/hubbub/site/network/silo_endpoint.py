@@ -46,8 +46,8 @@ from hubbub.core.session.party import Membership, Party, SiloParty, lists_of
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import part_of
-from hubbub.learning.runs.conclusion import write_result
 from hubbub.learning.runs.preparing import prepare
+from hubbub.learning.runs.result import write_result
 from hubbub.site.collected.party_sides import SiloSide
 from hubbub.site.network.endpoint import Endpoint, SessionState
 from hubbub.site.network.waiting import keep_pace

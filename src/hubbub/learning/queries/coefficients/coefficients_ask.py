@@ -1,7 +1,7 @@
-"""The table `[coefficients]`: effects of the trained linear model, told with noise at the end.
+"""`[coefficients]`: effects of the trained linear model, told with noise at the end.
 
-What is summed and what follows from it is in `queries.coefficients`. This file knows keys, and
-which models have such effects.
+This file knows keys, and which models have such effects; what is summed and what follows from it is
+loaded when it is asked.
 """
 
 from __future__ import annotations
@@ -46,24 +46,43 @@ class Coefficients:
         return {"epsilon": self.epsilon, "sums": self.sums}
 
 
-def coefficients_from(stated: Mapping[str, Any]) -> Coefficients:
-    """The coefficients that a table asks for.
+class CoefficientsAsk(Ask):
+    """Effects of the trained linear model."""
 
-    Raises:
-        StudyError: a key is unknown, missing or out of range.
-    """
-    return read(Coefficients, "coefficients", stated)
+    tables = ("coefficients",)
+    rank = 4
+    files = ("coefficient-sums.json", "coefficients.json")
+    answers = "coefficients.json"
 
+    def keys(self) -> dict[str, Keys]:
+        """See `Ask`."""
+        return {"coefficients": keys_of(Coefficients)}
 
-def check_coefficients(data: Data, model: Model) -> None:
-    """Refuse them of a model or of records that have none.
+    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
+        """See `Ask`."""
+        if not around.trains:
+            raise top.refusal("coefficients", "absent where no model is trained", "remove it")
+        return {"coefficients": read(Coefficients, "coefficients", top.table("coefficients"))}
 
-    Raises:
-        StudyError: saying why, and what to do instead.
-    """
-    why, instead = _why_not(data, model)
-    if why:
-        raise StudyError(f"expected no [coefficients] {why}, got it; {instead}")
+    def check(self, study: Study) -> None:
+        """Refuse them of a model or of records that have none."""
+        why, instead = _why_not(study.data, study.model)
+        if why:
+            raise StudyError(f"expected no [coefficients] {why}, got it; {instead}")
+
+    def parts(self, study: Study) -> dict[str, float]:
+        """See `Ask`."""
+        return {"coefficients.epsilon": study.coefficients.epsilon}
+
+    def query(self, study: Study, dimension: int | None = None) -> CoefficientsQuery:
+        """See `Ask`."""
+        from hubbub.learning.queries.coefficients.coefficients_query import CoefficientsQuery
+
+        return CoefficientsQuery(study.coefficients, study.data, study.privacy)
+
+    def cells(self, study: Study) -> Mapping[str, Column]:
+        """See `Ask`."""
+        return columns_with_target(study.data)
 
 
 def _why_not(data: Data, model: Model) -> tuple[str, str]:
@@ -113,43 +132,3 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
             "take fewer columns, or leave it out",
         )
     return "", ""
-
-
-# `[coefficients]`: effects of the trained linear model. What they need is loaded when asked.
-
-
-class CoefficientsAsk(Ask):
-    """Effects of the trained linear model."""
-
-    tables = ("coefficients",)
-    rank = 4
-    files = ("coefficient-sums.json", "coefficients.json")
-    answers = "coefficients.json"
-
-    def keys(self) -> dict[str, Keys]:
-        """See `Ask`."""
-        return {"coefficients": keys_of(Coefficients)}
-
-    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
-        """See `Ask`."""
-        if not around.trains:
-            raise top.refusal("coefficients", "absent where no model is trained", "remove it")
-        return {"coefficients": coefficients_from(top.table("coefficients"))}
-
-    def check(self, study: Study) -> None:
-        """See `Ask`."""
-        check_coefficients(study.data, study.model)
-
-    def parts(self, study: Study) -> dict[str, float]:
-        """See `Ask`."""
-        return {"coefficients.epsilon": study.coefficients.epsilon}
-
-    def query(self, study: Study, dimension: int | None = None) -> CoefficientsQuery:
-        """See `Ask`."""
-        from hubbub.learning.queries.coefficients.coefficients_query import CoefficientsQuery
-
-        return CoefficientsQuery(study.coefficients, study.data, study.privacy)
-
-    def cells(self, study: Study) -> Mapping[str, Column]:
-        """See `Ask`."""
-        return columns_with_target(study.data)

@@ -4,6 +4,9 @@ It is a 1 there, or a column of a code where bins are many and in order.
 
 There is a table of all records and, where a study asks for them, one for each centre and for each
 class of a column. All tables of one column share a part of the budget: a record is in one of them.
+
+Which records are asked, and in how many bins, follows from public numbers alone, and before any
+noise is calibrated: all parties find the same.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import hypot, inf, log, sqrt
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +25,25 @@ from hubbub.core.protocol.round.batches import EMPTY
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records, unit_rows
 from hubbub.core.tabular.target import COUNT, TIME_TO_EVENT
-from hubbub.estimation.risk_sets import PrefixCode
 from hubbub.learning.queries.validation import noisy_table
-from hubbub.learning.queries.validation.kinds import RATE, Amounts, ClassValidation, Risks, Times
+from hubbub.learning.queries.validation.kinds import (
+    RATE,
+    Amounts,
+    ClassValidation,
+    Kind,
+    Risks,
+    Times,
+)
 from hubbub.learning.queries.validation.noisy_table import (
+    Array,
     ExactTable,
     NoisyTable,
     ValidationScore,
-    ValidationScores,
 )
 from hubbub.learning.queries.validation.validation_ask import AUTO, HELD_BACK, Validation
 from hubbub.learning.study.model import model_dimension
 from hubbub.learning.study.training import learning_of
 
-Array = NDArray[np.float64]
 DIAMETER = sqrt(2)  # of two records in other cells of every table
 CENTRE = "centre"
 _FINE_RISKS, _FINE_TIMES = 512, 128  # narrow bins, of which no study needs others
@@ -44,31 +52,11 @@ _MOST_CLASSES, _MOST_NUMBERS = 100, 2**20
 _WIDTH = 3.92  # of an interval, in standard errors
 _VERY_MANY = 1e6  # records
 _ALL_OF_IT = 0.5  # of the budget for the table of all records, where there are others
-
-
-class Kind(Protocol):
-    """A kind of target: which cells there are, and what a table of them says."""
-
-    @property
-    def predictions(self) -> int:
-        """Rows of a table."""
-
-    @property
-    def outcomes(self) -> int:
-        """Columns of a table."""
-
-    @property
-    def code(self) -> PrefixCode | None:
-        """By which the counts of each outcome are sent; None: as they are."""
-
-    def places(self, predicted: Array, targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(n,) the row and the column of each record."""
-
-    def scored(self, table: NoisyTable) -> ValidationScores:
-        """What a table says."""
-
-    def guess(self, records: float) -> Array:
-        """The table of so many usual records, without noise."""
+_GOOD_ENOUGH = 0.03  # standard error of a held-back AUC, c-index or accuracy
+_RANKS = 0.17  # of sqrt(parameters / records): what was seen of AUC at most
+_NOTHING = 0.1  # standard error of a score, from which on a good model is not told from a bad one
+_NUMBERS = (5, 6, 8, 10, 16)  # of bins that are tried
+_FINE = 50  # bins, of which a score is as good as not rounded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,10 +105,10 @@ class ValidationLayout:
         self, total: Array, sigma: float
     ) -> Iterator[tuple[ValidationBlock, str, NoisyTable]]:
         """The tables of a noisy sum, each number of which has noise of this standard deviation."""
-        shape, begin = (self.kind.predictions, self.kind.outcomes), 0
+        begin = 0
         for block in self.blocks:
             for group in block.groups:
-                sent = total[begin : begin + self.cells].reshape(shape) / block.scale
+                sent = total[begin : begin + self.cells].reshape(self.kind.shape) / block.scale
                 yield block, group, self._decoded(sent, sigma / block.scale)
                 begin += self.cells
 
@@ -129,8 +117,7 @@ class ValidationLayout:
         code = self.kind.code
         if code is None:
             return counts
-        shape = (self.kind.predictions, self.kind.outcomes)
-        return np.asarray(code.matrix @ counts.reshape(shape) / code.sensitivity).ravel()
+        return np.asarray(code.matrix @ counts.reshape(self.kind.shape) / code.sensitivity).ravel()
 
     def _decoded(self, sent: Array, sigma: float) -> NoisyTable:
         """The table that was sent, (bins, outcomes)."""
@@ -146,19 +133,18 @@ class ValidationLayout:
         exact = ExactTable(counts=self.kind.guess(_VERY_MANY), sigma=0.0)
         return self.kind.scored(exact).scores[0]
 
-    def foreseen(self, records: float, sigma: float) -> tuple[str, float]:
-        """The telling score of all records, and the standard error to expect of it.
+    def foreseen(self, records: float, sigma: float) -> float:
+        """The standard error to expect of the telling score of all records.
 
         Args:
             records: that it is asked of.
             sigma: of the noise in each number of the vector.
         """
         counts, noise = self.kind.guess(records), sigma / self.blocks[0].scale
-        first = self.usual
-        exact = self.encoded(counts).reshape(counts.shape)
-        noisy = self.kind.scored(self._decoded(exact, noise)).scores
-        widths = [one.high - one.low for one in noisy if one.name == first.name]
-        return first.name, widths[0] / _WIDTH if widths else inf
+        noisy = self._decoded(self.encoded(counts).reshape(counts.shape), noise)
+        scores = self.kind.scored(noisy).scores
+        widths = (score.high - score.low for score in scores if score.name == self.usual.name)
+        return next(widths, inf) / _WIDTH
 
 
 @lru_cache(maxsize=16)
@@ -168,24 +154,29 @@ def layout_of(study: Study) -> ValidationLayout:
     Raises:
         StudyError: they are too many.
     """
-    asked = study.validation
-    assert asked is not None, "a validation is asked for"  # noqa: S101
+    asked = _asked(study)
+    # A record is in one table of each block, so the blocks share the budget and not the tables.
     named = [(CENTRE, study.parties.names)] if asked.centres else []
-    named += [(one.column.name, one.names) for one in asked.by]
-    whole = _ALL_OF_IT if named else 1.0
-    others = tuple(
-        ValidationBlock(by=by, groups=groups, part=(1.0 - whole) / len(named))
+    named += [(levels.column.name, levels.names) for levels in asked.by]
+    first = _ALL_OF_IT if named else 1.0
+    others = (
+        ValidationBlock(by=by, groups=groups, part=(1.0 - first) / len(named))
         for by, groups in named
     )
-    layout = ValidationLayout(
-        kind=_kind(study, asked), blocks=(ValidationBlock(by="", groups=("",), part=whole), *others)
-    )
+    blocks = (ValidationBlock(by="", groups=("",), part=first), *others)
+    layout = ValidationLayout(kind=_kind(study, asked), blocks=blocks)
     if layout.size > _MOST_NUMBERS:
         raise StudyError(
             f"expected a validation of at most {_MOST_NUMBERS} numbers, got {layout.size}; take "
             "fewer bins or groups"
         )
     return layout
+
+
+def _asked(study: Study) -> Validation:
+    asked: Validation | None = study.validation
+    assert asked is not None, "a validation is asked for"  # noqa: S101
+    return asked
 
 
 def _kind(study: Study, asked: Validation) -> Kind:
@@ -206,11 +197,8 @@ def _kind(study: Study, asked: Validation) -> Kind:
         ends = noisy_table.coarser(outcome.grid, _INTERVALS)
         return Times(bins=noisy_table.of_risks(_FINE_TIMES), ends=ends)
     if outcome.kind == COUNT:
-        rates, seen = (
-            noisy_table.of_rates(outcome.high, number),
-            noisy_table.of_counts(outcome.high, number),
-        )
-        return Amounts(bins=rates, seen=seen, counts=True)
+        rates = noisy_table.of_rates(outcome.high, number)
+        return Amounts(bins=rates, seen=noisy_table.of_counts(outcome.high, number), counts=True)
     if outcome.is_log_link:
         uneven = noisy_table.of_rates(outcome.high, number)
         return Amounts(bins=uneven, seen=uneven)
@@ -218,11 +206,8 @@ def _kind(study: Study, asked: Validation) -> Kind:
     return Amounts(bins=even, seen=even)
 
 
-# One silo's records beside the trained model, ready for the sum of a validation.
-
-
 class SiloTask:
-    """One silo's records, ready for the sum.
+    """One silo's records beside the trained model, ready for the sum.
 
     Guarantees:
         1. A unit's part depends on that unit and on public numbers alone, and its L2 norm is at
@@ -280,32 +265,23 @@ def groups_of(
     first = np.arange(len(records))
     if records.patients is not None:
         first = unit_rows(records.patients, places).rows[:, 0]
-    columns, known = [np.zeros(len(first), np.intp)], 0
+    columns, noted = [np.zeros(len(first), np.intp)], 0
     for block in layout.blocks[1:]:
         if block.by == CENTRE:
             columns.append(np.full(len(first), centre, np.intp))
             continue
         assert records.groups is not None, "records have the groups that are asked for"  # noqa: S101
-        columns.append(records.groups[first, known].astype(np.intp))
-        known += 1
+        columns.append(records.groups[first, noted].astype(np.intp))
+        noted += 1
     return np.column_stack(columns)
-
-
-# Which records a model is compared with: those held back from its training, or those of it.
-#
-# Held-back records tell the truth; records of the training may flatter the model, and are more.
-# Which
-# are taken follows from public numbers alone, and before any noise is calibrated: all parties find
-# the same. The measure of flattery is an upper end of what was seen (docs/validation.md).
-
-_GOOD_ENOUGH = 0.03  # standard error of a held-back AUC, c-index or accuracy
-_RANKS = 0.17  # of sqrt(parameters / records): what was seen of AUC at most
-_NOTHING = 0.1  # standard error of a score, from which on a good model is not told from a bad one
 
 
 @dataclass(frozen=True, kw_only=True)
 class WhoseRecords:
-    """Which records are taken, and why.
+    """Which records a model is compared with: those held back from its training, or those of it.
+
+    Held-back records tell the truth; records of the training may flatter the model, and are more.
+    The measure of flattery is an upper end of what was seen (docs/validation.md).
 
     Args:
         held_back: whether they are kept from the training.
@@ -337,23 +313,27 @@ class WhoseRecords:
 @lru_cache(maxsize=16)
 def whose_records(study: Study) -> WhoseRecords:
     """Which records a study's validation is of."""
-    asked = study.validation
-    assert asked is not None, "a validation is asked for"  # noqa: S101
-    layout, records = layout_of(study), study.data.records
-    flatters = _flattery(study, records) if records else None
-    score, _ = layout.foreseen(1e6, 0.0)
-    errors = None
+    asked, layout, records = _asked(study), layout_of(study), study.data.records
+    errors = flatters = None
     if records:
-        sigma = _rough_noise(study)
-        held, whole = (layout.foreseen(share * records, sigma)[1] for share in (asked.holdout, 1.0))
-        errors = (held, whole)
+        # About the noise in a number of the sum: the classical Gaussian mechanism's, in shares.
+        parties, privacy = study.parties, study.privacy
+        alone = sqrt(2 * log(1.25 / privacy.delta)) / asked.epsilon
+        sigma = alone * sqrt(parties.silos / max(parties.silos - parties.colluders - 1, 1))
+        errors = (
+            layout.foreseen(asked.holdout * records, sigma),
+            layout.foreseen(1.0 * records, sigma),
+        )
+        if (parameters := model_dimension(study)) is not None:
+            flatters = min(0.5, _RANKS * sqrt(parameters / records))
+    # Where nobody says, what is nearer to the truth, noise and flattery taken together.
     held_back = asked.records == HELD_BACK
     if asked.records == AUTO:
         held_back = _takes_held_back(study, errors, flatters)
     return WhoseRecords(
         held_back=held_back,
         share=asked.holdout if held_back else 0.0,
-        score=score,
+        score=layout.usual.name,
         errors=errors,
         flatters=flatters,
     )
@@ -363,65 +343,37 @@ def _takes_held_back(
     study: Study, errors: tuple[float, float] | None, flatters: float | None
 ) -> bool:
     """Where they are kept anyway, or are enough, or the others would be further off."""
-    training = study.training
     if study.shows_counts:
         return False
-    if training is not None and training.evaluate is not None:
+    if learning_of(study)[1].evaluate is not None or errors is None or flatters is None:
         return True
-    if errors is None or flatters is None:
-        return True
-    held, whole = errors
-    return held <= _GOOD_ENOUGH or held < sqrt(whole**2 + flatters**2)
-
-
-def _rough_noise(study: Study) -> float:
-    """The noise in a number of the sum, about: the classical Gaussian mechanism's, in shares."""
-    asked: Validation = study.validation
-    parties, privacy = study.parties, study.privacy
-    alone = sqrt(2 * log(1.25 / privacy.delta)) / asked.epsilon
-    return alone * sqrt(parties.silos / max(parties.silos - parties.colluders - 1, 1))
-
-
-def _flattery(study: Study, records: int) -> float | None:
-    """By how much the telling score may be too good on records of the training."""
-    parameters = model_dimension(study)
-    if parameters is None:
-        return None
-    return min(0.5, _RANKS * sqrt(parameters / records))
-
-
-# How many bins of predictions a validation has where nobody says: from public numbers alone.
-#
-# Each cell of the table has noise of its own, so fewer bins tell more of a score; and a prediction
-# counts as its bin's middle, so fewer bins tell another score. What is taken has the least of both
-# together, of the usual table by which a plan foresees.
-
-_NUMBERS = (5, 6, 8, 10, 16)
-_FINE = 50  # bins, of which a score is as good as not rounded
+    held, all_others = errors
+    return held <= _GOOD_ENOUGH or held < sqrt(all_others**2 + flatters**2)
 
 
 def usual_bins(study: Study) -> int:
     """The number of bins by which a study's telling score is told best; 0 where it has none.
 
+    Each cell of the table has noise of its own, so fewer bins tell more of a score; and a
+    prediction counts as its bin's middle, so fewer bins tell another score. What is taken has the
+    least of both together, of the usual table by which a plan foresees.
+
     Args:
         study: with a validation, whatever number of bins it has.
     """
-    asked = study.validation
-    assert asked is not None, "a validation is asked for"  # noqa: S101
+    asked = _asked(study)
 
     def with_bins(number: int) -> Study:
         return study.changed(validation=replace(asked, bins=number))
 
     fine = layout_of(with_bins(_FINE))
-    if (
-        fine.cells == layout_of(with_bins(_NUMBERS[-1])).cells
-    ):  # classes have none, and risks the same for all
-        return 0
-    whole = fine.usual.value
+    if fine.cells == layout_of(with_bins(_NUMBERS[-1])).cells:
+        return 0  # classes have none, and risks the same for all
 
     def error(number: int) -> float:
         binned = with_bins(number)
         expected = whose_records(binned).error
-        return hypot(inf if expected is None else expected, layout_of(binned).usual.value - whole)
+        rounding = layout_of(binned).usual.value - fine.usual.value
+        return hypot(inf if expected is None else expected, rounding)
 
     return min(_NUMBERS, key=error)

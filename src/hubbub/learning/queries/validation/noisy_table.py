@@ -11,6 +11,7 @@ a count itself, or one of a code's. This file knows neither models nor kinds of 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -27,9 +28,113 @@ from hubbub.estimation.statistic import plain_values
 Array = NDArray[np.float64]
 # From (..., bins, outcomes), real or complex, to (...).
 Function = Callable[[NDArray[Any]], NDArray[Any]]
+_MOST_ODDS = 30.0  # a log-odds, beyond which a chance is 0 or 1
 _STEP = 1e-100  # a complex step loses no digits
 _Z = 1.959963984540054  # the normal law's quantile at .975
 _CLEAR = 3.0  # standard deviations by which a denominator must stand above 0
+_TWICE = 0.3  # of the noise of a score, the most that noise in both records of pairs may have
+_FEWEST = 128  # groups of bins, whatever the noise
+_REACH = 2.0  # standard deviations by which the records beyond a bin stand out from their noise
+
+
+# Public bins of predictions and outcomes, and what each stands for; nothing of them is of records.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bins:
+    """Bins between public ends.
+
+    Args:
+        cuts: inner edges, rising; a value equal to one belongs to the bin above.
+        values: what each bin stands for, one more than there are cuts.
+    """
+
+    cuts: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def points(self) -> Array:
+        """(bins,) what each stands for."""
+        return np.array(self.values)
+
+    @property
+    def log_odds(self) -> Array:
+        """Of what bins of probabilities stand for."""
+        return np.asarray(np.log(self.points / (1 - self.points)))
+
+    def places(self, values: Array) -> NDArray[np.intp]:
+        """(n,) the bin of each value; what is no number is in the first."""
+        numbers = np.nan_to_num(values, nan=-np.inf)
+        return np.asarray(np.searchsorted(self.cuts, numbers, side="right"), dtype=np.intp)
+
+
+def of_risks(number: int) -> Bins:
+    """Of probabilities, narrow wherever a model's may lie: equal in the log-odds' inverse sinh.
+
+    >>> [round(cut, 4) for cut in of_risks(6).cuts]
+    [0.0005, 0.1382, 0.5, 0.8618, 0.9995]
+    """
+    reach = float(np.arcsinh(_MOST_ODDS))
+
+    def chance(place: float) -> float:
+        return float(1 / (1 + np.exp(-np.sinh(reach * place))))
+
+    return Bins(
+        cuts=tuple(chance(2 * k / number - 1) for k in range(1, number)),
+        values=tuple(chance((2 * k + 1) / number - 1) for k in range(number)),
+    )
+
+
+def of_amounts(low: float, high: float, number: int) -> Bins:
+    """Of equal width between bounds."""
+    width = (high - low) / number
+    return Bins(
+        cuts=tuple(low + width * k for k in range(1, number)),
+        values=tuple(low + width * (k + 0.5) for k in range(number)),
+    )
+
+
+def of_rates(high: float, number: int) -> Bins:
+    """Of expected counts, of equal width in their roots."""
+    return Bins(
+        cuts=tuple(high * (k / number) ** 2 for k in range(1, number)),
+        values=tuple(high * ((k + 0.5) / number) ** 2 for k in range(number)),
+    )
+
+
+def of_counts(high: float, number: int) -> Bins:
+    """Of whole numbers from 0: each its own if they are few, else ranges, wider upwards."""
+    last = int(high)
+    if last < number:
+        starts = list(range(last + 1))
+    else:
+        rough = [round(last * (k / number) ** 2) for k in range(number)]
+        starts = sorted({0, 1, *rough})
+    ends = [*(start - 1 for start in starts[1:]), last]
+    return Bins(
+        cuts=tuple(start - 0.5 for start in starts[1:]),
+        values=tuple((a + b) / 2 for a, b in zip(starts, ends, strict=True)),
+    )
+
+
+def coarser(grid: Sequence[float], most: int) -> tuple[float, ...]:
+    """At most so many times of a grid, evenly taken, the last among them.
+
+    >>> coarser([1, 2, 3, 4, 5], 2)
+    (3.0, 5.0)
+    """
+    count = min(most, len(grid))
+    places = [-(-(k + 1) * len(grid) // count) - 1 for k in range(count)]
+    return tuple(float(grid[place]) for place in places)
+
+
+@lru_cache(maxsize=4)
+def fine_code(number: int) -> PrefixCode:
+    """By which the counts of so many bins are sent (docs/privacy.md P27)."""
+    return PrefixCode(bins=number, power=0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,37 +165,41 @@ class ScoreInterval:
         if not self.is_known:
             return UNKNOWN
         value, *ends = (float(min(max(x, low), high)) for x in (self.value, self.low, self.high))
-        most = (high - low) / 2 if wide is None else wide
-        return (
-            UNKNOWN
-            if ends[1] - ends[0] >= most
-            else ScoreInterval(value=value, low=ends[0], high=ends[1])
-        )
+        if ends[1] - ends[0] >= ((high - low) / 2 if wide is None else wide):
+            return UNKNOWN
+        return ScoreInterval(value=value, low=ends[0], high=ends[1])
 
     def less(self, null: float) -> ScoreInterval:
         """How far it is above another value."""
         return ScoreInterval(value=self.value - null, low=self.low - null, high=self.high - null)
 
+    def root(self) -> ScoreInterval:
+        """The root of a mean of squares; unknown where noise has left nothing of it."""
+        if not self.is_known or self.value <= 0:
+            return UNKNOWN
+        value, low, high = (sqrt(max(x, 0.0)) for x in (self.value, self.low, self.high))
+        return ScoreInterval(value=value, low=low, high=high)
+
 
 UNKNOWN = ScoreInterval(value=float("nan"), low=float("-inf"), high=float("inf"))
 
 
-class _Noisy:
+class _Noisy(ABC):
     """Numbers with noise of which scores are made."""
 
     @property
+    @abstractmethod
     def numbers(self) -> Array:
         """What a score is a function of."""
-        raise NotImplementedError
 
+    @abstractmethod
     def covariance(self, a: Array, b: Array) -> float:
         """Of two sums of the numbers with these weights, by sampling and noise."""
-        raise NotImplementedError
 
     def ratio(self, top: Function, bottom: Function) -> ScoreInterval:
         """A score that is `top` over `bottom`, which is positive of all numbers without noise."""
         values = float(top(self.numbers)), float(bottom(self.numbers))
-        return self.quotient(values, [gradient(one, self.numbers) for one in (top, bottom)])
+        return self.quotient(values, [gradient(part, self.numbers) for part in (top, bottom)])
 
     def quotient(
         self, values: Sequence[float], slopes: Sequence[Array], more: float = 0.0
@@ -102,6 +211,7 @@ class _Noisy:
             more: noise in what is above that its derivatives do not know.
         """
         a, b = slopes
+        # A covariance beyond what both variances allow is noise.
         aa, bb = self.covariance(a, a) + more**2, self.covariance(b, b)
         most = sqrt(aa * bb)
         above, below = values
@@ -207,13 +317,14 @@ class NoisyTable(_Noisy):
         return self.sigma**2 * float(np.linalg.norm(each.T @ below))
 
     def sums(self, *weights: Array) -> NoisySums:
-        """Sums of counts with the weights of one (bins, outcomes) each."""
-        wide = np.array([np.broadcast_to(one, self.counts.shape).T for one in weights])
+        """Sums of counts, each with the weights of a (bins, outcomes)."""
+        wide = np.array([np.broadcast_to(weight, self.counts.shape).T for weight in weights])
         sent = wide if self.decoded is None else wide.reshape(-1, wide.shape[-1]) @ self.decoded
-        flat, noise = (one.reshape(len(wide), -1) for one in (wide, sent))
+        flat, noise = (part.reshape(len(wide), -1) for part in (wide, sent))
+        counts = self.counts.T.ravel()
         return NoisySums(
-            values=flat @ self.counts.T.ravel(),
-            varies=(flat * self.counts.T.ravel()) @ flat.T + self.sigma**2 * noise @ noise.T,
+            values=flat @ counts,
+            varies=(flat * counts) @ flat.T + self.sigma**2 * noise @ noise.T,
         )
 
 
@@ -236,24 +347,24 @@ class NoisySums(_Noisy):
 
     def covariance(self, a: Array, b: Array) -> float:
         """Of two weighted sums of them."""
-        found = float(a @ self.varies @ b)
-        return max(found, 0.0) if a is b else found
+        product = float(a @ self.varies @ b)
+        return max(product, 0.0) if a is b else product
 
 
 class ExactTable(NoisyTable):
-    """Counts of so many records that neither sampling nor noise moves a score."""
+    """Counts of so many records that neither sampling nor noise moves a score.
+
+    Derivatives of a large table take long, and an interval of no width needs none.
+    """
 
     def ratio(self, top: Function, bottom: Function) -> ScoreInterval:
-        """The score alone, without derivatives."""
-        return _exactly(float(top(self.counts)) / float(bottom(self.counts)))
+        """The score alone."""
+        return self.smooth(lambda counts: top(counts) / bottom(counts))
 
     def smooth(self, function: Function) -> ScoreInterval:
-        """The score alone, without derivatives."""
-        return _exactly(float(function(self.counts)))
-
-
-def _exactly(value: float) -> ScoreInterval:
-    return ScoreInterval(value=value, low=value, high=value)
+        """The score alone."""
+        value = float(function(self.counts))
+        return ScoreInterval(value=value, low=value, high=value)
 
 
 def gradient(function: Function, counts: Array) -> Array:
@@ -266,8 +377,8 @@ def gradient(function: Function, counts: Array) -> Array:
 def fieller(above: float, below: float, aa: float, ab: float, bb: float) -> ScoreInterval:
     """The interval of a ratio of two uncertain numbers with these variances and covariance.
 
-    >>> found = fieller(10.0, 20.0, 1.0, 0.0, 0.0)
-    >>> round(found.low, 3), found.value, round(found.high, 3)
+    >>> interval = fieller(10.0, 20.0, 1.0, 0.0, 0.0)
+    >>> round(interval.low, 3), interval.value, round(interval.high, 3)
     (0.402, 0.5, 0.598)
     """
     # (above - r below)^2 <= z^2 (aa - 2 r ab + r^2 bb)
@@ -282,109 +393,7 @@ def fieller(above: float, below: float, aa: float, ab: float, bb: float) -> Scor
     return ScoreInterval(value=above / below, low=low, high=high)
 
 
-# Public bins of predictions and outcomes, and what each stands for. Nothing here is of records.
-
-_MOST_ODDS = 30.0  # a log-odds, beyond which a chance is 0 or 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bins:
-    """Bins between public ends.
-
-    Args:
-        cuts: inner edges, rising; a value equal to one belongs to the bin above.
-        values: what each bin stands for, one more than there are cuts.
-    """
-
-    cuts: tuple[float, ...]
-    values: tuple[float, ...]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @property
-    def log_odds(self) -> Array:
-        """Of what bins of probabilities stand for."""
-        values = np.array(self.values)
-        return np.asarray(np.log(values / (1 - values)))
-
-    def places(self, values: Array) -> NDArray[np.intp]:
-        """(n,) the bin of each value; what is no number is in the first."""
-        told = np.nan_to_num(values, nan=-np.inf)
-        return np.asarray(np.searchsorted(self.cuts, told, side="right"), dtype=np.intp)
-
-
-def of_risks(number: int) -> Bins:
-    """Of probabilities, narrow wherever a model's may lie: equal in the log-odds' inverse sinh.
-
-    >>> [round(cut, 4) for cut in of_risks(6).cuts]
-    [0.0005, 0.1382, 0.5, 0.8618, 0.9995]
-    """
-    reach = float(np.arcsinh(_MOST_ODDS))
-    return Bins(
-        cuts=tuple(_chance(reach * (2 * k / number - 1)) for k in range(1, number)),
-        values=tuple(_chance(reach * ((2 * k + 1) / number - 1)) for k in range(number)),
-    )
-
-
-def _chance(place: float) -> float:
-    return float(1 / (1 + np.exp(-np.sinh(place))))
-
-
-@lru_cache(maxsize=4)
-def fine_code(number: int) -> PrefixCode:
-    """By which the counts of so many bins are sent (docs/privacy.md P27)."""
-    return PrefixCode(bins=number, power=0.5)
-
-
-def of_amounts(low: float, high: float, number: int) -> Bins:
-    """Of equal width between bounds."""
-    width = (high - low) / number
-    return Bins(
-        cuts=tuple(low + width * k for k in range(1, number)),
-        values=tuple(low + width * (k + 0.5) for k in range(number)),
-    )
-
-
-def of_rates(high: float, number: int) -> Bins:
-    """Of expected counts, of equal width in their roots."""
-    return Bins(
-        cuts=tuple(high * (k / number) ** 2 for k in range(1, number)),
-        values=tuple(high * ((k + 0.5) / number) ** 2 for k in range(number)),
-    )
-
-
-def of_counts(high: float, number: int) -> Bins:
-    """Of whole numbers from 0: each its own if they are few, else ranges, wider upwards."""
-    last = int(high)
-    if last < number:
-        starts = list(range(last + 1))
-    else:
-        rough = [round(last * (k / number) ** 2) for k in range(number)]
-        starts = sorted({0, 1, *rough})
-    ends = [*(start - 1 for start in starts[1:]), last]
-    return Bins(
-        cuts=tuple(start - 0.5 for start in starts[1:]),
-        values=tuple((a + b) / 2 for a, b in zip(starts, ends, strict=True)),
-    )
-
-
-def coarser(grid: Sequence[float], most: int) -> tuple[float, ...]:
-    """At most so many times of a grid, evenly taken, the last among them.
-
-    >>> coarser([1, 2, 3, 4, 5], 2)
-    (3.0, 5.0)
-    """
-    count = min(most, len(grid))
-    places = [-(-(k + 1) * len(grid) // count) - 1 for k in range(count)]
-    return tuple(float(grid[place]) for place in places)
-
-
-# What a validation says, as plain values: scores beside a model that knows nothing, and curves.
-
-_TWICE = 0.3  # of the noise of a score, the most that noise in both records of pairs may have
-_FEWEST = 128  # groups of bins, whatever the noise
-_REACH = 2.0  # standard deviations by which the records beyond a bin stand out from their noise
+# What a table says, as plain values: scores beside a model that knows nothing, and curves.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -424,34 +433,38 @@ class ScoreCurve:
     high: tuple[float, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class ValidationScores:
     """All that one table says.
 
     Args:
-        scores: the telling one first.
+        scores: the telling one first; None where noise hides it.
         calibration: what is foretold against what came.
         decisions: net benefit over thresholds: the model, and everybody treated.
     """
 
-    scores: tuple[ValidationScore, ...] = ()
-    calibration: ScoreCurve | None = None
-    decisions: tuple[ScoreCurve, ...] = ()
+    def __init__(
+        self,
+        *scores: ValidationScore | None,
+        calibration: ScoreCurve | None = None,
+        decisions: Sequence[ScoreCurve | None] = (),
+    ) -> None:
+        self.scores = tuple(filter(None, scores))
+        self.calibration = calibration
+        self.decisions = tuple(filter(None, decisions))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
+        drawn = self.calibration
         return {
-            "scores": {one.name: plain_values(asdict(one)) for one in self.scores},
-            "calibration": None
-            if self.calibration is None
-            else plain_values(asdict(self.calibration)),
+            "scores": {score.name: plain_values(asdict(score)) for score in self.scores},
+            "calibration": None if drawn is None else plain_values(asdict(drawn)),
             "decisions": [plain_values(asdict(decision)) for decision in self.decisions],
         }
 
 
 def score(
     name: str,
-    found: ScoreInterval,
+    interval: ScoreInterval,
     *,
     null: float | None = None,
     gain: ScoreInterval | None = None,
@@ -460,36 +473,29 @@ def score(
 
     Args:
         name: of it.
-        found: its value.
+        interval: its value.
         null: of the null model.
         gain: what is above 0 where the model is better than the null model.
     """
-    if not found.is_known:
+    if not interval.is_known:
         return None
     better = None
     if gain is not None and gain.is_known:
         better = True if gain.low > 0 else False if gain.high < 0 else None
-    return ValidationScore(
-        name=name, value=found.value, low=found.low, high=found.high, null=null, is_better=better
-    )
-
-
-def known(*found: ValidationScore | None) -> tuple[ValidationScore, ...]:
-    """Those that there are."""
-    return tuple(one for one in found if one is not None)
+    return ValidationScore(name=name, **asdict(interval), null=null, is_better=better)
 
 
 def curve(name: str, points: list[tuple[float, ScoreInterval]]) -> ScoreCurve | None:
     """The points whose intervals say anything; None if there are none."""
-    kept = [(x, one) for x, one in points if one.is_known]
+    kept = [(x, interval) for x, interval in points if interval.is_known]
     if not kept:
         return None
     return ScoreCurve(
         name=name,
         x=tuple(float(x) for x, _ in kept),
-        y=tuple(one.value for _, one in kept),
-        low=tuple(one.low for _, one in kept),
-        high=tuple(one.high for _, one in kept),
+        y=tuple(interval.value for _, interval in kept),
+        low=tuple(interval.low for _, interval in kept),
+        high=tuple(interval.high for _, interval in kept),
     )
 
 
@@ -513,20 +519,20 @@ def concordance(
         kinds: how many pairs of outcomes are compared.
         most: groups of bins.
     """
-    found, bins = None, len(table.counts)
+    interval, bins = UNKNOWN, len(table.counts)
     finest = max(bins // most, 1)  # of bins together
-    number = max(bins // _FEWEST, finest)
+    # From coarse to fine, by halves, until the noise of pairs shows.
+    number = coarsest = max(bins // _FEWEST, finest)
     while number >= finest:
         grouped = table.together(number)
         both, twice = slopes(grouped.counts), sqrt(kinds) * grouped.pair_noise
-        if found is not None and twice > _TWICE * grouped.noise(both[0]):
+        if number < coarsest and twice > _TWICE * grouped.noise(both[0]):
             break
-        found = grouped.quotient([float(one(grouped.counts)) for one in counted], both, twice)
-        if number == 1:
-            break
+        interval = grouped.quotient(
+            [float(pairs(grouped.counts)) for pairs in counted], both, twice
+        )
         number //= 2
-    assert found is not None, "the coarsest is always looked at"  # noqa: S101
-    return found
+    return interval
 
 
 def fifths(table: NoisyTable, values: Array) -> list[tuple[float, slice]]:
@@ -539,6 +545,7 @@ def fifths(table: NoisyTable, values: Array) -> list[tuple[float, slice]]:
     while True:
         ends = np.arange(starts[-1] + 1, len(before))
         noise = table.range_errors(np.array(starts[-1]), ends)
+        # A fifth of the records, and so many that their noise does not make a group by itself.
         least = np.maximum(max(before[-1] / 5 * 0.999, 1.0), 4 * noise)
         full = ends[before[ends] - before[starts[-1]] >= least]
         if not len(full) or full[0] == len(rows):
@@ -546,11 +553,11 @@ def fifths(table: NoisyTable, values: Array) -> list[tuple[float, slice]]:
         starts.append(int(full[0]))
     if not len(full):  # what is left is too little, and goes to the group before
         starts.pop()
-    found = [slice(a, b) for a, b in pairwise([*starts, len(rows)])]
-    means = [(rows[one] * values[one]).sum() / rows[one].sum() for one in found]
+    groups = [slice(a, b) for a, b in pairwise([*starts, len(rows)])]
+    means = [(rows[group] * values[group]).sum() / rows[group].sum() for group in groups]
     return [
-        (float(np.clip(mean, *values[one][[0, -1]])), one)
-        for mean, one in zip(means, found, strict=True)
+        (float(np.clip(mean, *values[group][[0, -1]])), group)
+        for mean, group in zip(means, groups, strict=True)
     ]
 
 

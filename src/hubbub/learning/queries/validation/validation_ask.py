@@ -1,6 +1,6 @@
-"""The table `[validation]`: how good the model is on patients, told with noise after the training.
+"""`[validation]`: how good the trained model is on patients, told with noise after the training.
 
-What is summed and what follows from it is in `queries.validation`. This file knows keys.
+This file knows keys; what is summed and what follows from it is loaded when it is asked.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from hubbub.core.settings import (
     whole,
 )
 from hubbub.core.study.ask import Ask, Surroundings
-from hubbub.core.study.data import Data
 from hubbub.core.study.source import IN_MEMORY
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
-from hubbub.learning.study.training import Training
+from hubbub.learning.study.training import learning_of
 
 if TYPE_CHECKING:
     from hubbub.learning.queries.validation.validation_query import ValidationQuery
@@ -103,7 +102,7 @@ class Validation:
 
     def to_table(self) -> dict[str, Any]:
         """The table that it is read from, every key written out."""
-        grouped = {one.column.name: list(one.cuts) or _CATEGORIES for one in self.by}
+        grouped = {levels.column.name: list(levels.cuts) or _CATEGORIES for levels in self.by}
         return {
             "epsilon": self.epsilon,
             "records": self.records,
@@ -116,18 +115,74 @@ class Validation:
         }
 
 
-def validation_from(stated: Mapping[str, Any], columns: Mapping[str, Column]) -> Validation:
-    """The validation that a table states, of a study with these columns.
+class ValidationAsk(Ask):
+    """Scores of the trained model."""
 
-    Raises:
-        StudyError: a key is unknown, missing or out of range, or a column is none of these.
-    """
-    return read(
-        Validation,
-        "validation",
-        stated,
-        by=lambda section: _by(section, columns),
-    )
+    tables = ("validation",)
+    rank = 3
+    files = ("validation-sums.json", "validation.json")
+
+    def keys(self) -> dict[str, Keys]:
+        """See `Ask`."""
+        return {"validation": keys_of(Validation)}
+
+    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
+        """See `Ask`."""
+        if not around.trains:
+            raise top.refusal("validation", "absent where no model is trained", "remove it")
+        stated = top.table("validation")
+        columns = around.columns if stated.get("by") else {}
+        by = {"by": lambda section: _by(section, columns)}
+        return {"validation": read(Validation, "validation", stated, **by)}
+
+    def check(self, study: Study) -> None:
+        """Records that can be held back, once, and columns that silos can read."""
+        asked, (_, training), data = study.validation, learning_of(study), study.data
+        if asked.records == HELD_BACK and training.sampling == "without-replacement":
+            raise StudyError(
+                'expected no validation.records = "held-back" with sampling = '
+                '"without-replacement", got it; joint batches are drawn from all records, so none '
+                'can be held back: use "training", or Poisson sampling'
+            )
+        also = training.evaluate
+        if also is not None and also.holdout != asked.holdout:
+            raise StudyError(
+                f"expected validation.holdout = {also.holdout:g}, as training.evaluate.holdout is, "
+                f"got {asked.holdout:g}; the same records are held back for both: fix one"
+            )
+        if asked.by and not data.is_declared and data.source != IN_MEMORY:
+            raise StudyError(
+                "expected data.columns with validation.by, whose columns silos read, got "
+                f"{data.source}; leave validation.by out"
+            )
+
+    def subgroups(self, study: Study) -> tuple[Levels, ...]:
+        """Those that scores are told by."""
+        by: tuple[Levels, ...] = study.validation.by
+        return by
+
+    def parts(self, study: Study) -> dict[str, float]:
+        """See `Ask`."""
+        return {"validation.epsilon": study.validation.epsilon}
+
+    def query(self, study: Study, dimension: int | None = None) -> ValidationQuery:
+        """See `Ask`."""
+        from hubbub.learning.queries.validation.validation_query import ValidationQuery
+
+        return ValidationQuery(study, dimension)
+
+    def held_back_share(self, study: Study) -> float:
+        """Where the records of the training would not do."""
+        from hubbub.learning.queries.validation.layout import whose_records
+
+        return whose_records(study).share
+
+    def usual(self, study: Study) -> dict[str, dict[str, Any]]:
+        """The number of bins that tells most."""
+        from hubbub.learning.queries.validation.layout import usual_bins
+
+        bins = usual_bins(study)
+        return {"validation": {"bins": bins}} if bins else {}
 
 
 def _by(section: Section, columns: Mapping[str, Column]) -> tuple[Levels, ...]:
@@ -163,62 +218,3 @@ def _levels(section: Section, name: str, value: object, columns: Mapping[str, Co
 
 
 # `[validation]`: scores of the trained model. What they need is loaded when they are asked.
-
-
-class ValidationAsk(Ask):
-    """Scores of the trained model."""
-
-    tables = ("validation",)
-    rank = 3
-    files = ("validation-sums.json", "validation.json")
-
-    def keys(self) -> dict[str, Keys]:
-        """See `Ask`."""
-        return {"validation": keys_of(Validation)}
-
-    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
-        """See `Ask`."""
-        if not around.trains:
-            raise top.refusal("validation", "absent where no model is trained", "remove it")
-        stated = top.table("validation")
-        return {"validation": validation_from(stated, around.columns if stated.get("by") else {})}
-
-    def check(self, study: Study) -> None:
-        """See `Ask`."""
-        _check_validation(study.validation, study.training, study.data)
-
-    def subgroups(self, study: Study) -> tuple[Levels, ...]:
-        """Those that scores are told by."""
-        by: tuple[Levels, ...] = study.validation.by
-        return by
-
-    def parts(self, study: Study) -> dict[str, float]:
-        """See `Ask`."""
-        return {"validation.epsilon": study.validation.epsilon}
-
-    def query(self, study: Study, dimension: int | None = None) -> ValidationQuery:
-        """See `Ask`."""
-        from hubbub.learning.queries.validation.validation_query import ValidationQuery
-
-        return ValidationQuery(study, dimension)
-
-
-def _check_validation(validation: Validation, training: Training, data: Data) -> None:
-    """Records that can be held back, once, and columns that silos can read."""
-    if validation.records == HELD_BACK and training.sampling == "without-replacement":
-        raise StudyError(
-            'expected no validation.records = "held-back" with sampling = "without-replacement", '
-            "got it; joint batches are drawn from all records, so none can be held back: use "
-            '"training", or Poisson sampling'
-        )
-    also = training.evaluate
-    if also is not None and also.holdout != validation.holdout:
-        raise StudyError(
-            f"expected validation.holdout = {also.holdout:g}, as training.evaluate.holdout is, "
-            f"got {validation.holdout:g}; the same records are held back for both: fix one"
-        )
-    if validation.by and not data.is_declared and data.source != IN_MEMORY:
-        raise StudyError(
-            "expected data.columns with validation.by, whose columns silos read, got "
-            f"{data.source}; leave validation.by out"
-        )

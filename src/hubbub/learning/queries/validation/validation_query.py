@@ -1,9 +1,15 @@
-"""How good the trained model is on patients: one noisy sum of cells, asked at the end (P27)."""
+"""How good the trained model is on patients: one noisy sum of cells, asked at the end (P27).
+
+What a run says of it is in its folder:
+
+    validation-sums.json    the noisy sums
+    validation.json         the answer, which follows from the sums and the study alone
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
@@ -13,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+import hubbub.learning as learning
 from hubbub.core.disk import json_value, read_bytes, write_text
 from hubbub.core.errors import IntegrityError
 from hubbub.core.planning.mechanism import Mechanism, mechanism_of_all
-from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import (
     Array,
@@ -24,23 +30,14 @@ from hubbub.core.planning.query import (
     Query,
     QueryState,
     QueryWarnings,
+    Released,
     SiloData,
-    SteppedQuery,
     Stepper,
     Turn,
 )
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records
-from hubbub.core.verification.evidence.evidence_file import (
-    MALFORMED,
-    RESTORE,
-    Finding,
-    difference,
-    read_plain,
-    wrong,
-)
-from hubbub.core.verification.replay.course import Course
-from hubbub.estimation.queries.sums_query import promise_of
+from hubbub.estimation.queries.sums_query import KeptQuery, promise_of
 from hubbub.learning.queries.validation.layout import (
     DIAMETER,
     SiloTask,
@@ -50,21 +47,31 @@ from hubbub.learning.queries.validation.layout import (
     layout_of,
     whose_records,
 )
-from hubbub.learning.queries.validation.validation_ask import Validation, ValidationAsk
+from hubbub.learning.queries.validation.validation_ask import (
+    HELD_BACK,
+    TRAINING,
+    Validation,
+    ValidationAsk,
+)
 
 if TYPE_CHECKING:
+    from hubbub.core.planning.plan import Plan
     from hubbub.core.protocol.round.aggregator import RevealedSum
     from hubbub.core.protocol.round.projected_sum import LocalTask
-
 
 VALIDATION = "validation"
 VALIDATION_SUMS, VALIDATED = ValidationAsk.files
 _SUMS = "sums"
 _MOST_BYTES = 2**30
+_LOST = (
+    "its sum was charged, and lost in an interruption; with validation.sums = 2 another would be "
+    "left"
+)
+_NOISE = "too few records for the noise: give it more of epsilon, or records"
 
 
 @dataclass(frozen=True)
-class ValidationQuery(SteppedQuery):
+class ValidationQuery(KeptQuery):
     """The cells of predictions and outcomes, after the training.
 
     Args:
@@ -74,6 +81,9 @@ class ValidationQuery(SteppedQuery):
 
     study: Study
     dimension: int | None
+
+    kept_in, answered_in = VALIDATION_SUMS, VALIDATED
+    turn, taken_at = Turn.LAST, ", at the model that the last step gave"
 
     @property
     def asked(self) -> Validation:
@@ -118,20 +128,14 @@ class ValidationQuery(SteppedQuery):
         """What it may cost."""
         return self.asked.epsilon
 
-    @property
-    def turn(self) -> Turn:
-        """It is asked at the model that is released."""
-        return Turn.LAST
-
     def warnings(self, study: Study) -> QueryWarnings:
         """Of the records that it is asked of, and of a sum that may be lost."""
-        sentences = []
-        whose = self.whose
+        sentences, whose = [], self.whose
         if not whose.held_back:
             by = (
                 "by how much is not known"
                 if whose.flatters is None
-                else (f"its {whose.score.replace('_', ' ')} by up to about {whose.flatters:.2g}")
+                else f"its {whose.score.replace('_', ' ')} by up to about {whose.flatters:.2g}"
             )
             sentences.append(
                 "[validation] is asked of the records of the training, because too few could be "
@@ -161,29 +165,24 @@ class ValidationQuery(SteppedQuery):
 
     def task(self, silo: SiloData) -> LocalTask:
         """A silo's records beside the model."""
-        return self._task([silo])
+        return self.pooled_task([silo])
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """All silos' records."""
-        return self._task(silos)
-
-    def _task(self, silos: Sequence[SiloData]) -> LocalTask:
-        from hubbub import learning
-
-        places, learner = self.study.data.places, silos[0].learner
-        held = [(silo, self._records(silo)) for silo in silos]
-        known = [(one, records) for one, records in held if records is not None]
+        layout, places, learner = self.layout, self.study.data.places, silos[0].learner
+        parts = [(silo.centre, self._records(silo)) for silo in silos]
+        held = [(centre, records) for centre, records in parts if records is not None]
         evaluation = learning.EvaluationTask(
             learner.per_unit_model,
-            Records.together([records for _, records in known]),
+            Records.together([records for _, records in held]),
             method=learner.method,
             capacity=sum(silo.max_units for silo in silos),
             device=learner.device,
             target_type=learner.target_type,
-            marks=learning.CellMarks(self.layout.kind),
+            marks=learning.CellMarks(layout.kind),
         )
-        groups = [groups_of(self.layout, records, one.centre, places) for one, records in known]
-        return SiloTask(self.layout, evaluation, np.vstack(groups))
+        groups = [groups_of(layout, records, centre, places) for centre, records in held]
+        return SiloTask(layout, evaluation, np.vstack(groups))
 
     def _records(self, silo: SiloData) -> Records | None:
         return silo.held_back if self.whose.held_back else silo.records
@@ -199,23 +198,71 @@ class ValidationQuery(SteppedQuery):
 
     def sums(self, state: QueryState) -> Array:
         """(made, numbers) the noisy sums that there are."""
-        return sums_of(state.optimizer, self.layout.size)
+        return _sums_of(state.optimizer, self.layout.size)
+
+    def kept(self, state: QueryState) -> bytes:
+        """The noisy sums."""
+        return self.sums(state).tobytes()
 
     def restored(self, folder: Path, state: QueryState) -> QueryState:
         """With the sums that were made."""
-        made = sums_in(folder, self.layout.size)
-        return replace(state, step=len(made), optimizer={_SUMS: made}) if len(made) else state
+        path, size = folder / VALIDATION_SUMS, self.layout.size
+        if not path.exists():
+            return state
+        try:
+            content = json_value(read_bytes(path, most=_MOST_BYTES))
+            sums = np.array(content[_SUMS], dtype=np.float64)
+            if set(content) != {_SUMS}:
+                raise ValueError("expected sums alone")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
+            raise IntegrityError(
+                f"expected {path} as this version writes it, found something else; restore it"
+            ) from None
+        if not sums.size:
+            return state
+        sums = _sums_of({_SUMS: sums.reshape(len(sums), -1)}, size)
+        return replace(state, step=len(sums), optimizer={_SUMS: sums})
 
     def store(self, folder: Path, state: QueryState) -> None:
         """The sums so far."""
-        made = self.sums(state)
-        write_text(folder / VALIDATION_SUMS, json.dumps({_SUMS: made.tolist()}))
+        write_text(folder / VALIDATION_SUMS, json.dumps({_SUMS: self.sums(state).tolist()}))
 
-    def replay_findings(
-        self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
-    ) -> Iterator[Finding]:
-        """The scores are what the sums say, at the model that the training led to."""
-        return validation_findings(folder, plan, self, course)
+    def released(self, plan: Plan, state: QueryState) -> Released:
+        """What the noisy sums say, as plain values.
+
+        Returns:
+            "records" ("held-back" or "training") and how many there were with noise; "flatters", by
+            how much the telling score may be too good; "all", the scores of all records; "groups",
+            those of each group; "refusal", why there are none, in words, or empty.
+        """
+        planned, whose = plan.planned(VALIDATION), self.whose
+        assert planned is not None, "a plan of this query"  # noqa: S101
+        # Sums of the same cells: their mean has less noise by the root of their number.
+        sums, tables = self.sums(state), list[dict[str, Any]]()
+        if len(sums):
+            sigma = planned.total_sigma / sqrt(len(sums))
+            tables = [
+                {
+                    "by": block.by,
+                    "group": group,
+                    "count": table.records,
+                    "count_error": table.records_error,
+                    **self.layout.kind.scored(table).to_dict(),
+                }
+                for block, group, table in self.layout.tables(sums.mean(axis=0), sigma)
+            ]
+        first = tables[0] if tables else None
+        answer = {
+            **promise_of(plan, planned),
+            "records": HELD_BACK if whose.held_back else TRAINING,
+            "flatters": None if whose.held_back else whose.flatters,
+            "telling": whose.score,
+            "all": first,
+            "groups": tables[1:],
+            "refusal": _LOST if first is None else "" if first["scores"] else _NOISE,
+        }
+        text = json.dumps(answer, indent=1)
+        return Released(files={VALIDATED: text}, values={VALIDATION: json.loads(text)})
 
 
 class _Kept:
@@ -238,10 +285,10 @@ class _Kept:
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from there; IntegrityError if they are of something else."""
-        self._sums = sums_of(state, self._size)
+        self._sums = _sums_of(state, self._size)
 
 
-def sums_of(kept: Mapping[str, NDArray[Any]], size: int) -> Array:
+def _sums_of(kept: Mapping[str, NDArray[Any]], size: int) -> Array:
     """The noisy sums in what a stepper remembers; IntegrityError if they are of something else."""
     sums = np.asarray(kept.get(_SUMS, np.zeros((0, size))), dtype=np.float64)
     if sums.ndim != 2 or sums.shape[1] != size or not np.isfinite(sums).all():
@@ -251,98 +298,10 @@ def sums_of(kept: Mapping[str, NDArray[Any]], size: int) -> Array:
     return sums
 
 
-def sums_in(folder: Path, size: int) -> Array:
-    """The noisy sums that a folder keeps; none if there is no such file.
-
-    Raises:
-        IntegrityError: the file is not as it was written.
-    """
-    path = folder / VALIDATION_SUMS
-    if not path.exists():
-        return np.zeros((0, size))
-    try:
-        said = json_value(read_bytes(path, most=_MOST_BYTES))
-        sums = np.array(said[_SUMS], dtype=np.float64)
-        if set(said) != {_SUMS}:
-            raise ValueError("expected sums alone")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
-        raise IntegrityError(
-            f"expected {path} as this version writes it, found something else; restore it"
-        ) from None
-    return sums_of({_SUMS: sums.reshape(len(sums), -1)}, size) if sums.size else np.zeros((0, size))
-
-
-# What a plan's validation will say before it is asked, and what its sums say afterwards.
-#
-# Both know the plan's noise, the most that a round may have whoever is missing from it. The answer
-# of
-# a run is in its folder:
-#
-#     validation-sums.json    the noisy sums
-#     validation.json         the answer, which follows from the sums and the study alone
-
-_LOST = (
-    "its sum was charged, and lost in an interruption; with validation.sums = 2 another would be "
-    "left"
-)
-_NOISE = "too few records for the noise: give it more of epsilon, or records"
-
-
-def planned_validation(plan: Plan) -> PlannedQuery[ValidationQuery] | None:
-    """The validation among what a plan asks; None if it asks for none."""
-    for planned in plan.queries:
-        if isinstance(planned.query, ValidationQuery):
-            return planned  # type: ignore[return-value]  # narrowed by its query
-    return None
-
-
-def validation_of(plan: Plan, sums: Array) -> dict[str, Any]:
-    """What the noisy sums of a plan's validation say, as plain values.
-
-    Args:
-        plan: that asks for one.
-        sums: (made, numbers).
-
-    Returns:
-        "records" ("held-back" or "training") and how many there were with noise; "flatters", by how
-        much the telling score may be too good; "all", the scores of all records; "groups", those of
-        each group; "refusal", why there are none, in words, or empty.
-    """
-    planned = planned_validation(plan)
-    assert planned is not None, "a validation is asked for"  # noqa: S101
-    whose, told = planned.query.whose, _tables(planned, sums) if len(sums) else []
-    first = told[0] if told else None
-    refusal = _LOST if first is None else "" if first["scores"] else _NOISE
-    whole = {
-        **promise_of(plan, planned),
-        "records": "held-back" if whose.held_back else "training",
-        "flatters": None if whose.held_back else whose.flatters,
-        "telling": whose.score,
-        "all": first,
-        "groups": told[1:],
-        "refusal": refusal,
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(whole))
-    return plain
-
-
-def _tables(planned: PlannedQuery[ValidationQuery], sums: Array) -> list[dict[str, Any]]:
-    """What each table says, that of all records first."""
-    layout, sigma = planned.query.layout, planned.total_sigma / sqrt(len(sums))
-    return [
-        {
-            "by": block.by,
-            "group": group,
-            "count": table.records,
-            "count_error": table.records_error,
-            **layout.kind.scored(table).to_dict(),
-        }
-        for block, group, table in layout.tables(sums.mean(axis=0), sigma)
-    ]
-
-
 def foreseen_validation(plan: Plan) -> dict[str, Any] | None:
     """What a plan says of its validation, as plain values; None if it asks for none.
+
+    Its noise is the most that a round may have, whoever is missing from it.
 
     Returns:
         "records", that are compared with the model; "score", the telling one; its "errors" to
@@ -350,61 +309,21 @@ def foreseen_validation(plan: Plan) -> dict[str, Any] | None:
         "flatter". Errors are None where the number of records is not public. "rate", the share of
         the second class that they are for; None of other targets.
     """
-    planned = planned_validation(plan)
-    if planned is None:
+    planned, records = plan.planned(VALIDATION), plan.study.data.records
+    if planned is None or not isinstance(planned.query, ValidationQuery):
         return None
-    query, records = planned.query, plan.study.data.records
-    whose, layout = query.whose, query.layout
-    sigma = planned.total_sigma / sqrt(query.asked.sums)
-    shares = {"held-back": query.asked.holdout, "training": 1.0}
-    errors = {
-        name: layout.foreseen(share * records, sigma)[1] if records else None
-        for name, share in shares.items()
-    }
+    whose, layout, asked = planned.query.whose, planned.query.layout, planned.query.asked
+    errors: dict[str, float | None] = {HELD_BACK: None, TRAINING: None}
+    if records:
+        sigma = planned.total_sigma / sqrt(asked.sums)
+        for name, share in ((HELD_BACK, asked.holdout), (TRAINING, 1.0)):
+            error = layout.foreseen(share * records, sigma)
+            errors[name] = error if error < 1.0 else None
     return {
-        "records": "held-back" if whose.held_back else "training",
+        "records": HELD_BACK if whose.held_back else TRAINING,
         "score": whose.score,
-        "errors": {k: v if v is None or v < 1.0 else None for k, v in errors.items()},
+        "errors": errors,
         "flatters": whose.flatters,
         "rate": getattr(layout.kind, "rate", None),
         "epsilon_alone": planned.epsilon,
     }
-
-
-def write_validation(folder: Path, answer: dict[str, Any]) -> None:
-    """Put what a validation says into a folder."""
-    write_text(folder / VALIDATED, json.dumps(answer, indent=1))
-
-
-# The validation of a run made again: from the transcript's sums, or from those that were kept.
-#
-# This file knows a plan and what was kept of sums, and no session.
-
-
-def validation_findings(
-    folder: Path, plan: Plan, query: ValidationQuery, course: Course
-) -> Iterator[Finding]:
-    """Whether the validation of a run says what its sums say.
-
-    Args:
-        folder: of the run.
-        plan: its plan.
-        query: the validation.
-        course: of its sums in the transcripts.
-    """
-    if not (folder / VALIDATED).exists():
-        return
-    claim, kept_in = f"{folder / VALIDATED} says what the sums say", folder / VALIDATION_SUMS
-    try:
-        kept = sums_in(folder, query.layout.size)
-        same = course.led is None or (kept.tobytes() == query.sums(course.led).tobytes())
-        follows = f"{kept_in} follows from the sums, at the model that the last step gave"
-        told = course.judged(follows, "" if same else f"it differs; {RESTORE}")
-        yield told.covering("replay.answers")
-        if not told.holds:
-            return  # whatever these sums say
-        why = difference(read_plain(folder / VALIDATED), validation_of(plan, kept))
-    except MALFORMED as error:
-        yield wrong(claim, f"{error}; {RESTORE}")
-        return
-    yield course.judged(claim, f"{why}; {RESTORE}" if why else "").covering("replay.answers")
