@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.desk.cli.completion_command import _bash, _fish, _levels, _zsh
-from hubbub.desk.cli.main import _parser, main
+from hubbub.desk.cli.main import _bash, _fish, _levels, _parser, _zsh, main
 
 SCRIPTS = {"bash": _bash, "zsh": _zsh, "fish": _fish}
 # How each shell is asked; the last word is what is being typed.

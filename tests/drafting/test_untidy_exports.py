@@ -12,10 +12,10 @@ from hubbub import Study
 from hubbub.core.tabular.cells import CellFault
 from hubbub.desk.cli import drafting_commands
 from hubbub.desk.cli.main import main
-from hubbub.desk.drafting.cell_text import is_missing, measured
+from hubbub.desk.drafting.cell_text import is_limit, is_missing, measured
 from hubbub.desk.drafting.column_draft import column_draft
-from hubbub.desk.drafting.column_meaning import apart, cannot_be
-from hubbub.desk.drafting.draft_files import draft_text, write_tidy
+from hubbub.desk.drafting.column_meaning import Unit, apart, cannot_be
+from hubbub.desk.drafting.draft_files import draft_text, mapping_draft, write_tidy
 from hubbub.desk.drafting.raw_table import read_raw
 from hubbub.desk.drafting.study_draft import Draft, draft
 from hubbub.desk.drafting.survey import Answers, joined, open_questions, scattered, surveyed
@@ -184,7 +184,7 @@ def test_what_a_spreadsheet_wraps_is_unwrapped_and_what_nobody_sees_is_taken_off
     for number in (3, 4, 5):
         lines[number] = lines[number].replace(",f", ",f\u200b").replace('",', '\u200b",')
     made = drafted(lines)
-    columns = {one.name: one.column for one in made.used}
+    columns = {one.name: one for one in made.used}
     assert columns["age"].step == 1
     assert columns["sex"].categories == ("f", "m")
     write_tidy(made, Path("tidy"))
@@ -356,6 +356,49 @@ def test_a_terminal_is_asked_and_elsewhere_options_are_printed(monkeypatch, caps
     assert main(words) == 0
     kin = next(one for one in Study.load("study.toml").data.columns if one.name == "kin")
     assert kin.categories == ()
+
+
+def test_whatever_is_typed_at_a_terminal_counts_as_if_it_had_been_typed_at_once(
+    monkeypatch, capsys
+):
+    lines = [f"{HEAD},kin,cost", *(f"{row},{k % 5 + 1},{k}.5" for k, row in enumerate(body()))]
+    typed = iter(["--kined count", "--kind what", "--kind numeric --target cost --amounts kin"])
+    monkeypatch.setattr(drafting_commands.sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    assert main(["init", str(file_of(lines)), "--target", "relapse"]) == 0
+    told = capsys.readouterr().out
+    assert "unrecognized arguments: --kined" in told
+    assert "invalid choice: 'what'" in told
+    study = Study.load("study.toml")
+    assert (study.data.target, study.data.outcome.kind) == ("cost", "numeric")
+
+
+def test_a_limit_with_letters_that_nobody_sees_is_a_limit():
+    assert is_limit("\u200b<0.5")
+    assert is_limit("\ufeff90+")
+
+
+def test_of_two_long_files_the_second_lies_apart_wherever_it_stands():
+    draw = random.Random(1)
+    adults, children = ([draw.gauss(middle, 2) for _ in range(50)] for middle in (60, 8))
+    assert set(apart([[1.0], adults, children])) == {2}
+    assert set(apart([adults, children])) == {1}
+
+
+def test_a_unit_is_written_in_one_way():
+    values = [str(round(value, 2)) for value in (110 / 38.67, 130 / 38.67, 150 / 38.67)] * 20
+    made = drafted([f"{HEAD},ldl", *(f"{row},{k * 7 % 60 + 100}" for k, row in enumerate(body()))])
+    data = Study.parse(draft_text(made)).data
+    rows = [f"{row},{value}" for row, value in zip(body(), values, strict=True)]
+    mapping = mapping_draft(read_raw(file_of([f"{HEAD},ldl", *rows])), "a", data)
+    assert f"# {Unit(38.67)}: " in mapping
+    assert str(Unit(0.5556, -17.7778)) == "factor = 0.5556, offset = -17.7778"
+
+
+def test_rows_at_a_file_s_end_that_are_no_records_are_counted_as_left_out():
+    rows = [HEAD, *body(), "mean,,,", ",,,"]
+    copied = write_tidy(drafted(rows), Path("tidy"))
+    assert copied == {"a": 2}
 
 
 def test_a_target_of_times_below_0_is_said_and_its_rows_are_left_out_of_copies():

@@ -33,7 +33,7 @@ from hubbub.core.protocol.agreement import masks
 from hubbub.core.protocol.agreement.joint_seed import LINK_BYTES
 from hubbub.core.protocol.primitives.wire import OVERHEAD
 from hubbub.core.session.offer import Layout, layout_of
-from hubbub.desk.cli.plan_command import show_plan
+from hubbub.desk.cli.study_commands import show_plan
 from hubbub.desk.report.page import render
 from hubbub.learning.queries.training_query import training_of
 from hubbub.learning.study.model import is_dimension, told_shape

@@ -202,12 +202,10 @@ def test_truth_values_of_an_event_are_mapped_as_those_of_a_class() -> None:
         'target = { time = "days", kind = "time-to-event", event = "died", positive = ["yes"], '
         'negative = ["no"], grid = [10, 20, 30] }',
     )
-    table = RawTable(
-        origin="north",
-        header=("pid", "sex", "glucose", "days", "died", "seen"),
-        rows=tuple((f"p{k}", "F", "100", str(k), str(k % 2), "3") for k in range(20)),
-        numbers=tuple(range(1, 21)),
-        faults=(),
+    table = RawTable.of(
+        "north",
+        ("pid", "sex", "glucose", "days", "died", "seen"),
+        [(f"p{k}", "F", "100", str(k), str(k % 2), "3") for k in range(20)],
     )
     assert mapping_draft(table, "north", Study.parse(timed).data) == (
         '[north.died]\nspellings = { "0" = "no", "1" = "yes" }\n'

@@ -22,43 +22,57 @@ from hubbub.core.verification.attestation.policy import (
     policy_of,
 )
 from hubbub.core.verification.attestation.study_attestation import clock
-from hubbub.desk.cli.terminal import add_command, answer, writing
+from hubbub.desk.cli.terminal import add_command, add_family, answer, argument, writing
 from hubbub.site.attestation.devices import MachineAttester, of_build, of_machine
 
-_ATTEST = "evidence of attested machines: make it, verify it, and say what to pin"
-_QUOTE = "make evidence on this machine, over 64 bytes"
-_VERIFY = "verify evidence and hold it against a policy: exit 0 if it is enough, 1 if not"
-_MEASURE = "what to pin for a build, or for this machine"
-_PLATFORM = "which one this machine has"
-_DATA = "64 bytes in hexadecimal digits that the evidence is bound to"
-_AT = "time of verification, as 2026-01-31T12:00 (UTC) or in seconds since 1970; default: now"
-_AGE = "of a document that says when it was made, at the time of verification; default: any"
 _MOST = 1 << 18  # bytes of a file
 
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    attest = commands.add_parser("attest", help=_ATTEST, description=_ATTEST)
-    parts = attest.add_subparsers(metavar="WHAT", required=True)
-    quote = add_command(parts, "quote", _QUOTE, _quote)
-    quote.add_argument("--platform", choices=sorted(PLATFORMS), required=True, help=_PLATFORM)
-    quote.add_argument("--report-data", required=True, metavar="HEX", help=_DATA)
-    quote.add_argument("--out", type=Path, required=True, metavar="FILE", help="the quote")
-    verify = add_command(parts, "verify", _VERIFY, _verify)
-    verify.add_argument("file", type=Path, help="a quote, a report or a document")
-    verify.add_argument(
-        "--policy", type=Path, required=True, help="TOML with the keys of [attestation.silo]"
+    words = "evidence of attested machines: make it, verify it, and say what to pin"
+    parts = add_family(commands, "attest", words, "WHAT")
+    has = "which one this machine has"
+    bound = "64 bytes in hexadecimal digits that the evidence is bound to"
+    add_command(
+        parts,
+        "quote",
+        "make evidence on this machine, over 64 bytes",
+        _quote,
+        argument("--platform", has, choices=sorted(PLATFORMS), required=True),
+        argument("--report-data", bound, required=True, metavar="HEX"),
+        argument("--out", "the quote", Path, required=True, metavar="FILE"),
     )
-    verify.add_argument("--collateral", type=Path, metavar="FILE", help="what the vendor publishes")
-    verify.add_argument("--at", default="", metavar="TIME", help=_AT)
-    verify.add_argument("--report-data", default="", metavar="HEX", help=_DATA)
-    verify.add_argument("--max-age", type=int, metavar="SECONDS", help=_AGE)
-    measure = add_command(parts, "measure", _MEASURE, _measure)
-    measure.add_argument(
-        "--platform", choices=sorted(PLATFORMS), default="software", help=_PLATFORM
+    add_command(
+        parts,
+        "verify",
+        "verify evidence and hold it against a policy: exit 0 if it is enough, 1 if not",
+        _verify,
+        argument("file", "a quote, a report or a document", Path),
+        argument("--policy", "TOML with the keys of [attestation.silo]", Path, required=True),
+        argument("--collateral", "what the vendor publishes", Path, metavar="FILE"),
+        argument(
+            "--at",
+            "time of verification, as 2026-01-31T12:00 (UTC) or in seconds since 1970; default: "
+            "now",
+            default="",
+            metavar="TIME",
+        ),
+        argument("--report-data", bound, default="", metavar="HEX"),
+        argument(
+            "--max-age",
+            "of a document that says when it was made, at the time of verification; default: any",
+            int,
+            metavar="SECONDS",
+        ),
     )
-    measure.add_argument(
-        "--build", type=Path, metavar="FILE", help="Gramine's .sig, or JSON of nitro-cli"
+    add_command(
+        parts,
+        "measure",
+        "what to pin for a build, or for this machine",
+        _measure,
+        argument("--platform", has, choices=sorted(PLATFORMS), default="software"),
+        argument("--build", "Gramine's .sig, or JSON of nitro-cli", Path, metavar="FILE"),
     )
 
 
@@ -74,18 +88,20 @@ def _quote(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     role, at = role_from(_policy(options.policy)), _time(options.at)
-    data = _report_data(options.report_data) if options.report_data else None
-    quote = _content(options.file)
-    evidence = PlatformEvidence(
-        platform=role.platform,
-        quote=_from_base64(quote) if role.platform == "nitro" else quote,
-        collateral=_collateral(options.collateral),
-    )
     rules: list[EvidenceRule] = [policy_of(role)]
     if options.max_age is not None:
         rules.append(MadeNear(at, options.max_age))
-    if data is not None:
-        rules.append(ReportDataIs(data))
+    if options.report_data:
+        rules.append(ReportDataIs(_report_data(options.report_data)))
+    quote = _content(options.file)
+    collateral = b"" if options.collateral is None else _content(options.collateral)
+    if collateral.startswith(b"-----BEGIN "):  # PEM has the line ends that it must have
+        collateral = collateral.replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
+    evidence = PlatformEvidence(
+        platform=role.platform,
+        quote=_from_base64(quote) if role.platform == "nitro" else quote,
+        collateral=collateral,
+    )
     told: dict[str, Any] = {"at": at, "policy": AllOf(rules).words()}
     try:
         claims = evidence.verified(at)
@@ -95,24 +111,23 @@ def _verify(options: argparse.Namespace) -> int:
         told |= {"holds": False, "rule": error.rule, "why": str(error)}
         answer(options, told, f"does not hold, by the rule “{error.rule}”: {error}")
         return 1
-    answer(options, {**told, "holds": True, "rule": None, "why": None}, *_words(told))
+    plain = told["claims"]
+    named = [*plain["measurements"].items(), *plain["tcb"].items()]
+    answer(
+        options,
+        {**told, "holds": True, "rule": None, "why": None},
+        f"holds at {told['at']} s: {told['policy']}",
+        *(f"{name} = {value}" for name, value in named),
+        f"report data = {plain['report_data']}",
+    )
     return 0
 
 
-def _words(told: dict[str, Any]) -> list[str]:
-    """Evidence that holds, for people."""
-    claims = told["claims"]
-    lines = [f"holds at {told['at']} s: {told['policy']}"]
-    lines += [f"{name} = {value}" for name, value in claims["measurements"].items()]
-    lines += [f"{name} = {value}" for name, value in claims["tcb"].items()]
-    return [*lines, f"report data = {claims['report_data']}"]
-
-
 def _measure(options: argparse.Namespace) -> int:
+    platform = options.platform
     if options.build is not None:
         platform, measurement = of_build(options.build)
     else:
-        platform = options.platform
         measurement = of_machine(platform, MachineAttester())
     stated = ", ".join(f'{name} = "{value}"' for name, value in measurement.items())
     lines = (f'platform = "{platform}"', f"measurements = [{{ {stated} }}]")
@@ -126,14 +141,6 @@ def _content(path: Path) -> bytes:
         return read_bytes(path, most=_MOST)
     except OSError as error:
         raise UserError(f"expected a file at {path}, got: {why_of(error)}") from None
-
-
-def _collateral(path: Path | None) -> bytes:
-    """What goes with it, if there is something; PEM with the line ends that it must have."""
-    content = b"" if path is None else _content(path)
-    if not content.startswith(b"-----BEGIN "):
-        return content
-    return content.replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
 
 
 def _policy(path: Path) -> dict[str, Any]:

@@ -1,44 +1,86 @@
-"""`compare` and `rehearse`: whether joining is worth it, and what a run would give."""
+"""Whether joining is worth it: `compare`, `rehearse`, and `demo`, which compares real hospitals."""
 
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hubbub.core.errors import UserError
+from hubbub.core.errors import DataError, UserError
 from hubbub.core.planning.plan_rows import spoken
+from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.terminal import add_command, bar, emit, number, say, table, warnings_told
-from hubbub.desk.cli.training_commands import margin, new_folder
+from hubbub.desk.cli.run_commands import margin, new_folder
+from hubbub.desk.cli.study_commands import show_plan
+from hubbub.desk.cli.terminal import (
+    LEDGERS,
+    STUDY,
+    add_command,
+    argument,
+    bar,
+    emit,
+    number,
+    say,
+    show_answers,
+    table,
+    warnings_told,
+)
 from hubbub.desk.report.arrangements import verdict
 from hubbub.desk.report.trust_models import called
 from hubbub.learning.metric_words import words_of
+
+if TYPE_CHECKING:
+    from hubbub.desk.report.comparison import Comparison
+
 
 _REPEATS, _MOST = 10, 10_000
 
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    words = "is joining worth it? a study beside its baselines, several times over"
-    compared = add_command(commands, "compare", words, _compare)
-    compared.add_argument("study", type=Path, help="the study's TOML file")
-    compared.add_argument("--repeats", type=int, default=_REPEATS, help="runs of each; default 10")
-    compared.add_argument(
-        "--baselines", default="", help="some of trusted,local-dp,alone,non-private; default all"
+    add_command(
+        commands,
+        "compare",
+        "is joining worth it? a study beside its baselines, several times over",
+        _compare,
+        STUDY,
+        argument("--repeats", "runs of each; default 10", int, default=10),
+        argument(
+            "--baselines", "some of trusted,local-dp,alone,non-private; default all", default=""
+        ),
+        argument("--metric", "which to compare by; default: the telling one of the target's kind"),
+        argument("--out", "folder for hubbub's run and the report", Path),
+        LEDGERS,
     )
-    compared.add_argument(
-        "--metric", help="which to compare by; default: the telling one of the target's kind"
+    add_command(
+        commands,
+        "rehearse",
+        "what a run would give, without its protection: for public or made-up records",
+        _rehearse,
+        STUDY,
+        argument("--repeats", "how often; default 1", int, default=1),
     )
-    compared.add_argument("--out", type=Path, help="folder for hubbub's run and the report")
-    compared.add_argument("--ledgers", type=Path, help="folder of the silos' ledgers")
-    words = "what a run would give, without its protection: for public or made-up records"
-    rehearsed = add_command(commands, "rehearse", words, _rehearse)
-    rehearsed.add_argument("study", type=Path, help="the study's TOML file")
-    rehearsed.add_argument("--repeats", type=int, default=1, help="how often; default 1")
+    add_command(
+        commands,
+        "demo",
+        "studies of real hospitals, end to end, beside what else could be done",
+        _demo,
+        argument("--out", "folder for the runs; default runs/demo-<time>", Path),
+        argument("--splits", "train/test splits to average over; default 20 and 80", int),
+        argument("--network", "every party a process of its own, over NATS", bool),
+        argument(
+            "--tee",
+            "with --network: silos are believed, by evidence of a platform that shows nothing",
+            bool,
+        ),
+    )
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -156,3 +198,223 @@ def _repeats(options: argparse.Namespace) -> int:
             "range"
         )
     return int(options.repeats)
+
+
+# `hubbub demo`: stories from real hospitals, or the first of them among processes.
+
+_PLACES = {"network": "each party a process, over TLS", "in-process": "all parties in one process"}
+_NODES = 2  # compute nodes of the demo over the network
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Story:
+    """One study of the demo.
+
+    Args:
+        key: in the JSON object, and of its folder.
+        file: of the study, beside the data sets.
+        words: what is shown of each mode, in this order.
+        repeats: train/test splits to average over.
+        moral: what the table shows.
+    """
+
+    key: str
+    file: str
+    words: Mapping[str, str]
+    repeats: int
+    moral: str
+
+
+_OTHERS = {
+    "trusted": "all together, if somebody could be trusted",
+    "local-dp": "all together, each alone adding all the noise",
+}
+_FEW = _Story(
+    key="few",
+    file="heart.toml",
+    words={
+        "federated": "hubbub: all hospitals together, nobody trusted",
+        **_OTHERS,
+        "alone": "each hospital by itself (mean)",
+        "non-private": "all together, no privacy at all",
+    },
+    repeats=20,
+    moral="four hospitals gain by joining; with so few, noise for each alone costs little more",
+)
+_MANY = _Story(
+    key="many",
+    file="dialysis.toml",
+    words={
+        "federated": "hubbub: 67 centres together, nobody trusted, 5 may collude",
+        **_OTHERS,
+        "non-private": "all together, no privacy at all",
+    },
+    repeats=80,
+    moral="with many silos hubbub is as good as somebody trusted, and noise for each alone is not",
+)
+# Where the data of _MANY cannot be fetched: the hospitals' records dealt to practices.
+_PRACTICES = "hubbub: 60 practices together, nobody trusted, 5 may collude"
+_DEALT = replace(_MANY, file="practices.toml", words={**_MANY.words, "federated": _PRACTICES})
+
+
+def _demo(options: argparse.Namespace) -> int:
+    if options.network:
+        return _demo_network(options)
+    if options.tee:
+        raise UserError("expected --tee with --network, got it alone; add --network")
+    if options.splits is not None and options.splits < 1:
+        raise UserError(f"expected --splits of at least 1, got {options.splits}; raise it")
+    start = time.perf_counter()
+    out = options.out or new_folder("demo")
+    if out.is_dir() and any(out.iterdir()):
+        raise UserError(
+            f"expected an empty or new folder for the runs, got {out} with files in it; choose "
+            "another --out"
+        )
+    many = _many(options)
+    results = {story.key: _compared(story, out, options) for story in (_FEW, many)}
+    # Statistics of the same places: of those that are shipped, and of those that are fetched.
+    file = "dialysis_statistics.toml" if many is _MANY else "heart_statistics.toml"
+    answers = _statistics(file, out / "statistics", options)
+    seconds = time.perf_counter() - start
+    if options.json:
+        few, more = (_content(results[key]) for key in ("few", "many"))
+        emit({**few, "many": more, "statistics": answers, "seconds": seconds})
+    else:
+        pages = " and ".join(str(out / key / "report.html") for key in ("few", "statistics"))
+        say(f"{seconds:.0f} s; open {pages}")
+    return 0
+
+
+def _statistics(file: str, out: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """A study of statistics alone: its answers as plain values, by name."""
+    from hubbub.learning.runs.run_study import run
+
+    study = Study.parse(study_text(file))
+    with bar(study.name, steps_of(study), quiet=options.json) as progress:
+        result = run(study, out, progress=lambda step, _: progress.reach(step))
+    answers = {name: answer.to_dict() for name, answer in result.statistics.items()}
+    if not options.json:
+        show_answers(answers)
+        say(
+            f"{study.parties.silos} silos answered in one noisy sum, epsilon "
+            f"{number(result.epsilon, 3)}: intervals and tests include the noise"
+        )
+    return answers
+
+
+def _many(options: argparse.Namespace) -> _Story:
+    """The study of many silos, whose records may have to be fetched first."""
+    from hubbub.learning.datasets import dialysis
+
+    title = "fetching the records of 67 dialysis centres (47 MB, once)"
+    try:
+        with bar(title, 1, quiet=options.json):
+            dialysis("test")
+    except DataError:
+        if not options.json:
+            say(
+                "note: the dialysis records cannot be fetched here; the hospitals' records, dealt "
+                "to 60 practices, stand in for them"
+            )
+        return _DEALT
+    return _MANY
+
+
+def _compared(story: _Story, out: Path, options: argparse.Namespace) -> Comparison:
+    """A story's study in every mode, shown with its plan."""
+    from hubbub.desk.report.comparison import compare
+
+    study = Study.parse(study_text(story.file))
+    repeats = story.repeats if options.splits is None else options.splits
+    with bar(study.name, repeats * len(story.words), quiet=options.json) as progress:
+        found = compare(
+            study,
+            repeats=repeats,
+            modes=tuple(story.words),
+            out=out / story.key,
+            ledgers=out / "ledgers",
+            progress=progress.advance,
+        )
+    if options.json:
+        return found
+    show_plan(found.plan)
+    metric, epsilon = found.metric.upper(), number(found.plan.stated.epsilon, 3)
+    rows = [
+        (
+            words,
+            f"{found.mean[mode]:.3f}",
+            margin(found.values[mode]),
+            "none" if mode == "non-private" else epsilon,
+        )
+        for mode, words in story.words.items()
+    ]
+    title = f"Is joining worth it? {metric} on public test data, mean of {repeats} splits"
+    table(title, ("", metric, "± (95 %)", "epsilon"), rows)
+    say(story.moral)
+    say(found.table().note)
+    return found
+
+
+def _content(found: Comparison) -> dict[str, Any]:
+    """A comparison for machines."""
+    return {
+        found.metric: found.mean,
+        "spread": found.spread,
+        "epsilon": found.plan.stated.epsilon,
+        "delta": found.plan.study.privacy.delta,
+        "adversary": found.plan.stated.adversary,
+        "splits": found.repeats,
+        "note": found.table().note,
+        "out": str(found.first.folder),
+    }
+
+
+def _demo_network(options: argparse.Namespace) -> int:
+    """The four hospitals twice: among processes over NATS, and in this one."""
+    from hubbub.desk.cli.main import main
+    from hubbub.site.network.demo import attested, run_demo
+
+    if options.splits is not None:
+        raise UserError("expected --network without --splits, got both; it makes one run, leave it")
+    start = time.perf_counter()
+    out = options.out or new_folder("demo-network")
+    told = (lambda _: None) if options.json else say
+    toml = study_text(_FEW.file)
+    toml = attested(toml) if options.tee else toml
+    apart = run_demo(out, toml, nodes=_NODES, tell=told, command=main)
+    from hubbub.learning.runs.run_study import run
+
+    began = time.perf_counter()
+    study = Study.load(out / "study.toml")
+    study = study.changed(parties=replace(study.parties, roster=""))  # keys of this run
+    with bar("in one process", steps_of(study), quiet=options.json) as progress:
+        beside = run(study, out / "in-process", progress=lambda step, _: progress.reach(step))
+    end = time.perf_counter()
+    seconds = {"network": began - start, "in-process": end - began}
+    finals = {"network": apart["final"], "in-process": beside.final}
+    if options.json:
+        emit(
+            {
+                "auc": {place: final["auc"] for place, final in finals.items()},
+                "epsilon": beside.plan.stated.epsilon,
+                "delta": study.privacy.delta,
+                "seconds": end - start,
+                "out": str(out),
+            }
+        )
+        return 0
+    rows = [
+        (_PLACES[key], f"{final['auc']:.3f}", number(final["epsilon"], 3), f"{seconds[key]:.0f}")
+        for key, final in finals.items()
+    ]
+    title = f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})"
+    table(title, ("", "AUC", "epsilon", "seconds"), rows)
+    say("one run each, with noise of its own: AUCs so far apart are what so much noise makes")
+    say(f"written to {out}; check the first with hubbub verify {apart['out']}")
+    return 0
+
+
+def study_text(file: str) -> str:
+    """The text of a study that lies beside the data sets."""
+    return (resources.files("hubbub.learning.datasets") / file).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`hubbub keygen`, `roster`, `relay` and `approve`: from nothing to a consortium."""
+"""`hubbub keygen`, `roster`, `relay`, `leaf` and `approve`: from nothing to a consortium."""
 
 from __future__ import annotations
 
@@ -15,10 +15,21 @@ from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import foreign_code
 from hubbub.core.study.study import Study
-from hubbub.desk.cli import terminal
 from hubbub.desk.cli.ledger_books import after, standing
-from hubbub.desk.cli.plan_command import show_plan
-from hubbub.desk.cli.terminal import add_command, answer, emit, say, table, warn, writing
+from hubbub.desk.cli.study_commands import show_plan
+from hubbub.desk.cli.terminal import (
+    PASSPHRASE,
+    STUDY,
+    add_command,
+    answer,
+    argument,
+    chosen_passphrase,
+    say,
+    table,
+    unlock,
+    warn,
+    writing,
+)
 from hubbub.site.network.event_log import last_status
 from hubbub.site.network.folder_files import (
     fingerprint,
@@ -32,73 +43,87 @@ from hubbub.site.network.party_folder import HOME, IDENTITY, LEDGER, RELAY, Part
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    keygen = add_command(commands, "keygen", "make this party's keys", _keygen)
-    keygen.add_argument("name", help="the party's name, as the study calls it")
-    keygen.add_argument(
-        "--role",
-        choices=("silo", "node", "aggregator"),
-        default="silo",
-        help="what the party does; default silo",
+    roster = argument("roster", "the consortium's roster", Path)
+    add_command(
+        commands,
+        "keygen",
+        "make this party's keys",
+        _keygen,
+        argument("name", "the party's name, as the study calls it"),
+        argument(
+            "--role",
+            "what the party does; default silo",
+            choices=("silo", "node", "aggregator"),
+            default="silo",
+        ),
+        argument("--home", f"folder to make; default {HOME}", Path, default=HOME),
+        argument("--relay", "an aggregator's: the relay's URL, as the others reach it"),
+        argument(
+            "--relay-certificate",
+            'PEM file whose key the roster will name, or "public" for one of a public CA; default: '
+            "one is made",
+        ),
+        argument("--passphrase", "ask for one that closes the keys", bool),
+        PASSPHRASE,
     )
-    keygen.add_argument("--home", type=Path, default=HOME, help=f"folder to make; default {HOME}")
-    keygen.add_argument("--relay", help="an aggregator's: the relay's URL, as the others reach it")
-    keygen.add_argument(
-        "--relay-certificate",
-        help='PEM file whose key the roster will name, or "public" for one of a public CA; '
-        "default: one is made",
+    add_command(
+        commands,
+        "roster",
+        "make a roster of identities, or read one",
+        _roster,
+        argument("files", "identities, or one roster", Path, nargs="+"),
+        argument("--out", "file for the roster of these identities", Path),
     )
-    keygen.add_argument(
-        "--passphrase", action="store_true", help="ask for one that closes the keys"
+    add_command(
+        commands,
+        "relay",
+        "write what a relay reads, from a roster; one that runs reads it again",
+        _relay,
+        roster,
+        argument("--relay", "its URL; default: the roster's"),
+        argument("--out", f"its folder; default {HOME / RELAY}", Path, default=HOME / RELAY),
+        argument("--leaf-port", "let leaf relays in at this port", int),
     )
-    terminal.add_passphrase_option(keygen)
-    listed = add_command(commands, "roster", "make a roster of identities, or read one", _roster)
-    listed.add_argument("files", type=Path, nargs="+", help="identities, or one roster")
-    listed.add_argument("--out", type=Path, help="file for the roster of these identities")
-    words = "write what a relay reads, from a roster; one that runs reads it again"
-    relay = add_command(commands, "relay", words, _relay)
-    relay.add_argument("roster", type=Path, help="the consortium's roster")
-    relay.add_argument("--relay", help="its URL; default: the roster's")
-    relay.add_argument(
-        "--out", type=Path, default=HOME / RELAY, help=f"its folder; default {HOME / RELAY}"
+    add_command(
+        commands,
+        "leaf",
+        "write what a leaf relay reads, for parties whose machines may not leave their network",
+        _leaf,
+        roster,
+        argument("--relay", "the leaf's URL, as these parties reach it", required=True),
+        argument(
+            "--hub", "tls://HOST:PORT of the roster's relay, of its --leaf-port", required=True
+        ),
+        argument(
+            "--home",
+            f"folder of a party behind it; may be said again; default {HOME}",
+            Path,
+            action="append",
+        ),
+        argument(
+            "--hub-certificate",
+            "what it shows, a PEM file; default relay.pem",
+            Path,
+            default=Path("relay.pem"),
+        ),
+        argument("--out", "the leaf's folder, for its user alone", Path, required=True),
+        PASSPHRASE,
     )
-    relay.add_argument("--leaf-port", type=int, help="let leaf relays in at this port")
-    words = "write what a leaf relay reads, for parties whose machines may not leave their network"
-    leaf = add_command(commands, "leaf", words, _leaf)
-    leaf.add_argument("roster", type=Path, help="the consortium's roster")
-    leaf.add_argument("--relay", required=True, help="the leaf's URL, as these parties reach it")
-    leaf.add_argument(
-        "--hub", required=True, help="tls://HOST:PORT of the roster's relay, of its --leaf-port"
+    add_command(
+        commands,
+        "approve",
+        "approve a study at this party",
+        _approve,
+        STUDY,
+        argument("--roster", "the consortium's roster", Path),
+        argument("--home", "this party's folder", Path, default=HOME),
+        argument("--ledger", "the data set's ledger; default in --home", Path),
+        argument("--data", "a silo: the folder of records, as join has it; default --home", Path),
+        argument("--yes", "do not ask; a script needs it", bool),
+        argument("--new-roster", "this roster replaces the one that is there", bool),
+        argument("--withdraw", "take an approval back instead", bool),
+        PASSPHRASE,
     )
-    leaf.add_argument(
-        "--home",
-        type=Path,
-        action="append",
-        help=f"folder of a party behind it; may be said again; default {HOME}",
-    )
-    leaf.add_argument(
-        "--hub-certificate",
-        type=Path,
-        default=Path("relay.pem"),
-        help="what it shows, a PEM file; default relay.pem",
-    )
-    leaf.add_argument(
-        "--out", type=Path, required=True, help="the leaf's folder, for its user alone"
-    )
-    terminal.add_passphrase_option(leaf)
-    approved = add_command(commands, "approve", "approve a study at this party", _approve)
-    approved.add_argument("study", type=Path, help="the study's TOML file")
-    approved.add_argument("--roster", type=Path, help="the consortium's roster")
-    approved.add_argument("--home", type=Path, default=HOME, help="this party's folder")
-    approved.add_argument("--ledger", type=Path, help="the data set's ledger; default in --home")
-    approved.add_argument(
-        "--data", type=Path, help="a silo: the folder of records, as join has it; default --home"
-    )
-    approved.add_argument("--yes", action="store_true", help="do not ask; a script needs it")
-    approved.add_argument(
-        "--new-roster", action="store_true", help="this roster replaces the one that is there"
-    )
-    approved.add_argument("--withdraw", action="store_true", help="take an approval back instead")
-    terminal.add_passphrase_option(approved)
 
 
 def _keygen(options: argparse.Namespace) -> int:
@@ -107,23 +132,18 @@ def _keygen(options: argparse.Namespace) -> int:
     if options.role != "aggregator" and (options.relay or options.relay_certificate):
         raise UserError("expected --relay of an aggregator alone, got another role; leave it out")
     PartyFolder.check_new(options.home, options.name, options.role)
-    closed = terminal.chosen_passphrase(options)
+    closed = chosen_passphrase(options)
     folder = options.home / RELAY
     relay, key = named_relay(folder, options.relay, options.relay_certificate)
     party_folder = PartyFolder.made(
         options.home, options.name, options.role, passphrase=closed, relay=relay, relay_key=key
     )
-    identity = party_folder.keys.identity
-    path, shown = options.home / IDENTITY, fingerprint(identity)
+    path, shown = options.home / IDENTITY, fingerprint(party_folder.keys.identity)
+    name, role = party_folder.name, party_folder.role
     answer(
         options,
-        {
-            "name": party_folder.name,
-            "role": party_folder.role,
-            "fingerprint": shown,
-            "identity": str(path),
-        },
-        f"{party_folder.name} ({party_folder.role}): keys in {options.home}, for this party alone",
+        {"name": name, "role": role, "fingerprint": shown, "identity": str(path)},
+        f"{name} ({role}): keys in {options.home}, for this party alone",
         f"fingerprint {shown}",
         f"give {path} to whoever makes the roster, and read the fingerprint out",
     )
@@ -139,16 +159,21 @@ def _roster(options: argparse.Namespace) -> int:
         with writing(options.out):
             write_roster(options.out, roster)
     relay = roster.parties[0].relay
-    if options.json:
-        parties = [
-            dict(zip(("name", "role", "fingerprint"), row, strict=True)) for row in _rows(roster)
-        ]
-        emit({"digest": roster.digest.hex(), "relay": relay, "parties": parties})
-        return 0
-    _show_roster(roster)
-    say("write this into the study, so that its id stands for these keys:")
-    say("    [parties]")
-    say(f'    roster = "{roster.digest.hex()}"')
+    digest = roster.digest.hex()
+    if not options.json:
+        _show_roster(roster)
+    keys = ("name", "role", "fingerprint")
+    answer(
+        options,
+        {
+            "digest": digest,
+            "relay": relay,
+            "parties": [dict(zip(keys, row, strict=True)) for row in _rows(roster)],
+        },
+        "write this into the study, so that its id stands for these keys:",
+        "    [parties]",
+        f'    roster = "{digest}"',
+    )
     return 0
 
 
@@ -199,7 +224,7 @@ def _leaf(options: argparse.Namespace) -> int:
     from hubbub.site.network.nats.relay import Relay
     from hubbub.site.network.nats.server import LeafFiles
 
-    roster, opened = read_roster(options.roster), terminal.unlock(options)
+    roster, opened = read_roster(options.roster), unlock(options)
     folders = [PartyFolder.opened(home, opened) for home in options.home or [HOME]]
     for folder in folders:
         if folder.keys.identity not in roster.parties[1:]:
@@ -224,38 +249,26 @@ def _leaf(options: argparse.Namespace) -> int:
 
 
 def _approve(options: argparse.Namespace) -> int:
-    party_folder = PartyFolder.opened(options.home, terminal.unlock(options))
+    party_folder = PartyFolder.opened(options.home, unlock(options))
     study = Study.load(options.study)
     if options.withdraw:
-        if study.id in party_folder.open_collections():
-            warn(
-                f"a sum of {study.name} is open, whose key is here: it will be erased for ever, "
-                "nobody can open what was deposited, and what silos have paid stays paid"
-            )
-            if not options.yes and not _asked("Withdraw it all the same?", options):
-                say("not withdrawn; nothing was changed")
-                return 1
-        there = party_folder.withdraw(study.id)
-        words = "withdrawn" if there else "it was not approved here"
-        answer(options, {"study_id": study.id.hex(), "withdrawn": there}, words)
-        return 0 if there else 1
+        return _withdraw(options, party_folder, study)
     if options.roster is None:
         raise UserError("expected --roster, the file that all parties compared, got none; name it")
     roster = read_roster(options.roster)
     hashes = foreign_code.code_hashes(study)
     if not options.json:
         _show(study, roster, options.ledger or options.home / LEDGER, hashes)
-    if options.new_roster and (left := party_folder.open_collections(beside=roster)):
-        names = ", ".join(left.values())
-        warn(
-            f"sums are open, whose keys are here, of studies of another roster: {names}; nothing "
-            "of them is answered with this one, and approve --withdraw erases their keys"
-        )
     if options.new_roster:
+        if left := party_folder.open_collections(beside=roster):
+            names = ", ".join(left.values())
+            warn(
+                f"sums are open, whose keys are here, of studies of another roster: {names}; "
+                "nothing of them is answered with this one, and approve --withdraw erases their "
+                "keys"
+            )
         _warn_of_restarts(party_folder, roster)
-    if not options.yes and not _asked(
-        f"May {party_folder.name} take part in {study.name}?", options
-    ):
+    if not _agreed(f"May {party_folder.name} take part in {study.name}?", options):
         say("not approved; nothing was changed")
         return 1
     path = party_folder.approve(
@@ -265,6 +278,22 @@ def _approve(options: argparse.Namespace) -> int:
     result = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
     answer(options, result, f"approved: {study.name}, id {study.id.hex()}")
     return 0
+
+
+def _withdraw(options: argparse.Namespace, party_folder: PartyFolder, study: Study) -> int:
+    """Take an approval back."""
+    if study.id in party_folder.open_collections():
+        warn(
+            f"a sum of {study.name} is open, whose key is here: it will be erased for ever, "
+            "nobody can open what was deposited, and what silos have paid stays paid"
+        )
+        if not _agreed("Withdraw it all the same?", options):
+            say("not withdrawn; nothing was changed")
+            return 1
+    there = party_folder.withdraw(study.id)
+    words = "withdrawn" if there else "it was not approved here"
+    answer(options, {"study_id": study.id.hex(), "withdrawn": there}, words)
+    return 0 if there else 1
 
 
 def _warn_of_restarts(party_folder: PartyFolder, roster: Roster) -> None:
@@ -314,15 +343,17 @@ def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{key}.")
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            for place, one in enumerate(value):
-                yield from _flat(one, f"{before}{key}[{place}].")
+            for place, part in enumerate(value):
+                yield from _flat(part, f"{before}{key}[{place}].")
         else:
             shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             yield f"{before}{key}", shown
 
 
-def _asked(question: str, options: argparse.Namespace) -> bool:
-    """Whether the person at the keyboard says yes."""
+def _agreed(question: str, options: argparse.Namespace) -> bool:
+    """Whether the person at the keyboard says yes, or has said --yes before."""
+    if options.yes:
+        return True
     if options.json or not sys.stdin.isatty():
         raise UserError(
             "expected somebody to ask, found no terminal; read what is shown and say --yes"

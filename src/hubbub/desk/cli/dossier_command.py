@@ -14,14 +14,13 @@ from hubbub.core.number_format import several
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.collecting import FILE
-from hubbub.core.verification.evidence.evidence_file import Finding, load
-from hubbub.desk.cli.terminal import add_command, bar, emit, say, writing
-from hubbub.desk.report.dossier.composing import Dossier, compose, draft_of, read_written
+from hubbub.core.verification.evidence.evidence_file import load
+from hubbub.desk.cli.run_commands import verified
+from hubbub.desk.cli.terminal import add_command, argument, emit, say, writing
+from hubbub.desk.report.dossier.composing import compose, draft_of, read_written
 from hubbub.desk.report.dossier.facts import Facts
 from hubbub.desk.report.dossier.written_files import as_docx, as_html
 
-_DOSSIER = "write what a run's evidence shows to those who decide: DPIA annex, hazards, model card"
-_FILL = "TOML file of what people write, by name of each blank; it is drafted if it is missing"
 _ANSWERS = (  # what people are given of a run, beside a model
     "statistics.json",
     "synthetic.json",
@@ -34,12 +33,21 @@ _FORMATS = {".html": lambda dossier: as_html(dossier).encode(), ".docx": as_docx
 
 def add_commands(commands: Any) -> None:
     """Register the command."""
-    command = add_command(commands, "dossier", _DOSSIER, _dossier)
-    command.add_argument("path", type=Path, help="folder of a run, or a file evidence.json")
-    command.add_argument(
-        "--out", type=Path, help="file to write, .html or .docx; default dossier.html in the folder"
+    add_command(
+        commands,
+        "dossier",
+        "write what a run's evidence shows to those who decide: DPIA annex, hazards, model card",
+        _dossier,
+        argument("path", "folder of a run, or a file evidence.json", Path),
+        argument(
+            "--out", "file to write, .html or .docx; default dossier.html in the folder", Path
+        ),
+        argument(
+            "--fill",
+            "TOML file of what people write, by name of each blank; it is drafted if it is missing",
+            Path,
+        ),
     )
-    command.add_argument("--fill", type=Path, help=_FILL)
 
 
 def _dossier(options: argparse.Namespace) -> int:
@@ -53,7 +61,22 @@ def _dossier(options: argparse.Namespace) -> int:
     content = _FORMATS[out.suffix](dossier)
     with writing(out):
         write_bytes(out, content)
-    _tell(options, out, dossier)
+    if options.json:
+        said = [
+            {key: getattr(sentence, key) for key in ("ask", "text", "standing", "fields")}
+            for sentence in dossier.sentences
+        ]
+        emit(
+            {"dossier": str(out), "sentences": said, "open": dossier.open, "wrong": dossier.wrongs}
+        )
+        return int(bool(dossier.wrongs))
+    for claim in dossier.wrongs:
+        say(f"does not hold: {claim}")
+    say(", ".join(f"{number} sentences {name}" for name, number in sorted(dossier.counts.items())))
+    if dossier.open:
+        left = several(len(dossier.open), "answer")
+        say(f"{left} to be written by people: --fill FILE drafts a file of them")
+    say(f"written: {out}")
     return int(bool(dossier.wrongs))
 
 
@@ -68,10 +91,10 @@ def facts_of(path: Path, *, quiet: bool) -> Facts:
     if not evidence.is_file():
         raise UserError(f"expected evidence at {evidence}, found none; a finished run has one")
     content = load(evidence)
-    findings = _verified(path, quiet=quiet) if path.is_dir() else check(evidence)
-    about_study = [one for one in findings if "study" in one.about]
-    if not about_study or not all(one.holds for one in about_study):
-        wrong = next((one for one in findings if not one.holds), None)
+    findings = verified(path, quiet=quiet) if path.is_dir() else check(evidence)
+    about_study = [finding for finding in findings if "study" in finding.about]
+    if not about_study or not all(finding.holds for finding in about_study):
+        wrong = next((finding for finding in findings if not finding.holds), None)
         why = "it is about no study" if wrong is None else f"{wrong.claim}: {wrong.verdict}"
         raise IntegrityError(f"expected evidence to make a dossier of, got other: {why}")
     asked = json.loads(Study.parse(content["study"]["toml"]).canonical)
@@ -80,20 +103,12 @@ def facts_of(path: Path, *, quiet: bool) -> Facts:
     replay = {"model": content["model"], "frames": frames, "answers": answers}
     return Facts(
         values={**content, "asked": asked, "replay": replay},
-        findings=[(one.claim, one.verdict, _members(one)) for one in findings],
+        # What stands for the study's text stands for its keys, too.
+        findings=[
+            (own.claim, own.verdict, (*own.about, "asked") if "study" in own.about else own.about)
+            for own in findings
+        ],
     )
-
-
-def _members(found: Finding) -> tuple[str, ...]:
-    """What a finding is about; the study's keys stand as its text does."""
-    return (*found.about, "asked") if "study" in found.about else found.about
-
-
-def _verified(path: Path, *, quiet: bool) -> list[Finding]:
-    from hubbub.core.verification.replay.checking import steps_of, verify
-
-    with bar(f"verifying {path}", steps_of(path), quiet=quiet) as progress:
-        return verify(path, progress.advance)
 
 
 def _written(path: Path | None) -> Mapping[str, str]:
@@ -108,33 +123,3 @@ def _written(path: Path | None) -> Mapping[str, str]:
         return read_written(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"expected a text file at {path}, got: {error}") from None
-
-
-def _tell(options: argparse.Namespace, out: Path, dossier: Dossier) -> None:
-    counts = dict(sorted(dossier.counts.items()))
-    if options.json:
-        said = [
-            {
-                "ask": sentence.ask,
-                "text": sentence.text,
-                "standing": sentence.standing,
-                "fields": sentence.fields,
-            }
-            for sentence in dossier.sentences
-        ]
-        emit(
-            {
-                "dossier": str(out),
-                "sentences": said,
-                "open": dossier.open,
-                "wrong": dossier.wrongs,
-            }
-        )
-        return
-    for claim in dossier.wrongs:
-        say(f"does not hold: {claim}")
-    say(", ".join(f"{number} sentences {name}" for name, number in counts.items()))
-    if dossier.open:
-        left = several(len(dossier.open), "answer")
-        say(f"{left} to be written by people: --fill FILE drafts a file of them")
-    say(f"written: {out}")

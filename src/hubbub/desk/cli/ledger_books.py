@@ -1,4 +1,7 @@
-"""What a ledger has spent and what its cap allows, in numbers and in the words of commands."""
+"""What a ledger has spent and what its cap allows, and what the files beside it say of that.
+
+A plan reads the first half, so the second imports what belongs to the network where it needs it.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,6 @@ from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import COMMANDS
 from hubbub.desk.cli.terminal import finite, moment, number
-from hubbub.site.network.event_log import LOG
-from hubbub.site.network.folder_files import APPROVED, read_identity
-from hubbub.site.network.party_folder import IDENTITY, MODELS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,11 @@ class LedgerBooks:
     filter: PrivacyFilter | None
 
     @classmethod
-    def of(cls, ledger: Ledger) -> LedgerBooks:
-        """What stands in a ledger."""
+    def of(cls, ledger: Ledger | Path) -> LedgerBooks:
+        """What stands in a ledger, or in the one in a file."""
+        if isinstance(ledger, Path):
+            with Ledger(ledger) as opened:
+                return cls.of(opened)
         return cls(tally=ledger.tally, cap=ledger.cap, filter=ledger.filter)
 
     @cached_property  # it takes a second for a dozen studies
@@ -63,8 +66,8 @@ class LedgerBooks:
         One that is over already would be run once more.
         """
         if self.filter is not None:
-            whole = attempts_of(plan)
-            rows = self.filter.wanted(plan.study.id, whole) or tuple(sorted(whole.items()))
+            attempts = attempts_of(plan)
+            rows = self.filter.wanted(plan.study.id, attempts) or tuple(sorted(attempts.items()))
             return self.filter.epsilon(self.tally, rows)
         goal = self.cap or plan.study.privacy
         return self.tally.after(plan, anew=True).epsilon(delta=goal.delta, relation=goal.relation)
@@ -80,10 +83,9 @@ class LedgerBooks:
     @property
     def words(self) -> list[str]:
         """The cap, the promise that it is, and what is left of it."""
-        if self.cap is None:
+        if (cap := self.cap) is None:
             return ["no cap is set: any number of studies may be run"]
-        cap, left = self.cap, self.left
-        rest = f"{left:.4g} left" if left else "nothing left"
+        rest = f"{left:.4g} left" if (left := self.left) else "nothing left"
         words = f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g} ({cap.relation}), {rest}"
         if self.filter is None:
             words += " by the rule for fixed studies (P15)"
@@ -92,19 +94,16 @@ class LedgerBooks:
         promise = f"{words}; promised however later studies are chosen"
         if self.least_cap == 0:
             return [promise]
-        kept = [] if self.filter.cap.law is None else [self._law_words(self.filter)]
         needed = f"epsilon {number(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
-        return [f"counted by the cap: {needed}, however each study was chosen", *kept, promise]
-
-    def _law_words(self, filter_: PrivacyFilter) -> str:
-        """What of the reference law is not used, and what that keeps back."""
-        law, back = filter_.cap.law, filter_.kept_back(self.tally)
-        assert law is not None, "there are words of a law that is stated"  # noqa: S101
-        return (
-            f"reference law: noise {law.noise_multiplier:g}, rate {law.sample_rate:g}; "
-            f"{filter_.unused} of its {law.steps} steps are not used, which keeps back epsilon "
-            f"{back:.4g}"
-        )
+        lines = [f"counted by the cap: {needed}, however each study was chosen", promise]
+        if (law := self.filter.cap.law) is not None:
+            lines.insert(
+                1,
+                f"reference law: noise {law.noise_multiplier:g}, rate {law.sample_rate:g}; "
+                f"{self.filter.unused} of its {law.steps} steps are not used, which keeps back "
+                f"epsilon {self.filter.kept_back(self.tally):.4g}",
+            )
+        return lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,11 +124,9 @@ class PlannedSpending:
 
 def spending(path: Path, plan: Plan) -> PlannedSpending:
     """What a ledger holds, beside what a plan will charge."""
-    with Ledger(path) as ledger:
-        books = LedgerBooks.of(ledger)
-    goal = plan.study.privacy
-    whole = (books.tally, books.tally.after(plan, anew=True))
-    spent, later = (one.epsilon(delta=goal.delta, relation=goal.relation) for one in whole)
+    books, goal = LedgerBooks.of(path), plan.study.privacy
+    both = (books.tally, books.tally.after(plan, anew=True))
+    spent, later = (own.epsilon(delta=goal.delta, relation=goal.relation) for own in both)
     cap = books.cap
     if cap is None:
         words = "no cap"
@@ -147,44 +144,37 @@ def standing(path: Path, privacy: Privacy) -> list[str]:
         path: of the ledger, which may not be there yet.
         privacy: of the study.
     """
-    if not path.is_file():
-        return [f"no ledger in {path} yet: nothing is spent", _proposed(privacy)]
-    with Ledger(path) as ledger:
-        books = LedgerBooks.of(ledger)
-    words = [f"{path}: {books.words[-1]}"]
-    if books.cap is None:
-        return [*words, _proposed(privacy)]
-    if 0 < privacy.cap < books.cap.epsilon:
+    cap, words = None, [f"no ledger in {path} yet: nothing is spent"]
+    if path.is_file():
+        books = LedgerBooks.of(path)
+        cap, words = books.cap, [f"{path}: {books.words[-1]}"]
+    if cap is not None and 0 < privacy.cap < cap.epsilon:
         words.append(
             f"the study proposes a cap of epsilon {privacy.cap:g} for all studies together; the "
             "ledger's own counts: lower it with hubbub budget set if you agree"
         )
+    elif cap is None and privacy.cap:
+        words.append(
+            f"the study's first charge sets its cap: epsilon {privacy.cap:g} at delta "
+            f"{privacy.delta:g} ({privacy.relation}) for all studies of these records together, "
+            "however later ones are chosen (P24); hubbub budget set sets another before or after"
+        )
+    elif cap is None:
+        words.append("no cap will be set, by the study neither: hubbub budget set --new sets one")
     return words
-
-
-def _proposed(privacy: Privacy) -> str:
-    """What becomes of a ledger without a cap."""
-    if not privacy.cap:
-        return "no cap will be set, by the study neither: hubbub budget set --new sets one"
-    return (
-        f"the study's first charge sets its cap: epsilon {privacy.cap:g} at delta "
-        f"{privacy.delta:g} ({privacy.relation}) for all studies of these records together, "
-        "however later ones are chosen (P24); hubbub budget set sets another before or after"
-    )
 
 
 def after(path: Path, plan: Plan) -> str:
     """What the records will have spent in all studies, once that of a plan is over."""
-    with Ledger(path) as ledger:
-        books = LedgerBooks.of(ledger)
+    books = LedgerBooks.of(path)
     goal = books.cap or plan.study.privacy
     epsilon = books.after(plan)
     by = "spent in all" if books.filter is None else "counted by the cap"
-    words = f"{by} with it: epsilon {epsilon:.4g} at delta {goal.delta:g}"
+    words = f"{by} with it: epsilon {epsilon:.4g} at delta {goal.delta:g} ({goal.relation})"
     if books.cap is None or epsilon <= books.cap.epsilon:
-        return f"{words} ({goal.relation})"
+        return words
     refused = "its last steps" if books.filter is None else "it"
-    return f"{words} ({goal.relation}), above the cap: the ledger will refuse {refused}"
+    return f"{words}, above the cap: the ledger will refuse {refused}"
 
 
 # What lies beside a ledger: names of studies, times, who typed what; and all of it in one order.
@@ -193,16 +183,9 @@ def after(path: Path, plan: Plan) -> str:
 # were approved or run here, times of sessions in the event log, commands in `commands.jsonl`. Only
 # the rows are signed: whoever can write the folder can write everything else.
 
-_UNUSABLE = (
-    KeyError,
-    TypeError,
-    ValueError,
-    IndexError,
-    AttributeError,
-)  # a line of something else
+# Of a line of something else.
+_UNUSABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 HEAD = ("time", "party", "event", "exit", "by", "study", "name", "epsilon", "delta", "relation")
-# Where studies are, seen from a ledger: in a party's folder, or beside the runs of one process.
-_STUDIES = (f"{APPROVED}/*.toml", f"{MODELS}/*/study.toml", "../*/study.toml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,8 +209,14 @@ class LedgerHistory:
     @classmethod
     def beside(cls, ledger: Path) -> LedgerHistory:
         """What lies beside a ledger; of what is missing or torn, nothing."""
+        from hubbub.site.network.event_log import LOG
+        from hubbub.site.network.folder_files import APPROVED, read_identity
+        from hubbub.site.network.party_folder import IDENTITY, MODELS
+
         home, names, approved = ledger.parent, dict[bytes, str](), dict[bytes, float]()
-        for path in (path for pattern in _STUDIES for path in sorted(home.glob(pattern))):
+        # In a party's folder, or beside the runs of one process.
+        places = (f"{APPROVED}/*.toml", f"{MODELS}/*/study.toml", "../*/study.toml")
+        for path in (path for pattern in places for path in sorted(home.glob(pattern))):
             with suppress(HubbubError, OSError, ValueError):
                 study = Study.parse(read_text(path))
                 names[study.id] = study.name
@@ -240,11 +229,16 @@ class LedgerHistory:
                 names.setdefault(study_id, line["study"]["name"])
                 if line["command"][0] == "approve" and line["exit_code"] == 0:
                     approved[study_id] = line["time"]
+        sessions = {}  # when they began, or had their deposit, as far back as the log goes
+        for line in (line for name in (f"{LOG}.1", LOG) for line in _lines(home / name)):
+            with suppress(*_UNUSABLE):
+                if line["event"] in ("session", "deposited"):
+                    sessions[bytes.fromhex(line["session"])] = line["time"]
         party = ledger.stem
         with suppress(HubbubError):
             party = read_identity(home / IDENTITY).name
         return cls(
-            party=party, names=names, approved=approved, sessions=_began(home), commands=commands
+            party=party, names=names, approved=approved, sessions=sessions, commands=commands
         )
 
     def last_of(self, sessions: Set[bytes]) -> float | None:
@@ -266,16 +260,6 @@ def _commands(home: Path) -> list[dict[str, Any]]:
                 commands.append(line)
                 begun[key] = line
     return commands
-
-
-def _began(home: Path) -> dict[bytes, float]:
-    """When sessions began, and collections had their deposit, as far back as the log goes."""
-    began = {}
-    for line in (line for name in (f"{LOG}.1", LOG) for line in _lines(home / name)):
-        with suppress(*_UNUSABLE):
-            if line["event"] in ("session", "deposited"):
-                began[bytes.fromhex(line["session"])] = line["time"]
-    return began
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -306,12 +290,16 @@ def trail(
     began. A row whose time is not known follows the one before it.
     """
     rows = list(_rows(contents, history, delta, relation))
+    # A row without a time stands where the one before it does, the first ones at the beginning.
     first = min((event.time for event in rows if event.time is not None), default=0.0)
     _, *places = accumulate((event.time or 0.0 for event in rows), max, initial=first)
-    commands = [event for line in history.commands for event in _command(line)]
-    placed = [*zip(places, rows, strict=True), *((event.time, event) for event in commands)]
+    placed = list(zip(places, rows, strict=True))
+    for line in history.commands:
+        with suppress(*_UNUSABLE):  # of a line that says otherwise who typed what, nothing
+            command = _command(line)
+            placed.append((command.time or 0.0, command))
     epsilon: float | None = 0.0
-    for _, event in sorted(placed, key=lambda one: one[0] or 0.0):
+    for _, event in sorted(placed, key=lambda pair: pair[0]):
         epsilon = epsilon if event.by else event.epsilon
         name = history.names.get(event.study, "")
         said = (moment(event.time), history.party, event.words, event.exit_code, event.by)
@@ -319,18 +307,17 @@ def trail(
         yield dict(zip(HEAD, said + counted, strict=True))
 
 
-def _command(line: Mapping[str, Any]) -> Iterator[_Event]:
-    """What somebody typed; nothing of a line that says it otherwise."""
-    with suppress(*_UNUSABLE):
-        actor = line["actor"]
-        by, became = actor["user"], actor.get("sudo_user") or actor.get("login")
-        yield _Event(
-            float(line["time"]),
-            shlex.join(["hubbub", *line["command"]]),
-            bytes.fromhex(line.get("study", {}).get("id", "")),
-            exit_code=line.get("exit_code", ""),
-            by=f"{became} as {by}" if became and became != by else by,
-        )
+def _command(line: Mapping[str, Any]) -> _Event:
+    """What somebody typed."""
+    actor = line["actor"]
+    by, became = actor["user"], actor.get("sudo_user") or actor.get("login")
+    return _Event(
+        float(line["time"]),
+        shlex.join(["hubbub", *line["command"]]),
+        bytes.fromhex(line.get("study", {}).get("id", "")),
+        exit_code=line.get("exit_code", ""),
+        by=f"{became} as {by}" if became and became != by else by,
+    )
 
 
 def _rows(
@@ -338,25 +325,26 @@ def _rows(
 ) -> Iterator[_Event]:
     """The rows of a ledger; row 0 says nothing."""
     tally = Tally()
-    for _, group in groupby(enumerate(contents, 1), _alike):
-        (number, content), *more = group
+
+    def alike(row: tuple[int, Content]) -> tuple[object, ...]:
+        """Charges of one session for one purpose are one line."""
+        number, content = row
+        if isinstance(content, Entry):
+            return content.study, content.session, content.kind.purpose
+        return (number,)
+
+    for _, rows in groupby(enumerate(contents, 1), alike):
+        (number, content), *more = rows
         for entry in (content, *(other for _, other in more)):
             if isinstance(entry, Entry):
                 tally.add(entry)
+        # An admission has no session of its own: it is charged for by the row behind it.
         charged = contents[number] if isinstance(content, Admission) else content
         time = history.sessions.get(charged.session) if isinstance(charged, Entry) else None
         where = f"rows {number} to {number + len(more)}" if more else f"row {number}"
         study = b"" if isinstance(content, Cap) else content.study
         epsilon = finite(tally.epsilon(delta=delta, relation=relation))
         yield _Event(time, f"{where}: {_said(content, 1 + len(more))}", study, epsilon)
-
-
-def _alike(row: tuple[int, Content]) -> tuple[object, ...]:
-    """What rows have in common that are one line: charges of one session for one purpose."""
-    number, content = row
-    if isinstance(content, Entry):
-        return content.study, content.session, content.kind.purpose
-    return (number,)
 
 
 def _said(content: Content, rows: int) -> str:

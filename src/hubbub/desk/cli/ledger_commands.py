@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from hubbub.core.disk import json_value, read_bytes, read_text, why_of
 from hubbub.core.errors import IntegrityError, UserError
 from hubbub.core.ledger.entry import Cap, Entry
-from hubbub.core.ledger.hash_chain import Progress
 from hubbub.core.ledger.head_statement import HeadStatement, Witness, Witnessed
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.privacy_ledger import Ledger
@@ -23,10 +21,13 @@ from hubbub.core.ledger.tally import Tally, kind_of
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
 from hubbub.core.tabular.cells import csv_text
-from hubbub.desk.cli.ledger_books import LedgerBooks
+from hubbub.desk.cli.ledger_books import HEAD, LedgerBooks, LedgerHistory, trail
 from hubbub.desk.cli.terminal import (
+    Argument,
     add_command,
+    add_family,
     answer,
+    argument,
     bar,
     emit,
     finite,
@@ -42,118 +43,137 @@ if TYPE_CHECKING:
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    actions = _family(commands, "ledger", "what a data set has spent")
-    shower = _action(actions, "show", "what was spent, by study, and what is left", _show)
-    shower.add_argument("--delta", type=float, help="default: the cap's, or 1e-5")
-    _add_relation(shower, "the cap's, or add-remove", default=None)
-    verifier = _action(actions, "verify", "recompute the chain and its signatures", _verify)
-    verifier.add_argument("--head", help="a head that `show` printed, noted elsewhere")
-    verifier.add_argument(
-        "--witness",
-        type=Path,
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="FILE",
-        help="statements that others kept (what `head` or `witness` printed with --json)",
+    ledger = argument("ledger", "the ledger's file", Path)
+
+    def relation(default: str | None, words: str) -> Argument:
+        words = f"which data sets are neighbours; default: {words}"
+        return argument("--relation", words, choices=arguments.RELATIONS, default=default)
+
+    actions = add_family(commands, "ledger", "what a data set has spent", "ACTION")
+    add_command(
+        actions,
+        "show",
+        "what was spent, by study, and what is left",
+        _show,
+        ledger,
+        argument("--delta", "default: the cap's, or 1e-5", float),
+        relation(None, "the cap's, or add-remove"),
     )
-    words = "all entries, or what they cost, as JSON; or the party's audit trail, as CSV"
-    exporter = _action(actions, "export", words, _export)
-    exporter.add_argument(
-        "--format",
-        choices=("entries", "curve", "dp-event", "csv"),
-        default="entries",
-        help="curve: epsilon at many deltas, from below and above, in place of the entries; "
-        "dp-event: the entries as dp-accounting's DpEvent, under add-remove; csv: rows and the "
-        "commands typed at this party in one order, with times, studies and the epsilon after each",
+    add_command(
+        actions,
+        "verify",
+        "recompute the chain and its signatures",
+        _verify,
+        ledger,
+        argument("--head", "a head that `show` printed, noted elsewhere"),
+        argument(
+            "--witness",
+            "statements that others kept (what `head` or `witness` printed with --json)",
+            Path,
+            nargs="+",
+            action="extend",
+            default=[],
+            metavar="FILE",
+        ),
     )
-    _add_relation(exporter, "the cap's for csv, or add-remove", default=None)
-    _action(actions, "head", "a signed statement of the newest row, for others to witness", _head)
-    words = "sign a statement of another party's ledger, and remember it"
-    witness = add_command(actions, "witness", words, _witness)
-    witness.add_argument("statement", type=Path, help="what `hubbub ledger head --json` printed")
-    witness.add_argument(
-        "--key",
-        type=Path,
-        required=True,
-        metavar="NAME.key",
-        help="the witness's key, made if absent with the list of what it signed, NAME, beside it",
+    add_command(
+        actions,
+        "export",
+        "all entries, or what they cost, as JSON; or the party's audit trail, as CSV",
+        _export,
+        ledger,
+        argument(
+            "--format",
+            "curve: epsilon at many deltas, from below and above, in place of the entries; "
+            "dp-event: the entries as dp-accounting's DpEvent, under add-remove; csv: rows and the "
+            "commands typed at this party in one order, with times, studies and the epsilon after "
+            "each",
+            choices=("entries", "curve", "dp-event", "csv"),
+            default="entries",
+        ),
+        relation(None, "the cap's for csv, or add-remove"),
     )
-    words = "rows that a ledger lacks of what its silo has answered, as after an older backup"
-    missing = _action(actions, "missing", words, _missing)
-    missing.add_argument("silo", help="its name in the study")
-    missing.add_argument("run", type=Path, help="folder of the study's run, from the aggregator")
-    budget = _family(commands, "budget", "the most that a data set may spend")
-    setter = add_command(budget, "set", "set the cap", _set)
-    setter.add_argument("ledger", type=Path, help="the ledger's file")
-    setter.add_argument("--epsilon", type=float, required=True, help="all studies together")
-    setter.add_argument("--delta", type=float, required=True, help="at which epsilon is counted")
-    setter.add_argument("--new", action="store_true", help="make the ledger, which is not there")
-    setter.add_argument(
-        "--fixed-studies",
-        action="store_true",
-        help="all studies were fixed before the first: the cap goes further, and promises nothing "
-        "if one was chosen in view of earlier results",
+    words = "a signed statement of the newest row, for others to witness"
+    add_command(actions, "head", words, _head, ledger)
+    add_command(
+        actions,
+        "witness",
+        "sign a statement of another party's ledger, and remember it",
+        _witness,
+        argument("statement", "what `hubbub ledger head --json` printed", Path),
+        argument(
+            "--key",
+            "the witness's key, made if absent with the list of what it signed, NAME, beside it",
+            Path,
+            required=True,
+            metavar="NAME.key",
+        ),
     )
-    setter.add_argument(
-        "--law",
-        nargs=3,
-        metavar=("NOISE", "RATE", "STEPS"),
-        help="keep room for so many steps of training at most this rate and at least this noise: "
-        "they cost nothing for being chosen late; state it before the first study",
+    add_command(
+        actions,
+        "missing",
+        "rows that a ledger lacks of what its silo has answered, as after an older backup",
+        _missing,
+        ledger,
+        argument("silo", "its name in the study"),
+        argument("run", "folder of the study's run, from the aggregator", Path),
     )
-    _add_relation(setter, "add-remove", default="add-remove")
-
-
-def _family(commands: Any, name: str, words: str) -> Any:
-    """Commands with a first word in common."""
-    parser = commands.add_parser(name, help=words, description=words)
-    return parser.add_subparsers(metavar="ACTION", required=True)
-
-
-def _action(
-    actions: Any, name: str, words: str, function: Callable[[argparse.Namespace], int]
-) -> argparse.ArgumentParser:
-    """A command on one ledger that is there."""
-    parser = add_command(actions, name, words, function)
-    parser.add_argument("ledger", type=Path, help="the ledger's file")
-    return parser
-
-
-def _add_relation(parser: argparse.ArgumentParser, words: str, default: str | None) -> None:
-    parser.add_argument(
-        "--relation",
-        choices=arguments.RELATIONS,
-        default=default,
-        help=f"which data sets are neighbours; default: {words}",
+    budget = add_family(commands, "budget", "the most that a data set may spend", "ACTION")
+    add_command(
+        budget,
+        "set",
+        "set the cap",
+        _set,
+        ledger,
+        argument("--epsilon", "all studies together", float, required=True),
+        argument("--delta", "at which epsilon is counted", float, required=True),
+        argument("--new", "make the ledger, which is not there", bool),
+        argument(
+            "--fixed-studies",
+            "all studies were fixed before the first: the cap goes further, and promises nothing "
+            "if one was chosen in view of earlier results",
+            bool,
+        ),
+        argument(
+            "--law",
+            "keep room for so many steps of training at most this rate and at least this noise: "
+            "they cost nothing for being chosen late; state it before the first study",
+            nargs=3,
+            metavar=("NOISE", "RATE", "STEPS"),
+        ),
+        relation("add-remove", "add-remove"),
     )
 
 
 def _show(options: argparse.Namespace) -> int:
-    from hubbub.desk.cli.ledger_books import LedgerHistory
-
     with _existing(options.ledger) as ledger:
         books = LedgerBooks.of(ledger)
         tally, cap, head = ledger.tally, ledger.cap, ledger.head.hex()
     delta, relation = _counted(cap, options.delta, options.relation)
-    counted = {"delta": delta, "relation": relation}
     history = LedgerHistory.beside(options.ledger)
-    studies = [_spending(tally, study, delta, relation, history) for study in tally.studies()]
-    spent = finite(tally.epsilon(delta=delta, relation=relation))
-    if options.json:
-        emit(
-            {"entries": len(tally), "epsilon": spent, "unit": tally.unit}
-            | counted
-            | {
-                "cap": None if cap is None else cap.to_dict(),
-                "left": books.left,
-                "least_cap": books.least_cap,
-                **books.law_unused,
-                "studies": {study["study"]: study["steps"] for study in studies},
-                "by_study": studies,
-                "head": head,
+    studies = []
+    for study in tally.studies():
+        sessions = tally.session_ids(study)
+        alone = tally.epsilon(study=study, delta=delta, relation=relation)
+        studies.append(
+            {
+                "study": study.hex(),
+                "name": history.names.get(study, ""),
+                "approved": moment(history.approved.get(study)),
+                "last_session": moment(history.last_of(sessions)),
+                "steps": tally.attempts(study),
+                "sessions": len(sessions),
+                "epsilon": finite(alone),
             }
         )
+    spent = finite(tally.epsilon(delta=delta, relation=relation))
+    if options.json:
+        content: dict[str, Any] = {"entries": len(tally), "epsilon": spent, "unit": tally.unit}
+        content |= {"delta": delta, "relation": relation}
+        content |= {"cap": None if cap is None else cap.to_dict(), "left": books.left}
+        content |= {"least_cap": books.least_cap, **books.law_unused}
+        steps = {study["study"]: study["steps"] for study in studies}
+        emit({**content, "studies": steps, "by_study": studies, "head": head})
         return 0
     _show_studies(str(options.ledger), studies)
     counted_as = f"at delta {delta:g} ({relation})"
@@ -165,9 +185,8 @@ def _show(options: argparse.Namespace) -> int:
             "a study of records does not say how many a patient has (data.most_per_patient), so "
             "nothing is promised to patients"
         )
-    for line in books.words:
+    for line in (*books.words, f"head {head}"):
         say(line)
-    say(f"head {head}")
     return 0
 
 
@@ -188,82 +207,64 @@ def _show_studies(title: str, studies: list[dict[str, Any]]) -> None:
         table(title, (*head, "epsilon alone"), rows, texts=1 + len(known))
 
 
-def _spending(
-    tally: Tally, study: bytes, delta: float, relation: str, history: LedgerHistory
-) -> dict[str, Any]:
-    """What is shown of a study: what it alone would have cost."""
-    sessions = tally.session_ids(study)
-    return {
-        "study": study.hex(),
-        "name": history.names.get(study, ""),
-        "approved": moment(history.approved.get(study)),
-        "last_session": moment(history.last_of(sessions)),
-        "steps": tally.attempts(study),
-        "sessions": len(sessions),
-        "epsilon": finite(tally.epsilon(study=study, delta=delta, relation=relation)),
-    }
-
-
 def _verify(options: argparse.Namespace) -> int:
-    head = None if options.head is None else _digest(options.head)
+    head = None
+    if options.head is not None:
+        with suppress(ValueError):
+            head = bytes.fromhex(options.head)
+        if head is None or len(head) != 32:
+            raise UserError(
+                f"expected --head to be 64 hexadecimal digits, got {options.head!r}; copy what "
+                "`hubbub ledger show` printed"
+            )
     kept = [_kept(path) for path in options.witness]
-    statements = [one.statement if isinstance(one, Witnessed) else one for one in kept]
-    with _existing(options.ledger) as ledger, _percent("verifying", options.json) as progress:
-        entries = ledger.verify(head=head, witnessed=statements, progress=progress)
+    statements = [own.statement if isinstance(own, Witnessed) else own for own in kept]
+    with (
+        _existing(options.ledger) as ledger,
+        bar("verifying", 100, quiet=options.json) as shown,  # of work of any length
+    ):
+        entries = ledger.verify(
+            head=head,
+            witnessed=statements,
+            progress=lambda done, of: shown.reach(100 * done // of, "percent"),
+        )
     result: dict[str, Any] = {"entries": entries, "intact": True}
     lines = [f"{entries} entries, chain and signatures intact"]
-    for one, statement in zip(kept, statements, strict=True):
-        who = f"witness {one.witness.hex()}" if isinstance(one, Witnessed) else "nobody else"
+    for own, statement in zip(kept, statements, strict=True):
+        who = f"witness {own.witness.hex()}" if isinstance(own, Witnessed) else "nobody else"
         lines.append(f"holds the {statement.rows} rows stated at {statement.time}, signed by {who}")
     if kept:
-        result["witnessed"] = [one.to_dict() for one in kept]
+        result["witnessed"] = [own.to_dict() for own in kept]
     elif head is None:
         lines.append("that this is the newest copy shows only against --head or --witness")
     answer(options, result, *lines)
     return 0
 
 
-@contextmanager
-def _percent(title: str, quiet: bool) -> Iterator[Progress]:
-    """A bar of a hundred steps for work of any length."""
-    with bar(title, 100, quiet=quiet) as shown:
-        yield lambda done, of: shown.reach(100 * done // of, "percent")
-
-
 def _export(options: argparse.Namespace) -> int:
     with _existing(options.ledger) as ledger:
+        head = ledger.head.hex()
         if options.format == "dp-event":
             emit(ledger.tally.dp_event())
-            return 0
-        if options.format == "curve":
+        elif options.format == "curve":
             relation = options.relation or "add-remove"
-            curve = ledger.tally.curve(relation)
             points = [
                 {"delta": delta, "epsilon_lower": finite(low), "epsilon_upper": finite(high)}
-                for delta, low, high in curve
+                for delta, low, high in ledger.tally.curve(relation)
             ]
-            emit({"head": ledger.head.hex(), "relation": relation, "curve": points})
-            return 0
-        if options.format == "csv":
-            _export_trail(ledger, options)
-            return 0
-        entries = [entry.to_dict() for entry in ledger.entries()]
-        emit({"head": ledger.head.hex(), "entries": entries})
+            emit({"head": head, "relation": relation, "curve": points})
+        elif options.format == "entries":
+            emit({"head": head, "entries": [entry.to_dict() for entry in ledger.entries()]})
+        else:  # what was typed and what was charged, one line each
+            history = LedgerHistory.beside(options.ledger)
+            delta, relation = _counted(ledger.cap, None, options.relation)
+            lines = list(trail(list(ledger.contents()), history, delta=delta, relation=relation))
+            if options.json:
+                emit({"head": head, "trail": lines})
+            else:
+                shown = [{**line, "epsilon": number(line["epsilon"], 6)} for line in lines]
+                sys.stdout.write(csv_text([HEAD, *(tuple(line.values()) for line in shown)]))
     return 0
-
-
-def _export_trail(ledger: Ledger, options: argparse.Namespace) -> None:
-    """What was typed and what was charged, one line each."""
-    from hubbub.desk.cli.ledger_books import HEAD, LedgerHistory, trail
-
-    cap, history = ledger.cap, LedgerHistory.beside(options.ledger)
-    delta, relation = _counted(cap, None, options.relation)
-    lines = list(trail(list(ledger.contents()), history, delta=delta, relation=relation))
-    if options.json:
-        emit({"head": ledger.head.hex(), "trail": lines})
-    else:
-        shown = [{**line, "epsilon": number(line["epsilon"], 6)} for line in lines]
-        sys.stdout.write(csv_text([HEAD, *(tuple(line.values()) for line in shown)]))
 
 
 def _counted(cap: Cap | None, delta: float | None, relation: str | None) -> tuple[float, str]:
@@ -296,11 +297,12 @@ def _missing(options: argparse.Namespace) -> int:
     answers, made = list(answers_in(options.run)), plan(study)
     with _existing(options.ledger) as ledger:
         cap, before = ledger.cap, ledger.tally
-        whole = before.copy()
+        with_lost = before.copy()
         lost: dict[str, int] = {}
         charged = Counter[str]()  # by purpose: the version that wrote a row may have planned others
         for kind, count in before.counts(study.id):
             charged[kind.purpose] += count
+        # An answer in a transcript followed its row, so rows that are fewer have been lost.
         for query in made.queries:
             given = (counts[options.silo] for name, counts in answers if name == query.purpose)
             rows = sum(ceil(count / query.mechanism.epoch) for count in given)  # by session (P9)
@@ -314,10 +316,11 @@ def _missing(options: argparse.Namespace) -> int:
                 certificate=query.certificate,
             )
             for _ in range(lost[query.purpose]):
-                whole.add(entry)
+                with_lost.add(entry)
     goal = cap or study.privacy
     spent, truly = (
-        finite(one.epsilon(delta=goal.delta, relation=goal.relation)) for one in (before, whole)
+        finite(tally.epsilon(delta=goal.delta, relation=goal.relation))
+        for tally in (before, with_lost)
     )
     answer(
         options,
@@ -446,17 +449,3 @@ def _existing(path: Path) -> Ledger:
             "or hubbub budget set --new"
         )
     return Ledger(path)
-
-
-def _digest(text: str) -> bytes:
-    """The 32 bytes of a head."""
-    try:
-        head = bytes.fromhex(text)
-    except ValueError:
-        head = b""
-    if len(head) != 32:
-        raise UserError(
-            f"expected --head to be 64 hexadecimal digits, got {text!r}; copy what `hubbub ledger "
-            "show` printed"
-        )
-    return head

@@ -1,4 +1,4 @@
-"""`hubbub`: the parser of all commands, and how errors become exit codes.
+"""`hubbub`: the parser of all commands, how errors become exit codes, and who typed what.
 
 Exit codes: 0, done; 1, the answer is no (a budget refuses, a check fails); 2, bad input; 130,
 interrupted by Ctrl-C. Errors are one sentence on stderr.
@@ -16,7 +16,7 @@ import shlex
 import sys
 import syslog
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -27,12 +27,51 @@ from typing import Any, NoReturn
 from hubbub import __version__
 from hubbub.core.disk import PRIVATE, append_line, why_of
 from hubbub.core.errors import HubbubError, UserError, with_extra
-from hubbub.desk.cli.completion_command import COMPLETION
-from hubbub.desk.cli.terminal import INTERRUPTED, for_machines, warn
+from hubbub.desk.cli.terminal import INTERRUPTED, add_command, argument, emit, for_machines, warn
+
+# What the overview calls groups of commands, and which file of this room has each, in its order.
+# Only the file of the command that was typed is read: a question to the accountant need not wait
+# for the network.
+_GROUPS: dict[str, dict[str, str]] = {
+    "write a study": {
+        "init": "drafting_commands",
+        "check": "drafting_commands",
+        "schema": "installation_commands",
+        "demo": "comparison_commands",
+    },
+    "decide beforehand": {
+        "plan": "study_commands",
+        "compare": "comparison_commands",
+        "rehearse": "comparison_commands",
+        "epsilon": "accounting_commands",
+        "delta": "accounting_commands",
+        "noise": "accounting_commands",
+    },
+    "run it on this machine, and use what it gives": {
+        "run": "run_commands",
+        "predict": "run_commands",
+        "export": "run_commands",
+        "sample": "synthetic_commands",
+    },
+    "run it between sites": {
+        **dict.fromkeys(("keygen", "roster", "relay", "leaf", "approve"), "consortium_commands"),
+        **dict.fromkeys(("serve", "join", "status"), "network_commands"),
+        "attest": "attest_commands",
+    },
+    "check a run, and tell others": {
+        "verify": "run_commands",
+        "report": "run_commands",
+        "audit": "run_commands",
+        "table": "table_command",
+        "dossier": "dossier_command",
+    },
+    "count what was spent": {"ledger": "ledger_commands", "budget": "ledger_commands"},
+    "this installation": {"bench": "installation_commands", "completion": ""},
+}
+_FILES = {command: file for group in _GROUPS.values() for command, file in group.items()}
 
 # How each command is typed, once: the line with which its help ends.
-
-_KEYS = "--delta 1e-5 --steps 60 --sample-rate 0.2"
+_MECHANISM = "--delta 1e-5 --steps 60 --sample-rate 0.2"
 EXAMPLES = {
     "hubbub": "hubbub init north.csv south.csv west.csv --target died",
     "hubbub init": "hubbub init north.csv south.csv west.csv --target died",
@@ -65,9 +104,9 @@ EXAMPLES = {
     "hubbub attest verify": "hubbub attest verify report.bin --policy policy.toml --collateral "
     "chain.pem",
     "hubbub attest measure": "hubbub attest measure --platform tdx",
-    "hubbub epsilon": f"hubbub epsilon --noise-multiplier 4 {_KEYS}",
+    "hubbub epsilon": f"hubbub epsilon --noise-multiplier 4 {_MECHANISM}",
     "hubbub delta": "hubbub delta --noise-multiplier 4 --epsilon 1 --steps 60 --sample-rate 0.2",
-    "hubbub noise": f"hubbub noise --epsilon 1 {_KEYS}",
+    "hubbub noise": f"hubbub noise --epsilon 1 {_MECHANISM}",
     "hubbub ledger": "hubbub ledger show ledgers/north.sqlite",
     "hubbub ledger show": "hubbub ledger show ledgers/north.sqlite",
     "hubbub ledger verify": "hubbub ledger verify ledgers/north.sqlite",
@@ -80,156 +119,6 @@ EXAMPLES = {
     "hubbub completion": "hubbub completion bash",
     "hubbub bench": "hubbub bench --json",
 }
-
-
-# Who typed which command at a party: two lines each in `commands.jsonl` of the party's folder.
-#
-# The first says who (the user, whoever sudo says it was, and the login that the kernel remembers of
-# the process whatever it became since), what, about which study, and when; the second how it ended.
-# `hubbub ledger export --format csv` puts them beside a ledger's rows. The same lines go to
-# the system's log where there is one, under `authpriv`, where the party's own user cannot alter
-# them.
-# A password in an address that was typed goes into neither, however it was spelt: of a word with an
-# @, what follows the last one is kept, and of an address that is none, nothing. What is never typed
-# is in no line: a passphrase comes by a descriptor.
-
-COMMANDS = "commands.jsonl"
-_PARTY_KEYS = "keys.toml"  # of a party's folder; the network's room need not be read to know it
-_PLACES = ("home", "ledger", "out")  # options that name such a folder, or a file or folder in it
-_NOBODY = 2**32 - 1  # the login of a process that nobody's login started
-_SYSTEM = Path("/dev/log")
-# All before the last @, which a password may hold, a list repeat, and a URL spell as %40.
-_BEFORE_HOST = re.compile(r"\A.*(?:[@\uff20\ufe6b]|%40)", re.DOTALL)
-_ADDRESS = re.compile(r"(?:--[\w-]+=)?(?:\w++://[\w.%-]*+(?:\[[\w:.%]*\])?(?::\d*)?/*,?\s*)+")
-
-
-@dataclass(kw_only=True)
-class CommandLog:
-    """What is noted of one command.
-
-    Args:
-        typed: the words after "hubbub".
-    """
-
-    typed: Sequence[str]
-    _options: argparse.Namespace | None = field(default=None, repr=False)
-    _study: dict[str, str] | None = field(default=None, repr=False)
-
-    def begins(self, options: argparse.Namespace) -> None:
-        """Note who has typed what, unless it only looks how a party is."""
-        if self.typed[:1] != ["status"] and not getattr(options, "check", False):
-            self._options = options
-            self._study = _study(options) if _home(options) else None
-            self._note()
-
-    def ends(self, code: int) -> None:
-        """Note the exit code."""
-        self._note(exit_code=code)
-
-    def _note(self, **values: int) -> None:
-        """A line; a full disk costs it, and no command."""
-        home = _home(self._options)
-        if home is None:
-            return
-        line: dict[str, Any] = {"time": time.time(), "process": os.getpid(), "actor": actor()}
-        line["command"] = [_shown(word) for word in self.typed]
-        if self._study is not None:
-            line["study"] = self._study
-        text = json.dumps({**line, "version": __version__, **values})
-        with suppress(OSError):
-            append_line(home / COMMANDS, text, mode=PRIVATE)
-        if _SYSTEM.exists():
-            syslog.openlog("hubbub", facility=syslog.LOG_AUTHPRIV)
-            syslog.syslog(f"{home.resolve()}: {text}")
-
-
-def _shown(word: str) -> str:
-    """A word that was typed, without what may be a password."""
-    shown = _BEFORE_HOST.sub("***@", word)
-    return "***" if "//" in shown and ":" in shown and not _ADDRESS.fullmatch(shown) else shown
-
-
-def actor() -> dict[str, str]:
-    """Who runs this process, as the system knows it."""
-    actors = {"user": _user_name(os.getuid())}
-    if by := os.environ.get("SUDO_USER"):
-        actors["sudo_user"] = by
-    with suppress(OSError, ValueError):
-        login = int(Path("/proc/self/loginuid").read_text(encoding="ascii"))
-        if login != _NOBODY:
-            actors["login"] = _user_name(login)
-    return actors
-
-
-def _user_name(user: int) -> str:
-    """A user's name; the number of one without a name, as in a container."""
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return str(user)
-
-
-def _study(options: argparse.Namespace) -> dict[str, str] | None:
-    """The study that a command is about; None if it names none, or none can be read."""
-    file = getattr(options, "study", None)
-    if file is None:
-        return None
-    from hubbub.core.study.study import Study
-
-    with suppress(HubbubError):
-        study = Study.load(file)
-        return {"id": study.id.hex(), "name": study.name}
-    return None
-
-
-def _home(options: argparse.Namespace | None) -> Path | None:
-    """The party's folder that a command is about; None if it is about none."""
-    for option in _PLACES:
-        place = getattr(options, option, None)
-        if isinstance(place, Path):
-            folder = place if option == "home" else place.parent
-            if (folder / _PARTY_KEYS).is_file():
-                return folder
-    return None
-
-
-# What the overview calls groups of commands, and which file of this room has which, in its order.
-# Only the file of the command that was typed is read: a question to the accountant need not wait
-# for the network.
-_GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
-    "write a study": {
-        "drafting_commands": ("init",),
-        "check_command": ("check",),
-        "schema_command": ("schema",),
-        "demo_command": ("demo",),
-    },
-    "decide beforehand": {
-        "plan_command": ("plan",),
-        "comparison_commands": ("compare", "rehearse"),
-        "accounting_commands": ("epsilon", "delta", "noise"),
-    },
-    "run it on this machine, and use what it gives": {
-        "training_commands": ("run",),
-        "model_commands": ("predict", "export"),
-        "synthetic_commands": ("sample",),
-    },
-    "run it between sites": {
-        "consortium_commands": ("keygen", "roster", "relay", "leaf", "approve"),
-        "network_commands": ("serve", "join", "status"),
-        "attest_commands": ("attest",),
-    },
-    "check a run, and tell others": {
-        "verification_commands": ("verify", "report", "audit"),
-        "table_command": ("table",),
-        "dossier_command": ("dossier",),
-    },
-    "count what was spent": {"ledger_commands": ("ledger", "budget")},
-    "this installation": {
-        "bench_command": ("bench",),
-        "completion_command": ("completion",),
-    },
-}
-_FAMILIES = {name: own for group in _GROUPS.values() for name, own in group.items()}
 
 _CLOSE = 0.75  # how like an option a word must be before it is offered
 
@@ -318,22 +207,13 @@ class _Parser(argparse.ArgumentParser):
     def _near(self, word: str) -> str:
         """The option that somebody may have meant."""
         bare = word.lstrip("-").partition("=")[0]
-        options = [
-            option_string for action in self._actions for option_string in action.option_strings
-        ]
+        options = [option for action in self._actions for option in action.option_strings]
         close = [option for option in options if len(bare) > 2 and bare in option]
         close += get_close_matches(word, options, n=1, cutoff=_CLOSE)
         return f" (did you mean {close[0]}?)" if close and word.startswith("-") else ""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see {self.prog} --help")
-
-
-def _families(typed: Sequence[str]) -> Sequence[str]:
-    """The file of the command that was typed; all where it is none, or is about all of them."""
-    word = typed[0] if typed else ""
-    named = [name for name, own in _FAMILIES.items() if word in own and word != COMPLETION]
-    return named or list(_FAMILIES)
 
 
 def _parser(typed: Sequence[str] = ()) -> argparse.ArgumentParser:
@@ -348,14 +228,269 @@ def _parser(typed: Sequence[str] = ()) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         prog="hubbub", metavar="COMMAND", required=True, help=argparse.SUPPRESS
     )
-    for family in _families(typed):
-        importlib.import_module(f"hubbub.desk.cli.{family}").add_commands(commands)
-    told = {one.dest: one for one in commands._choices_actions}  # noqa: SLF001 (no other way)
+    # All files where the word is no command, or is about all of them.
+    file = _FILES.get(typed[0] if typed else "")
+    for name in [file] if file else dict.fromkeys(filter(None, _FILES.values())):
+        importlib.import_module(f"hubbub.desk.cli.{name}").add_commands(commands)
+    _add_completion(commands)
+    told = {action.dest: action for action in commands._choices_actions}  # noqa: SLF001 (no other way)
+    for name in filter(told.get, _FILES):  # in the order of the overview
+        commands.choices[name] = commands.choices.pop(name)
     for title, group in _GROUPS.items():
-        own = [told[name] for names in group.values() for name in names if name in told]
+        own = [told[name] for name in group if name in told]
         parser.add_argument_group(title)._group_actions.extend(own)  # noqa: SLF001 (no other way)
     return parser
 
+
+# Who typed which command at a party: two lines each in `commands.jsonl` of the party's folder.
+#
+# The first says who (the user, whoever sudo says it was, and the login that the kernel remembers of
+# the process whatever it became since), what, about which study, and when; the second how it ended.
+# `hubbub ledger export --format csv` puts them beside a ledger's rows. The same lines go to the
+# system's log where there is one, under `authpriv`, where the party's own user cannot alter them.
+# A password in an address that was typed goes into neither, however it was spelt: of a word with an
+# @, what follows the last one is kept, and of an address that is none, nothing. What is never typed
+# is in no line: a passphrase comes by a descriptor.
+
+COMMANDS = "commands.jsonl"
+_PARTY_KEYS = "keys.toml"  # of a party's folder; the network's room need not be read to know it
+_PLACES = ("home", "ledger", "out")  # options that name such a folder, or a file or folder in it
+_NOBODY = 2**32 - 1  # the login of a process that nobody's login started
+_SYSTEM = Path("/dev/log")
+# All before the last @, which a password may hold, a list repeat, and a URL spell as %40.
+_BEFORE_HOST = re.compile(r"\A.*(?:[@\uff20\ufe6b]|%40)", re.DOTALL)
+_ADDRESS = re.compile(r"(?:--[\w-]+=)?(?:\w++://[\w.%-]*+(?:\[[\w:.%]*\])?(?::\d*)?/*,?\s*)+")
+
+
+@dataclass(kw_only=True)
+class CommandLog:
+    """What is noted of one command.
+
+    Args:
+        typed: the words after "hubbub".
+    """
+
+    typed: Sequence[str]
+    _options: argparse.Namespace | None = field(default=None, repr=False)
+    _study: dict[str, str] | None = field(default=None, repr=False)
+
+    def begins(self, options: argparse.Namespace) -> None:
+        """Note who has typed what, unless it only looks how a party is."""
+        if self.typed[:1] != ["status"] and not getattr(options, "check", False):
+            self._options = options
+            self._study = _study(options) if _home(options) else None
+            self._note()
+
+    def ends(self, code: int) -> None:
+        """Note the exit code."""
+        self._note(exit_code=code)
+
+    def _note(self, **values: int) -> None:
+        """A line; a full disk costs it, and no command."""
+        home = _home(self._options)
+        if home is None:
+            return
+        # Whoever reads the log pairs both lines of a command by process and words.
+        line: dict[str, Any] = {"time": time.time(), "process": os.getpid(), "actor": actor()}
+        line["command"] = [_shown(word) for word in self.typed]
+        if self._study is not None:
+            line["study"] = self._study
+        text = json.dumps({**line, "version": __version__, **values})
+        with suppress(OSError):
+            append_line(home / COMMANDS, text, mode=PRIVATE)
+        if _SYSTEM.exists():
+            syslog.openlog("hubbub", facility=syslog.LOG_AUTHPRIV)
+            syslog.syslog(f"{home.resolve()}: {text}")
+
+
+def _shown(word: str) -> str:
+    """A word that was typed, without what may be a password."""
+    shown = _BEFORE_HOST.sub("***@", word)
+    return "***" if "//" in shown and ":" in shown and not _ADDRESS.fullmatch(shown) else shown
+
+
+def actor() -> dict[str, str]:
+    """Who runs this process, as the system knows it."""
+    actors = {"user": _user_name(os.getuid())}
+    if by := os.environ.get("SUDO_USER"):
+        actors["sudo_user"] = by
+    with suppress(OSError, ValueError):
+        login = int(Path("/proc/self/loginuid").read_text(encoding="ascii"))
+        if login != _NOBODY:
+            actors["login"] = _user_name(login)
+    return actors
+
+
+def _user_name(user: int) -> str:
+    """A user's name; the number of one without a name, as in a container."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
+
+
+def _study(options: argparse.Namespace) -> dict[str, str] | None:
+    """The study that a command is about; None if it names none, or none can be read."""
+    file = getattr(options, "study", None)
+    if file is None:
+        return None
+    from hubbub.core.study.study import Study
+
+    with suppress(HubbubError):
+        study = Study.load(file)
+        return {"id": study.id.hex(), "name": study.name}
+    return None
+
+
+def _home(options: argparse.Namespace | None) -> Path | None:
+    """The party's folder that a command is about; None if it is about none."""
+    for option in _PLACES:
+        place = getattr(options, option, None)
+        if isinstance(place, Path):
+            folder = place if option == "home" else place.parent
+            if (folder / _PARTY_KEYS).is_file():
+                return folder
+    return None
+
+
+# `hubbub completion`: a script by which a shell completes commands, options and their choices. It
+# is written from the parsers of all commands, once: to ask them at every press of a key would take
+# a second each time. It knows nothing of files, which the shell completes as it does elsewhere.
+
+
+def _add_completion(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "completion",
+        "a script that completes commands and options in bash, zsh or fish",
+        _completion,
+        argument(
+            "shell",
+            "bash reads ~/.local/share/bash-completion/completions/hubbub, fish "
+            "~/.config/fish/completions/hubbub.fish; zsh sources the script after compinit",
+            choices=list(_SCRIPTS),
+        ),
+    )
+    parser.set_defaults(commands=commands)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    script = _SCRIPTS[options.shell]([*_levels(options.commands, ())])
+    if options.json:
+        emit({"script": script})
+    else:
+        sys.stdout.write(script)
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Level:
+    """What may be typed after some commands.
+
+    Args:
+        path: the commands, from the first.
+        commands: further ones, with what each does.
+        options: with what each does.
+        choices: of an option, or of the arguments under the empty name.
+    """
+
+    path: tuple[str, ...]
+    commands: dict[str, str]
+    options: dict[str, str]
+    choices: dict[str, tuple[str, ...]]
+
+
+def _levels(action: Any, path: tuple[str, ...]) -> Iterator[_Level]:
+    """The commands of subparsers, and theirs in turn."""
+    told = {own.dest: own.help or "" for own in action._choices_actions}  # noqa: SLF001 (no other way)
+    ordered = {name: told[name] for name in action.choices}
+    yield _Level(path=path, commands=ordered, options={}, choices={})
+    for name, parser in action.choices.items():
+        yield from _levels_of(parser, (*path, name))
+
+
+def _levels_of(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Iterator[_Level]:
+    """One command: what it takes, or its own commands."""
+    options, choices = dict[str, str](), dict[str, tuple[str, ...]]()
+    for action in parser._actions:  # noqa: SLF001 (no other way)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 (no other way)
+            yield from _levels(action, path)
+            return
+        names = [name for name in action.option_strings if name.startswith("--")]
+        options |= dict.fromkeys(names, action.help or "")
+        if action.choices:
+            choices |= dict.fromkeys(names or [""], tuple(map(str, action.choices)))
+    yield _Level(path=path, commands={}, options=options, choices=choices)
+
+
+def _bash(levels: Sequence[_Level]) -> str:
+    """For bash, whose own completion of files is taken where no word fits."""
+    known = "|".join(f'"{" ".join(("", *level.path))}"' for level in levels if level.path)
+    # The first case that fits is taken, so what is longer stands before what it begins with.
+    cases = [line for level in reversed(levels) for line in _bash_cases(level)]
+    return "\n".join(
+        [
+            "_hubbub() {",
+            '    local path="" word words="" options=""',
+            '    for word in "${COMP_WORDS[@]:1:$((COMP_CWORD-1))}"; do',
+            f'        case "$path $word" in {known}) path="$path $word" ;; esac',
+            "    done",
+            '    case "$path ${COMP_WORDS[COMP_CWORD-1]}" in',
+            *cases,
+            "    esac",
+            '    case "${COMP_WORDS[COMP_CWORD]}" in -*) words="$options" ;; esac',
+            '    COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))',
+            "}",
+            "complete -o default -F _hubbub hubbub",
+            "",
+        ]
+    )
+
+
+def _bash_cases(level: _Level) -> Iterator[str]:
+    """First what may follow an option, then what may follow anything else."""
+    path = "".join(f" {name}" for name in level.path)
+    for option, choices in level.choices.items():
+        if option:
+            yield f'        "{path} {option}") words="{" ".join(choices)}" ;;'
+    words = " ".join([*level.commands, *level.choices.get("", ())])
+    before = f'"{path} "*' if path else "*"
+    yield f'        {before}) words="{words}" options="{" ".join(level.options)}" ;;'
+
+
+def _zsh(levels: Sequence[_Level]) -> str:
+    """For zsh, which takes bash's."""
+    return f"autoload -U +X bashcompinit && bashcompinit\n{_bash(levels)}"
+
+
+def _fish(levels: Sequence[_Level]) -> str:
+    """For fish, which shows what each word does."""
+    return _FISH + "".join(f"{line}\n" for level in levels for line in _fish_lines(level))
+
+
+_FISH = """function __hubbub_after
+    set -l words (commandline -opc)
+    test "$words[2..$argv[1]]" = "$argv[2..]"
+end
+"""
+
+
+def _fish_lines(level: _Level) -> Iterator[str]:
+    depth = len(level.path) + 1  # with the program's own name
+    seen = [f"__hubbub_after {depth} {' '.join(level.path)}"] if level.path else []
+    seen += [f"test (count (commandline -opc)) -eq {depth}"] if level.commands else []
+    start = f"complete -c hubbub -n {shlex.quote('; and '.join(seen))}"
+    for name, told in level.commands.items():
+        yield f"{start} -f -a {name} -d {shlex.quote(told)}"
+    for option, told in level.options.items():
+        choices = level.choices.get(option)
+        takes = f" -x -a {shlex.quote(' '.join(choices))}" if choices else ""
+        yield f"{start} -l {option[2:]}{takes} -d {shlex.quote(told)}"
+    if words := level.choices.get(""):
+        yield f"{start} -a {shlex.quote(' '.join(words))}"
+
+
+_SCRIPTS: dict[str, Callable[[Sequence[_Level]], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
 
 if __name__ == "__main__":
     sys.exit(main())

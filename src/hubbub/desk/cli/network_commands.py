@@ -8,7 +8,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,12 +18,14 @@ from hubbub.core.errors import UserError, with_extra
 from hubbub.core.planning.study_plan import plan, steps_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import read_audit
-from hubbub.desk.cli import terminal
 from hubbub.desk.cli.terminal import (
-    AUDIT_WORDS,
+    AUDIT,
+    DEVICE,
+    PASSPHRASE,
     Bar,
     add_command,
     answer,
+    argument,
     bar,
     emit,
     number,
@@ -31,6 +33,7 @@ from hubbub.desk.cli.terminal import (
     say,
     show_answers,
     table,
+    unlock,
     warn,
 )
 from hubbub.site.network.event_log import EventLog, last_status, sentence
@@ -45,55 +48,79 @@ if TYPE_CHECKING:
 _QUIET_SECONDS = 60.0  # between two lines of the same kind
 # Events that say how one thing stands: each is told where the last of them was another.
 _SAME_THING = {"unconnected": "connected", "heard": "silent", "left": "silent", "session": "silent"}
-_OK = {True: "yes", False: "no"}
 
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    for parser in (_add_serve(commands), _add_join(commands)):
-        parser.add_argument("--home", type=Path, default=HOME, help="this party's folder")
-        parser.add_argument("--data", type=Path, help="folder of the records; default --home")
-        parser.add_argument(
-            "--metrics-port", type=int, help="show /healthz and /metrics on this port of 127.0.0.1"
-        )
-        parser.add_argument(
-            "--otlp",
-            action="store_true",
-            help="send events to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names",
-        )
-        terminal.add_passphrase_option(parser)
-    status = add_command(commands, "status", "where a study stands, as this party sees it", _status)
-    status.add_argument("home", type=Path, help="the party's folder")
-    status.add_argument(
-        "--check", action="store_true", help="say whether its process lives and is well; 1 if not"
+    process = (
+        argument("--home", "this party's folder", Path, default=HOME),
+        argument("--data", "folder of the records; default --home", Path),
+        argument("--metrics-port", "show /healthz and /metrics on this port of 127.0.0.1", int),
+        argument(
+            "--otlp", "send events to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names", bool
+        ),
+        PASSPHRASE,
     )
-    status.add_argument(
-        "--most-age",
-        type=float,
-        default=120.0,
-        metavar="SECONDS",
-        help="how old a status may be for --check; it is written every 30 s; default 120",
+    add_command(
+        commands,
+        "serve",
+        "run a study as its aggregator",
+        _serve,
+        argument("study", "the study's TOML file, approved here", Path),
+        argument("--relay", "URL of a relay that runs; default: start one here"),
+        AUDIT,
+        argument("--deadline", "seconds for a phase; default 60", float),
+        argument("--waiting", "seconds for who is missing; default 3600", float),
+        argument(
+            "--until",
+            "collect a study of single sums from parties that come one after the other; from then "
+            "on enough silos are enough: 2026-12-24 (its end), or 2026-12-24T18:00, both UTC",
+            _moment,
+            metavar="DATE",
+        ),
+        argument("--grace", "seconds for late silos once enough are there; default 30", float),
+        *process,
     )
-
-
-def _add_serve(commands: Any) -> argparse.ArgumentParser:
-    parser = add_command(commands, "serve", "run a study as its aggregator", _serve)
-    parser.add_argument("study", type=Path, help="the study's TOML file, approved here")
-    parser.add_argument("--relay", help="URL of a relay that runs; default: start one here")
-    parser.add_argument("--audit", type=Path, help=AUDIT_WORDS)
-    parser.add_argument("--deadline", type=float, help="seconds for a phase; default 60")
-    parser.add_argument("--waiting", type=float, help="seconds for who is missing; default 3600")
-    parser.add_argument(
-        "--until",
-        type=_moment,
-        metavar="DATE",
-        help="collect a study of single sums from parties that come one after the other; from "
-        "then on enough silos are enough: 2026-12-24 (its end), or 2026-12-24T18:00, both UTC",
+    add_command(
+        commands,
+        "join",
+        "take part as a silo or a compute node",
+        _join,
+        argument("--relay", "the relay's URL; default: the roster's"),
+        argument("--relay-certificate", "PEM file: what a leaf relay at --relay shows", Path),
+        argument("--roster", "where nothing is approved yet: the roster", Path),
+        argument("--ledger", "the data set's ledger; default in --home", Path),
+        DEVICE,
+        argument("--check", "say whether all is well to take part, and end", bool),
+        argument(
+            "--once",
+            "end when the aggregator, which serves with --until, has no more to do here for now",
+            bool,
+        ),
+        argument(
+            "--patience",
+            "with --once: how long the aggregator may be silent; default 120",
+            float,
+            default=120.0,
+            metavar="SECONDS",
+        ),
+        *process,
     )
-    parser.add_argument(
-        "--grace", type=float, help="seconds for late silos once enough are there; default 30"
+    add_command(
+        commands,
+        "status",
+        "where a study stands, as this party sees it",
+        _status,
+        argument("home", "the party's folder", Path),
+        argument("--check", "say whether its process lives and is well; 1 if not", bool),
+        argument(
+            "--most-age",
+            "how old a status may be for --check; it is written every 30 s; default 120",
+            float,
+            default=120.0,
+            metavar="SECONDS",
+        ),
     )
-    return parser
 
 
 def _moment(text: str) -> float:
@@ -110,35 +137,6 @@ def _moment(text: str) -> float:
     if seconds <= 0:  # of a day that has passed, serve knows more: it may go on with what is open
         raise argparse.ArgumentTypeError(f"expected a date to come, got {text!r}")
     return seconds
-
-
-def _add_join(commands: Any) -> argparse.ArgumentParser:
-    parser = add_command(commands, "join", "take part as a silo or a compute node", _join)
-    parser.add_argument("--relay", help="the relay's URL; default: the roster's")
-    parser.add_argument(
-        "--relay-certificate", type=Path, help="PEM file: what a leaf relay at --relay shows"
-    )
-    parser.add_argument("--roster", type=Path, help="where nothing is approved yet: the roster")
-    parser.add_argument("--ledger", type=Path, help="the data set's ledger; default in --home")
-    parser.add_argument(
-        "--device", default="auto", help="auto (a GPU if there is one), cpu or cuda; default auto"
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="say whether all is well to take part, and end"
-    )
-    parser.add_argument(
-        "--once",
-        action="store_true",
-        help="end when the aggregator, which serves with --until, has no more to do here for now",
-    )
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=120.0,
-        metavar="SECONDS",
-        help="with --once: how long the aggregator may be silent; default 120",
-    )
-    return parser
 
 
 @dataclass(kw_only=True)
@@ -186,26 +184,21 @@ def _served(options: argparse.Namespace) -> int:
     """Serve a study to its end."""
     _check_engine()
     from hubbub.site.network.aggregator_process import check, host
-    from hubbub.site.network.monitor import monitored
 
     began = time.monotonic()
-    party_folder = PartyFolder.opened(options.home, terminal.unlock(options))
+    party_folder = PartyFolder.opened(options.home, unlock(options))
     study = Study.load(options.study)
     check(party_folder, study, options.data)
     if options.audit is not None:
         party_folder.keep_audit(study.id, read_audit(options.audit, plan(study)))
     if (kept := party_folder.audit(study.id)) and not options.json:
         say(f"the evidence will hold the audit in {kept}")
-    said = {name: getattr(options, name) for name in ("deadline", "waiting", "grace")}
-    timeouts = Timeouts(**{name: value for name, value in said.items() if value is not None})
-    with (
-        bar(study.name, steps_of(study), quiet=options.json) as progress,
-        _terminated(),
-        _sending(options, party_folder.name) as send,
-    ):
+    # What is not stated keeps the default that Timeouts has.
+    stated = {name: getattr(options, name) for name in ("deadline", "waiting", "grace")}
+    timeouts = Timeouts(**{name: value for name, value in stated.items() if value is not None})
+    with bar(study.name, steps_of(study), quiet=options.json) as progress:
         show = (lambda _: None) if options.json else _Teller(json=False, progress=progress)
-        event_log = EventLog(party=party_folder.name, folder=options.home, tell=_both(show, send))
-        with monitored(event_log, options.metrics_port), event_log.beating():
+        with _logging(options, party_folder.name, show) as event_log:
             out = host(
                 party_folder,
                 study,
@@ -215,25 +208,20 @@ def _served(options: argparse.Namespace) -> int:
                 timeouts=timeouts,
                 until=options.until,
             )
+    content: dict[str, Any] = {"seconds": time.monotonic() - began}
     if out is None:
-        answer(
-            options,
-            {"collected": True, "seconds": time.monotonic() - began},
-            f"{study.name}: what comes before the training is collected; hubbub serve trains",
-        )
+        words = "what comes before the training is collected; hubbub serve trains"
+        answer(options, {"collected": True, **content}, f"{study.name}: {words}")
         return 0
     final = json.loads((out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-    answers = read_answers(out)
+    content = {"out": str(out), "final": final, **content}
+    if answers := read_answers(out):
+        content["statistics"] = answers
     if not options.json:
         show_answers(answers)
     answer(
         options,
-        {
-            "out": str(out),
-            "final": final,
-            "seconds": time.monotonic() - began,
-            **({"statistics": answers} if answers else {}),
-        },
+        content,
         f"{study.name}: epsilon {number(final['epsilon'])} at delta {study.privacy.delta:g}",
         f"written to {out}; open {out / 'report.html'}, and check it with hubbub verify {out}",
     )
@@ -244,9 +232,8 @@ def _join(options: argparse.Namespace) -> int:
     _check_engine()
     from hubbub.site.network.checkup import checkup
     from hubbub.site.network.join import Machine, check, join, relay_of
-    from hubbub.site.network.monitor import monitored
 
-    party_folder = PartyFolder.opened(options.home, terminal.unlock(options))
+    party_folder = PartyFolder.opened(options.home, unlock(options))
     machine = Machine(
         data=options.data,
         ledger=options.ledger,
@@ -261,43 +248,39 @@ def _join(options: argparse.Namespace) -> int:
     if not options.json:
         names = ", ".join(approved) or "none yet, which hubbub approve changes"
         say(f"{party_folder.name} takes part; approved studies: {names}; end with Ctrl-C")
-    show = _Teller(json=options.json)
-    try:
-        with _terminated(), _sending(options, party_folder.name) as send:
-            event_log = EventLog(
-                party=party_folder.name, folder=options.home, tell=_both(show, send)
-            )
-            with monitored(event_log, options.metrics_port), event_log.beating():
-                join(
-                    party_folder,
-                    relay,
-                    machine,
-                    event_log,
-                    url=options.relay,
-                    once=options.patience if options.once else None,
-                )
-    except KeyboardInterrupt:
-        pass
+    once = options.patience if options.once else None
+    with (
+        suppress(KeyboardInterrupt),
+        _logging(options, party_folder.name, _Teller(json=options.json)) as event_log,
+    ):
+        join(party_folder, relay, machine, event_log, url=options.relay, once=once)
     return 0
 
 
-def _sending(options: argparse.Namespace, party: str) -> AbstractContextManager[Tell]:
-    """What events are sent with, where they are."""
-    if not options.otlp:
-        return nullcontext(lambda _: None)
-    from hubbub.site.network.monitor import exported
+@contextmanager
+def _logging(options: argparse.Namespace, party: str, show: Tell) -> Iterator[EventLog]:
+    """What happens at a party, told to people and whoever collects events, while it takes part."""
+    from hubbub.site.network.monitor import monitored
 
-    return exported(party, warn)
+    exported: AbstractContextManager[Tell] = nullcontext(lambda _: None)
+    if options.otlp:
+        from hubbub.site.network.monitor import exported as exporting
 
+        exported = exporting(party, warn)
+    # A polite request to end is like Ctrl-C: what was started is ended too.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with exported as send:
 
-def _both(show: Tell, send: Tell) -> Tell:
-    """Tell people, and whoever collects events."""
+            def tell(event: dict[str, Any]) -> None:
+                show(event)
+                send(event)
 
-    def tell(event: dict[str, Any]) -> None:
-        show(event)
-        send(event)
-
-    return tell
+            event_log = EventLog(party=party, folder=options.home, tell=tell)
+            with monitored(event_log, options.metrics_port), event_log.beating():
+                yield event_log
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _checked(options: argparse.Namespace, findings: list[Checked]) -> int:
@@ -307,8 +290,8 @@ def _checked(options: argparse.Namespace, findings: list[Checked]) -> int:
         emit({"well": well, "checks": [asdict(finding) for finding in findings]})
         return 0 if well else 1
     rows = [
-        (finding.check, finding.found if finding.well else "see below", _OK[finding.well])
-        for finding in findings
+        (own.check, own.found if own.well else "see below", "yes" if own.well else "no")
+        for own in findings
     ]
     table("Whether this party could take part", ("check", "found", "ok?"), rows, texts=3)
     for finding in findings:
@@ -317,38 +300,20 @@ def _checked(options: argparse.Namespace, findings: list[Checked]) -> int:
     return 0 if well else 1
 
 
-@contextmanager
-def _terminated() -> Iterator[None]:
-    """A polite request to end is like Ctrl-C: what was started is ended too."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _status(options: argparse.Namespace) -> int:
     status = last_status(options.home)
-    if options.check:
-        return _is_well(options, status)
+    if options.check:  # whether a party that runs somewhere else is well, by what it wrote
+        from hubbub.site.network.monitor import health
+
+        well, told = health(status, options.most_age)
+        answer(options, {"well": well, **told}, ": ".join(told.values()))
+        return 0 if well else 1
     if options.json:
         emit(status)
         return 0
     rows = [(key.replace("_", " "), _cell(key, value)) for key, value in status.items()]
     table("Where the study stands", ("", ""), rows)
     return 0
-
-
-def _is_well(options: argparse.Namespace, status: dict[str, Any]) -> int:
-    """Whether a party that runs somewhere else is well, by the status that it wrote."""
-    from hubbub.site.network.monitor import health
-
-    well, told = health(status, options.most_age)
-    if options.json:
-        emit({"well": well, **told})
-    else:
-        say(": ".join(told.values()))
-    return 0 if well else 1
 
 
 def _cell(key: str, value: object) -> str:
@@ -359,7 +324,7 @@ def _cell(key: str, value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "nobody"
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {one}" for key, one in value.items())
+        return ", ".join(f"{name}: {part}" for name, part in value.items())
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

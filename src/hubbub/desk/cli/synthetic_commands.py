@@ -9,24 +9,26 @@ from typing import Any
 
 from hubbub.core.disk import write_text
 from hubbub.core.errors import UserError
-from hubbub.desk.cli.terminal import add_command, answer, emit, writing
+from hubbub.desk.cli.terminal import add_command, answer, argument, emit, writing
 
 
 def add_commands(commands: Any) -> None:
     """Register the command."""
-    words = "draw synthetic records from a finished run that was asked for them"
-    drawn = add_command(commands, "sample", words, _sample)
-    drawn.add_argument("run", type=Path, help="folder of the run")
-    drawn.add_argument(
-        "--records", type=int, help="how many; as many as the study says if left out"
-    )
-    drawn.add_argument("--seed", type=int, default=0, help="another number gives other records")
-    drawn.add_argument("--out", type=Path, help="CSV file for them; stdout if left out")
-    drawn.add_argument(
-        "--tables",
-        type=int,
-        help="so many tables instead, of models with fresh noise, for an analysis whose results "
-        "are combined; --out is then their folder",
+    add_command(
+        commands,
+        "sample",
+        "draw synthetic records from a finished run that was asked for them",
+        _sample,
+        argument("run", "folder of the run", Path),
+        argument("--records", "how many; as many as the study says if left out", int),
+        argument("--seed", "another number gives other records", int, default=0),
+        argument("--out", "CSV file for them; stdout if left out", Path),
+        argument(
+            "--tables",
+            "so many tables instead, of models with fresh noise, for an analysis whose results are "
+            "combined; --out is then their folder",
+            int,
+        ),
     )
 
 
@@ -34,41 +36,32 @@ def _sample(options: argparse.Namespace) -> int:
     from hubbub.estimation.queries.synthesis_query import records_text
     from hubbub.learning.runs.synthesis_in_memory import synthetic
 
-    if options.tables is not None:
-        return _tables(options)
+    out, count = options.out, options.tables
+    if count is not None:  # a file for each of several tables
+        if not 5 <= count <= 1000:
+            raise UserError(f"expected --tables of 5 to 1,000, got {count}; 20 are enough")
+        if out is None or options.records is not None or options.seed:
+            raise UserError(
+                "expected --out FOLDER beside --tables, and no --records or --seed: each table has "
+                "as many records as there are units; name a folder, leave the others out"
+            )
+        with writing(out, "folder"):
+            out.mkdir(parents=True, exist_ok=True)
+            for number, table in enumerate(synthetic(options.run).tables(count), 1):
+                write_text(out / f"table-{number}.csv", records_text(table))
+        words = f"{count} tables for one analysis of each; written to {out}"
+        answer(options, {"tables": count, "out": str(out)}, words)
+        return 0
     table = synthetic(options.run).draw(options.records, seed=options.seed)
-    many = len(next(iter(table.values())))
-    if options.out is not None:
-        with writing(options.out):
-            write_text(options.out, records_text(table))
-    content = {"records": many, "seed": options.seed}
-    if options.json:
-        more = {"columns": table} if options.out is None else {"out": str(options.out)}
-        emit(content | more)
-    elif options.out is None:
-        sys.stdout.write(records_text(table))
+    records = len(next(iter(table.values())))
+    content = {"records": records, "seed": options.seed}
+    if out is not None:
+        with writing(out):
+            write_text(out, records_text(table))
+        words = f"{records} synthetic records; written to {out}"
+        answer(options, {**content, "out": str(out)}, words)
+    elif options.json:
+        emit({**content, "columns": table})
     else:
-        answer(options, {}, f"{many} synthetic records; written to {options.out}")
-    return 0
-
-
-def _tables(options: argparse.Namespace) -> int:
-    """A file for each of several tables."""
-    from hubbub.estimation.queries.synthesis_query import records_text
-    from hubbub.learning.runs.synthesis_in_memory import synthetic
-
-    many, folder = options.tables, options.out
-    if not 5 <= many <= 1000:
-        raise UserError(f"expected --tables of 5 to 1,000, got {many}; 20 are enough")
-    if folder is None or options.records is not None or options.seed:
-        raise UserError(
-            "expected --out FOLDER beside --tables, and no --records or --seed: each table has as "
-            "many records as there are units; name a folder, leave the others out"
-        )
-    with writing(folder, "folder"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for number, table in enumerate(synthetic(options.run).tables(many), 1):
-            write_text(folder / f"table-{number}.csv", records_text(table))
-    words = f"{many} tables for one analysis of each; written to {folder}"
-    answer(options, {"tables": many, "out": str(folder)}, words)
+        sys.stdout.write(records_text(table))
     return 0

@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.errors import UserError
-from hubbub.desk.cli.terminal import add_command, answer
+from hubbub.desk.cli.terminal import add_command, answer, argument
 
 
 def add_commands(commands: Any) -> None:
     """Register the command."""
-    words = "tables and figures of a run, for a paper"
-    told = add_command(commands, "table", words, _table)
-    told.add_argument("folder", type=Path, help="folder of a run")
-    told.add_argument("--format", default="html", help="some of html,docx,latex,csv; default html")
-    told.add_argument("--figures", default="", help="files too: some of svg,pdf,png; default none")
-    told.add_argument("--out", type=Path, help="folder for the files; default paper in the run's")
+    add_command(
+        commands,
+        "table",
+        "tables and figures of a run, for a paper",
+        _table,
+        argument("folder", "folder of a run", Path),
+        argument("--format", "some of html,docx,latex,csv; default html", default="html"),
+        argument("--figures", "files too: some of svg,pdf,png; default none", default=""),
+        argument("--out", "folder for the files; default paper in the run's", Path),
+    )
 
 
 def _table(options: argparse.Namespace) -> int:
@@ -43,6 +47,6 @@ def _table(options: argparse.Namespace) -> int:
 def _named(text: str, known: tuple[str, ...]) -> list[str]:
     """Words with commas between them, each one of some."""
     named = [word.strip() for word in text.split(",") if word.strip()]
-    if strange := [one for one in named if one not in known]:
+    if strange := [word for word in named if word not in known]:
         raise UserError(f"expected some of {', '.join(known)}, got {strange[0]!r}; correct it")
     return named

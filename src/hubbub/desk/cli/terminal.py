@@ -1,4 +1,8 @@
-"""What commands print: one JSON object for machines, tables and progress bars for people."""
+"""What commands take, print and ask: arguments, one JSON object for machines, tables for people.
+
+Everything that is printed goes through here, so that stdout holds one object where it should, and
+no text that came from others moves the cursor.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from getpass import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -26,9 +30,6 @@ from hubbub.core.errors import UncountedWarning, UserError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-
-AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
-TRUST_WORDS = "code that the run's study names may run here, though it is not known here yet"
 INTERRUPTED = 130  # the exit code after Ctrl-C: 128 and the number of the signal
 
 
@@ -44,16 +45,56 @@ _QUIET_SECONDS = 60.0  # after which progress is told, even if it is little
 _machine: ContextVar[TextIO | None] = ContextVar("_machine", default=None)
 
 
+class Argument(NamedTuple):
+    """One argument of a command, as argparse takes it."""
+
+    name: str
+    settings: dict[str, Any]
+
+
+def argument(name: str, words: str, kind: Callable[[str], Any] = str, **settings: Any) -> Argument:
+    """One argument: a word that must be typed, or an option, whose name begins with dashes.
+
+    Args:
+        name: as it is typed; of an option with its dashes.
+        words: what the help says of it.
+        kind: what makes a value of the word; `bool`: the option is a flag.
+        settings: more, as argparse has it.
+    """
+    how: dict[str, Any] = {} if kind is str else {"type": kind}
+    how = {"action": "store_true"} if kind is bool else how
+    return Argument(name, {"help": words, **how, **settings})
+
+
+STUDY = argument("study", "the study's TOML file", Path)
+AUDIT = argument("--audit", "file of hubbub audit --out, which the evidence will hold", Path)
+TRUST_WORDS = "code that the run's study names may run here, though it is not known here yet"
+TRUST_CODE = argument("--trust-code", TRUST_WORDS, bool)
+DEVICE = argument(
+    "--device", "auto (a GPU if there is one), cpu or cuda; default auto", default="auto"
+)
+LEDGERS = argument("--ledgers", "folder of the silos' ledgers", Path)
+
+
 def add_command(
-    commands: Any, name: str, words: str, function: Callable[[argparse.Namespace], int]
+    commands: Any,
+    name: str,
+    words: str,
+    function: Callable[[argparse.Namespace], int],
+    *arguments: Argument,
 ) -> argparse.ArgumentParser:
     """A command, whose own help says what the overview says of it; all of them take --json."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object and nothing else"
-    )
+    for own in (argument("--json", "print one JSON object and nothing else", bool), *arguments):
+        parser.add_argument(own.name, **own.settings)
     parser.set_defaults(command=function)
     return parser
+
+
+def add_family(commands: Any, name: str, words: str, metavar: str) -> Any:
+    """Commands with a first word in common."""
+    parser = commands.add_parser(name, help=words, description=words)
+    return parser.add_subparsers(metavar=metavar, required=True)
 
 
 @contextmanager
@@ -274,15 +315,13 @@ CREDENTIAL = "hubbub-passphrase"  # systemd's LoadCredential
 _MOST = 4096
 
 
-def add_passphrase_option(parser: argparse.ArgumentParser) -> None:
-    """The option with which a passphrase is handed over."""
-    parser.add_argument(
-        "--passphrase-fd",
-        type=int,
-        metavar="N",
-        help="descriptor to read the keys' passphrase from; default: systemd's credential "
-        f"{CREDENTIAL}, or ask",
-    )
+PASSPHRASE = argument(
+    "--passphrase-fd",
+    "descriptor to read the keys' passphrase from; default: systemd's credential "
+    f"{CREDENTIAL}, or ask",
+    int,
+    metavar="N",
+)
 
 
 def unlock(options: argparse.Namespace) -> Callable[[], str]:

@@ -48,7 +48,7 @@ class AskedQuery:
             query = ""
         if not query.strip():
             raise UserError(f"expected a query in {path}, found none; check the path")
-        pairs = [one.partition("=")[::2] for one in stated]
+        pairs = [pair.partition("=")[::2] for pair in stated]
         if not pairs or not patient or not all(table and key for table, key in pairs):
             raise UserError(
                 "expected --patient and, for each table of --query, --person TABLE=COLUMN, got "

@@ -1,7 +1,8 @@
 """What the text of a cell may mean: a number in any country's spelling, a date, or nothing at all.
 
 The reader of a run knows one spelling of a number and no missing value but those that the study
-lists. What is known here is for drafts, checks and tidy copies. This file knows single cells.
+lists. What is known here is for drafts, checks and tidy copies. This file knows single cells and
+names, and what people are told of a cell that a run refuses.
 """
 
 from __future__ import annotations
@@ -14,16 +15,28 @@ from typing import NamedTuple
 
 from hubbub.core.tabular.cells import GAP, NUMBER, SPELLING, CellFault, number_in
 
+
+def listed(words: str) -> tuple[str, ...]:
+    """The words of a list that is written as one text."""
+    return tuple(words.split())
+
+
+def word_set(words: str) -> frozenset[str]:
+    """The words of a list in no order."""
+    return frozenset(words.split())
+
+
 MISSING = frozenset(
-    {
-        *("", "na", "n/a", "#n/a", "n.a.", "nan", "null", "none", "nil", "?", ".", "..", "-", "--"),
-        *("---", "n.d.", "nd", "not available", "missing", "unknown", "unk", "k.a.", "<na>"),
-        *("(blank)", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!", "-nan"),
-    }
+    (
+        "",
+        "not available",
+        *listed("na n/a #n/a n.a. nan null none nil ? . .. - -- --- n.d. nd missing unknown unk"),
+        *listed("k.a. <na> (blank) #div/0! #value! #ref! #name? #num! #null! -nan"),
+    )
 )
 # These are missing only in columns of numbers, where they can be no category of their own.
-_WORDS = frozenset({"none", "missing", "unknown", "unk", "nil", "nd"})
-_SENTINELS = frozenset({"-9", "-99", "-999", "-9999", "-99999"})
+_WORDS = word_set("none missing unknown unk nil nd")
+_SENTINELS = word_set("-9 -99 -999 -9999 -99999")
 _TRUTHS = (("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"))
 _FALSE_TRUE = ({"0", "false"}, {"1", "true"})
 _SPACES = "' \u00a0\u202f\u2019"
@@ -60,6 +73,17 @@ def seen(text: str) -> str:
     return text if text.isascii() else _UNSEEN.sub("", text).strip()
 
 
+def words_in(name: str) -> list[str]:
+    """The words of a column's name, without digits.
+
+    >>> words_in("OS_MONTHS"), words_in("d.time"), words_in("deathEvent30")
+    (['os', 'months'], ['d', 'time'], ['death', 'event'])
+    """
+    pairs = zip(" " + name, name, strict=False)
+    apart = "".join(f" {c}" if c.isupper() and before.islower() else c for before, c in pairs)
+    return "".join(c if c.isalpha() else " " for c in apart).casefold().split()
+
+
 @lru_cache(_KEPT)
 def is_missing(text: str, *, number: bool = True) -> bool:
     """Whether a cell says that there is no value, in a column of numbers or of words."""
@@ -69,19 +93,24 @@ def is_missing(text: str, *, number: bool = True) -> bool:
     return bare in MISSING and (number or bare not in _WORDS)
 
 
-def meant_by_truth(text: str, known: Sequence[str]) -> str | None:
+def filled(cells: Iterable[str]) -> list[str]:
+    """The cells that hold something."""
+    return [cell for cell in cells if not is_missing(cell)]
+
+
+def meant_by_truth(text: str, spellings: Sequence[str]) -> str | None:
     """Which of a study's spellings a truth value is; None if it is none, or they are no such pair.
 
     Programs that read "yes" and "no" as truth values hand on 1 and 0, or true and false.
 
     Args:
         text: of the cell.
-        known: all spellings; each that means yes, or no, in any case.
+        spellings: all of them; each that means yes, or no, in any case.
     """
-    spelled = {folded(one): one for one in reversed(known)}
-    words = next((pair for pair in _TRUTHS if set(pair) == set(spelled)), None)
+    by_word = {folded(spelling): spelling for spelling in reversed(spellings)}
+    words = next((pair for pair in _TRUTHS if set(pair) == set(by_word)), None)
     place = next((k for k, values in enumerate(_FALSE_TRUE) if folded(text) in values), None)
-    return None if words is None or place is None else spelled[words[place]]
+    return None if words is None or place is None else by_word[words[place]]
 
 
 def is_date(text: str) -> bool:
@@ -112,7 +141,9 @@ def plain_number(text: str, decimal: str = ".") -> str | None:
     core = seen(text).strip(_UNITS).replace("\u2212", "-")  # the minus of typesetters
     ways = (_with_comma, _with_point) if decimal == "," else (_with_point, _with_comma)
     numbers = (way(core) for way in ways)
-    return next((one for one in numbers if one is not None and number_in(one) is not None), None)
+    return next(
+        (text for text in numbers if text is not None and number_in(text) is not None), None
+    )
 
 
 @lru_cache(_KEPT)
@@ -133,7 +164,7 @@ def measured(text: str, decimal: str = ".") -> str | None:
 
 def is_limit(text: str) -> bool:
     """Whether a cell says that a value lies below or above a number, such as "<0.5" or "90+"."""
-    return _LIMIT.fullmatch(text) is not None
+    return _LIMIT.fullmatch(seen(text)) is not None
 
 
 def is_code(text: str) -> bool:
@@ -152,7 +183,6 @@ def decimal_of(texts: Collection[str], usual: str) -> str:
 
 
 def _with_point(text: str) -> str | None:
-    """Read with a decimal point."""
     if _POINT.fullmatch(text):
         return re.sub(rf"[,{_SPACES}]", "", text)
     return text if number_in(text) is not None else None
@@ -167,9 +197,6 @@ def _with_comma(text: str) -> str | None:
     return text if re.fullmatch(r"[+-]?\d+", text) else None
 
 
-# What people are told of a cell that a run refuses: what it looks like, and what to write.
-
-
 class Flaw(NamedTuple):
     """What people with the file are told of cells that are wrong in one way."""
 
@@ -178,48 +205,50 @@ class Flaw(NamedTuple):
     remedy: str
 
 
-def flaw_of(cell: str, fault: CellFault, known: Sequence[str], instead: str) -> Flaw:
-    """What a fault means, said with the cell."""
+def flaw_of(cell: str, fault: CellFault, spellings: Sequence[str], instead: str) -> Flaw:
+    """What a fault means, said with the cell.
+
+    Args:
+        cell: as it stands in the file.
+        fault: what the rule of a run says of it.
+        spellings: those that the rule takes, if it takes some only.
+        instead: of a cell that is like one of them, what may be done but to correct it.
+    """
     if fault.kind == GAP:
         return Flaw(GAP, f"expected {fault.expected}, found {fault.found}", fault.remedy)
     if fault.kind == SPELLING:
-        return _unknown(cell, fault, known, instead)
-    if fault.kind == NUMBER:
-        return _no_number(cell, fault)
-    return Flaw(fault.kind, f"{cell!r} is {fault.found}", fault.remedy)
-
-
-def _no_number(cell: str, fault: CellFault) -> Flaw:
-    """Why a cell is no number."""
+        return _strange_spelling(cell, fault, spellings, instead)
+    if fault.kind != NUMBER:
+        return Flaw(fault.kind, f"{cell!r} is {fault.found}", fault.remedy)
     if is_missing(cell):
         remedy = "list it in the column's missing, or remove the record"
         return Flaw(cell, f"{cell!r} looks like a missing value", remedy)
     if (number := measured(cell)) is not None:
         if is_limit(cell):
-            said = f"{cell!r} is the limit of what was measured, not a number"
-            return Flaw("limit", said, f"write {number}, or list the cell in the column's missing")
-        said = f"{cell!r} has a decimal comma, a thousands separator or a unit"
-        return Flaw(NUMBER, said, f"write {number}")
+            what = f"{cell!r} is the limit of what was measured, not a number"
+            return Flaw("limit", what, f"write {number}, or list the cell in the column's missing")
+        what = f"{cell!r} has a decimal comma, a thousands separator or a unit"
+        return Flaw(NUMBER, what, f"write {number}")
     if is_date(cell):
         remedy = "turn it into a number, such as an age in years"
         return Flaw("date", f"{cell!r} is a date", remedy)
     return Flaw(cell, f"{cell!r} is no number, or too large", fault.remedy)
 
 
-def _unknown(cell: str, fault: CellFault, known: Sequence[str], instead: str) -> Flaw:
-    """A spelling that no list has."""
-    near = next((one for one in known if folded(one) == folded(cell)), None)
+def _strange_spelling(cell: str, fault: CellFault, spellings: Sequence[str], instead: str) -> Flaw:
+    """What people are told of a spelling that no list has."""
+    near = next((spelling for spelling in spellings if folded(spelling) == folded(cell)), None)
     if near is not None:
-        said = f"{cell!r} differs from {near!r} in case or spaces only"
-        return Flaw(cell, said, f"write {near!r}, or {instead}")
-    if (meant := meant_by_truth(cell, known)) is not None:
-        said = f"{cell!r} is a truth value where {meant!r} was read as one, as by DuckDB's read_csv"
+        what = f"{cell!r} differs from {near!r} in case or spaces only"
+        return Flaw(cell, what, f"write {near!r}, or {instead}")
+    if (meant := meant_by_truth(cell, spellings)) is not None:
+        what = f"{cell!r} is a truth value where {meant!r} was read as one, as by DuckDB's read_csv"
         remedy = (
             f"map it in mapping.toml, spellings = {{ {cell!r} = {meant!r} }} (--mapping writes "
             "them), or have the column read as text: read_csv(..., all_varchar = true)"
         )
-        return Flaw(cell, said, remedy)
+        return Flaw(cell, what, remedy)
     if is_missing(cell):
-        said = f"{cell!r} looks like a missing value"
-        return Flaw(cell, said, "remove the record, or list it as missing")
+        what = f"{cell!r} looks like a missing value"
+        return Flaw(cell, what, "remove the record, or list it as missing")
     return Flaw(cell, f"{cell!r} is not {fault.expected}", fault.remedy)

@@ -6,18 +6,28 @@ and a draft says so. This file sees the cells of all files that were given, of o
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
 from math import ceil, floor, log10
 from statistics import median
 
 from hubbub.core.tabular.cells import canonical
 from hubbub.core.tabular.column import Column
-from hubbub.desk.drafting import cell_text
-from hubbub.desk.drafting.column_meaning import apart, cannot_be, plausible
+from hubbub.desk.drafting.cell_text import (
+    filled,
+    is_code,
+    is_date,
+    is_limit,
+    is_missing,
+    meant_by_truth,
+    measured,
+    plain_number,
+    seen,
+    sentinels,
+)
+from hubbub.desk.drafting.column_meaning import UNKNOWN, apart, cannot_be, plausible
+from hubbub.desk.drafting.survey import is_key
 
 NOT_RECORDED = "not recorded"
 _MOST_CATEGORIES = 20
@@ -29,21 +39,15 @@ _FEWEST_OF_ONE = 10  # rows of a category among many
 _RARE = 3  # rows, below which a category may point to a person
 _OTHER = "other"
 _COMMON = 0.8  # share of the records that have one category
-_FEW_ROWS = 8  # below which nothing looks like a key
-_FIRST_CODE = 1000
+_FEW_ROWS = 8  # below which no file is told by its values
 _TAIL = 10.0  # times the lower half of values is as wide as all, in a column with a long tail
 _TRUSTED, _MOST_STEPS = 20, 1000  # values, of which a step is no chance; and steps they span
 _LAST_DIGITS = 1e-7
 _LISTED = 5  # spellings that are shown, or read as missing
 _GRADES = 10  # different numbers, such as 0, 1+, 2+ and 3+
-_UNKNOWN = frozenset({9.0, 88.0, 99.0, 999.0})
-_CODES = frozenset(map(float, range(10)))
-_CODE = re.compile(r"[\w-]+")
-_KEY = re.compile(
-    r"(?i)(^|.*[^a-z])(id|nr|key|uuid|mrn|rowid|record|case)([^a-z]|$)|.*(nr|nummer|number)$"
-    r"|(.*[^a-z])?(case|pat|patient|person|row|sample|subj|usubj|user)_?id$"
-)
-_CAMEL_KEY = re.compile(r".*[a-z](ID|Id|Nr|No|Key)")
+_DIGITS = frozenset(map(float, range(10)))
+
+Read = list[tuple[str, str | None]]  # the cells of a file, each with its number if it is one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,10 @@ class ColumnDraft:
         """All of it, for those who have the files."""
         return "; ".join(filter(None, (self.why, self.seen)))
 
+    def with_note(self, note: str) -> ColumnDraft:
+        """The column, of which people should know something more."""
+        return replace(self, why="; ".join(filter(None, (note, self.why))))
+
 
 def column_draft(
     name: str,
@@ -83,115 +91,82 @@ def column_draft(
         decimals: the decimal sign of each of the files; default points.
         is_code: whether its numbers are codes, whose size means nothing.
     """
-    cells = [cell for file in files for cell in file]
-    filled = [_values(file) for file in files]
-    there = [cell for file in filled for cell in file]
-    if not name.isprintable() or len(name) > 100:
-        return ColumnDraft(name=name, why="a study cannot name it")
-    if not there:
-        return ColumnDraft(name=name, why="no file has a value in it")
-    if _mostly(there, cell_text.is_date):
-        why = "dates: turn them into a number, such as an age in years"
+    there = [filled(cells) for cells in files]
+    if why := _why_none(name, files, there):
         return ColumnDraft(name=name, why=why)
-    if all(len(file) >= _FEW_ROWS for file in files) and _names_file(filled):
-        return ColumnDraft(name=name, why="each file has a value of its own, which tells the file")
-    if is_key(name, files):
-        return ColumnDraft(
-            name=name, why="it looks like a row's key, which tells nothing about others"
-        )
-    by_file = [_read(*one) for one in zip(files, decimals or ["."] * len(files), strict=True)]
-    mixed = len({_mostly(file, _is_number) for file in filled if file}) > 1  # words in some files
+    # A text such as 1,234 means what the decimal sign of its own file says.
+    by_file: list[Read] = []
+    for cells, decimal in zip(files, decimals or ["."] * len(files), strict=True):
+        numbers = {cell: measured(cell, decimal) for cell in set(cells)}
+        by_file.append([(cell, numbers[cell]) for cell in cells])
+    mixed = len({_mostly(cells, _is_number) for cells in there if cells}) > 1  # words in some files
     draft = None if is_code else _number(name, by_file, mixed=mixed)
     if draft is None:
-        draft = _noted(_categories(name, cells, is_code=is_code), filled, mixed=mixed)
+        draft = _categories(name, [cell for cells in files for cell in cells], is_code=is_code)
+        if draft.column is not None:
+            why = _other_spellings([{canonical(c).casefold() for c in own} for own in there if own])
+            return replace(draft, why=why or draft.why)
+        if mixed:
+            why = "numbers in some files, words in others: write it alike in all of them"
+            return replace(draft, why=why)
     return draft if draft.column or mixed else _nearly_number(draft, by_file)
 
 
-def _nearly_number(
-    draft: ColumnDraft, by_file: Sequence[Sequence[tuple[str, str | None]]]
-) -> ColumnDraft:
+def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequence[str]]) -> str:
+    """Why a column is left out, whether it has numbers or words; empty if it need not be.
+
+    Args:
+        name: of the column.
+        files: its cells in each of the files.
+        there: those that hold something.
+    """
+    every = [cell for cells in there for cell in cells]
+    if not name.isprintable() or len(name) > 100:
+        return "a study cannot name it"
+    if not every:
+        return "no file has a value in it"
+    if _mostly(every, is_date):
+        return "dates: turn them into a number, such as an age in years"
+    values = [set(cells) for cells in there]
+    alike = all(len(own) == 1 for own in values) and len(set[str]().union(*values)) == len(values)
+    if len(values) > 1 and alike and all(len(cells) >= _FEW_ROWS for cells in files):
+        return "each file has a value of its own, which tells the file"
+    if is_key(name, files):
+        return "it looks like a row's key, which tells nothing about others"
+    return ""
+
+
+def _nearly_number(draft: ColumnDraft, by_file: Sequence[Read]) -> ColumnDraft:
     """The column that is left out, with the spellings that alone keep it from being a number."""
-    there = [pair for own in by_file for pair in own if not cell_text.is_missing(pair[0])]
+    there = [pair for own in by_file for pair in own if not is_missing(pair[0])]
     strange = Counter(cell for cell, number in there if number is None)
     if not strange or 2 * strange.total() > len(there):
         return draft
     shown = ", ".join(repr(cell) for cell, _ in strange.most_common(_LISTED))
     rest = f" and {len(strange) - _LISTED} others" if len(strange) > _LISTED else ""
     why = "numbers, but for a few spellings: correct them, or leave them empty"
-    seen = f"{shown}{rest} in {strange.total()} of {len(there)} cells"
-    return replace(draft, why=why, seen=seen)
+    words = f"{shown}{rest} in {strange.total()} of {len(there)} cells"
+    return replace(draft, why=why, seen=words)
 
 
-def _names_file(filled: Sequence[Sequence[str]]) -> bool:
-    """Whether a column has one value in each file, and in each another one."""
-    values = [set(cells) for cells in filled]
-    different = len(set[str]().union(*values))
-    return len(values) > 1 and different == sum(map(len, values)) == len(values)
-
-
-def _noted(made: ColumnDraft, filled: Sequence[Sequence[str]], *, mixed: bool) -> ColumnDraft:
-    """With a word on files that may mean the same as others and spell it otherwise."""
-    if made.column is None:
-        why = "numbers in some files, words in others: write it alike in all of them"
-        return replace(made, why=why) if mixed else made
-    spelled = [{canonical(cell).casefold() for cell in there} for there in filled if there]
-    if any(_mean_truth(one, other) for one in spelled for other in spelled):
-        why = "0 and 1 seem to be truth values of what another file spells: have them read as text"
-        return replace(made, why=why)
-    if any(map(_is_alone, range(len(spelled)), repeat(spelled))):
-        why = "one file shares no spelling with the others: does it mean the same?"
-        return replace(made, why=why)
-    return made
-
-
-def _mean_truth(cells: set[str], other: set[str]) -> bool:
-    """Whether these are truth values where others have a pair such as no and yes."""
-    meant = {cell_text.meant_by_truth(cell, sorted(other)) for cell in cells}
-    return bool(cells) and None not in meant
-
-
-def _is_alone(number: int, spelled: Sequence[set[str]]) -> bool:
-    """Whether a file shares no spelling with any other."""
-    others = set[str]().union(*spelled[:number], *spelled[number + 1 :])
-    return bool(others) and not spelled[number] & others
-
-
-def is_named_key(name: str) -> bool:
-    """Whether a column is called as keys are."""
-    return bool(_KEY.match(name) or _CAMEL_KEY.match(name))
-
-
-def is_key(name: str, files: Sequence[Sequence[str]]) -> bool:
-    """Whether a column, by its cells in each file, tells rows apart, as a patient's number does."""
-    named = is_named_key(name)
-    if not all(_is_distinct(cells, named) for cells in files):
-        return False
-    long = [cells for cells in files if len(cells) >= _FEW_ROWS]  # the others say too little
-    return (bool(long) and all(map(_is_row_key, long))) or (named and len(files[0]) > 1)
-
-
-def _is_distinct(cells: Sequence[str], named: bool) -> bool:
-    """Whether codes tell rows apart; a column called a key may have rows that came twice."""
-    least = 0.9 if named and len(cells) >= _FEW_ROWS else 1.0
-    return len(set(cells)) >= least * len(cells) and all(map(_CODE.fullmatch, cells))
-
-
-def _is_row_key(cells: Sequence[str]) -> bool:
-    """Whether different cells are whole numbers that rise by one, or codes such as P-0017."""
-    if all(re.fullmatch(r"\d{1,18}", cell) for cell in cells):
-        numbers = [int(cell) for cell in cells]
-        begins = numbers[0] < 2 or numbers[0] >= _FIRST_CODE  # others may be ages, in order
-        return begins and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    return all(cell_text.plain_number(cell) is None and re.search(r"\d", cell) for cell in cells)
-
-
-def _values(cells: Sequence[str]) -> list[str]:
-    """The cells that hold something."""
-    return [cell for cell in cells if not cell_text.is_missing(cell)]
+def _other_spellings(files: Sequence[set[str]]) -> str:
+    """A word on files that may mean the same as others and spell it otherwise."""
+    for own in files:
+        for other in files:
+            if own and all(meant_by_truth(cell, sorted(other)) is not None for cell in own):
+                return (
+                    "0 and 1 seem to be truth values of what another file spells: have them read "
+                    "as text"
+                )
+    for place, own in enumerate(files):
+        others = set[str]().union(*files[:place], *files[place + 1 :])
+        if others and not own & others:
+            return "one file shares no spelling with the others: does it mean the same?"
+    return ""
 
 
 def _is_number(cell: str) -> bool:
-    return cell_text.measured(cell) is not None
+    return measured(cell) is not None
 
 
 def _mostly(cells: Sequence[str], law: Callable[[str], bool]) -> bool:
@@ -199,37 +174,47 @@ def _mostly(cells: Sequence[str], law: Callable[[str], bool]) -> bool:
     return sum(map(law, cells)) * 10 >= len(cells) * 9
 
 
-def _number(
-    name: str, by_file: Sequence[Sequence[tuple[str, str | None]]], *, mixed: bool
-) -> ColumnDraft | None:
+def _number(name: str, by_file: Sequence[Read], *, mixed: bool) -> ColumnDraft | None:
     """A column of numbers; None if it is none, or has two values only."""
     read = [pair for own in by_file for pair in own]
-    there = [(cell, number) for cell, number in read if not cell_text.is_missing(cell)]
+    there = [(cell, number) for cell, number in read if not is_missing(cell)]
     numbers = [(cell, number) for cell, number in there if number is not None]
     strange = {cell for cell, number in there if number is None}
     if not _are_numbers(there, numbers, strange, mixed=mixed):
         return None
     times = Counter(cell for cell, _ in there)
     strange = {cell for cell in strange if len(cell) <= _LONGEST_MARK or times[cell] >= _RARE}
-    gone = cell_text.sentinels({number for _, number in read if number is not None})
+    # Sentinels, and few values that are too small to be, mean that there is no value.
+    gone = sentinels({number for _, number in read if number is not None})
     impossible = set(cannot_be(name, [float(n) for _, n in numbers if n not in gone]))
     least = plausible(name)[0]
     below = {n for _, n in numbers if float(n) in impossible and float(n) < least}
     gone |= below if len(below) <= _LISTED else set()
     values = _in_one_unit(by_file, gone, impossible)
-    if len(set(values)) < 2:
+    different = set(values)
+    if len(different) < 2:
         return ColumnDraft(name=name, why="it has the same value in every row")
     mended = sum(cell != number for cell, number in numbers)
-    if len(set(values)) == 2 and set(values) <= _CODES and not mended and not gone:
+    if len(different) == 2 and different <= _DIGITS and not mended and not gone:
         return None  # two codes, such as 0 and 1: a third one should be refused, not clipped
+    # Bounds hold the core of the values, whose tails may be slips or single persons.
     low, high = rounded_outward(*_core(values))
-    absent = sorted({cell for cell, text in read if cell and _is_gone(cell, text, gone, strange)})
-    unread = strange | {cell for cell, number in numbers if number in gone}
     notes = _number_notes(values, low, high)
-    notes += _cell_notes(read, unread) + _impossible_notes(numbers, impossible, gone)
-    typical = _typical(values, low, high)
-    step = common_step(values)
+    notes += _cell_notes(read, strange | {cell for cell, number in numbers if number in gone})
+    left = [cell for cell, n in numbers if float(n) in impossible and n not in gone]
+    if left:
+        notes.append(
+            f"{len(left)} values cannot be, such as {left[0]}: they count as the nearer bound; "
+            "list them as missing if that is wrong"
+        )
+    # Bounds and the default lie on steps, where values do.
+    typical, step = _typical(values, low, high), common_step(values)
     low, high = (low, high) if step is None else _on_step(min(values), step, low, high)
+    absent = {
+        cell
+        for cell, text in read
+        if cell in strange or text in gone or (text is None and is_missing(cell))
+    }
     column = Column(
         name=name,
         low=low,
@@ -237,33 +222,27 @@ def _number(
         step=step,
         default=min(max(typical, low), high),
         indicator=len(values) < len(read),
-        missing=tuple(absent),
+        missing=tuple(sorted(absent - {""})),
     )
     return ColumnDraft(name=name, column=column, why="; ".join(notes))
 
 
 def _are_numbers(
-    there: Sequence[tuple[str, str | None]],
-    numbers: Sequence[tuple[str, str]],
-    strange: Collection[str],
-    *,
-    mixed: bool,
+    there: Read, numbers: Sequence[tuple[str, str]], strange: Collection[str], *, mixed: bool
 ) -> bool:
     """Whether cells are numbers but for few spellings, which then mean missing."""
-    if sum(cell_text.is_code(cell) for cell, _ in there) > 1:
+    if sum(is_code(cell) for cell, _ in there) > 1:
         return False
     different = len({number for _, number in numbers})
     least = 9 if different <= _FEW_VALUES or mixed else 5  # in ten; few words are then none
     if len(numbers) * 10 < len(there) * least or len(strange) > _LISTED:
         return False
-    limits = {cell for cell, _ in numbers if cell_text.is_limit(cell)}
+    limits = {cell for cell, _ in numbers if is_limit(cell)}
     return len(limits) < 2 or different > _GRADES  # others are 1+, 2+, 3+
 
 
 def _in_one_unit(
-    by_file: Sequence[Sequence[tuple[str, str | None]]],
-    gone: Collection[str],
-    impossible: Collection[float],
+    by_file: Sequence[Read], gone: Collection[str], impossible: Collection[float]
 ) -> list[float]:
     """The values of all files; of one that lies apart, in the others' unit where it is known."""
     values = [
@@ -271,11 +250,11 @@ def _in_one_unit(
             float(number)
             for cell, number in own
             if number is not None and number not in gone and float(number) not in impossible
-            if not cell_text.is_missing(cell)
+            if not is_missing(cell)
         ]
         for own in by_file
     ]
-    units = {place: one.unit for place, one in apart(values).items()}
+    units = {place: other.unit for place, other in apart(values).items()}
     return [
         unit.of(value) if (unit := units.get(place)) else value
         for place, own in enumerate(values)
@@ -285,47 +264,39 @@ def _in_one_unit(
 
 def _number_notes(values: Sequence[float], low: float, high: float) -> list[str]:
     """How the values lie within the bounds."""
+    different, notes = set(values), []
+    several = len(different) > _FEW_VALUES
     outside = sum(not low <= value <= high for value in values)
-    shown = outside and len(values) < _MANY
-    notes = [f"{outside} of {len(values)} values lie outside"] if shown else []
-    if _is_lopsided(values, low, high):
-        notes.append("most values lie close to one bound: narrower bounds tell them apart")
-    if far := _unknown_code(set(values)):
-        notes.append(f"{far:g} lies apart: if it means unknown, list it as missing")
-    several = len(set(values)) > _FEW_VALUES
+    if outside and len(values) < _MANY:
+        notes.append(f"{outside} of {len(values)} values lie outside")
+    if len(values) >= _MANY and several:
+        tenth = (high - low) / 10
+        ends = (
+            sum(value < low + tenth for value in values),
+            sum(value > high - tenth for value in values),
+        )
+        if max(ends) >= 0.8 * len(values):
+            notes.append("most values lie close to one bound: narrower bounds tell them apart")
+    # The 9 that mostly means unknown, above few whole numbers that follow each other.
+    most = max(different)
+    rest = different - {most}
+    few = rest <= _DIGITS and len(rest) > 1 and max(rest) - min(rest) == len(rest) - 1
+    if few and most in UNKNOWN | {9} and most > max(rest) + 1:
+        notes.append(f"{most:g} lies apart: if it means unknown, list it as missing")
     if several and low >= 0 and median(values) - low < (high - low) / _TAIL:
         notes.append('a long tail: ask for its quantiles and histogram with spacing = "log"')
     return notes
 
 
-def _cell_notes(read: Sequence[tuple[str, str | None]], unread: Collection[str]) -> list[str]:
+def _cell_notes(read: Read, unread: Collection[str]) -> list[str]:
     """Which spellings are read as what they do not say."""
-    limits = sorted({cell for cell, number in read if number and cell_text.is_limit(cell)})
+    limits = sorted({cell for cell, number in read if number and is_limit(cell)})
     notes = [f"read as their numbers: {', '.join(limits[:_LISTED])}"] if limits else []
     if unread:
         counted = sum(cell in unread for cell, _ in read)
         words = f"{', '.join(sorted(unread))} ({counted} of {len(read)} cells)"
         notes.append(f"read as missing: {words}")
     return notes
-
-
-def _impossible_notes(
-    numbers: Sequence[tuple[str, str]], impossible: Collection[float], gone: Collection[str]
-) -> list[str]:
-    """Which values cannot be, beside those that are read as missing."""
-    left = [cell for cell, number in numbers if float(number) in impossible and number not in gone]
-    if not left:
-        return []
-    said = f"{len(left)} values cannot be, such as {left[0]}: they count as the nearer bound"
-    return [f"{said}; list them as missing if that is wrong"]
-
-
-def _unknown_code(values: set[float]) -> float | None:
-    """The 9 that mostly means unknown, above few whole numbers that follow each other."""
-    most = max(values)
-    rest = values - {most}
-    few = rest <= _CODES and len(rest) > 1 and max(rest) - min(rest) == len(rest) - 1
-    return most if few and most in _UNKNOWN and most > max(rest) + 1 else None
 
 
 def common_step(values: Sequence[float]) -> float | None:
@@ -358,16 +329,6 @@ def _on_step(value: float, step: float, low: float, high: float) -> tuple[float,
     below += step if below < 0 <= low else 0.0
     below = float(f"{below:.12g}") + 0.0
     return below, float(f"{below + round((above - below) / step) * step:.12g}")
-
-
-def _read(cells: Sequence[str], decimal: str) -> list[tuple[str, str | None]]:
-    """Each cell of a file with its number; None if it is none."""
-    numbers = {cell: cell_text.measured(cell, decimal) for cell in set(cells)}
-    return [(cell, numbers[cell]) for cell in cells]
-
-
-def _is_gone(cell: str, number: str | None, gone: set[str], strange: set[str]) -> bool:
-    return cell in strange or number in gone or (number is None and cell_text.is_missing(cell))
 
 
 def _core(values: Sequence[float]) -> tuple[float, float]:
@@ -411,18 +372,6 @@ def _typical(values: Sequence[float], low: float, high: float) -> float:
     return min(max(round(middle, digits) + 0.0, low), high)
 
 
-def _is_lopsided(values: Sequence[float], low: float, high: float) -> bool:
-    """Whether nearly all values lie in a tenth of what the bounds hold, at one end."""
-    if len(values) < _MANY or len(set(values)) <= _FEW_VALUES:
-        return False
-    tenth = (high - low) / 10
-    ends = (
-        sum(value < low + tenth for value in values),
-        sum(value > high - tenth for value in values),
-    )
-    return max(ends) >= 0.8 * len(values)
-
-
 def _round(value: float, span: float) -> float:
     """Without the digits that a difference of `span` does not need."""
     return round(value, 2 - floor(log10(span))) + 0.0
@@ -430,8 +379,9 @@ def _round(value: float, span: float) -> float:
 
 def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> ColumnDraft:
     """A column of categories, or one that is left out as free text."""
-    there = [cell for cell in cells if not cell_text.is_missing(cell, number=is_code)]
-    counts = Counter(canonical(cell_text.seen(cell)) for cell in there)
+    there = [cell for cell in cells if not is_missing(cell, number=is_code)]
+    counts = Counter(canonical(seen(cell)) for cell in there)
+    # Spellings that differ in case alone are one category.
     variants: dict[str, str] = {}  # the commonest spelling of each category
     merged = Counter[str]()
     for spelling, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
@@ -439,15 +389,23 @@ def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> Co
         merged[spelling.casefold()] += count
     if len(variants) < 2:
         return ColumnDraft(name=name, why="it has the same value in every row")
-    kept = _kept(variants, merged, len(there))
-    if not kept:
+    named = _named(variants, merged, len(there))
+    if not named:
         return ColumnDraft(name=name, why="free text, or too many values for categories")
-    pooled = len(variants) - len(kept)
-    named = sorted(kept, key=_in_order)
-    other = next((one for one in named if one.casefold() == _OTHER), _OTHER) if pooled else ""
+    # Numbers stand by size, words after them by letters.
+    plain = {spelling: plain_number(spelling) for spelling in named}
+    named = sorted(named, key=lambda text: (float(plain[text] or "inf"), text))
+    pooled = len(variants) - len(named)
+    other = next((text for text in named if text.casefold() == _OTHER), _OTHER) if pooled else ""
     named += [other] if pooled and other not in named else []
-    absent = sorted(c for c in set(cells) if c and canonical(cell_text.seen(c)) not in counts)
+    absent = sorted(c for c in set(cells) if c and canonical(seen(c)) not in counts)
     gaps = len(there) < len(cells)
+    # The features of the other categories are told from the one that nearly all records have.
+    rows = {text: merged[text.casefold()] for text in named}
+    if gaps:
+        rows[NOT_RECORDED] = len(cells) - sum(merged.values())
+    commonest = max(rows, key=lambda text: rows[text])
+    is_common = len(cells) >= _MANY and rows[commonest] >= _COMMON * len(cells)
     column = Column(
         name=name,
         categories=(*named, NOT_RECORDED) if gaps else tuple(named),
@@ -455,35 +413,26 @@ def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> Co
         missing=tuple(absent),
         ignore_case=len(variants) < len(counts),
         other=other,
-        reference=_reference(named, gaps, merged, len(cells)),
+        reference=commonest if is_common else "",
     )
     why = f"{pooled} rare spellings, which may point to a person, count as {other!r}"
     return ColumnDraft(name=name, column=column, why=why if pooled else "")
 
 
-def _reference(named: Sequence[str], gaps: bool, merged: Mapping[str, int], cells: int) -> str:
-    """The category that nearly all records have, which the features of the others are told from."""
-    counts = {name: merged[name.casefold()] for name in named}
-    if gaps:
-        counts[NOT_RECORDED] = cells - sum(merged.values())
-    commonest = max(counts, key=lambda name: counts[name])
-    return commonest if cells >= _MANY and counts[commonest] >= _COMMON * cells else ""
-
-
-def _kept(variants: Mapping[str, str], merged: Mapping[str, int], cells: int) -> list[str]:
+def _named(variants: Mapping[str, str], merged: Mapping[str, int], cells: int) -> list[str]:
     """The spellings that become categories of their own; none if the column is free text.
 
     Of few categories the rare ones are pooled, of many all but the commonest: what is not named
     points to nobody, and costs no weight of the model.
     """
     if _are_categories(variants.values(), cells):
-        common = [one for folded, one in variants.items() if merged[folded] >= _RARE]
+        common = [text for folded, text in variants.items() if merged[folded] >= _RARE]
         return common if len(common) > 1 else list(variants.values())
     often = sorted(variants, key=lambda folded: (-merged[folded], folded))[:_MOST_CATEGORIES]
     often = [folded for folded in often if merged[folded] >= max(_FEWEST_OF_ONE, cells // 100)]
     covered = sum(merged[folded] for folded in often)
     named = [variants[folded] for folded in often]
-    rest = [one for folded, one in variants.items() if folded not in often]
+    rest = [text for folded, text in variants.items() if folded not in often]
     numbers = sum(map(_is_number, rest)) * 2 > len(rest)  # they measure, and mean no category
     is_text = not _are_categories(named, cells) or covered * 3 < cells or numbers
     return [] if len(often) < 2 or is_text else named
@@ -496,9 +445,3 @@ def _are_categories(spellings: Collection[str], cells: int) -> bool:
         len(spelling) <= _LONGEST and spelling.isprintable() and spelling.casefold() != NOT_RECORDED
         for spelling in spellings
     )
-
-
-def _in_order(spelling: str) -> tuple[float, str]:
-    """Numbers by size, words after them by letters."""
-    plain = cell_text.plain_number(spelling)
-    return (float("inf") if plain is None else float(plain), spelling)

@@ -1,101 +1,53 @@
-"""What only people know of their files, and the answers that they may type.
+"""What columns may mean, by their names and values: codes, units, times, events, targets.
 
-A wrong guess at whose a row is, or at what ends a time, makes a promise to the wrong unit or learns
-the wrong thing, and nothing later tells. So nothing is drafted before it is answered.
+1 to 6 may be six wards, or six points of pain; a follow-up time among the features tells the event;
+a date of death is filled in only once the outcome is known. Names are looked up in short lists of
+words. What neither name nor values say, people are asked; a guess is one that they must see. This
+file sees the cells of all files, one column at a time or two.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, log
 from statistics import median, quantiles
 from typing import NamedTuple
 
-from hubbub.desk.drafting.cell_text import folded, is_date, is_missing, measured
-
-
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """One answer.
-
-    Args:
-        means: in words.
-        options: what to type for it.
-    """
-
-    means: str
-    options: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """One thing to be answered by options of `hubbub init`.
-
-    Args:
-        columns: that it is about.
-        asked: what was seen, and what has to be known.
-        choices: the likeliest first.
-    """
-
-    columns: tuple[str, ...]
-    asked: str
-    choices: tuple[Option, ...]
-
-    def to_dict(self) -> dict[str, object]:
-        """The question as plain values."""
-        choices = [
-            {"means": choice.means, "options": list(choice.options)} for choice in self.choices
-        ]
-        return {"columns": list(self.columns), "asked": self.asked, "choices": choices}
-
-
-def words_in(name: str) -> list[str]:
-    """The words of a column's name, without digits.
-
-    >>> words_in("OS_MONTHS"), words_in("d.time"), words_in("deathEvent30")
-    (['os', 'months'], ['d', 'time'], ['death', 'event'])
-    """
-    apart = "".join(f" {c}" if c.isupper() and p.islower() else c for p, c in _pairs(name))
-    spaced = "".join(c if c.isalpha() else " " for c in apart)
-    return spaced.casefold().split()
-
-
-def _pairs(name: str) -> Sequence[tuple[str, str]]:
-    return list(zip(" " + name, name, strict=False))
-
-
-# Columns of few whole numbers: codes, whose size means nothing, or amounts.
-#
-# 1 to 6 may be six wards, or six points of pain. A name tells some; of the others people are asked.
-# This file sees the cells of one column at a time.
-
-_CODES = frozenset(
-    {
-        *("race", "ethnicity", "ethnic", "marital", "ward", "site", "centre", "center", "hospital"),
-        *("clinic", "department", "dept", "region", "district", "type", "kind", "code", "category"),
-        *("sex", "gender", "religion", "language", "insurance", "payer", "payor", "disposition"),
-        *("source", "reason", "occupation", "job", "employment", "housing", "blood", "country"),
-        *("nationality", "arm", "treatment", "trt", "drug", "mode", "origin", "rasse", "station"),
-        *("familienstand", "geschlecht", "beruf", "konfession", "versicherung", "diagnosis"),
-    }
+from hubbub.desk.drafting.cell_text import (
+    filled,
+    folded,
+    is_date,
+    is_missing,
+    listed,
+    measured,
+    word_set,
+    words_in,
 )
-_AMOUNTS = frozenset(
-    {
-        *("age", "alter", "score", "scale", "count", "num", "number", "anzahl", "n", "no", "of"),
-        *("visits", "admissions", "children", "kids", "siblings", "days", "weeks", "months"),
-        *("years", "hours", "year", "grade", "stage", "level", "pain", "severity", "parity"),
-        *("gravida", "apgar", "gcs", "ecog", "karno", "asa", "nyha", "index", "points", "rating"),
-        *("comorbidities", "nodes", "falls", "doses", "cigarettes", "drinks", "education", "los"),
-        *("stay", "time", "duration", "grad", "stadium", "punkte", "jahre", "tage", "rank"),
-        *("previous", "prior", "episodes", "events", "lesions", "vessels", "instance", "visit"),
-        *("tumors", "size"),
-    }
+
+# Codes, whose size means nothing, or amounts.
+
+_CODES = word_set(
+    """
+    race ethnicity ethnic marital ward site centre center hospital clinic department dept region
+    district type kind code category sex gender religion language insurance payer payor disposition
+    source reason occupation job employment housing blood country nationality arm treatment trt
+    drug mode origin rasse station familienstand geschlecht beruf konfession versicherung diagnosis
+    """
 )
-_FEWEST, _MOST, _LARGEST = 3, 20, 30  # different numbers, and the largest that no 99 is
-_UNKNOWN = frozenset({88, 99, 999})
+_AMOUNTS = word_set(
+    """
+    age alter score scale count num number anzahl n no of visits admissions children kids siblings
+    days weeks months years hours year grade stage level pain severity parity gravida apgar gcs
+    ecog karno asa nyha index points rating comorbidities nodes falls doses cigarettes drinks
+    education los stay time duration grad stadium punkte jahre tage rank previous prior episodes
+    events lesions vessels instance visit tumors size
+    """
+)
+_FEWEST_CODES, _MOST_CODES, _LARGEST_CODE = 3, 20, 30  # different ones; the largest: no 99 is one
+UNKNOWN = frozenset({88, 99, 999})  # numbers that stand for “not known” beside few others
 _ROWS = 20
 
 
@@ -113,15 +65,14 @@ def by_name(name: str) -> bool | None:
 
 def few_whole_numbers(cells: Sequence[str]) -> list[int]:
     """The numbers that a column has, if they are few whole ones that nearly follow each other."""
-    spellings = {cell for cell in set(cells) if not is_missing(cell)}
-    if len(cells) < _ROWS or not _FEWEST <= len(spellings) <= 2 * _MOST:
+    spellings = set(filled(set(cells)))
+    if len(cells) < _ROWS or not _FEWEST_CODES <= len(spellings) <= 2 * _MOST_CODES:
         return []
-    read = [measured(cell) for cell in spellings]
-    numbers = {float(one) for one in read if one is not None}
-    if None in read or any(number % 1 or number < 0 for number in numbers):
+    numbers = set(_numbers(spellings))
+    if not numbers or any(number % 1 or number < 0 for number in numbers):
         return []
-    kept = sorted({int(number) for number in numbers} - _UNKNOWN)
-    if not _FEWEST <= len(kept) <= _MOST or kept[-1] > _LARGEST:
+    kept = sorted({int(number) for number in numbers} - UNKNOWN)
+    if not _FEWEST_CODES <= len(kept) <= _MOST_CODES or kept[-1] > _LARGEST_CODE:
         return []
     return sorted(map(int, numbers)) if 2 * len(kept) > kept[-1] - kept[0] else []
 
@@ -138,179 +89,43 @@ def in_words(numbers: Sequence[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return ", ".join(f"{one[0]} to {one[-1]}" if len(one) > 1 else str(one[0]) for one in runs)
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-# Two columns that belong together: a time, and whether it ended with an event.
-#
-# A follow-up time among the features tells the event, and an event alone forgets how long people
-# were seen. Names and values are all that is known here; what they mean, people say.
-
-_LENGTH = r"(time|days?|weeks?|months?|years?|yrs?|mos?|zeit|tage|wochen|monate|jahre)"
-_OF = (
-    r"(os|pfs|dfs|rfs|efs|css|surv(ival)?|fu|follow ?up|death|event|obs(ervation)?|s|d|tt|relapse)"
-)
-_TIMES = re.compile(  # names of times that end with something
-    rf"(.* )?({_OF} ?{_LENGTH}|{_LENGTH} (to|until|till|of|in) ?{_OF}.*|days ?to ?.*|tte|ttod.*"
-    r"|survival|(ü|ue)berlebenszeit|beobachtungszeit|follow ?up|futime|lenfol|time to .*|fu"
-    r"|exit ?time|os|pfs|dfs)( .*)?|time|t|zeit"
-)
-_BARE = frozenset({"time", "t", "zeit"})  # which may be a time of day, or of a visit
-_LENGTHS = frozenset({"time", "days", "weeks", "months", "duration", "los", "stay", "tage"})
-_NO_TIMES = frozenset(
-    {
-        *("age", "since", "gestation", "gestational", "prior", "before", "ago", "last", "first"),
-        *("birth", "diabetes", "waiting", "wait", "diagnosis", "symptom", "symptoms", "start"),
-        *("status", "admission", "date", "year", "of"),
-    }
-)
-_EVENTS = (  # the sooner, the likelier
-    *("event", "status", "died", "dead", "death", "deceased", "fustat", "stat", "censored"),
-    *("cens", "censor", "censoring", "vital", "mortality", "relapse", "recurrence", "progression"),
-    *("failure", "fail", "delta", "ereignis", "zensiert", "tod", "tot", "verstorben", "gestorben"),
-    *("rezidiv", "progress", "exitus", "recurred", "relapsed", "progressed", "evt"),
-)
-_NO_EVENTS = frozenset(
-    {
-        *("smoking", "smoker", "marital", "insurance", "employment", "menopausal", "meno", "er"),
-        *("performance", "hormone", "receptor", "pr", "hr", "vaccination", "socioeconomic"),
-        *("asa", "ecog", "admission", "discharge", "date", "cause", "family", "prior", "history"),
-        *("mutation", "node", "nodal", "treatment", "work"),
-    }
-)
-_FEWEST_TIMES = 10
-_MEANING = re.compile(r"[0-4]|.*(dead|alive|died|living|deceased|censor|event|relaps|progress).*")
-_SAID = frozenset({"yes", "no", "true", "false", "y", "n", "ja", "nein", "j", "t", "f"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pair:
-    """A time, and what says whether it ended with the event.
-
-    Args:
-        time: the time's column.
-        event: the event's.
-        is_sure: whether the time's name says that it ends with something, not only that it lasts.
-    """
-
-    time: str
-    event: str
-    is_sure: bool
-
-
-def time_event_pairs(columns: Mapping[str, Sequence[str]]) -> list[Pair]:
-    """Pairs that belong together by their names and values, the likeliest first.
-
-    Args:
-        columns: the cells of all files, by name, numbers with decimal points.
-    """
-    times = times_in(columns)
-    events = [name for name in columns if _event_rank(name) and _are_events(columns[name])]
-    pairs = [
-        Pair(time=time, event=event, is_sure=sure)
-        for time, sure in times.items()
-        for event in events
-    ]
-    return sorted(pairs, key=_order)
-
-
-def times_in(columns: Mapping[str, Sequence[str]]) -> dict[str, bool]:
-    """Columns of times, and whether their names say that they end with something; those first."""
-    times = {name: is_sure for name in columns if (is_sure := _ends(name)) is not None}
-    likely = {name: sure for name, sure in times.items() if _are_times(columns[name])}
-    return dict(sorted(likely.items(), key=lambda pair: not pair[1]))
-
-
-def is_time(name: str) -> bool:
-    """Whether a column is called as lengths of time are."""
-    return _ends(name) is not None and not {*words_in(name)} <= _BARE
-
-
-def follow_ups(columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """Times that end with something by their names alone, whatever other columns are called."""
-    return [name for name, is_sure in times_in(columns).items() if is_sure and is_time(name)]
-
-
-def is_censoring(name: str) -> bool:
-    """Whether a column, by its name, says that a time ended without the event."""
-    return bool({"censored", "zensiert"} & {*words_in(name)})
-
-
-def _order(pair: Pair) -> tuple[bool, int, int]:
-    """Sure ones first; then those whose names begin alike; then by the event's name."""
-    shared = len({*words_in(pair.time)} & {*words_in(pair.event)})
-    return not pair.is_sure, -shared, _event_rank(pair.event)
-
-
-def _ends(name: str) -> bool | None:
-    """True: a time that ends with something; False: one that may; None: no time by its name."""
-    words = words_in(name)
-    if {*words} & _NO_TIMES and not {"to", "until"} & {*words}:
-        return None
-    if _TIMES.fullmatch(" ".join(words)):
-        return True
-    return False if {*words} & _LENGTHS else None
-
-
-def _event_rank(name: str) -> int:
-    """From 1, the sooner a name is an event's; 0: it is none."""
-    words = words_in(name)
-    if {*words} & _NO_EVENTS:
-        return 0
-    return next((k for k, known in enumerate(_EVENTS, 1) if known in words), 0)
-
-
-def _are_times(cells: Sequence[str]) -> bool:
-    """Whether cells are many different numbers from 0."""
-    there = [cell for cell in cells if not is_missing(cell)]
-    read = [measured(cell) for cell in there]
-    if not read or sum(one is None for one in read) * 20 > len(read):
-        return False
-    values = {float(one) for one in read if one is not None}
-    slips = sum(value < 0 for value in values)  # dates the wrong way round
-    return len(values) >= _FEWEST_TIMES and slips * 10 <= len(values)
-
-
-def _are_events(cells: Sequence[str]) -> bool:
-    """Whether cells are two to four answers, in nearly every row."""
-    spellings = {folded(cell) for cell in cells if not is_missing(cell)}
-    gone = sum(map(is_missing, cells))
-    meant = all(one in _SAID or _MEANING.fullmatch(one) for one in spellings)
-    return 2 <= len(spellings) <= 4 and meant and gone * 10 <= len(cells)
+def _numbers(cells: Collection[str]) -> list[float]:
+    """The cells as numbers; none if one of them is none."""
+    read = [measured(cell) for cell in filled(cells)]
+    return [] if None in read else [float(number) for number in read if number is not None]
 
 
 # Numbers that cannot be what their column's name says, and files that measure in other units.
-#
-# Names are looked up in a short list of kinds, of which everybody knows what cannot be. Files are
-# compared by their middle halves, which few slips move; a usual factor that brings one half onto
-# the
-# others' is a proposal, and people say whether it is right.
+# Files are compared by their middle halves, which few slips move; a usual factor that brings one
+# half onto the others' is a proposal, and people say whether it is right.
 
 _FEW = 20  # values of a file, below which its half says little
 _PART = 4  # of the values, one part at most is a slip; more are another unit, or another thing
 _NEAR = 1.1  # times, by which a factor may miss
 _LEAST = 1e-9  # above 0: what can be measured of somebody alive
-_KINDS = (  # in whatever unit is usual
-    ({"age", "alter", "edad", "idade", "eta"}, (0.0, 120.0)),
-    ({"height", "stature", "groesse", "größe"}, (0.2, 250.0)),
-    ({"weight", "gewicht"}, (0.2, 700.0)),
-    ({"bmi"}, (8.0, 150.0)),
-    ({"temp", "temperature", "temperatur"}, (20.0, 115.0)),
-    (
-        {"sbp", "dbp", "bp", "systolic", "diastolic", "pulse", "puls", "heartrate"}
-        | {"bloodpressure"},
-        (10.0, 400.0),
-    ),
-    ({"spo", "sao", "saturation"}, (10.0, 100.0)),
-    ({"gcs"}, (3.0, 15.0)),
-    (
-        {"glucose", "cholesterol", "creatinine", "haemoglobin", "hemoglobin", "hb", "sodium"}
-        | {"potassium", "albumin", "platelets", "kreatinin", "glukose", "cholesterin", "insulin"},
-        (_LEAST, inf),
-    ),
+_KINDS = tuple(  # in whatever unit is usual
+    (word_set(words), bounds)
+    for words, bounds in (
+        ("age alter edad idade eta", (0.0, 120.0)),
+        ("height stature groesse größe", (0.2, 250.0)),
+        ("weight gewicht", (0.2, 700.0)),
+        ("bmi", (8.0, 150.0)),
+        ("temp temperature temperatur", (20.0, 115.0)),
+        ("sbp dbp bp systolic diastolic pulse puls heartrate bloodpressure", (10.0, 400.0)),
+        ("spo sao saturation", (10.0, 100.0)),
+        ("gcs", (3.0, 15.0)),
+        (
+            "glucose cholesterol creatinine haemoglobin hemoglobin hb sodium potassium albumin "
+            "platelets kreatinin glukose cholesterin insulin",
+            (_LEAST, inf),
+        ),
+    )
 )
-_OTHER = frozenset({"birth", "sample", "survey", "change", "diff", "delta", "log", "score"})
-_SHORT = frozenset({"months", "month", "weeks", "days", "hours", "monate", "tage", "wochen"})
+_OTHER = word_set("birth sample survey change diff delta log score")
+_SHORT = word_set("months month weeks days hours monate tage wochen")
 
 
 class Unit(NamedTuple):
@@ -323,13 +138,19 @@ class Unit(NamedTuple):
         """The value in the other unit."""
         return value * self.factor + self.offset
 
+    def __str__(self) -> str:
+        """As a `mapping.toml` has it."""
+        offset = f", offset = {self.offset:g}" if self.offset else ""
+        return f"factor = {self.factor:.7g}{offset}"
+
 
 # HbA1c (IFCC's mmol/mol to %), Fahrenheit; then either way: glucose, cholesterol, triglycerides,
 # creatinine, bilirubin (mg/dl and SI units), tens, inches, pounds.
-OFFSETS = (Unit(0.09148, 2.152), Unit(0.5556, -17.7778))
 _FACTORS = (18.0156, 38.67, 88.57, 88.42, 17.1, 10, 100, 1000, 2.54, 0.45359237)
-FACTORS = (
-    *(Unit(one) for factor in _FACTORS for one in (factor, 1 / factor)),
+UNITS = (
+    Unit(0.09148, 2.152),
+    Unit(0.5556, -17.7778),
+    *(Unit(way) for factor in _FACTORS for way in (factor, 1 / factor)),
     Unit(1.8, 32.0),
 )
 
@@ -373,9 +194,21 @@ class Apart(NamedTuple):
 def apart(files: Sequence[Sequence[float]]) -> Mapping[int, Apart]:
     """By its place each file whose middle half overlaps none of the others'.
 
-    Of two files the second; where nearly all lie apart from each other, none.
+    Of two files with enough values the second; where nearly all lie apart from each other, none.
     """
-    alone = _alone(files)
+    halves = {k: _half(values) for k, values in enumerate(files) if len(values) >= _FEW}
+    alone = {
+        k: half
+        for k, half in halves.items()
+        if not any(
+            half[0] <= other[1] and other[0] <= half[1] for j, other in halves.items() if j != k
+        )
+    }
+    if len(halves) == 2 and alone:
+        second = max(halves)
+        alone = {second: alone[second]}
+    elif len(halves) - len(alone) < 2:
+        return {}
     if not alone:
         return {}
     others = [value for k, values in enumerate(files) if k not in alone for value in values]
@@ -385,27 +218,8 @@ def apart(files: Sequence[Sequence[float]]) -> Mapping[int, Apart]:
     }
 
 
-def _alone(files: Sequence[Sequence[float]]) -> Mapping[int, tuple[float, float]]:
-    """The middle halves of the files that lie apart."""
-    halves = {k: _half(values) for k, values in enumerate(files) if len(values) >= _FEW}
-    alone = {
-        k: half
-        for k, half in halves.items()
-        if len(halves) > 1
-        and not any(
-            half[0] <= other[1] and other[0] <= half[1] for j, other in halves.items() if j != k
-        )
-    }
-    if len(halves) == 2 and alone:
-        return {1: alone[1]} if 1 in alone else {}
-    return alone if len(halves) - len(alone) > 1 else {}
-
-
 def _unit(
-    mine: Sequence[float],
-    half: tuple[float, float],
-    usual: float,
-    others: tuple[float, float],
+    mine: Sequence[float], half: tuple[float, float], usual: float, others: tuple[float, float]
 ) -> Unit | None:
     """What brings a file's values onto the others' median and middle half; None: no usual unit."""
     own, (low, high) = median(mine), others
@@ -424,8 +238,7 @@ def _unit(
             or (miss(unit) < log(_NEAR) and below <= high and low <= above)
         )
 
-    fitting = [unit for unit in (*OFFSETS, *FACTORS) if fits(unit)]
-    return min(fitting, key=miss, default=None)
+    return min(filter(fits, UNITS), key=miss, default=None)
 
 
 def _half(values: Sequence[float]) -> tuple[float, float]:
@@ -434,53 +247,188 @@ def _half(values: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-# Which columns may be what is to be learned, by their names and values, and whether one counts.
-#
-# The best of several is a guess that people must see; where several are as good, they are asked.
-# This file sees the cells of all files, one column at a time.
+# A time, and what says whether it ended with the event: an event alone forgets how long people were
+# seen.
 
-ANSWERS = (  # what counts as 1, and as 0
-    *(("yes", "no"), ("y", "n"), ("true", "false"), ("t", "f"), ("1", "0"), ("ja", "nein")),
-    *(("j", "n"), ("oui", "non"), ("si", "no"), ("sí", "no"), ("positive", "negative")),
-    *(("pos", "neg"), ("positiv", "negativ"), ("+", "-"), ("dead", "alive"), ("died", "survived")),
-    *(("deceased", "living"), ("case", "control"), ("ill", "healthy"), ("sick", "well")),
-    *(("present", "absent"), ("event", "censored")),
+_LENGTH = r"(time|days?|weeks?|months?|years?|yrs?|mos?|zeit|tage|wochen|monate|jahre)"
+_OF = (
+    r"(os|pfs|dfs|rfs|efs|css|surv(ival)?|fu|follow ?up|death|event|obs(ervation)?|s|d|tt|relapse)"
+)
+_TIMES = re.compile(  # names of times that end with something
+    rf"(.* )?({_OF} ?{_LENGTH}|{_LENGTH} (to|until|till|of|in) ?{_OF}.*|days ?to ?.*|tte|ttod.*"
+    r"|survival|(ü|ue)berlebenszeit|beobachtungszeit|follow ?up|futime|lenfol|time to .*|fu"
+    r"|exit ?time|os|pfs|dfs)( .*)?|time|t|zeit"
+)
+_BARE = frozenset({"time", "t", "zeit"})  # which may be a time of day, or of a visit
+_LENGTHS = word_set("time days weeks months duration los stay tage")
+_NO_TIMES = word_set(
+    """
+    age since gestation gestational prior before ago last first birth diabetes waiting wait
+    diagnosis symptom symptoms start status admission date year of
+    """
+)
+_EVENTS = listed(  # the sooner, the likelier
+    """
+    event status died dead death deceased fustat stat censored cens censor censoring vital
+    mortality relapse recurrence progression failure fail delta ereignis zensiert tod tot
+    verstorben gestorben rezidiv progress exitus recurred relapsed progressed evt
+    """
+)
+_NO_EVENTS = word_set(
+    """
+    smoking smoker marital insurance employment menopausal meno er performance hormone receptor pr
+    hr vaccination socioeconomic asa ecog admission discharge date cause family prior history
+    mutation node nodal treatment work
+    """
+)
+_FEWEST_TIMES = 10
+_MEANING = re.compile(r"[0-4]|.*(dead|alive|died|living|deceased|censor|event|relaps|progress).*")
+_SAID = word_set("yes no true false y n ja nein j t f")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A time, and what says whether it ended with the event.
+
+    Args:
+        time: the time's column.
+        event: the event's.
+        is_sure: whether the time's name says that it ends with something, not only that it lasts.
+    """
+
+    time: str
+    event: str
+    is_sure: bool
+
+
+def time_event_pairs(columns: Mapping[str, Sequence[str]]) -> list[Pair]:
+    """Pairs that belong together by their names and values, the likeliest first.
+
+    Args:
+        columns: the cells of all files, by name, numbers with decimal points.
+    """
+    ranks = {name: _rank(name, _EVENTS, _NO_EVENTS) for name in columns}
+    pairs = [
+        Pair(time=time, event=event, is_sure=sure)
+        for time, sure in times_in(columns).items()
+        for event in columns
+        if ranks[event] and _are_events(columns[event])
+    ]
+
+    def order(pair: Pair) -> tuple[bool, int, int]:
+        """Sure ones first; then those whose names begin alike; then by the event's name."""
+        shared = len({*words_in(pair.time)} & {*words_in(pair.event)})
+        return not pair.is_sure, -shared, ranks[pair.event]
+
+    return sorted(pairs, key=order)
+
+
+def times_in(columns: Mapping[str, Sequence[str]]) -> dict[str, bool]:
+    """Columns of times, and whether their names say that they end with something; those first."""
+    times = {name: is_sure for name in columns if (is_sure := _ends(name)) is not None}
+    likely = {name: sure for name, sure in times.items() if _are_times(columns[name])}
+    return dict(sorted(likely.items(), key=lambda pair: not pair[1]))
+
+
+def is_time(name: str) -> bool:
+    """Whether a column is called as lengths of time are."""
+    return _ends(name) is not None and not {*words_in(name)} <= _BARE
+
+
+def follow_ups(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Times that end with something by their names alone, whatever other columns are called."""
+    return [name for name, is_sure in times_in(columns).items() if is_sure and is_time(name)]
+
+
+def is_censoring(name: str) -> bool:
+    """Whether a column, by its name, says that a time ended without the event."""
+    return bool({"censored", "zensiert"} & {*words_in(name)})
+
+
+def _ends(name: str) -> bool | None:
+    """True: a time that ends with something; False: one that may; None: no time by its name."""
+    words = words_in(name)
+    if {*words} & _NO_TIMES and not {"to", "until"} & {*words}:
+        return None
+    if _TIMES.fullmatch(" ".join(words)):
+        return True
+    return False if {*words} & _LENGTHS else None
+
+
+def _rank(name: str, ranks: Sequence[str], excluding: frozenset[str]) -> int:
+    """From 1, the sooner a name has one of these words; 0: none, or one that excludes it."""
+    words = {*words_in(name)}
+    if words & excluding:
+        return 0
+    return next((k for k, word in enumerate(ranks, 1) if word in words), 0)
+
+
+def _are_times(cells: Sequence[str]) -> bool:
+    """Whether cells are many different numbers from 0."""
+    read = [measured(cell) for cell in filled(cells)]
+    if not read or read.count(None) * 20 > len(read):
+        return False
+    values = {float(number) for number in read if number is not None}
+    slips = sum(value < 0 for value in values)  # dates the wrong way round
+    return len(values) >= _FEWEST_TIMES and slips * 10 <= len(values)
+
+
+def _are_events(cells: Sequence[str]) -> bool:
+    """Whether cells are two to four answers, in nearly every row."""
+    there = filled(cells)
+    spellings = set(map(folded, there))
+    meant = all(word in _SAID or _MEANING.fullmatch(word) for word in spellings)
+    gone = len(cells) - len(there)
+    return 2 <= len(spellings) <= 4 and meant and gone * 10 <= len(cells)
+
+
+# What is to be learned. The best of several columns is a guess that people must see; where several
+# are as good, they are asked.
+
+ANSWERS = tuple(  # what counts as 1, and as 0
+    tuple(pair.split("/"))
+    for pair in listed(
+        "yes/no y/n true/false t/f 1/0 ja/nein j/n oui/non si/no sí/no positive/negative pos/neg "
+        "positiv/negativ +/- dead/alive died/survived deceased/living case/control ill/healthy "
+        "sick/well present/absent event/censored"
+    )
 )
 ONES, ZEROS = (frozenset(side) for side in zip(*ANSWERS, strict=True))
 MOST_CLASSES = 10
 # Names of targets: the three tiers in which they are preferred.
 _STATED = ("target", "label", "outcome", "y")
-_HAPPENED = (
-    *("num", "class", "event", "died", "death", "dead", "deceased", "mortality", "readmitted"),
-    *("readmission", "relapse", "recurrence", "verstorben", "tod"),
+_HAPPENED = listed(
+    """
+    num class event died death dead deceased mortality readmitted readmission relapse recurrence
+    verstorben tod
+    """
 )
 _FOUND = ("diagnosis", "disease", "result", "response", "status")
-_COUNTED = frozenset(
-    {
-        *("visits", "admissions", "readmissions", "hospitalizations", "hospitalisations", "falls"),
-        *("exacerbations", "episodes", "seizures", "relapses", "claims", "attacks", "count"),
-        *("counts", "infections", "events", "consultations", "complications", "crashes"),
-    }
+_COUNTED = word_set(
+    """
+    visits admissions readmissions hospitalizations hospitalisations falls exacerbations episodes
+    seizures relapses claims attacks count counts infections events consultations complications
+    crashes
+    """
 )
-_PAID = frozenset(
-    {
-        *("cost", "costs", "charge", "charges", "expenditure", "expenditures", "expenses", "los"),
-        *("stay", "amount", "price", "spending", "bill", "kosten", "payment", "reimbursement"),
-    }
+_PAID = word_set(
+    """
+    cost costs charge charges expenditure expenditures expenses los stay amount price spending bill
+    kosten payment reimbursement
+    """
 )
-_TRAITS = frozenset(  # who somebody is, which is learned from more often than it is learned
-    {
-        *("sex", "gender", "female", "male", "geschlecht", "race", "ethnicity", "ethnic", "black"),
-        *("white", "hispanic", "married", "marital", "kids", "child", "children", "smoker", "self"),
-        *("smoking", "insured", "insurance", "rural", "urban", "employed", "education", "treat"),
-        *("treatment", "trt", "arm", "rx", "group"),
-    }
+_TRAITS = word_set(  # who somebody is, which is learned from more often than it is learned
+    """
+    sex gender female male geschlecht race ethnicity ethnic black white hispanic married marital
+    kids child children smoker self smoking insured insurance rural urban employed education treat
+    treatment trt arm rx group
+    """
 )
-_EARLIER = frozenset(
-    {
-        *("prior", "previous", "prev", "history", "hist", "before", "baseline", "past", "family"),
-        *("mother", "father", "parental", "cause", "date", "type", "code", "group", "last"),
-    }
+_EARLIER = word_set(
+    """
+    prior previous prev history hist before baseline past family mother father parental cause date
+    type code group last
+    """
 )
 _FEWEST_AMOUNTS = 20  # different values
 _FEWEST_COUNTS = 6
@@ -494,27 +442,41 @@ def candidates(columns: Mapping[str, Sequence[str]]) -> list[list[str]]:
         columns: the cells of all files, by name, numbers with decimal points.
     """
     values = {name: _distinct(cells) for name, cells in columns.items()}
-    usable = [name for name, cells in columns.items() if not _is_dates(cells)]
+    usable = [name for name, cells in columns.items() if not _are_dates(cells)]
     classes = [name for name in usable if 1 < len(values[name]) <= MOST_CLASSES]
     answers = [name for name in usable if values[name] and values[name] <= {*ONES, *ZEROS}]
-    named = [name for name in dict.fromkeys((*answers, *classes)) if _is_half_full(columns[name])]
+    either = [name for name in dict.fromkeys((*answers, *classes)) if _is_filled(columns[name], 2)]
+
+    def called(ranks: Sequence[str]) -> list[str]:
+        ranked = [(rank, name) for name in either if (rank := _rank(name, ranks, _EARLIER))]
+        return [name for _, name in sorted(ranked, key=lambda pair: pair[0])]
+
+    def of_two_values(names: Sequence[str]) -> list[str]:
+        return [name for name in names if len(values[name]) == 2 and _is_filled(columns[name], 10)]
+
+    def is_measured(name: str) -> bool:
+        """Called after an amount or a count that people predict, and holding one."""
+        cells = columns[name]
+        if not _is_amount(name) or not _is_filled(cells, 2):
+            return False
+        return counts_something(name, cells) or len(set(_numbers(cells))) >= _FEWEST_AMOUNTS
+
+    def is_trait(name: str) -> bool:
+        return bool({*words_in(name)} & _TRAITS)
+
+    counting = [name for name in usable if counts_something(name, columns[name])]
     tiers = [
-        _known(named, _STATED),
-        _known(named, _HAPPENED),
-        _known(named, _FOUND) + [n for n in usable if _is_measured(n, columns[n])],
-        _traits_last(
-            [name for name in answers if len(values[name]) == 2 and _is_full(columns[name])]
-            + [name for name in usable if counts_something(name, columns[name])]
-        ),
-        _traits_last(
-            [name for name in classes if len(values[name]) == 2 and _is_full(columns[name])]
-        ),
+        called(_STATED),
+        called(_HAPPENED),
+        called(_FOUND) + list(filter(is_measured, usable)),
+        sorted(of_two_values(answers) + counting, key=is_trait),
+        sorted(of_two_values(classes), key=is_trait),
     ]
-    seen: set[str] = set()
+    earlier: set[str] = set()  # a column stands in its first tier
     kept = []
     for tier in tiers:
-        kept.append([name for name in dict.fromkeys(tier) if name not in seen])
-        seen |= {*tier}
+        kept.append([name for name in dict.fromkeys(tier) if name not in earlier])
+        earlier |= {*tier}
     *meant, two_values = kept  # of which one may be the target where nothing else can
     return [tier for tier in meant if tier] or [tier for tier in (two_values,) if tier]
 
@@ -527,12 +489,11 @@ def is_guessable(tiers: Sequence[Sequence[str]], columns: Mapping[str, Sequence[
     if not tiers:
         return False
     best, *rest = tiers[0]
-    if words_in(best) and {*words_in(best)} & {*_STATED}:
+    if {*words_in(best)} & {*_STATED}:
         return True
-    meant = _distinct(columns[best]) <= {*ONES, *ZEROS} or bool(
-        _target_rank(best, _HAPPENED + _FOUND)
-    )
-    return not rest and (meant or _is_named(best))
+    is_answer = _distinct(columns[best]) <= {*ONES, *ZEROS}
+    is_called = bool(_rank(best, _HAPPENED + _FOUND, _EARLIER)) or _is_amount(best)
+    return not rest and (is_answer or is_called)
 
 
 def counts_something(name: str, cells: Sequence[str]) -> bool:
@@ -544,59 +505,27 @@ def counts_something(name: str, cells: Sequence[str]) -> bool:
     False
     """
     numbers = _numbers(cells)
-    if not numbers or min(numbers) < 0 or any(one % 1 for one in numbers):
+    if not numbers or min(numbers) < 0 or any(number % 1 for number in numbers):
         return False
     several, most = len(set(numbers)), max(numbers)
-    if _counted(name):
+    if _is_count(name):
         return several >= 3 and most <= 10 * _LARGEST_COUNT
     small = min(numbers) == 0 and most <= _LARGEST_COUNT and median(numbers) <= most / 3
     return several >= _FEWEST_COUNTS and small
 
 
-def _counted(name: str) -> bool:
+def _is_count(name: str) -> bool:
+    """Whether a column is called as counts are."""
     words = words_in(name)
     visits = any(word.endswith(("vis", "visits", "besuche")) for word in words)
     begins = words[:1] in (["n"], ["num"], ["number"], ["anzahl"]) and len(words) > 1
     return bool(_COUNTED & {*words}) or begins or visits
 
 
-def _is_named(name: str) -> bool:
+def _is_amount(name: str) -> bool:
+    """Whether a column is called as what people predict as a number."""
     words = {*words_in(name)}
-    return not words & _EARLIER and (bool(words & _PAID) or _counted(name))
-
-
-def _is_measured(name: str, cells: Sequence[str]) -> bool:
-    """Whether a column is called after an amount or a count that people predict, and holds one."""
-    if not _is_named(name) or not _is_half_full(cells):
-        return False
-    several = len(set(_numbers(cells)))
-    return counts_something(name, cells) or several >= _FEWEST_AMOUNTS
-
-
-def _numbers(cells: Sequence[str]) -> list[float]:
-    """The cells as numbers; none if one of them is none."""
-    there = [cell for cell in cells if not is_missing(cell)]
-    read = [measured(cell) for cell in there]
-    return [] if None in read else [float(one) for one in read if one is not None]
-
-
-def _traits_last(names: Sequence[str]) -> list[str]:
-    """The columns, those last that say who somebody is."""
-    return sorted(names, key=lambda name: bool({*words_in(name)} & _TRAITS))
-
-
-def _known(names: Sequence[str], ranks: Sequence[str]) -> list[str]:
-    """The columns that have such a name, in the order of these."""
-    ranked = [name for name in names if _target_rank(name, ranks)]
-    return sorted(ranked, key=lambda name: _target_rank(name, ranks))
-
-
-def _target_rank(name: str, ranks: Sequence[str]) -> int:
-    """From 1, the sooner a name is a target's; 0: it is none that is known."""
-    words = {*words_in(name)}
-    if words & _EARLIER:
-        return 0
-    return next((k for k, known in enumerate(ranks, 1) if known in words), 0)
+    return not words & _EARLIER and (bool(words & _PAID) or _is_count(name))
 
 
 def _distinct(cells: Sequence[str]) -> set[str]:
@@ -608,27 +537,20 @@ def is_absent(cell: str) -> bool:
     return is_missing(cell) and folded(cell) not in ("-", "none", "nil")
 
 
-def _is_dates(cells: Sequence[str]) -> bool:
-    there = [cell for cell in cells if not is_missing(cell)]
+def _are_dates(cells: Sequence[str]) -> bool:
+    there = filled(cells)
     return sum(map(is_date, there)) * 10 >= 9 * len(there) > 0
 
 
-def _is_full(cells: Sequence[str]) -> bool:
-    """Whether nine cells in ten have a value, as a target's should."""
-    return sum(map(is_absent, cells)) * 10 <= len(cells)
+def _is_filled(cells: Sequence[str], part: int) -> bool:
+    """Whether at most one cell in so many has no target."""
+    return sum(map(is_absent, cells)) * part <= len(cells)
 
 
-def _is_half_full(cells: Sequence[str]) -> bool:
-    return sum(map(is_absent, cells)) * 2 <= len(cells)
+# Columns that tell the target. A model with such a column is perfect on paper and useless at a
+# bedside.
 
-
-# Columns that tell the target: filled in, or with a meaning, only once it is known.
-#
-# A date of death, or a complication's code, is empty wherever the outcome did not happen. A model
-# with such a column is perfect on paper and useless at a bedside. This file sees the cells of one
-# column, and what happened in each row.
-
-_FEW_CELLS = 5  # cells, or rows of either answer
+_FEW_CELLS = 5  # or rows of either answer
 _MOST_VALUES = 10
 
 
@@ -640,25 +562,19 @@ def telling(cells: Sequence[str], happened: Sequence[bool | None], sides: tuple[
         happened: for each of them whether the outcome did; None where that is not known.
         sides: what the target says where it did, and where it did not, in words.
     """
-    known = [(cell, one) for cell, one in zip(cells, happened, strict=True) if one is not None]
-    rows = Counter(one for _, one in known)
+    pairs = [(cell, side) for cell, side in zip(cells, happened, strict=True) if side is not None]
+    rows = Counter(side for _, side in pairs)
     if min(rows[True], rows[False]) < _FEW_CELLS:
         return ""
-    filled = Counter(one for cell, one in known if not is_missing(cell))
+    there = Counter(side for cell, side in pairs if not is_missing(cell))
     for side, words in zip((True, False), sides, strict=True):
-        here, beyond = filled[side] / rows[side], filled[not side] / rows[not side]
-        if filled[side] >= _FEW_CELLS and here >= 0.1 and beyond <= 0.02 * here:
+        here, beyond = there[side] / rows[side], there[not side] / rows[not side]
+        if there[side] >= _FEW_CELLS and here >= 0.1 and beyond <= 0.02 * here:
             return f"it has a value only where {words}: it tells the target"
-    if _is_the_same(known, rows):
+    # Few values may tell the answer in nearly all rows, the rarer answer's too.
+    values = Counter((folded(cell), side) for cell, side in pairs)
+    names = {value for value, _ in values}
+    wrong = sum(min(values[name, True], values[name, False]) for name in names)
+    if 2 <= len(names) <= _MOST_VALUES and wrong <= 0.02 * min(rows[True], rows[False]):
         return f"each of its values occurs only where {sides[0]}, or only where not: it tells it"
     return ""
-
-
-def _is_the_same(known: Sequence[tuple[str, bool | None]], rows: Counter[bool]) -> bool:
-    """Whether few values tell the answer in nearly all rows, the rarer answer's too."""
-    values = Counter((folded(cell), one) for cell, one in known)
-    names = {value for value, _ in values}
-    if not 2 <= len(names) <= _MOST_VALUES:
-        return False
-    wrong = sum(min(values[name, True], values[name, False]) for name in names)
-    return wrong <= 0.02 * min(rows[True], rows[False])

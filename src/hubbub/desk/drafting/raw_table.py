@@ -14,9 +14,9 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import compress
 from pathlib import Path
@@ -31,15 +31,17 @@ from hubbub.desk.drafting.cell_text import (
     folded,
     is_date,
     is_missing,
+    listed,
     measured,
     plain_number,
 )
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _SUMMARIES = {
-    *("mean", "average", "avg", "median", "total", "totals", "grand total", "subtotal", "sum"),
-    *("n", "count", "sd", "std", "std dev", "stdev", "se", "iqr", "range", "min", "max"),
-    *("mittelwert", "summe", "gesamt", "moyenne", "somme", "media", "totale"),
+    "grand total",
+    "std dev",
+    *listed("mean average avg median total totals subtotal sum n count sd std stdev se iqr"),
+    *listed("range min max mittelwert summe gesamt moyenne somme media totale"),
 }
 _SUMMARY = re.compile(  # at the head of a cell, with more words behind it
     rf"({'|'.join(map(re.escape, sorted(_SUMMARIES, key=len, reverse=True)))}"
@@ -52,6 +54,7 @@ _LABELS = 3  # lines below the header, in which units and labels stand
 _SAMPLE = 1 << 16  # letters in which the separator is looked for
 _SHOWN = 60  # letters of a line
 _REMOVE = "remove it, or let hubbub init --tidy leave it out"
+MOST_ROWS = 200_000  # of a source, that are looked at
 SAVE = "save it as “CSV UTF-8 (comma delimited)”"
 
 
@@ -110,6 +113,7 @@ class RawTable:
         header: names of the columns, made distinct.
         rows: of all records, each as long as the header.
         numbers: of the rows, counted from 1 after the header, those without use included.
+        read: how many rows there are after the header, those without use included.
         faults: what is wrong with the form.
         named: whether the file has a header of its own.
         separator: between cells.
@@ -119,18 +123,39 @@ class RawTable:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...] = field(repr=False)
     numbers: tuple[int, ...] = field(repr=False)
+    read: int
     faults: tuple[Fault, ...] = field(default=(), repr=False)
     named: bool = True
     separator: str = ","
+
+    @classmethod
+    def of(
+        cls,
+        origin: str,
+        header: Iterable[str],
+        rows: Iterable[tuple[str, ...]],
+        faults: tuple[Fault, ...] = (),
+    ) -> RawTable:
+        """A table of which every row is a record."""
+        own = tuple(rows)
+        numbers = tuple(range(1, len(own) + 1))
+        return cls(
+            origin=origin,
+            header=tuple(header),
+            rows=own,
+            numbers=numbers,
+            read=len(own),
+            faults=faults,
+        )
 
     def column(self, name: str) -> list[str]:
         """The cells of one column."""
         index = self.header.index(name)
         return [row[index] for row in self.rows]
 
-    def renamed(self, header: Sequence[str]) -> RawTable:
-        """The same cells under other names."""
-        return replace(self, header=tuple(header))
+    def odd(self, what: str, remedy: str, column: str = "") -> Fault:
+        """What a run takes of this file, and people should see."""
+        return Fault(file=self.origin, column=column, what=what, remedy=remedy, refused=False)
 
     def plain(self, name: str) -> list[str]:
         """The cells of one column, numbers with a decimal comma as every program reads them."""
@@ -153,6 +178,28 @@ class RawTable:
         return "," if self.separator == ";" else "."
 
 
+def raw_of(stream: CellStream) -> RawTable:
+    """The first rows of a source, as texts.
+
+    Raises:
+        DataError: it cannot be read, or there are none.
+    """
+    rows: list[tuple[str, ...]] = []
+    header: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    for cells in stream.pieces():
+        header = tuple(cells)
+        rows += zip(*cells.values(), strict=True)
+        if len(rows) > MOST_ROWS:
+            what = f"only the first {MOST_ROWS} rows were looked at"
+            remedy = "a run reads all of them"
+            faults = (Fault(file=stream.origin, what=what, remedy=remedy, refused=False),)
+            break
+    if not rows:
+        raise DataError(f"expected records in {stream.origin}, found none; see what it selects")
+    return RawTable.of(stream.origin, header, rows[:MOST_ROWS], faults)
+
+
 def read_raw(path: Path) -> RawTable:
     """Read a file leniently.
 
@@ -162,9 +209,7 @@ def read_raw(path: Path) -> RawTable:
     """
     if path.suffix.lower() == ".parquet":
         cells = read_cells(path)
-        rows = tuple(zip(*cells.values(), strict=True))
-        numbers = tuple(range(1, len(rows) + 1))
-        return RawTable(origin=path.name, header=tuple(cells), rows=rows, numbers=numbers)
+        return RawTable.of(path.name, cells, zip(*cells.values(), strict=True))
     try:
         with open_ordinary(path) as file:
             raw = file.read()
@@ -172,7 +217,9 @@ def read_raw(path: Path) -> RawTable:
         raise DataError(
             f"expected a readable file of records {path}, got: {why_of(error)}; check the path"
         ) from None
-    if _is_binary(raw):
+    head = raw[:1000]  # of a workbook, a picture or an archive full of bytes that no text has
+    odd = sum(byte < 32 and byte not in b"\t\n\v\f\r" for byte in head)
+    if not _wide_encoding(raw) and odd * 20 > len(head):
         raise DataError(
             f"expected a table of text in {path}, got a file of bytes; save it as CSV, or name "
             "another file"
@@ -189,13 +236,29 @@ class _Reading:
 
     def table(self, raw: bytes) -> RawTable:
         """The table in a file's bytes."""
-        text = self._without_mark(self._text(raw))
-        separator = self._separator(text)
+        text = self._text(raw)
+        # Excel tells itself the separator by a first line of its own.
+        if mark := re.match(r"sep=.\r?\n", text, re.IGNORECASE):
+            self._say(f"its first line is {text[:5]!r}, not the names of the columns", "remove it")
+            text = text[mark.end() :]
+        # Between cells stands what makes the first lines equally many cells.
+        sample = text[:_SAMPLE].rpartition("\n")[0] if len(text) > _SAMPLE else text
+        separator = max(_SEPARATORS, key=lambda sign: _agreement(sample, sign))
+        if separator != ",":
+            self._say(f"its cells are separated by {_SEPARATORS[separator]}, not by commas", SAVE)
         lines = self._without_title(self._lines(text, separator))
         named = bool(lines) and not _is_record(lines[0], lines[1:])
-        header, body = self._header(lines, named)
+        if not lines:
+            self._say("the file is empty", "check that it is the right file")
+        elif not named:
+            self._say(
+                "its first line looks like a record, not like the names of the columns",
+                "put a line with the columns' names first",
+            )
+            lines.insert(0, [f"column-{k + 1}" for k in range(len(lines[0]))])
+        header, *body = lines or [[]]
         header, body = self._narrowed(header, body)
-        rows = self._squared(body, header)
+        rows = self._records(body, header)
         if not rows:
             self._say("there are no records in it", "put the right file there, or leave it out")
         return RawTable(
@@ -203,6 +266,7 @@ class _Reading:
             header=tuple(self._distinct(header)),
             rows=tuple(rows.values()),
             numbers=tuple(rows),
+            read=len(body),
             faults=tuple(self._faults),
             named=named,
             separator=separator,
@@ -225,8 +289,7 @@ class _Reading:
 
     def _text(self, raw: bytes) -> str:
         """The file's letters."""
-        wide = _wide_encoding(raw)
-        if wide:
+        if wide := _wide_encoding(raw):
             self._say("it is UTF-16 text", SAVE)
             return raw.decode(wide, "replace").removeprefix("\ufeff")
         try:
@@ -238,26 +301,12 @@ class _Reading:
                 f"0x{raw[error.start]:02x}, as in files saved as Latin-1 or Windows-1252",
                 SAVE,
             )
-            return _latin(raw)
+            with suppress(UnicodeDecodeError):
+                return raw.decode("cp1252")
+            return raw.decode("latin-1")
         if text.startswith("\ufeff"):
             self._say("it begins with a byte order mark", "nothing need be done", refused=False)
         return text.removeprefix("\ufeff")
-
-    def _without_mark(self, text: str) -> str:
-        """Without the first line by which Excel tells itself the separator."""
-        mark = re.match(r"sep=.\r?\n", text, re.IGNORECASE)
-        if mark is None:
-            return text
-        self._say(f"its first line is {text[:5]!r}, not the names of the columns", "remove it")
-        return text[mark.end() :]
-
-    def _separator(self, text: str) -> str:
-        """What stands between cells: what makes the first lines equally many cells."""
-        sample = text[:_SAMPLE].rpartition("\n")[0] if len(text) > _SAMPLE else text
-        separator = max(_SEPARATORS, key=lambda one: _agreement(sample, one))
-        if separator != ",":
-            self._say(f"its cells are separated by {_SEPARATORS[separator]}, not by commas", SAVE)
-        return separator
 
     def _lines(self, text: str, separator: str) -> list[list[str]]:
         """All lines that are not blank, as stripped cells."""
@@ -280,24 +329,12 @@ class _Reading:
             ),
             0,
         )
-        if first and width > 1:
-            said = f"above the names of the columns there is {' '.join(filter(None, lines[0]))!r}"
-            self._say(said, "let the file begin with the header", count=first)
-            return lines[first:]
-        return lines
-
-    def _header(self, lines: list[list[str]], named: bool) -> tuple[list[str], list[list[str]]]:
-        """The names of the columns, which may have to be made up, and the rest."""
-        if not lines:
-            self._say("the file is empty", "check that it is the right file")
-            return [], []
-        if named:
-            return lines[0], lines[1:]
-        self._say(
-            "its first line looks like a record, not like the names of the columns",
-            "put a line with the columns' names first",
-        )
-        return [f"column-{k + 1}" for k in range(len(lines[0]))], lines
+        if not first or width < 2:
+            return lines
+        title = " ".join(filter(None, lines[0]))
+        what = f"above the names of the columns there is {title!r}"
+        self._say(what, "let the file begin with the header", count=first)
+        return lines[first:]
 
     def _narrowed(
         self, header: list[str], body: list[list[str]]
@@ -311,43 +348,36 @@ class _Reading:
             body = [row[:width] + [c for c in row[width:] if c] for row in body]
         return header[:width], body
 
-    def _squared(self, body: list[list[str]], header: list[str]) -> dict[int, tuple[str, ...]]:
+    def _records(self, body: list[list[str]], header: list[str]) -> dict[int, tuple[str, ...]]:
         """By number the rows as wide as the header, without those that are no records."""
-        width = len(header)
+        width, names = len(header), [*map(folded, header)]
         empty = [k for k, row in enumerate(body) if not any(row)]
-        named = [*map(folded, header)]
-        kinds = {
-            "it is the names of the columns again": {
-                k
-                for k, row in enumerate(body)
-                if [*map(folded, row[:1])] == named[:1] and [*map(folded, row)] == named
-            },
-            "it holds units or labels, not a record": _labels(body, width),
-            "it sums others up": _summed(body),
-            "it is nearly empty, as a file's last lines are": _footer(body, width),
+        again = {
+            k
+            for k, row in enumerate(body)
+            if [*map(folded, row[:1])] == names[:1] and [*map(folded, row)] == names
         }
+        # The first of these kinds that a row belongs to is said of it.
         no_record = set[int]()
-        for said, rows in kinds.items():
+        for what, rows in (
+            ("it is the names of the columns again", again),
+            ("it holds units or labels, not a record", _labels(body, width)),
+            ("it sums others up", _summed(body)),
+            ("it is nearly empty, as a file's last lines are", _footer(body, width)),
+        ):
             if mine := sorted(rows - no_record - {*empty}):
                 shown = ", ".join(filter(None, body[mine[0]]))[:_SHOWN]
-                what = f"{said}: {shown}"
-                self._say(what, _REMOVE, row=mine[0] + 1, count=len(mine))
+                self._say(f"{what}: {shown}", _REMOVE, row=mine[0] + 1, count=len(mine))
             no_record |= rows
-        ragged = [
-            k for k, row in enumerate(body) if any(row) and len(row) != width if k not in no_record
-        ]
+        kept = [k for k, row in enumerate(body) if any(row) and k not in no_record]
         if empty:
-            said, first = "there is nothing in the row", empty[0] + 1
-            self._say(said, _REMOVE, row=first, count=len(empty))
-        if ragged:
-            found = f"it has {len(body[ragged[0]])} cells, the header has {width}"
+            what = "there is nothing in the row"
+            self._say(what, _REMOVE, row=empty[0] + 1, count=len(empty))
+        if ragged := [k for k in kept if len(body[k]) != width]:
+            what = f"it has {len(body[ragged[0]])} cells, the header has {width}"
             remedy = "check the separators and quotes of that row"
-            self._say(found, remedy, row=ragged[0] + 1, count=len(ragged))
-        return {
-            k + 1: tuple(row)
-            for k, row in enumerate(body)
-            if any(row) and len(row) == width and k not in no_record
-        }
+            self._say(what, remedy, row=ragged[0] + 1, count=len(ragged))
+        return {k + 1: tuple(body[k]) for k in kept if len(body[k]) == width}
 
     def _distinct(self, header: list[str]) -> list[str]:
         """The names, where one stands twice or is missing another one."""
@@ -355,23 +385,15 @@ class _Reading:
             if not name:
                 self._say("a column has no name", "name it in the first line", count=times)
             elif times > 1:
-                said = f"the column name {name!r} stands {times} times in the header"
-                self._say(said, "rename all but one of them")
-        seen: Counter[str] = Counter()
-        return [_numbered(name or f"column-{k + 1}", seen) for k, name in enumerate(header)]
+                what = f"the column name {name!r} stands {times} times in the header"
+                self._say(what, "rename all but one of them")
+        taken: Counter[str] = Counter()
 
+        def numbered(name: str) -> str:
+            taken[name] += 1
+            return name if taken[name] == 1 else numbered(f"{name}-{taken[name]}")
 
-def _numbered(name: str, seen: Counter[str]) -> str:
-    seen[name] += 1
-    return name if seen[name] == 1 else _numbered(f"{name}-{seen[name]}", seen)
-
-
-def _is_binary(raw: bytes) -> bool:
-    """Whether a file is no text: a workbook, a picture, an archive."""
-    if _wide_encoding(raw):
-        return False
-    head = raw[:1000]
-    return sum(byte < 32 and byte not in b"\t\n\v\f\r" for byte in head) * 20 > len(head)
+        return [numbered(name or f"column-{k + 1}") for k, name in enumerate(header)]
 
 
 def _wide_encoding(raw: bytes) -> str:
@@ -382,13 +404,6 @@ def _wide_encoding(raw: bytes) -> str:
     if head.count(b"\0") * 3 < len(head) or not head:
         return ""
     return "utf-16-be" if head[::2].count(b"\0") > head[1::2].count(b"\0") else "utf-16-le"
-
-
-def _latin(raw: bytes) -> str:
-    """The text of a file from before UTF-8."""
-    with suppress(UnicodeDecodeError):
-        return raw.decode("cp1252")
-    return raw.decode("latin-1")
 
 
 def _parsed(text: str, separator: str, *, strict: bool) -> list[list[str]] | None:
@@ -407,7 +422,9 @@ def _summed(body: list[list[str]]) -> set[int]:
     """
     usual, last = _usual_filled(body), len(body) - _LAST
     heads = [next(filter(None, row), "") for row in body]
-    words, keyed = [*map(_summary, heads)], last > 0 and 2 * len({*heads}) > len(heads)
+    summaries = [_SUMMARY.fullmatch(folded(head)) for head in heads]
+    words = ["" if summary is None else summary.group(1) for summary in summaries]
+    keyed = last > 0 and 2 * len({*heads}) > len(heads)
     rows = {
         k
         for k, row in enumerate(body)
@@ -424,17 +441,12 @@ def _usual_filled(body: list[list[str]]) -> int:
     return filled.most_common(1)[0][0] if filled else 0
 
 
-def _summary(cell: str) -> str:
-    """The word by which a cell says that its row sums others up; empty if it does not."""
-    met = _SUMMARY.fullmatch(folded(cell))
-    return met.group(1) if met else ""
-
-
 def _footer(body: list[list[str]], width: int) -> set[int]:
     """The last rows that are no records: rates without a word, remarks, and all below a rule.
 
     Each has far fewer cells than others, and none that its column has elsewhere.
     """
+    # All below a line of dashes is a footer, whatever it holds.
     first = max(len(body) - _LAST, 0)
     for k in range(first, len(body)):
         if any(body[k]) and all(_RULE.fullmatch(cell) for cell in body[k] if cell):
@@ -474,7 +486,7 @@ def _labels(body: list[list[str]], width: int) -> set[int]:
     rows = set[int]()
     for k, row in enumerate(body[:_LABELS]):
         there = [row[column] for column in numeric if len(row) == width and row[column]]
-        if len(there) < 2 or any(is_missing(one) or measured(one) is not None for one in there):
+        if len(there) < 2 or any(is_missing(cell) or measured(cell) is not None for cell in there):
             break
         rows.add(k)
     return rows
@@ -499,40 +511,5 @@ def _is_record(first: list[str], body: list[list[str]]) -> bool:
 
 
 def _is_value(cell: str) -> bool:
-    """Whether a cell is no name of a column."""
     year = re.fullmatch(r"(19|20)\d\d", cell) is not None
     return bool(cell) and not year and (plain_number(cell) is not None or is_date(cell))
-
-
-# Cells that come piece by piece as one table for drafting and checking: the first of many rows.
-
-MOST_ROWS = 200_000
-
-
-def raw_of(stream: CellStream) -> RawTable:
-    """The first rows of a source, as texts.
-
-    Raises:
-        DataError: it cannot be read, or there are none.
-    """
-    rows: list[tuple[str, ...]] = []
-    header: tuple[str, ...] = ()
-    faults: tuple[Fault, ...] = ()
-    for cells in stream.pieces():
-        header = tuple(cells)
-        rows += zip(*cells.values(), strict=True)
-        if len(rows) > MOST_ROWS:
-            rows = rows[:MOST_ROWS]
-            said = f"only the first {MOST_ROWS} rows were looked at"
-            remedy = "a run reads all of them"
-            faults = (Fault(file=stream.origin, what=said, remedy=remedy, refused=False),)
-            break
-    if not rows:
-        raise DataError(f"expected records in {stream.origin}, found none; see what it selects")
-    return RawTable(
-        origin=stream.origin,
-        header=header,
-        rows=tuple(rows),
-        numbers=tuple(range(1, len(rows) + 1)),
-        faults=faults,
-    )

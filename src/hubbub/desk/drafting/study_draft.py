@@ -43,221 +43,9 @@ from hubbub.desk.drafting.target_draft import TargetDraft, learned
 from hubbub.estimation.synthesis.synthetic_keys import RowRules
 from hubbub.learning.study.training import UsualTraining, squared_length, usual_training
 
-# What parties are called after their files, and the one pattern that leads to all of them.
-
-_ENDS = (".csv", ".parquet", "/")
-_LETTER = re.compile(r"[a-zA-Z0-9]")
-
-
-def party_names(paths: Sequence[Path]) -> tuple[tuple[str, ...], str]:
-    """Names that are allowed and differ, and the pattern with {name} that leads to the files.
-
-    >>> party_names([Path("data/silo-north.csv"), Path("data/silo-south.csv")])
-    (('north', 'south'), 'data/silo-{name}.csv')
-    >>> party_names([Path("Nord Süd.csv"), Path("b.csv")])
-    (('nord-sud', 'b'), '')
-
-    Args:
-        paths: of the files.
-
-    Returns:
-        A name for each file, and the pattern; empty where the files' names fit none.
-    """
-    texts = [path.as_posix() + "/" * path.is_dir() for path in paths]
-    before, after = _shared(texts)
-    names = [text[len(before) : len(text) - len(after)] for text in texts]
-    fits = all(text.endswith(_ENDS) for text in texts) and after.endswith(_ENDS)
-    if fits and _are_good(names):
-        return tuple(names), f"{before}{{name}}{after}"
-    return _made_up([path.stem for path in paths]), ""
-
-
-def _are_good(names: Sequence[str]) -> bool:
-    """Whether parties can be called so."""
-    allowed = all(is_name(name) and not is_reserved(name) for name in names)
-    return allowed and len(set(names)) == len(names)
-
-
-def _shared(texts: Sequence[str]) -> tuple[str, str]:
-    """What all paths begin and end with, up to where a word begins or ends."""
-    if len(set(texts)) == 1:
-        if texts[0].endswith("/"):
-            folder = texts[0][:-1].rpartition("/")[0]
-            return f"{folder}/" if folder else "", "/"
-        folder, _, file = texts[0].rpartition("/")
-        return f"{folder}/" if folder else "", "." + file.rpartition(".")[2]
-    before = _alike(texts)
-    while before and _LETTER.match(before[-1]):
-        before = before[:-1]
-    after = _alike([text[len(before) :][::-1] for text in texts])[::-1]
-    while after and _LETTER.match(after[0]):
-        after = after[1:]
-    return before, after
-
-
-def _alike(texts: Sequence[str]) -> str:
-    """What all texts begin with."""
-    same = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
-    return "".join(letters[0] for letters in same)
-
-
-def _made_up(stems: Sequence[str]) -> tuple[str, ...]:
-    """Names as near to those of the files as parties can have."""
-    names: list[str] = []
-    for number, stem in enumerate(stems, 1):
-        plain = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode().lower()
-        name = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:50]
-        usable = is_name(name) and not is_reserved(name) and name not in names
-        names.append(name if usable else f"silo-{number}")
-    return tuple(names)
-
-
-# Rules that hold in every row of some files, and would not by chance: proposals for `[synthetic]`.
-#
-# A rule is proposed where rows that break it would be many if its two columns had nothing to do
-# with
-# each other. Whether it holds for everybody, people say; its numbers are rounded, as bounds are.
-
-_EXPECTED = 20.0  # rows that would break a rule by chance
-_MOST_COLUMNS, _MOST_RULES = 30, 10
-Values = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LikelyRules:
-    """What may be said of every record.
-
-    Args:
-        follows: by a column its expression.
-        possible: expressions that hold.
-    """
-
-    follows: Mapping[str, str]
-    possible: tuple[str, ...]
-
-
-def likely_rules(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> LikelyRules:
-    """Rules of these columns, by the cells of all files."""
-    some = columns[:_MOST_COLUMNS]
-    values = {one.name: _values(one, cells[one.name]) for one in some}
-    numbers = [one for one in some if not one.categories]
-    classes = [one for one in some if one.categories]
-    follows: dict[str, str] = {}
-    for one, number in product(classes, numbers):
-        text = _follows(one, number, values)
-        if text and _is_read(some, follows=((one.name, text),)):
-            follows.setdefault(one.name, text)
-    possible = [
-        *(rule for pair in combinations(classes, 2) for rule in _exclusive(*pair, values)),
-        *(rule for pair in permutations(numbers, 2) for rule in _ordered(*pair, values)),
-        *(
-            rule
-            for one, number in product(classes, numbers)
-            if one.name not in follows
-            for rule in _bounded(one, number, values)
-        ),
-    ]
-    read = (text for text in possible if _is_read(some, possible=(text,)))
-    return LikelyRules(follows=follows, possible=tuple(islice(read, _MOST_RULES)))
-
-
-def _is_read(columns: Sequence[Column], **rules: Any) -> bool:
-    """Whether a study may say so; a long name or an odd one fits no expression."""
-    try:
-        _ = RowRules(columns={one.name: one for one in columns}, **rules)
-    except StudyError:
-        return False
-    return True
-
-
-def _values(column: Column, cells: Sequence[str]) -> Values:
-    """Numbers, or places of categories; nan where a cell is missing or none of the column's."""
-    read = {cell: column.rule_with_gaps(cell) for cell in set(cells)}
-    return np.array([np.nan if isinstance(v := read[cell], CellFault) else v for cell in cells])
-
-
-def _both(first: Column, second: Column, values: Mapping[str, Values]) -> tuple[Values, Values]:
-    """The values of the rows that have both."""
-    one, other = values[first.name], values[second.name]
-    known = ~(np.isnan(one) | np.isnan(other))
-    return one[known], other[known]
-
-
-def _exclusive(a: Column, b: Column, values: Mapping[str, Values]) -> Iterator[str]:
-    """Categories that never come together."""
-    first, second = _both(a, b, values)
-    shape = len(a.categories), len(b.categories)
-    pairs = (first * shape[1] + second).astype(np.int64)
-    met = np.bincount(pairs, minlength=shape[0] * shape[1]).reshape(shape)
-    expected = np.outer(met.sum(axis=1), met.sum(axis=0)) / max(len(first), 1)
-    for i, j in np.argwhere((met == 0) & (expected >= _EXPECTED)):
-        one, other = a.categories[i], b.categories[j]
-        if NOT_RECORDED not in (one, other):
-            yield f"not ({_is(a, one)} and {_is(b, other)})"
-
-
-def _follows(a: Column, number: Column, values: Mapping[str, Values]) -> str:
-    """Whether the second of two categories is all that lies above a number, or up to it."""
-    if len(a.categories) != 2:
-        return ""
-    place, value = _both(a, number, values)
-    below, above = value[place == 0], value[place == 1]
-    if min(len(below), len(above)) < _EXPECTED:
-        return ""
-    if below.max() < above.min():
-        return f"{_name(number)} > {_between(below.max(), above.min()):.12g}"
-    if above.max() < below.min():
-        return f"{_name(number)} <= {_between(above.max(), below.min()):.12g}"
-    return ""
-
-
-def _bounded(a: Column, number: Column, values: Mapping[str, Values]) -> Iterator[str]:
-    """Numbers beyond which a category never is."""
-    place, value = _both(a, number, values)
-    low, high = number.bounds
-    unit = 10.0 ** floor(log10((high - low) / 5))
-    for k, category in enumerate(a.categories):
-        own = value[place == k]
-        if category == NOT_RECORDED or len(own) < _EXPECTED:
-            continue
-        share = len(own) / len(value)
-        most, least = np.ceil(own.max() / unit) * unit, np.floor(own.min() / unit) * unit
-        for sign, end, beyond in ((">", most, value > most), ("<", least, value < least)):
-            if beyond.sum() * share >= _EXPECTED:
-                yield f"not ({_is(a, category)} and {_name(number)} {sign} {end:.12g})"
-
-
-def _ordered(a: Column, b: Column, values: Mapping[str, Values]) -> Iterator[str]:
-    """A number that is never above another one."""
-    one, other = _both(a, b, values)
-    if len(one) and (one <= other).all():
-        ranks = np.searchsorted(np.sort(other), one)  # of others' values that lie below
-        if ranks.mean() >= _EXPECTED and (one < other).any():
-            yield f"{_name(a)} <= {_name(b)}"
-
-
-def _is(column: Column, category: str) -> str:
-    return f"{_name(column)} == {json.dumps(category, ensure_ascii=False)}"
-
-
-def _name(column: Column) -> str:
-    """A column as an expression has it."""
-    name = column.name
-    return name if name.isidentifier() and name.isascii() and not iskeyword(name) else f"`{name}`"
-
-
-def _between(least: float, most: float) -> float:
-    """The roundest number from the first on that is below the second."""
-    unit = 10.0 ** floor(log10(most - least) + 1)
-    while ceil(least / unit) * unit >= most:
-        unit /= 10
-    return ceil(least / unit) * unit
-
-
 EPSILON = 1.0  # of a draft
 
 _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
-_TELLS_WHOSE = "it says whose a row is, which tells nothing about others"
 _ENOUGH, _RARE = 200, 0.2  # records, and the share of an outcome, of which the log-odds are stated
 _OTHERS = 3  # columns that may be the target instead
 _NAMED = 12  # columns, before the rest are counted
@@ -305,21 +93,19 @@ class Draft:
     intercept: float = 0.0
 
     @property
-    def used(self) -> tuple[ColumnDraft, ...]:
+    def used(self) -> tuple[Column, ...]:
         """The columns that become features."""
-        return tuple(column for column in self.columns if column.column)
+        return tuple(draft.column for draft in self.columns if draft.column)
 
     @property
     def rules(self) -> LikelyRules:
         """What holds in every row of the files."""
-        columns = [one.column for one in self.used if one.column]
+        full = [table for table in self.tables if table.rows]
         cells = {
-            one.name: [
-                cell for table in self.tables if table.rows for cell in table.column(one.name)
-            ]
-            for one in columns
+            column.name: [cell for table in full for cell in table.column(column.name)]
+            for column in self.used
         }
-        return likely_rules(columns, cells)
+        return likely_rules(self.used, cells)
 
     @property
     def usual(self) -> UsualTraining:
@@ -330,7 +116,7 @@ class Draft:
             epsilon=EPSILON,
             silos=len(self.parties),
             colluders=self.colluders,
-            square=squared_length(covariate.column for covariate in self.used if covariate.column),
+            square=squared_length(self.used),
         )
 
     @property
@@ -357,26 +143,19 @@ class Draft:
     def private(self) -> tuple[str, ...]:
         """The keys of the study whose values were taken from records."""
         spelled = "data.classes" if self.target.classes else "data.positive, data.negative"
-        spelled = "data.target" if self.target.outcome else spelled
-        bounded = [
-            covariate.name
-            for covariate in self.used
-            if covariate.column and not covariate.column.categories
-        ]
-        listed = [
-            covariate.name
-            for covariate in self.used
-            if covariate.column and covariate.column.categories
-        ]
-        read_off = [spelled, "data.records", "data.capacity"]
-        read_off += ["data.most_per_patient"] if self.patient else []
-        read_off += ["model.intercept"] if self.intercept else []
-        read_off += (
-            [f"bounds, steps, typical values and missing of {few(bounded, _NAMED)}"]
-            if bounded
-            else []
-        )
-        return (*read_off, *([f"categories of {few(listed, _NAMED)}"] if listed else []))
+        bounded = [column.name for column in self.used if not column.categories]
+        listed = [column.name for column in self.used if column.categories]
+        bounds = f"bounds, steps, typical values and missing of {few(bounded, _NAMED)}"
+        keys = {
+            "data.target" if self.target.outcome else spelled: True,
+            "data.records": True,
+            "data.capacity": True,
+            "data.most_per_patient": self.patient,
+            "model.intercept": self.intercept,
+            bounds: bounded,
+            f"categories of {few(listed, _NAMED)}": listed,
+        }
+        return tuple(key for key, is_said in keys.items() if is_said)
 
 
 def draft(survey: Survey, given: Answers) -> Draft:
@@ -391,75 +170,87 @@ def draft(survey: Survey, given: Answers) -> Draft:
     """
     for stated in (given.target, given.event, given.patient):
         survey.refuse_absent(stated)
-    by_file = dict(survey.by_file)
-    whose = _whose(by_file, given.patient)
+    # A key is no column to learn, nor one to learn from.
+    whose = _whose(survey, given.patient)
     tiers = target_tiers(survey, given)
-    asked = given.target or _guessed(survey, tiers)
-    columns = {name: cells for name, cells in survey.cells.items() if name in by_file}
-    wanted = learned(columns, asked, kind=given.kind, event=given.event)
-    wanted = replace(wanted, guessed=given.target is None, others=_others(tiers, wanted))
-    keys = {key.name for key in survey.likely_keys}
-    happened = wanted.happened(columns)
-    ends, there = _ends(survey, wanted), wanted.is_there(columns)
-    columns_drafted = []
-    for name, cells in by_file.items():
-        if name in wanted.columns:
-            continue
-        why = _TELLS_WHOSE if name in keys else ends.get(name, "")
-        why = why or telling(columns[name], happened, wanted.sides)
-        kept, lost = _shares_filled(columns[name], there)
-        if lost and not kept:
-            why = why or f"it is empty in every row that has {wanted.name!r}"
-        if why:
-            columns_drafted.append(ColumnDraft(name=name, why=why))
-            continue
-        is_code = _is_code(name, given) and bool(few_whole_numbers(columns[name]))
-        one = column_draft(name, cells, survey.decimals(name), is_code=is_code)
-        if is_code and name not in given.codes:
-            one = _with_note(one, "codes, by its name: --amounts if it counts or measures")
-        if kept * _FEWER < lost:
-            said = f"filled in {kept:.0%} of the rows with a target, in {lost:.0%} of the others"
-            one = _with_note(one, said)
-        columns_drafted.append(one)
-    columns_drafted += [
-        ColumnDraft(name=name, why=f"not in {files}: if it has another name there, rename it")
-        for name, files in survey.elsewhere.items()
-    ]
-    if not any(one.column for one in columns_drafted):
-        why = "; ".join(f"{one.name}: {one.why}" for one in columns_drafted) or "there is no other"
+    if given.target is None and not tiers:
+        elsewhere = ", ".join(survey.elsewhere)
+        some = f" ({elsewhere}: only in some)" if elsewhere else ""
+        raise DataError(
+            f"expected a column with two values to learn, found none in all files{some}; name the "
+            "column with --target, or call it the same in all files"
+        )
+    cells = {name: own for name, own in survey.cells.items() if name != given.patient}
+    wanted = learned(cells, given.target or tiers[0][0], kind=given.kind, event=given.event)
+    others = [name for tier in tiers for name in tier if name not in wanted.columns][:_OTHERS]
+    wanted = replace(wanted, guessed=given.target is None, others=tuple(others))
+    happened = wanted.happened(cells)
+    columns = _columns(survey, given, wanted, cells, happened)
+    if not any(column.column for column in columns):
+        why = "; ".join(f"{column.name}: {column.why}" for column in columns)
         raise DataError(
             f"expected a column besides the target {wanted.name!r} that can be used, found none "
-            f"({why}); correct the files"
+            f"({why or 'there is no other'}); correct the files"
         )
+    # Units of one file stand for those of the silos that are not here.
     names, files = party_names(survey.paths)
-    patient = given.patient
-    units = [len(set(one)) for one in whose] if patient else [len(t.rows) for t in survey.tables]
-    most = max(max(Counter(one).values()) for one in whose) if patient else 0
+    units = [len(set(own)) for own in whose] or [len(table.rows) for table in survey.tables]
+    most = max((max(Counter(own).values()) for own in whose), default=0)
     names += _STANDINS if len(names) == 1 else ()
     total = sum(units) * len(names) // len(survey.tables)
     return Draft(
         parties=names,
         files=files,
         target=wanted,
-        columns=tuple(columns_drafted),
+        columns=columns,
         tables=survey.tables,
         faults=survey.faults,
         records=max(_two_digits(total), len(names)),
         capacity=_ample(max(units)),
-        patient=patient or "",
+        patient=given.patient or "",
         intercept=0.0 if wanted.outcome or wanted.classes else _log_odds(happened),
-        most_per_patient=next(n for n in _CAPS if n >= min(most, _CAPS[-1])) if patient else 0,
+        most_per_patient=next(n for n in _CAPS if n >= min(most, _CAPS[-1])) if most else 0,
     )
 
 
-def _with_note(drafted: ColumnDraft, note: str) -> ColumnDraft:
-    """The column, of which people should know something more."""
-    return replace(drafted, why="; ".join(filter(None, (note, drafted.why))))
-
-
-def _is_code(name: str, given: Answers) -> bool:
-    """Whether numbers are codes, as people have said or the name does."""
-    return name in given.codes or (name not in given.amounts and by_name(name) is True)
+def _columns(
+    survey: Survey,
+    given: Answers,
+    wanted: TargetDraft,
+    cells: Mapping[str, Sequence[str]],
+    happened: Sequence[bool | None],
+) -> tuple[ColumnDraft, ...]:
+    """What becomes of every column but the target's and the patients'."""
+    keys = {key.name for key in survey.likely_keys}
+    ends, there = _ends(survey, wanted), wanted.is_there(cells)
+    drafts = []
+    for name, own in cells.items():
+        if name in wanted.columns:
+            continue
+        why = "it says whose a row is, which tells nothing about others" if name in keys else ""
+        why = why or ends.get(name, "") or telling(own, happened, wanted.sides)
+        # A column that lies beside no target cannot be learned from.
+        kept, lost = _shares_filled(own, there)
+        if lost and not kept:
+            why = why or f"it is empty in every row that has {wanted.name!r}"
+        if why:
+            drafts.append(ColumnDraft(name=name, why=why))
+            continue
+        # Codes as people have said, or as the name does.
+        is_code = name in given.codes or (name not in given.amounts and by_name(name) is True)
+        is_code = is_code and bool(few_whole_numbers(own))
+        drafted = column_draft(name, survey.by_file[name], survey.decimals(name), is_code=is_code)
+        if is_code and name not in given.codes:
+            drafted = drafted.with_note("codes, by its name: --amounts if it counts or measures")
+        if kept * _FEWER < lost:
+            drafted = drafted.with_note(
+                f"filled in {kept:.0%} of the rows with a target, in {lost:.0%} of the others"
+            )
+        drafts.append(drafted)
+    for name, files in survey.elsewhere.items():
+        why = f"not in {files}: if it has another name there, rename it"
+        drafts.append(ColumnDraft(name=name, why=why))
+    return tuple(drafts)
 
 
 def _shares_filled(cells: Sequence[str], there: Sequence[bool]) -> tuple[float, float]:
@@ -471,28 +262,11 @@ def _shares_filled(cells: Sequence[str], there: Sequence[bool]) -> tuple[float, 
 
 def _log_odds(happened: Sequence[bool | None]) -> float:
     """Of what happened to few or to nearly all, in halves; 0 of any other, or of few records."""
-    known = [one for one in happened if one is not None]
+    known = [did for did in happened if did is not None]
     rate = sum(known) / max(len(known), 1)
     if len(known) < _ENOUGH or not 0 < min(rate, 1 - rate) < _RARE:
         return 0.0
     return round(2 * log(rate / (1 - rate))) / 2
-
-
-def _guessed(survey: Survey, tiers: Sequence[Sequence[str]]) -> str:
-    """The likeliest target."""
-    if tiers:
-        return tiers[0][0]
-    elsewhere = survey.elsewhere
-    some = f" ({', '.join(elsewhere)}: only in some)" if elsewhere else ""
-    raise DataError(
-        f"expected a column with two values to learn, found none in all files{some}; name the "
-        "column with --target, or call it the same in all files"
-    )
-
-
-def _others(tiers: Sequence[Sequence[str]], wanted: TargetDraft) -> tuple[str, ...]:
-    """Columns that may be the target instead."""
-    return tuple(name for tier in tiers for name in tier if name not in wanted.columns)[:_OTHERS]
 
 
 def _ends(survey: Survey, wanted: TargetDraft) -> dict[str, str]:
@@ -510,16 +284,16 @@ def _ends(survey: Survey, wanted: TargetDraft) -> dict[str, str]:
     return dict.fromkeys(times, why)
 
 
-def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[str]]:
-    """Each file's patients, one for each record that has one; taken out of the columns."""
+def _whose(survey: Survey, patient: str | None) -> list[list[str]]:
+    """Each file's patients, one for each record that has one; none where no column says."""
     if patient is None:
         return []
-    if patient not in cells:
+    if patient not in survey.by_file:
         raise DataError(
             f"expected --patient to name a column of every file, got {patient!r}; choose one of "
-            f"{', '.join(cells)}"
+            f"{', '.join(survey.by_file)}"
         )
-    keys = [[*filter(None, map(patient_key, one))] for one in cells.pop(patient)]
+    keys = [[*filter(None, map(patient_key, cells))] for cells in survey.by_file[patient]]
     if not all(keys):
         raise DataError(f"expected patients in column {patient!r}, found none; fill it in")
     return keys
@@ -537,6 +311,191 @@ def _ample(number: int) -> int:
     return ceil(1.2 * max(number, 1) / power) * power
 
 
-def with_tidy(made: Draft, folder: str) -> Draft:
-    """The draft of the tidy copies that lie in a folder, under the parties' names."""
-    return replace(made, files=f"{folder.rstrip('/')}/{{name}}.csv")
+# What parties are called after their files, and the one pattern that leads to all of them.
+
+_ENDS = (".csv", ".parquet", "/")
+_LETTER = re.compile(r"[a-zA-Z0-9]")
+
+
+def party_names(paths: Sequence[Path]) -> tuple[tuple[str, ...], str]:
+    """Names that are allowed and differ, and the pattern with {name} that leads to the files.
+
+    >>> party_names([Path("data/silo-north.csv"), Path("data/silo-south.csv")])
+    (('north', 'south'), 'data/silo-{name}.csv')
+    >>> party_names([Path("Nord Süd.csv"), Path("b.csv")])
+    (('nord-sud', 'b'), '')
+
+    Args:
+        paths: of the files.
+
+    Returns:
+        A name for each file, and the pattern; empty where the files' names fit none.
+    """
+    texts = [path.as_posix() + "/" * path.is_dir() for path in paths]
+    before, after = _shared(texts)
+    names = [text[len(before) : len(text) - len(after)] for text in texts]
+    fits = all(text.endswith(_ENDS) for text in texts) and after.endswith(_ENDS)
+    if fits and len(set(names)) == len(names) and all(map(_may_be_called, names)):
+        return tuple(names), f"{before}{{name}}{after}"
+    made: list[str] = []  # as near to the files' names as parties can have
+    for number, path in enumerate(paths, 1):
+        plain = unicodedata.normalize("NFKD", path.stem).encode("ascii", "ignore").decode().lower()
+        name = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:50]
+        made.append(name if _may_be_called(name) and name not in made else f"silo-{number}")
+    return tuple(made), ""
+
+
+def _may_be_called(name: str) -> bool:
+    return is_name(name) and not is_reserved(name)
+
+
+def _shared(texts: Sequence[str]) -> tuple[str, str]:
+    """What all paths begin and end with, up to where a word begins or ends."""
+    if len(set(texts)) == 1:
+        folder, _, file = texts[0].removesuffix("/").rpartition("/")
+        after = "/" if texts[0].endswith("/") else "." + file.rpartition(".")[2]
+        return f"{folder}/" if folder else "", after
+    before = _alike(texts)
+    while before and _LETTER.match(before[-1]):
+        before = before[:-1]
+    after = _alike([text[len(before) :][::-1] for text in texts])[::-1]
+    while after and _LETTER.match(after[0]):
+        after = after[1:]
+    return before, after
+
+
+def _alike(texts: Sequence[str]) -> str:
+    """What all texts begin with."""
+    same = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
+    return "".join(letters[0] for letters in same)
+
+
+# Rules that hold in every row of some files, and would not by chance: proposals for `[synthetic]`.
+# A rule is proposed where rows that break it would be many if its two columns had nothing to do
+# with each other. Whether it holds for everybody, people say; its numbers are rounded, as bounds
+# are.
+
+_EXPECTED = 20.0  # rows that would break a rule by chance
+_MOST_COLUMNS, _MOST_RULES = 30, 10
+Values = NDArray[np.float64]  # numbers, or places of categories; nan where there is none
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikelyRules:
+    """What may be said of every record.
+
+    Args:
+        follows: by a column its expression.
+        possible: expressions that hold.
+    """
+
+    follows: Mapping[str, str]
+    possible: tuple[str, ...]
+
+
+def likely_rules(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> LikelyRules:
+    """Rules of these columns, by the cells of all files."""
+    some = columns[:_MOST_COLUMNS]
+    values = {}
+    for column in some:
+        own = cells[column.name]
+        rules = {cell: column.rule_with_gaps(cell) for cell in set(own)}
+        read = [np.nan if isinstance(v := rules[cell], CellFault) else v for cell in own]
+        values[column.name] = np.array(read)
+
+    def both(first: Column, second: Column) -> tuple[Column, Column, Values, Values]:
+        """Two columns, and their values in the rows that have both."""
+        a, b = values[first.name], values[second.name]
+        known = ~(np.isnan(a) | np.isnan(b))
+        return first, second, a[known], b[known]
+
+    def is_read(**rules: Any) -> bool:
+        """Whether a study may say so; a long name or an odd one fits no expression."""
+        try:
+            _ = RowRules(columns={column.name: column for column in some}, **rules)
+        except StudyError:
+            return False
+        return True
+
+    numbers = [column for column in some if not column.categories]
+    classes = [column for column in some if column.categories]
+    follows: dict[str, str] = {}
+    for category, number in product(classes, numbers):
+        text = _follows(*both(category, number))
+        if text and is_read(follows=((category.name, text),)):
+            follows.setdefault(category.name, text)
+    rest = [column for column in classes if column.name not in follows]
+    possible = [
+        *(rule for pair in combinations(classes, 2) for rule in _exclusive(*both(*pair))),
+        *(rule for pair in permutations(numbers, 2) for rule in _ordered(*both(*pair))),
+        *(rule for pair in product(rest, numbers) for rule in _bounded(*both(*pair))),
+    ]
+    readable = (text for text in possible if is_read(possible=(text,)))
+    return LikelyRules(follows=follows, possible=tuple(islice(readable, _MOST_RULES)))
+
+
+def _exclusive(a: Column, b: Column, first: Values, second: Values) -> Iterator[str]:
+    """Categories that never come together."""
+    shape = len(a.categories), len(b.categories)
+    pairs = (first * shape[1] + second).astype(np.int64)
+    met = np.bincount(pairs, minlength=shape[0] * shape[1]).reshape(shape)
+    expected = np.outer(met.sum(axis=1), met.sum(axis=0)) / max(len(first), 1)
+    for i, j in np.argwhere((met == 0) & (expected >= _EXPECTED)):
+        names = a.categories[i], b.categories[j]
+        if NOT_RECORDED not in names:
+            yield f"not ({_is(a, names[0])} and {_is(b, names[1])})"
+
+
+def _follows(a: Column, number: Column, place: Values, value: Values) -> str:
+    """Whether the second of two categories is all that lies above a number, or up to it."""
+    if len(a.categories) != 2:
+        return ""
+    below, above = value[place == 0], value[place == 1]
+    if min(len(below), len(above)) < _EXPECTED:
+        return ""
+    if below.max() < above.min():
+        return f"{_name(number)} > {_between(below.max(), above.min()):.12g}"
+    if above.max() < below.min():
+        return f"{_name(number)} <= {_between(above.max(), below.min()):.12g}"
+    return ""
+
+
+def _bounded(a: Column, number: Column, place: Values, value: Values) -> Iterator[str]:
+    """Numbers beyond which a category never is."""
+    low, high = number.bounds
+    unit = 10.0 ** floor(log10((high - low) / 5))
+    for k, category in enumerate(a.categories):
+        own = value[place == k]
+        if category == NOT_RECORDED or len(own) < _EXPECTED:
+            continue
+        share = len(own) / len(value)
+        most, least = np.ceil(own.max() / unit) * unit, np.floor(own.min() / unit) * unit
+        for sign, end, beyond in ((">", most, value > most), ("<", least, value < least)):
+            if beyond.sum() * share >= _EXPECTED:
+                yield f"not ({_is(a, category)} and {_name(number)} {sign} {end:.12g})"
+
+
+def _ordered(a: Column, b: Column, first: Values, second: Values) -> Iterator[str]:
+    """A number that is never above another one."""
+    if len(first) and (first <= second).all():
+        ranks = np.searchsorted(np.sort(second), first)  # of others' values that lie below
+        if ranks.mean() >= _EXPECTED and (first < second).any():
+            yield f"{_name(a)} <= {_name(b)}"
+
+
+def _is(column: Column, category: str) -> str:
+    return f"{_name(column)} == {json.dumps(category, ensure_ascii=False)}"
+
+
+def _name(column: Column) -> str:
+    """A column as an expression has it."""
+    name = column.name
+    return name if name.isidentifier() and name.isascii() and not iskeyword(name) else f"`{name}`"
+
+
+def _between(least: float, most: float) -> float:
+    """The roundest number from the first on that is below the second."""
+    unit = 10.0 ** floor(log10(most - least) + 1)
+    while ceil(least / unit) * unit >= most:
+        unit /= 10
+    return ceil(least / unit) * unit

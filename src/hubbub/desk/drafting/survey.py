@@ -1,6 +1,10 @@
-"""Some files as one: their tables with the same names of columns, and the cells of those.
+"""Some files as one: their common columns, whose their rows are, and what only people know of them.
 
 Everything that is asked of people or drafted is asked of a survey, so that files are read once.
+
+Several rows of one person that count as several people promise that person less than is written;
+a wrong guess at whose a row is, or at what ends a time, makes a promise to the wrong unit or learns
+the wrong thing, and nothing later tells. So nothing is drafted before it is answered.
 """
 
 from __future__ import annotations
@@ -17,12 +21,8 @@ from pathlib import Path
 from hubbub.core.errors import DataError
 from hubbub.core.study import cell_stream
 from hubbub.core.tabular.records import patient_key
-from hubbub.desk.drafting.cell_text import folded, is_missing
-from hubbub.desk.drafting.column_draft import is_named_key
+from hubbub.desk.drafting.cell_text import folded, is_missing, plain_number, word_set, words_in
 from hubbub.desk.drafting.column_meaning import (
-    Option,
-    Pair,
-    Question,
     by_name,
     candidates,
     counts_something,
@@ -34,27 +34,34 @@ from hubbub.desk.drafting.column_meaning import (
     is_time,
     time_event_pairs,
     times_in,
-    words_in,
 )
 from hubbub.desk.drafting.raw_table import Fault, RawTable, raw_of, read_raw
 
-# Columns whose values come back from row to row as a patient's number does.
-#
-# Several rows of one person that count as several people promise that person less than is written,
-# and nothing later tells. This file sees the cells of all files; whose they are, people say.
+# Columns that tell rows apart, or that say whose a row is: their values come back from row to row
+# as a patient's number does.
 
-_PEOPLE = frozenset(
-    {
-        *("patient", "patients", "pat", "person", "subject", "subj", "participant", "proband"),
-        *("member", "customer", "client", "resident", "insuree", "mrn", "pid", "usubjid", "pt"),
-        *("patientid", "personid", "subjectid", "patid", "subjid", "zper", "versicherter"),
-    }
+_KEY = re.compile(
+    r"(?i)(^|.*[^a-z])(id|nr|key|uuid|mrn|rowid|record|case)([^a-z]|$)|.*(nr|nummer|number)$"
+    r"|(.*[^a-z])?(case|pat|patient|person|row|sample|subj|usubj|user)_?id$"
 )
-_ENDINGS = frozenset({"id", "nr", "no", "key", "code", "number", "nummer", "num", "hash", "ref"})
-_FEW = 8  # different values, below which nothing looks like people
-_CODE = re.compile(r"[\w.:/-]{1,64}")
+_CAMEL_KEY = re.compile(r".*[a-z](ID|Id|Nr|No|Key)")
+_ROW_KEY = re.compile(r"[\w-]+")
+_FEW_ROWS = 8  # below which nothing looks like a key
+_FIRST_CODE = 1000
+_PEOPLE = word_set(
+    """
+    patient patients pat person subject subj participant proband member customer client resident
+    insuree mrn pid usubjid pt patientid personid subjectid patid subjid zper versicherter
+    """
+)
+_ENDINGS = word_set("id nr no key code number nummer num hash ref")
+_FEW_PEOPLE = 8  # different values, below which nothing looks like people
+_PERSON_KEY = re.compile(r"[\w.:/-]{1,64}")
+_FRACTION = re.compile(r"[+-]?\d*\.\d+")
 _LETTERED = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]+|\d{4,18}")
 _GROUPS = 20  # values that come back, before other columns say anything
+# Nine digits and more, of which a few were kept.
+_CUT = re.compile(r"[+-]?\d([.,]\d{1,8})?[eE]\+?(0?9|[1-9]\d+)|\d{10,}([.,]0)?[eE]\+?\d+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +81,32 @@ class RepeatedKey:
     most: int
 
 
+def is_named_key(name: str) -> bool:
+    """Whether a column is called as keys are."""
+    return bool(_KEY.match(name) or _CAMEL_KEY.match(name))
+
+
+def is_key(name: str, files: Sequence[Sequence[str]]) -> bool:
+    """Whether a column, by its cells in each file, tells rows apart, as a patient's number does."""
+    is_named = is_named_key(name)
+    for cells in files:
+        # A column that is called a key may have rows that came twice.
+        least = 0.9 if is_named and len(cells) >= _FEW_ROWS else 1.0
+        if len(set(cells)) < least * len(cells) or not all(map(_ROW_KEY.fullmatch, cells)):
+            return False
+    long = [cells for cells in files if len(cells) >= _FEW_ROWS]  # the others say too little
+    return (bool(long) and all(map(_are_row_keys, long))) or (is_named and len(files[0]) > 1)
+
+
+def _are_row_keys(cells: Sequence[str]) -> bool:
+    """Whether different cells are whole numbers that rise by one, or codes such as P-0017."""
+    if all(re.fullmatch(r"\d{1,18}", cell) for cell in cells):
+        numbers = [int(cell) for cell in cells]
+        begins = numbers[0] < 2 or numbers[0] >= _FIRST_CODE  # others may be ages, in order
+        return begins and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    return all(plain_number(cell) is None and re.search(r"\d", cell) for cell in cells)
+
+
 def repeated_keys(tables: Sequence[RawTable], names: Sequence[str]) -> list[RepeatedKey]:
     """The columns, of these names, that may say whose a row is, the likeliest first.
 
@@ -81,69 +114,51 @@ def repeated_keys(tables: Sequence[RawTable], names: Sequence[str]) -> list[Repe
         tables: all files, each of which has columns of these names.
         names: of the columns.
     """
-    kept = [_Rows(table) for table in tables]
-    ranked = [(_rank(name), one) for name in names if (one := _repeated(name, kept)) is not None]
-    return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
+    # Rows that are alike in every cell count once: they are copies, and no second visit.
+    distinct = [replace(table, rows=tuple(dict.fromkeys(table.rows))) for table in tables]
+    ranked = []
+    for name in names:
+        words = words_in(name)
+        is_ending = bool(words) and words[-1] in _ENDINGS
+        if {*words[-2:-1]} & _PEOPLE if is_ending else {*words[-1:]} & _PEOPLE:
+            rank = 0  # called after people
+        else:
+            rank = 1 if is_named_key(name) else 2
+        if (key := _repeated(name, rank, distinct)) is not None:
+            ranked.append((rank, key))
+    return [key for _, key in sorted(ranked, key=lambda pair: pair[0])]
 
 
-class _Rows:
-    """A file's rows, those that are alike in every cell once."""
-
-    def __init__(self, table: RawTable) -> None:
-        self.header = table.header
-        self.rows = list(dict.fromkeys(table.rows))
-
-    def keys(self, name: str) -> list[str]:
-        """Whose each row is by a column; empty where it says nothing."""
-        index = self.header.index(name)
-        return [patient_key(row[index]) for row in self.rows]
-
-
-def _repeated(name: str, files: Sequence[_Rows]) -> RepeatedKey | None:
+def _repeated(name: str, rank: int, files: Sequence[RawTable]) -> RepeatedKey | None:
     """A column, if its values come back as those of people do."""
-    keys = [[key for key in file.keys(name) if key] for file in files]
-    rows, values = sum(map(len, keys)), sum(len(set(own)) for own in keys)
-    if values < _FEW or values >= rows:
+    keys = [[key for key in map(patient_key, file.column(name)) if key] for file in files]
+    every = [key for own in keys for key in own]
+    rows, values = len(every), sum(len(set(own)) for own in keys)
+    if values < _FEW_PEOPLE or values >= rows:
         return None
-    codes = sum(_CODE.fullmatch(key) is not None for own in keys for key in own)
-    if codes < 0.95 * rows or any("." in key and _is_fraction(key) for own in keys for key in own):
+    # Free text and measurements come back, too, and say whose a row is by chance alone.
+    codes = sum(_PERSON_KEY.fullmatch(key) is not None for key in every)
+    if codes < 0.95 * rows or any(map(_FRACTION.fullmatch, every)):
         return None
-    rank = _rank(name)
-    least = (0.02, 0.1, 0.1)[rank] * rows
-    if values < least or (rank == 2 and not _are_people(name, files, keys)):
+    if values < (0.02 if rank == 0 else 0.1) * rows:
         return None
+    if rank == 2:  # called anything: some other column must never differ within one value
+        others = [other for other in files[0].header if other != name]
+        are_codes = all(map(_LETTERED.fullmatch, every))
+        if not are_codes or not any(_belongs(name, other, files) for other in others):
+            return None
     most = max(max(Counter(own).values(), default=0) for own in keys)
     return RepeatedKey(name=name, values=values, rows=rows, most=most)
 
 
-def _is_fraction(key: str) -> bool:
-    return re.fullmatch(r"[+-]?\d*\.\d+", key) is not None
-
-
-def _rank(name: str) -> int:
-    """0: called after people; 1: called a key; 2: called anything."""
-    words = words_in(name)
-    if words and words[-1] in _ENDINGS:
-        if len(words) > 1 and words[-2] in _PEOPLE:
-            return 0
-    elif words and words[-1] in _PEOPLE:
-        return 0
-    return 1 if is_named_key(name) else 2
-
-
-def _are_people(name: str, files: Sequence[_Rows], keys: Sequence[Sequence[str]]) -> bool:
-    """Whether values are codes, and some other column never differs between rows of one value."""
-    if not all(_LETTERED.fullmatch(key) for own in keys for key in own):
-        return False
-    others = [one for one in files[0].header if one != name]
-    return any(_belongs(name, other, files) for other in others)
-
-
-def _belongs(name: str, other: str, files: Sequence[_Rows]) -> bool:
+def _belongs(name: str, other: str, files: Sequence[RawTable]) -> bool:
     """Whether rows of one key have one value of another column, which is not nearly constant."""
     groups: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
-    for key, cell in _pairs(name, other, files):
-        groups[key].append(cell)
+    for number, file in enumerate(files):
+        if other in file.header:
+            for cell, beside in zip(file.column(name), file.column(other), strict=True):
+                if key := patient_key(cell):
+                    groups[number, key].append(beside)
     several = [cells for cells in groups.values() if len(cells) > 1]
     counts = Counter(cell for cells in several for cell in cells)
     total = counts.total()
@@ -153,23 +168,9 @@ def _belongs(name: str, other: str, files: Sequence[_Rows]) -> bool:
     return alike >= 0.98 * len(several)
 
 
-def _pairs(name: str, other: str, files: Sequence[_Rows]) -> Iterator[tuple[tuple[int, str], str]]:
-    for number, file in enumerate(files):
-        if other in file.header:
-            index = file.header.index(other)
-            for key, row in zip(file.keys(name), file.rows, strict=True):
-                if key:
-                    yield (number, key), row[index]
-
-
-# Patients' keys that look alike, or like nobody's: a run takes them as they are, people see them.
-#
-# Two spellings of one patient weaken what the patient is promised, and so do two patients under one
-# key (docs/privacy.md P21); which of the two it is, only the hospital knows. So nothing is joined
-# here. This file knows keys as texts, and may quote them: what it says stays with who has the file.
-
-# Nine digits and more, of which a few were kept.
-_CUT = re.compile(r"[+-]?\d([.,]\d{1,8})?[eE]\+?(0?9|[1-9]\d+)|\d{10,}([.,]0)?[eE]\+?\d+")
+# Keys that look alike, or like nobody's. Two spellings of one patient weaken what the patient is
+# promised, and so do two patients under one key (docs/privacy.md P21); which of the two it is, only
+# the hospital knows. So nothing is joined here, and what is said stays with who has the file.
 
 
 def likely_namesakes(table: RawTable, column: str) -> Iterator[Fault]:
@@ -177,24 +178,18 @@ def likely_namesakes(table: RawTable, column: str) -> Iterator[Fault]:
     groups: dict[str, list[str]] = {}
     for key in filter(None, dict.fromkeys(map(patient_key, table.column(column)))):
         groups.setdefault("" if is_missing(key) else near_key(key), []).append(key)
-    nobody = groups.pop("", [])
-    near = [group for group in groups.values() if len(group) > 1]
-    if nobody:
-        yield Fault(
-            file=table.origin,
-            column=column,
-            what=f"{nobody[0]!r} looks like a missing value, and counts as one patient",
-            remedy="leave the cells empty or fill them in, unless somebody is called so",
-            refused=False,
+    if nobody := groups.pop("", []):
+        yield table.odd(
+            f"{nobody[0]!r} looks like a missing value, and counts as one patient",
+            "leave the cells empty or fill them in, unless somebody is called so",
+            column,
         )
-    if near:
+    if near := [group for group in groups.values() if len(group) > 1]:
         shown = " and ".join(map(repr, near[0][:2]))
-        yield Fault(
-            file=table.origin,
-            column=column,
-            what=f"{len(near)} times keys look alike, such as {shown}: they are several patients",
-            remedy="spell each patient in one way, unless they are several people",
-            refused=False,
+        yield table.odd(
+            f"{len(near)} times keys look alike, such as {shown}: they are several patients",
+            "spell each patient in one way, unless they are several people",
+            column,
         )
 
 
@@ -203,14 +198,12 @@ def cut_numbers(table: RawTable, column: str) -> Iterator[Fault]:
     cells = table.column(column)
     cut = [cell for cell in cells if _CUT.fullmatch(cell.strip())]
     if cut and len(cut) >= sum(not is_missing(cell) for cell in cells) / 2:
-        yield Fault(
-            file=table.origin,
-            column=column,
-            what=f"{len(cut)} cells such as {cut[0]!r} are long numbers that a spreadsheet or a "
+        yield table.odd(
+            f"{len(cut)} cells such as {cut[0]!r} are long numbers that a spreadsheet or a "
             f"program has cut: {len(set(cut))} are left of them, so that several people share one",
-            remedy="export the column as text; as a key it would make one unit of many people, and "
+            "export the column as text; as a key it would make one unit of many people, and "
             "as a number it says nothing",
-            refused=False,
+            column,
         )
 
 
@@ -226,10 +219,9 @@ def near_key(text: str) -> str:
 
 
 # Rows of one person that hold its values apart: a baseline's in one, an outcome's in another.
-#
 # REDCap's longitudinal exports and every table of visits with forms of their own are so. As records
 # they are useless: the row with the outcome has no predictor. Joined by the person's key, each
-# column's first value is left. This file knows cells, not what columns mean.
+# column's first value is left.
 
 _RARE = 0.01  # share of rows, whose pattern of filled cells may be a slip
 _REDCAP = "redcap_"  # what it says of a row itself
@@ -249,24 +241,24 @@ def scattered(tables: Sequence[RawTable], key: str) -> tuple[str, str] | None:
         own = dict[str, frozenset[str]]()
         for person, row in zip(map(patient_key, table.column(key)), table.rows, strict=True):
             cells = zip(table.header, row, strict=True)
-            filled = frozenset(name for name, cell in cells if not is_missing(cell)) - {key}
-            rows[filled] += 1
-            own[person] = own.get(person, frozenset()) | filled
+            there = frozenset(name for name, cell in cells if not is_missing(cell)) - {key}
+            rows[there] += 1
+            own[person] = own.get(person, frozenset()) | there
         people.update(own.values())
-    least = _RARE * rows.total()
-    together = [filled for filled, count in rows.items() if count >= least]
+    # Patterns of filled cells that few rows have are slips, and show no two columns together.
+    together = [names for names, count in rows.items() if count >= _RARE * rows.total()]
     held = Counter[str]()
-    for filled, count in people.items():
-        held.update(dict.fromkeys(filled, count))
+    for names, count in people.items():
+        held.update(dict.fromkeys(names, count))
     most = [
         name
         for name in tables[0].header
         if held[name] >= _HALF * people.total() and not name.startswith(_REDCAP)
     ]
     for place, name in enumerate(most):
-        beside = frozenset[str]().union(*(filled for filled in together if name in filled))
-        if apart := [other for other in most[place + 1 :] if beside and other not in beside]:
-            return name, apart[0]
+        beside = frozenset[str]().union(*(names for names in together if name in names))
+        if elsewhere := [other for other in most[place + 1 :] if beside and other not in beside]:
+            return name, elsewhere[0]
     return None
 
 
@@ -280,8 +272,9 @@ def joined(table: RawTable, key: str) -> RawTable:
                 new if is_missing(old, number=False) else old
                 for old, new in zip(kept, row, strict=True)
             ]
-    rows = tuple(map(tuple, people.values()))
-    return replace(table, rows=rows, numbers=tuple(range(1, len(rows) + 1)))
+    rows = map(tuple, people.values())
+    of_people = RawTable.of(table.origin, table.header, rows, table.faults)
+    return replace(of_people, named=table.named, separator=table.separator)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,17 +300,17 @@ class Survey:
     def common(self) -> list[str]:
         """The columns that every file with records has."""
         first = self.full[0].header
-        return [name for name in first if all(name in covariate.header for covariate in self.full)]
+        return [name for name in first if all(name in table.header for table in self.full)]
 
     @cached_property
     def by_file(self) -> Mapping[str, list[list[str]]]:
         """The cells of each common column, file by file."""
-        return {name: [covariate.column(name) for covariate in self.full] for name in self.common}
+        return {name: [table.column(name) for table in self.full] for name in self.common}
 
     @cached_property
     def cells(self) -> Mapping[str, list[str]]:
         """The cells of each common column, all files in a row, numbers with decimal points."""
-        return {name: [c for file in self.full for c in file.plain(name)] for name in self.common}
+        return {name: [c for table in self.full for c in table.plain(name)] for name in self.common}
 
     @cached_property
     def likely_keys(self) -> list[RepeatedKey]:
@@ -331,14 +324,17 @@ class Survey:
     @property
     def elsewhere(self) -> dict[str, str]:
         """The columns that some file lacks, and which files."""
-        names = dict.fromkeys(name for covariate in self.full for name in covariate.header)
+        names = dict.fromkeys(name for table in self.full for name in table.header)
         return {
-            name: ", ".join(
-                covariate.origin for covariate in self.full if name not in covariate.header
-            )
+            name: ", ".join(table.origin for table in self.full if name not in table.header)
             for name in names
             if name not in self.common
         }
+
+    @property
+    def form_faults(self) -> list[Fault]:
+        """What is wrong with the form of files, whatever is learned."""
+        return [*self.faults, *(fault for table in self.tables for fault in table.faults)]
 
     def joined(self, key: str) -> Survey:
         """With one row for each person that a column names.
@@ -352,16 +348,16 @@ class Survey:
                 f"{', '.join(lacking)}; choose one of {', '.join(self.common)}"
             )
         tables = tuple(joined(table, key) if table.rows else table for table in self.tables)
-        return Survey(paths=self.paths, tables=tables, faults=self.faults)
+        return replace(self, tables=tables)
 
     def refuse_absent(self, name: str | None) -> None:
         """Refuse a column that only some files have, by the names of those that lack it."""
-        lacking = [covariate for covariate in self.full if name not in covariate.header]
+        lacking = [table for table in self.full if name not in table.header]
         if name is None or not 0 < len(lacking) < len(self.full):
             return
         raise DataError(
             f"expected a column {name!r} in every file, found none in "
-            f"{', '.join(one.origin for one in lacking)}, which has "
+            f"{', '.join(table.origin for table in lacking)}, which has "
             f"{', '.join(lacking[0].header)}; rename it there"
         )
 
@@ -382,7 +378,7 @@ def surveyed(paths: Sequence[Path]) -> Survey:
 
 
 def survey_of(raw: Sequence[RawTable], paths: Sequence[Path]) -> Survey:
-    """Some tables as one; see `surveyed`.
+    """Some tables as one, with the names of columns that most of them have; see `surveyed`.
 
     Args:
         raw: the tables.
@@ -393,14 +389,11 @@ def survey_of(raw: Sequence[RawTable], paths: Sequence[Path]) -> Survey:
             f"expected records in {', '.join(table.origin for table in raw)}, found none that can "
             "be read; check the files, their separators and quotes"
         )
-    tables, faults = _aligned(raw)
-    return Survey(paths=tuple(paths), tables=tuple(tables), faults=tuple(faults))
-
-
-def _aligned(raw: Sequence[RawTable]) -> tuple[list[RawTable], list[Fault]]:
-    """The tables with the names that most of them have, and what differs from those."""
-    first = next((one for one in raw if one.named and one.rows), raw[0])
-    usual = _usual_names([one for one in raw if one.named])
+    named = [table for table in raw if table.named]
+    first = next((table for table in named if table.rows), raw[0])
+    # By folded name the spelling that most files have, or the first of them.
+    times = Counter(name for table in named for name in table.header)
+    usual = {folded(name): name for name, _ in times.most_common()[::-1]}
     tables, faults = [], []
     for table in raw:
         header = tuple(usual.get(folded(name), name) for name in table.header)
@@ -410,20 +403,11 @@ def _aligned(raw: Sequence[RawTable]) -> tuple[list[RawTable], list[Fault]]:
             header = table.header
         for old, new in zip(table.header, header, strict=True):
             if old != new and table.named:
-                faults.append(_misnamed(table.origin, old, new))
-        tables.append(table.renamed(header))
-    return tables, faults
-
-
-def _usual_names(tables: Sequence[RawTable]) -> dict[str, str]:
-    """By folded name the spelling of a column that most files have, or the first of them."""
-    times = Counter(name for table in tables for name in table.header)
-    return {folded(name): name for name, _ in times.most_common()[::-1]}
-
-
-def _misnamed(file: str, old: str, new: str) -> Fault:
-    what = f"this column is spelled {new!r} in other files"
-    return Fault(file=file, column=old, what=what, remedy="spell it alike in all files")
+                what = f"this column is spelled {new!r} in other files"
+                remedy = "spell it alike in all files"
+                faults.append(Fault(file=table.origin, column=old, what=what, remedy=remedy))
+        tables.append(replace(table, header=header))
+    return Survey(paths=tuple(paths), tables=tuple(tables), faults=tuple(faults))
 
 
 # What has to be known before a study can be drafted: whose a row is, and what is to be learned.
@@ -443,6 +427,7 @@ class Answers:
         records_are_units: whether every row is somebody else's.
         codes: columns whose numbers are codes.
         amounts: those whose numbers are not.
+        can_join: whether rows may be joined in copies, which are made of files and of no query.
     """
 
     target: str | None = None
@@ -452,25 +437,60 @@ class Answers:
     records_are_units: bool = False
     codes: tuple[str, ...] = ()
     amounts: tuple[str, ...] = ()
+    can_join: bool = True
+
+    def with_time(self, survey: Survey) -> Answers:
+        """The answers, with the time that an event ends, if only the event was named.
+
+        Raises:
+            DataError: no column's name says that it is a time.
+        """
+        if self.event is None or self.target is not None:
+            return self
+        pairs = time_event_pairs(survey.cells)
+        times = [pair.time for pair in pairs if pair.event == self.event]
+        times = times or list(times_in(survey.cells))
+        if not times:
+            raise DataError(
+                f"expected a column that says how long it took until {self.event!r}, found none by "
+                f"its name among {', '.join(survey.common)}; name it with --time"
+            )
+        return replace(self, target=times[0])
 
 
-def with_time(given: Answers, survey: Survey) -> Answers:
-    """The answers, with the time that an event ends, if only the event was named.
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One answer.
 
-    Raises:
-        DataError: no column's name says that it is a time.
+    Args:
+        means: in words.
+        options: what to type for it.
     """
-    if given.event is None or given.target is not None:
-        return given
-    pairs = time_event_pairs(survey.cells)
-    times = [pair.time for pair in pairs if pair.event == given.event]
-    times = times or list(times_in(survey.cells))
-    if not times:
-        raise DataError(
-            f"expected a column that says how long it took until {given.event!r}, found none by "
-            f"its name among {', '.join(survey.common)}; name it with --time"
-        )
-    return replace(given, target=times[0])
+
+    means: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One thing to be answered by options of `hubbub init`.
+
+    Args:
+        columns: that it is about.
+        asked: what was seen, and what has to be known.
+        choices: the likeliest first.
+    """
+
+    columns: tuple[str, ...]
+    asked: str
+    choices: tuple[Option, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """The question as plain values."""
+        choices = [
+            {"means": choice.means, "options": list(choice.options)} for choice in self.choices
+        ]
+        return {"columns": list(self.columns), "asked": self.asked, "choices": choices}
 
 
 def open_questions(survey: Survey, given: Answers) -> list[Question]:
@@ -480,33 +500,39 @@ def open_questions(survey: Survey, given: Answers) -> list[Question]:
 
 def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
     """Rows that may belong to one person."""
-    if given.records_are_units:
+    keys = survey.likely_keys if given.patient is None else []
+    key = given.patient or (keys[0].name if keys else "")
+    if given.records_are_units or not key:
         return
-    if given.patient is not None:
-        if _is_bare(survey, given) and (two := scattered(survey.full, given.patient)):
-            yield _join_question(given.patient, two)
-        return
-    keys = survey.likely_keys
-    if not keys:
-        return
-    first = keys[0]
-    others = [one.name for one in keys[1:3]]
-    also = f" (or {' or '.join(map(repr, others))})" if others else ""
-    people = [
-        Option(means=f"{name} is the person", options=("--patient", name))
-        for name in (first.name, *others)
+    choices = [
+        *(Option(means=f"{k.name} is the person", options=("--patient", k.name)) for k in keys[:3]),
+        Option(means="every row is another person, or public", options=("--records-are-units",)),
     ]
-    apart = Option(means="every row is another person, or public", options=("--records-are-units",))
-    if two := scattered(survey.full, first.name):
-        yield _join_question(first.name, two, *people, apart)
-        return
-    yield Question(
-        columns=tuple(one.name for one in keys),
-        asked=f"whose is a row? {first.name!r}{also} has {first.values} values in {first.rows} "
-        f"rows, one of them in {first.most}: if that is a person, the promise must be to the "
-        "person, with all rows",
-        choices=(*people, apart),
-    )
+    asks = given.can_join and (given.patient is None or _is_bare(survey, given))
+    if asks and (two := scattered(survey.full, key)):
+        join = Option(
+            means="one record each, of every column its first value: copies are made so (another "
+            "join: docs/howto/mapping.md)",
+            options=("--join", key, "--tidy", "tidy"),
+        )
+        yield Question(
+            columns=(key, *two),
+            asked=f"the rows of one {key!r} hold its values apart: where {two[0]!r} stands "
+            f"{two[1]!r} is empty, so no row has both a target and what it is learned from. Are "
+            "they one record?",
+            choices=(join, *(choices if given.patient is None else ())),
+        )
+    elif keys:
+        # The likeliest key is asked about, and two more are offered.
+        others = [other.name for other in keys[1:3]]
+        also = f" (or {' or '.join(map(repr, others))})" if others else ""
+        yield Question(
+            columns=tuple(likely.name for likely in keys),
+            asked=f"whose is a row? {key!r}{also} has {keys[0].values} values in {keys[0].rows} "
+            f"rows, one of them in {keys[0].most}: if that is a person, the promise must be to the "
+            "person, with all rows",
+            choices=tuple(choices),
+        )
 
 
 def _is_bare(survey: Survey, given: Answers) -> bool:
@@ -515,50 +541,34 @@ def _is_bare(survey: Survey, given: Answers) -> bool:
     if given.target is None or given.target not in cells:
         return False
     there = [not is_absent(cell) for cell in cells[given.target]]
-    filled = [any(map(bool, column)) for column in cells.values()]
+    columns = [any(map(bool, column)) for column in cells.values()]
     left = [any(compress(column, there)) for column in cells.values()]
-    return 2 * sum(left) <= sum(filled) + 1
-
-
-def _join_question(key: str, two: tuple[str, str], *more: Option) -> Question:
-    """Whether rows of one person are parts of one record."""
-    join = Option(
-        means="one record each, of every column its first value: copies are made so (another join: "
-        "docs/howto/mapping.md)",
-        options=("--join", key, "--tidy", "tidy"),
-    )
-    return Question(
-        columns=(key, *two),
-        asked=f"the rows of one {key!r} hold its values apart: where {two[0]!r} stands {two[1]!r} "
-        "is empty, so no row has both a target and what it is learned from. Are they one record?",
-        choices=(join, *more),
-    )
+    return 2 * sum(left) <= sum(columns) + 1
 
 
 def _codes(survey: Survey, given: Answers) -> Iterator[Question]:
     """Few whole numbers, which may be codes."""
     tiers = target_tiers(survey, given) if given.target is None else []
-    sure = tiers[0][:1] if tiers else []
-    said = {given.target, given.event, given.patient, *given.codes, *given.amounts, *sure}
+    likeliest = tiers[0][:1] if tiers else []
+    answered = {given.target, given.event, given.patient, *given.codes, *given.amounts, *likeliest}
     open_columns = {
         name: numbers
         for name, cells in survey.cells.items()
-        if name not in said and by_name(name) is None and not is_time(name)
+        if name not in answered and by_name(name) is None and not is_time(name)
         if (numbers := few_whole_numbers(cells)) and not counts_something(name, cells)
     }
-    if not open_columns:
-        return
-    shown = ", ".join(f"{name!r} ({in_words(own)})" for name, own in open_columns.items())
-    names = ",".join(open_columns)
-    yield Question(
-        columns=tuple(open_columns),
-        asked=f"{shown}: few whole numbers. Are they codes, whose size means nothing, or amounts? "
-        "A 9 or 99 apart from the others often means unknown",
-        choices=(
-            Option(means="codes: each number is a category", options=("--codes", names)),
-            Option(means="amounts: counts, scores, grades", options=("--amounts", names)),
-        ),
-    )
+    if open_columns:
+        shown = ", ".join(f"{name!r} ({in_words(own)})" for name, own in open_columns.items())
+        names = ",".join(open_columns)
+        yield Question(
+            columns=tuple(open_columns),
+            asked=f"{shown}: few whole numbers. Are they codes, whose size means nothing, or "
+            "amounts? A 9 or 99 apart from the others often means unknown",
+            choices=(
+                Option(means="codes: each number is a category", options=("--codes", names)),
+                Option(means="amounts: counts, scores, grades", options=("--amounts", names)),
+            ),
+        )
 
 
 def _what(survey: Survey, given: Answers) -> Iterator[Question]:
@@ -566,91 +576,69 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
     if given.event is not None or given.kind is not None:
         return
     pairs = time_event_pairs(survey.cells)
+    tiers = candidates(survey.cells)
     if given.target is not None:
-        mine = [pair for pair in pairs if pair.time == given.target]
-        if mine:
-            yield _pair_question(mine[0], survey)
+        pairs = [pair for pair in pairs if pair.time == given.target]
+    # A column called target, label or outcome is meant, whatever times there are.
+    elif tiers and len(tiers[0]) == 1 and tiers[0][0].casefold() in ("target", "label", "y"):
         return
-    if pairs and not _has_stated(survey):
-        yield _pair_question(pairs[0], survey)
+    names = [name for tier in tiers for name in tier]
+    if pairs:
+        pair = pairs[0]
+        choices = [
+            _learn_time(pair.time, pair.event),
+            _learn(
+                pair.event,
+                " as yes or no; its column of times says when that was known, and is left out",
+            ),
+        ]
+        if not pair.is_sure:
+            choices.reverse()
+        others = [name for name in names if name not in (pair.time, pair.event)]
+        yield Question(
+            columns=(pair.time, pair.event),
+            asked=f"what is to be learned? {pair.time!r} looks like a time and {pair.event!r} like "
+            "whether it ended with the event; who was only watched until then is no “no”",
+            choices=(*choices, *map(_learn, others[:2])),
+        )
+        return
+    if given.target is not None:
         return
     tiers = target_tiers(survey, given)
-    if (times := follow_ups(survey.cells)) and tiers and not _has_stated(survey):
-        yield _event_question(times[0], [name for tier in tiers for name in tier])
-        return
-    if tiers and not is_guessable(tiers, survey.cells):
-        yield _target_question([name for tier in tiers for name in tier])
+    names = [name for tier in tiers for name in tier]
+    times = follow_ups(survey.cells)
+    if times and tiers:  # no column is called as events are
+        time, events = times[0], [name for name in names if name != times[0]][:_SHOWN]
+        yield Question(
+            columns=(time, *events),
+            asked=f"what is to be learned? {time!r} looks like how long people were followed, "
+            "which tells what happened: name the column that says whether it ended with the "
+            "event, or learn another without it",
+            choices=(
+                *(_learn_time(time, name) for name in events),
+                *(_learn(name, f"; {time!r} is left out") for name in events[:1]),
+            ),
+        )
+    elif tiers and not is_guessable(tiers, survey.cells):
+        rest = len(names) - _SHOWN
+        more = f" or {rest} other{'s' * (rest > 1)}" if rest > 0 else ""
+        yield Question(
+            columns=tuple(names),
+            asked=f"what is to be learned? It may be {', '.join(map(repr, names[:_SHOWN]))}{more}",
+            choices=tuple(map(_learn, names[:_SHOWN])),
+        )
+
+
+def _learn_time(time: str, event: str) -> Option:
+    means = f"learn the time in {time!r} until {event!r} (survival)"
+    return Option(means=means, options=("--time", time, "--event", event))
+
+
+def _learn(name: str, more: str = "") -> Option:
+    return Option(means=f"learn {name!r}{more}", options=("--target", name))
 
 
 def target_tiers(survey: Survey, given: Answers) -> list[list[str]]:
     """The columns that may be learned, the likeliest first; none says whose a row is."""
     whose = {given.patient, *(key.name for key in survey.likely_keys)}
-    cells = {name: own for name, own in survey.cells.items() if name not in whose}
-    return candidates(cells)
-
-
-def _has_stated(survey: Survey) -> bool:
-    """Whether some column is called target, label or outcome."""
-    tiers = candidates(survey.cells)
-    return bool(tiers) and len(tiers[0]) == 1 and tiers[0][0].casefold() in ("target", "label", "y")
-
-
-def _pair_question(pair: Pair, survey: Survey) -> Question:
-    """Whether a time and an event are to be learned together."""
-    other = "its column of times says when that was known, and is left out"
-    choices = [
-        Option(
-            means=f"learn the time in {pair.time!r} until {pair.event!r} (survival)",
-            options=("--time", pair.time, "--event", pair.event),
-        ),
-        Option(
-            means=f"learn {pair.event!r} as yes or no; {other}", options=("--target", pair.event)
-        ),
-    ]
-    if not pair.is_sure:
-        choices.reverse()
-    tiers = candidates(survey.cells)
-    more = [one for tier in tiers for one in tier if one not in (pair.time, pair.event)][:2]
-    choices += [Option(means=f"learn {one!r}", options=("--target", one)) for one in more]
-    return Question(
-        columns=(pair.time, pair.event),
-        asked=f"what is to be learned? {pair.time!r} looks like a time and {pair.event!r} like "
-        "whether it ended with the event; who was only watched until then is no “no”",
-        choices=tuple(choices),
-    )
-
-
-def _event_question(time: str, names: Sequence[str]) -> Question:
-    """What ended a time, if no column is called as events are."""
-    events = [name for name in names if name != time][:_SHOWN]
-    return Question(
-        columns=(time, *events),
-        asked=f"what is to be learned? {time!r} looks like how long people were followed, which "
-        "tells what happened: name the column that says whether it ended with the event, or learn "
-        "another without it",
-        choices=(
-            *(
-                Option(
-                    means=f"learn the time in {time!r} until {name!r} (survival)",
-                    options=("--time", time, "--event", name),
-                )
-                for name in events
-            ),
-            *(
-                Option(means=f"learn {name!r}; {time!r} is left out", options=("--target", name))
-                for name in events[:1]
-            ),
-        ),
-    )
-
-
-def _target_question(names: Sequence[str]) -> Question:
-    """Which of several columns is to be learned."""
-    shown = names[:_SHOWN]
-    rest = len(names) - _SHOWN
-    more = f" or {rest} other{'s' * (rest > 1)}" if rest > 0 else ""
-    return Question(
-        columns=tuple(names),
-        asked=f"what is to be learned? It may be {', '.join(map(repr, shown))}{more}",
-        choices=tuple(Option(means=f"learn {one!r}", options=("--target", one)) for one in shown),
-    )
+    return candidates({name: own for name, own in survey.cells.items() if name not in whose})

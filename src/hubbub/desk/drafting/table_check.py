@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hubbub.core.errors import DataError
 from hubbub.core.settings import key_of
 from hubbub.core.study import silo_records
-from hubbub.core.study.cell_stream import SiteMapping, mapped, mapping_of
+from hubbub.core.study.cell_stream import mapped, mapping_of
 from hubbub.core.study.data import Data
 from hubbub.core.study.extract import home_of
 from hubbub.core.study.study import Study
@@ -29,10 +29,10 @@ from hubbub.core.tabular.records import patient_key
 from hubbub.core.tabular.table import class_rule
 from hubbub.core.tabular.target import Outcome
 from hubbub.desk.drafting.cell_text import flaw_of, folded
-from hubbub.desk.drafting.column_draft import common_step, is_key
+from hubbub.desk.drafting.column_draft import common_step
 from hubbub.desk.drafting.column_meaning import apart, cannot_be
 from hubbub.desk.drafting.raw_table import Fault, RawTable, raw_of, read_raw
-from hubbub.desk.drafting.survey import cut_numbers, likely_namesakes
+from hubbub.desk.drafting.survey import cut_numbers, is_key, likely_namesakes
 
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
@@ -41,6 +41,8 @@ _COPIES, _MOST_CELLS = 0.02, 1_000_000  # a share of rows, and cells of a file l
 _MUCH = 5  # of the records, one part that is lost in one interval
 _MOST_VISITS, _MANY = 60, 10  # different times, and records at each, on average
 _WORTH_SAYING = 50  # of so many values one outside the bounds costs nothing
+
+Numbers = Sequence[tuple[float, int]]  # of a column, each with its row
 
 
 def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
@@ -55,19 +57,15 @@ def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
         except DataError as error:
             what, _, remedy = str(error).rpartition("; ")
             faults.append(Fault(file=name, what=what, remedy=remedy))
-    lumps = [fault for table in owned for fault in _lumps(table, study)]
-    return [*faults, *all_faults(tables, _timed(study), owned), *lumps]
-
-
-def _timed(study: Study) -> Data:
-    """What the study's data are, with the columns that its statistics read as times."""
+    # What the study's data are, with the columns that its statistics read as times.
     columns = study.cell_columns if study.reads_cells else {}
     named = tuple(columns.get(column.name, column) for column in study.data.columns)
-    return replace(study.data, columns=named)
+    lumps = [fault for table in owned for fault in _lumps(table, study)]
+    return [*faults, *all_faults(tables, replace(study.data, columns=named), owned), *lumps]
 
 
 def read_site(study: Study, name: str, folder: Path) -> RawTable:
-    """What a party has, as it is at this moment."""
+    """What a party has, as it is at this moment, and as a site's mapping makes it."""
     if study.data.is_extracted and name != silo_records.TEST:
         return raw_of(silo_records.opened(study.data, name, folder))
     silo_records.check_file(study, name, folder)
@@ -76,11 +74,7 @@ def read_site(study: Study, name: str, folder: Path) -> RawTable:
     table = read_raw(path)
     if name == silo_records.TEST:
         return table
-    return _mapped(table, mapping_of(name, home_of(folder), study.data.patient))
-
-
-def _mapped(table: RawTable, mapping: SiteMapping) -> RawTable:
-    """The table as a site's mapping makes it."""
+    mapping = mapping_of(name, home_of(folder), study.data.patient)
     if not mapping:
         return table
     cells = mapped({name: table.column(name) for name in table.header}, mapping)
@@ -92,25 +86,38 @@ def all_faults(
     tables: Sequence[RawTable], data: Data, owned: Sequence[RawTable] = ()
 ) -> list[Fault]:
     """All faults of some files, each by itself and together; `owned` are those of silos."""
-    each = [fault for table in tables for fault in table_faults(table, data)]
-    each += [fault for table in owned for fault in _patients(table, data)]
-    each += [fault for column in data.columns for fault in _other_units(owned, column)]
+    faults = [fault for table in tables for fault in table_faults(table, data)]
+    faults += [fault for table in owned for fault in _patients(table, data)]
+    faults += [fault for column in data.columns for fault in _other_units(owned, column)]
     classes = set[str]().union(*(_classes(table, data) for table in tables))
-    return [*each, *_one_class([table.origin for table in tables], classes, data)]
+    if len(classes) == 1:  # no run refuses it, as that would tell of records
+        faults.append(
+            Fault(
+                file=", ".join(table.origin for table in tables),
+                column=data.target,
+                what=f"only one class occurs in all of these files, {next(iter(classes))!r}",
+                remedy="check data.positive and data.negative, or check more silos at once",
+            )
+        )
+    return faults
 
 
 def table_faults(table: RawTable, data: Data) -> list[Fault]:
     """All faults of one file."""
+    faults = list(table.faults)
     if not table.named or not table.rows:
-        return list(table.faults)
-    return [
-        *table.faults,
-        *_names(table, data),
-        *_target(table, data),
-        *(fault for column in _columns(table, data) for fault in _column(table, column, data)),
-        *_plain(table, data),
-        *_oddities(table, data),
-    ]
+        return faults
+    for name in (*data.targets, *(column.name for column in data.columns)):
+        faults += _absent(table, name)
+    faults += _target(table, data)
+    for column in data.columns:
+        if column.name in table.header:
+            faults += _column(table, column, data)
+    # Without declared columns every column but the target must be numbers.
+    for name in table.header if not data.columns else ():
+        if name not in data.targets:
+            faults += _rows(table, name, number_rule)
+    return [*faults, *_oddities(table, data)]
 
 
 def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
@@ -120,64 +127,65 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
     if data.patient not in table.header:
         yield from _absent(table, data.patient)
         return
-    yield from _rows(table, data.patient, _whose)
+    nobody = CellFault(
+        GAP, "a patient", "an empty cell, so nobody's record it is", "fill it in, or remove it"
+    )
+    yield from _rows(table, data.patient, lambda cell: 0.0 if patient_key(cell) else nobody)
     counts = Counter(map(patient_key, table.column(data.patient)))
     yield from likely_namesakes(table, data.patient)
     if over := sum(max(0, count - data.most_per_patient) for count in counts.values()):
-        yield _odd(
-            table,
+        yield table.odd(
             f"{over} records are beyond the {data.most_per_patient} of a patient",
             "each patient's first ones are used: raise data.most_per_patient for more",
             data.patient,
         )
 
 
-def _whose(cell: str) -> float | CellFault:
-    """The rule of the column that says whose a record is."""
-    if patient_key(cell):
-        return 0.0
-    return CellFault(
-        GAP, "a patient", "an empty cell, so nobody's record it is", "fill it in, or remove it"
-    )
-
-
-def _names(table: RawTable, data: Data) -> Iterator[Fault]:
-    """Columns that the study names and the file has not."""
-    for name in (*data.targets, *(column.name for column in data.columns)):
-        yield from _absent(table, name)
-
-
 def _absent(table: RawTable, name: str) -> Iterator[Fault]:
-    """That the file has no such column, if it has none."""
+    """That the file has no column that the study names, if it has none."""
     if name not in table.header:
-        near = [one for one in table.header if folded(one) == folded(name)]
-        said = f"there is no column of this name in the header ({', '.join(table.header)})"
+        what = f"there is no column of this name in the header ({', '.join(table.header)})"
         remedy = "rename the column in the file, or correct the study"
-        if near:
-            said = f"the header has {near[0]!r}, which differs in case or spaces only"
+        if near := [own for own in table.header if folded(own) == folded(name)]:
+            what = f"the header has {near[0]!r}, which differs in case or spaces only"
             remedy = f"write {name!r} in the file's first line"
-        yield Fault(file=table.origin, column=name, what=said, remedy=remedy)
-
-
-def _columns(table: RawTable, data: Data) -> list[Column]:
-    return [column for column in data.columns if column.name in table.header]
+        yield Fault(file=table.origin, column=name, what=what, remedy=remedy)
 
 
 def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
-    """Cells of a declared column that a run refuses, and how many lie outside its bounds."""
+    """Cells of a declared column that a run refuses, and how many it takes as another value."""
     needed = column.feature and data.target  # where only statistics see it, cells may be missing
     rule = column.rule if needed else column.rule_with_gaps
     yield from _rows(table, column.name, rule, column.categories, instead="set ignore_case = true")
-    if column.categories:
-        yield from _pooled(table, column)
-        return
+    if not column.categories:
+        yield from _outside(table, column)
+    elif column.other:
+        listed = {"", *map(column.spelled, (*column.categories, *column.missing))}
+        cells = [cell for cell in table.column(column.name) if column.spelled(cell) not in listed]
+        if len(cells) * 3 > len(table.rows):
+            yield table.odd(
+                f"{len(cells)} of {len(table.rows)} cells are in no list and count as "
+                f"{column.other!r}",
+                "list the commonest of them if they are another spelling of a category",
+                column.name,
+            )
+
+
+def _outside(table: RawTable, column: Column) -> Iterator[Fault]:
+    """Numbers that cannot be, that lie between a column's steps, or outside its bounds."""
     low, high = column.bounds
     there = _numbers(table, column)
     impossible = set(cannot_be(column.name, [number for number, _ in there]))
     if slips := [(number, row) for number, row in there if number in impossible]:
         remedy = "it counts as the nearer bound: correct the cell, or list it as missing"
         yield _seen(table, column.name, f"{slips[0][0]:g} cannot be", remedy, slips)
-    yield from _between_steps(table, column, there)
+    if column.step:
+        near = 1e-6 * column.step
+        within = [(number, row) for number, row in there if low <= number <= high]
+        if off := [pair for pair in within if abs(pair[0] - column.nearest(pair[0])) > near]:
+            what = f"{off[0][0]:.15g} is not {low:g} and whole steps of {column.step:g}"
+            remedy = "it will count as the nearest value that is: correct the cells, or the step"
+            yield _seen(table, column.name, what, remedy, off)
     outside = [
         (number, row)
         for number, row in there
@@ -187,19 +195,17 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
         widen = "widen the bounds if that is too many"
         if 2 * len(outside) > len(there):
             widen = "is it another unit (hubbub check --mapping)? Otherwise widen the bounds"
-        yield _odd(
-            table,
+        yield table.odd(
             f"{len(outside)} of {len(table.rows)} values lie outside {low:g} to {high:g}",
             f"they will count as the nearer bound: {widen}",
             column.name,
         )
         return
     span = high - low
-    far = [(number, row) for number, row in outside if not low - span <= number <= high + span]
-    if far:
-        said = f"{far[0][0]:g} lies far outside {low:g} to {high:g}"
+    if far := [pair for pair in outside if not low - span <= pair[0] <= high + span]:
+        what = f"{far[0][0]:g} lies far outside {low:g} to {high:g}"
         remedy = "a slip of the pen, or another unit? it will count as the nearer bound"
-        yield _seen(table, column.name, said, remedy, far)
+        yield _seen(table, column.name, what, remedy, far)
 
 
 def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
@@ -208,46 +214,27 @@ def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
         return
     files = [[number for number, _ in _numbers(table, column)] for table in tables]
     for place, ((low, high), usual, unit) in apart(files).items():
-        said = (
-            f"half of its values lie from {low:.3g} to {high:.3g}, the others' around {usual:.3g}"
-        )
         remedy = "is it another unit, or are they other patients? hubbub check --mapping helps"
         if unit is not None:
-            offset = f", offset = {unit.offset:g}" if unit.offset else ""
             remedy = (
-                f"if that is another unit, write factor = {unit.factor:.6g}{offset} for it into "
-                f"mapping.toml, under [NAME.{key_of(column.name)}] with the silo's name "
-                "(docs/howto/mapping.md)"
+                f"if that is another unit, write {unit} for it into mapping.toml, under "
+                f"[NAME.{key_of(column.name)}] with the silo's name (docs/howto/mapping.md)"
             )
-        yield _odd(tables[place], said, remedy, column.name)
+        yield tables[place].odd(
+            f"half of its values lie from {low:.3g} to {high:.3g}, the others' around {usual:.3g}",
+            remedy,
+            column.name,
+        )
 
 
-def _numbers(table: RawTable, column: Column) -> list[tuple[float, int]]:
-    """The numbers of a column that are no missing cells, each with its row."""
+def _numbers(table: RawTable, column: Column) -> Numbers:
+    """The numbers of a column that are no missing cells."""
     absent = set(map(column.spelled, ("", *column.missing)))
     return [
         (number, row)
         for cell, row in zip(table.column(column.name), table.numbers, strict=True)
         if (number := number_in(canonical(cell))) is not None and column.spelled(cell) not in absent
     ]
-
-
-def _between_steps(
-    table: RawTable, column: Column, there: Sequence[tuple[float, int]]
-) -> Iterator[Fault]:
-    """How many numbers within the bounds are no value of a column with a step."""
-    if not column.step:
-        return
-    (low, high), near = column.bounds, 1e-6 * column.step
-    off = [
-        (number, row)
-        for number, row in there
-        if low <= number <= high and abs(number - column.nearest(number)) > near
-    ]
-    if off:
-        said = f"{off[0][0]:.15g} is not {low:g} and whole steps of {column.step:g}"
-        remedy = "it will count as the nearest value that is: correct the cells, or the step"
-        yield _seen(table, column.name, said, remedy, off)
 
 
 def _lumps(table: RawTable, study: Study) -> Iterator[Fault]:
@@ -266,43 +253,18 @@ def _lumps(table: RawTable, study: Study) -> Iterator[Fault]:
         if len(values) > _FEW and different <= min(_LUMPS * bins, len(values) // _LUMP):
             step = common_step(values)
             remedy = f"step = {step:.9g}, if others have the same" if step else "their step"
-            yield _odd(
-                table,
+            yield table.odd(
                 f"{different} values hold all {len(values)}",
                 f"declare {remedy}, in data.columns: without it they count as spread evenly",
                 name,
             )
 
 
-def _pooled(table: RawTable, column: Column) -> Iterator[Fault]:
-    """How many cells count as the category for whatever is in no list."""
-    if not column.other:
-        return
-    known = {"", *map(column.spelled, (*column.categories, *column.missing))}
-    cells = [cell for cell in table.column(column.name) if column.spelled(cell) not in known]
-    if len(cells) * 3 > len(table.rows):
-        yield _odd(
-            table,
-            f"{len(cells)} of {len(table.rows)} cells are in no list and count as {column.other!r}",
-            "list the commonest of them if they are another spelling of a category",
-            column.name,
-        )
-
-
-def _plain(table: RawTable, data: Data) -> Iterator[Fault]:
-    """Without declared columns every column but the target must be numbers."""
-    if data.columns:
-        return
-    for name in table.header:
-        if name not in data.targets:
-            yield from _rows(table, name, number_rule)
-
-
 def _rows(
     table: RawTable,
     name: str,
     rule: Rule,
-    known: Sequence[str] = (),
+    spellings: Sequence[str] = (),
     *,
     instead: str = "add this spelling to the study",
 ) -> Iterator[Fault]:
@@ -312,7 +274,7 @@ def _rows(
         table: the file.
         name: the column.
         rule: the one that a run reads it by.
-        known: the spellings that the rule takes, if it takes some only.
+        spellings: those that the rule takes, if it takes some only.
         instead: of a cell that is like one of them, what may be done but to correct it.
     """
     if name not in table.header:
@@ -320,7 +282,7 @@ def _rows(
     cells = table.column(name)
     read = {cell: rule(cell) for cell in dict.fromkeys(cells)}
     flaws = {
-        cell: flaw_of(cell, fault, known, instead)
+        cell: flaw_of(cell, fault, spellings, instead)
         for cell, fault in read.items()
         if isinstance(fault, CellFault)
     }
@@ -328,13 +290,13 @@ def _rows(
     for cell, row in zip(cells, table.numbers, strict=True):
         if cell in flaws:
             rows.setdefault(flaws[cell].kind, []).append(row)
-    said = {flaw.kind: flaw for flaw in reversed(flaws.values())}  # by the first cell of a kind
+    # A kind is told by its first cell, with all of its rows.
+    first = {flaw.kind: flaw for flaw in reversed(flaws.values())}  # of each kind, the first cell's
     for kind in list(rows)[:_MOST_KINDS]:
-        yield _found(table, name, said[kind].what, said[kind].remedy, rows[kind])
-    rest = [row for kind in list(rows)[_MOST_KINDS:] for row in rows[kind]]
-    if rest:
-        said_of_all = f"{len(rows) - _MOST_KINDS} other spellings are refused too"
-        yield _found(table, name, said_of_all, "correct them, or the study", rest)
+        yield _found(table, name, first[kind].what, first[kind].remedy, rows[kind])
+    if rest := [row for kind in list(rows)[_MOST_KINDS:] for row in rows[kind]]:
+        what = f"{len(rows) - _MOST_KINDS} other spellings are refused too"
+        yield _found(table, name, what, "correct them, or the study", rest)
 
 
 def _found(table: RawTable, name: str, what: str, remedy: str, rows: Sequence[int]) -> Fault:
@@ -343,16 +305,9 @@ def _found(table: RawTable, name: str, what: str, remedy: str, rows: Sequence[in
     )
 
 
-def _seen(
-    table: RawTable, name: str, what: str, remedy: str, numbers: Sequence[tuple[float, int]]
-) -> Fault:
-    """What a run takes of some numbers, each with its row, and people should see."""
+def _seen(table: RawTable, name: str, what: str, remedy: str, numbers: Numbers) -> Fault:
+    """What a run takes of some numbers, and people should see."""
     return replace(_found(table, name, what, remedy, [row for _, row in numbers]), refused=False)
-
-
-def _odd(table: RawTable, what: str, remedy: str, column: str = "") -> Fault:
-    """What a run takes, and people should see."""
-    return Fault(file=table.origin, column=column, what=what, remedy=remedy, refused=False)
 
 
 def _target(table: RawTable, data: Data) -> Iterator[Fault]:
@@ -360,29 +315,25 @@ def _target(table: RawTable, data: Data) -> Iterator[Fault]:
     outcome = data.outcome
     if outcome is None:
         rule = class_rule(data.positive, data.negative, data.classes)
-        known = (*data.positive, *data.negative) or data.classes
-        yield from _rows(table, data.target, rule, known)
+        spellings = (*data.positive, *data.negative) or data.classes
+        yield from _rows(table, data.target, rule, spellings)
         return
     yield from _rows(table, data.target, outcome.rule)
     for name in outcome.columns:
-        known = (*outcome.positive, *outcome.negative)
-        yield from _rows(table, name, outcome.rule_of(name), known)
+        yield from _rows(table, name, outcome.rule_of(name), (*outcome.positive, *outcome.negative))
     cells = table.column(data.target) if data.target in table.header else ()
     numbers = [number for cell in cells if (number := number_in(cell)) is not None]
     outside = sum(not outcome.low <= number <= outcome.high for number in numbers)
     if outside and not outcome.grid:
-        yield _odd(
-            table,
+        yield table.odd(
             f"{outside} of {len(numbers)} targets lie outside {outcome.low:g} to {outcome.high:g}",
             "they will count as the nearer end: widen it if that is too many",
             data.target,
         )
     if outcome.exposure in table.header:
         cells = table.column(outcome.exposure)
-        longer = sum((number_in(cell) or 0.0) > outcome.exposure_high for cell in cells)
-        if longer:
-            yield _odd(
-                table,
+        if longer := sum((number_in(cell) or 0.0) > outcome.exposure_high for cell in cells):
+            yield table.odd(
                 f"{longer} of {len(cells)} exposures are above {outcome.exposure_high:g}",
                 "they will count as that, with all of their counts: raise exposure_high",
                 outcome.exposure,
@@ -397,16 +348,14 @@ def _times(
     """Intervals of the grid in which much happens that the model takes to be spread evenly."""
     ends, few = (0.0, *outcome.grid), set(times) - {0.0}
     if (longer := sum(time > ends[-1] for time in times)) * _MUCH >= len(times):
-        yield _odd(
-            table,
+        yield table.odd(
             f"{longer} of {len(times)} times lie beyond the grid, which ends at {ends[-1]:g}",
             "what happens after it is not seen: add times to the grid if that matters",
             data.target,
         )
-    off = [one for one in few if one <= ends[-1] and one not in ends]
+    off = [time for time in few if time <= ends[-1] and time not in ends]
     if len(few) <= _MOST_VISITS and off and not outcome.step and len(times) >= _MANY * len(few):
-        yield _odd(
-            table,
+        yield table.odd(
             f"{len(few)} values hold all times, and {len(off)} of them are no time of the grid",
             "where they are visits, let the grid's times be visits, or give data.target.step",
             data.target,
@@ -420,8 +369,7 @@ def _times(
     for begin, end in pairwise(ends):
         inside = sum(begin < time < end for time in lost)
         if inside * _MUCH >= len(times):
-            yield _odd(
-                table,
+            yield table.odd(
                 f"{inside} of {len(times)} records are lost after {begin:g} and before {end:g}, in "
                 "one interval of the grid",
                 "its events count as spread evenly over it: add times to the grid between them",
@@ -432,25 +380,27 @@ def _times(
 def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
     """What a run takes, and people should see."""
     if len(table.rows) < _FEW:
-        said = f"there are {len(table.rows)} records only"
-        remedy = "few records learn little behind the noise: check that the file is whole"
-        yield _odd(table, said, remedy)
+        yield table.odd(
+            f"there are {len(table.rows)} records only",
+            "few records learn little behind the noise: check that the file is whole",
+        )
     if not data.patient:
         yield from _copies(table)
     for name in table.header:
         yield from cut_numbers(table, name)
-    used = [column.name for column in data.columns] or [
-        n for n in table.header if n not in data.targets
-    ]
-    for name in used:
-        if name in table.header and is_key(name, [table.column(name)]):
-            said = "it looks like a row's key, which tells nothing about others"
-            yield _odd(table, said, "leave it out", name)
-    seen = _classes(table, data)
-    if len(seen) == 1:
-        said = f"only one class occurs, {seen.pop()!r}"
-        remedy = "check the lists of spellings; a silo may hold one class if others hold more"
-        yield _odd(table, said, remedy, data.target)
+    declared = [column.name for column in data.columns if column.name in table.header]
+    features = [name for name in table.header if name not in data.targets]
+    for name in declared if data.columns else features:
+        if is_key(name, [table.column(name)]):
+            what = "it looks like a row's key, which tells nothing about others"
+            yield table.odd(what, "leave it out", name)
+    classes = _classes(table, data)
+    if len(classes) == 1:
+        yield table.odd(
+            f"only one class occurs, {classes.pop()!r}",
+            "check the lists of spellings; a silo may hold one class if others hold more",
+            data.target,
+        )
 
 
 def _copies(table: RawTable) -> Iterator[Fault]:
@@ -463,11 +413,10 @@ def _copies(table: RawTable) -> Iterator[Fault]:
     alike = [sum((n / count) ** 2 for n in column.values()) for column in cells]
     for place, different in _different(table, cells):
         copies = count - different
-        chance = prod(one for number, one in enumerate(alike) if number != place) * count**2 / 2
+        chance = prod(share for k, share in enumerate(alike) if k != place) * count**2 / 2
         if copies > max(_COPIES * count, 10 * chance):
             but = "" if place is None else f" but {table.header[place]!r}"
-            yield _odd(
-                table,
+            yield table.odd(
                 f"{copies} of {count} rows are copies of another one in every cell{but}",
                 "the promise is to a row: who stands there twice is promised what a row is of two "
                 "(hubbub epsilon --records-per-unit 2). Take the copies out, or name the column "
@@ -489,6 +438,7 @@ def _different(
     yield None, len(set(table.rows))
     if not count or count * len(cells) > _MOST_CELLS:
         return
+    # Whole rows are compared as numbers: of the columns before one and of those behind it.
     codes = []
     for seen, column in zip(cells, zip(*table.rows, strict=True), strict=True):
         places = {cell: place for place, cell in enumerate(seen)}
@@ -515,14 +465,3 @@ def _classes(table: RawTable, data: Data) -> set[str]:
         return classes & set(map(canonical, data.classes))
     lists = (data.positive, data.negative)
     return {listed[0] for listed in lists if classes & set(map(canonical, listed))}
-
-
-def _one_class(names: Sequence[str], classes: set[str], data: Data) -> Iterator[Fault]:
-    """Nothing can be learned of one class; no run refuses it, as that would tell of records."""
-    if len(classes) == 1:
-        yield Fault(
-            file=", ".join(names),
-            column=data.target,
-            what=f"only one class occurs in all of these files, {next(iter(classes))!r}",
-            remedy="check data.positive and data.negative, or check more silos at once",
-        )

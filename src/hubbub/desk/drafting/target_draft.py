@@ -34,6 +34,9 @@ from hubbub.desk.drafting.column_meaning import (
     is_censoring,
 )
 
+Columns = Mapping[str, Sequence[str]]  # the cells of all files, numbers with decimal points
+Spellings = Mapping[str, Counter[str]]  # by folded text those that occur, with their counts
+
 _TIMES = 8  # of a grid
 _MOST_VISITS = 60  # different times, of which an interval may end at any
 _OFF_STEP = 1e-6  # steps by which a time may miss one: what its last digits leave out
@@ -96,20 +99,25 @@ class TargetDraft:
         """All columns of it."""
         return (self.name, *(self.outcome.columns if self.outcome else ()))
 
-    def happened(self, columns: Mapping[str, Sequence[str]]) -> list[bool | None]:
+    @property
+    def _answers(self) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
+        """The column that says whether the outcome happened, with its spellings; None: a number."""
+        if self.outcome is None:
+            return self.name, self.positive, self.negative
+        event = self.outcome.event
+        return (event, self.outcome.positive, self.outcome.negative) if event else None
+
+    def happened(self, columns: Columns) -> list[bool | None]:
         """For each row whether the outcome did; None where that is not known, or means nothing."""
-        outcome = self.outcome
-        if outcome is not None and not outcome.event:
+        if self._answers is None:
             numbers = (measured(cell) for cell in columns[self.name])
             return [None if number is None else float(number) > 0 for number in numbers]
-        lists = (self.positive, self.negative)
-        if outcome is not None:
-            lists = (outcome.positive, outcome.negative)
+        name, *lists = self._answers
         ones, zeros = ({*map(canonical, listed)} for listed in lists)
-        cells = map(canonical, columns[outcome.event if outcome else self.name])
+        cells = map(canonical, columns[name])
         return [True if cell in ones else False if cell in zeros else None for cell in cells]
 
-    def is_there(self, columns: Mapping[str, Sequence[str]]) -> list[bool]:
+    def is_there(self, columns: Columns) -> list[bool]:
         """For each row whether it has a target."""
         cells = zip(*(columns[name] for name in self.columns), strict=True)
         return [not any(map(is_absent, row)) for row in cells]
@@ -124,11 +132,9 @@ class TargetDraft:
     @property
     def sides(self) -> tuple[str, str]:
         """What it says where the outcome happened, and where it did not, in words."""
-        outcome = self.outcome
-        if outcome is not None and not outcome.event:
+        if self._answers is None:
             return f"{self.name!r} is above 0", f"{self.name!r} is 0"
-        name = outcome.event if outcome else self.name
-        lists = (outcome.positive, outcome.negative) if outcome else (self.positive, self.negative)
+        name, *lists = self._answers
         yes, no = (f"{name!r} is {' or '.join(listed[:2])}" for listed in lists)
         return yes, no
 
@@ -139,17 +145,12 @@ class TargetDraft:
 
 
 def learned(
-    columns: Mapping[str, Sequence[str]],
-    asked: str,
-    *,
-    kind: str | None = None,
-    event: str | None = None,
+    columns: Columns, asked: str, *, kind: str | None = None, event: str | None = None
 ) -> TargetDraft:
     """The target: a class unless another kind is asked for, or its column counts or measures.
 
     Args:
-        columns: the cells of all files, of every column that all files have, numbers with decimal
-            points.
+        columns: every column that all files have.
         asked: the name of the target.
         kind: "class", "numeric", "count" or "time-to-event"; None: it is guessed.
         event: the column that says whether a time ends with the event.
@@ -158,72 +159,89 @@ def learned(
         DataError: there is no such column, or none that can be learned so.
     """
     wanted = TIME_TO_EVENT if kind is None and event is not None else kind
-    if wanted is None and asked in columns and counts_something(asked, columns[asked]):
+    cells = columns.get(asked)
+    if wanted is None and cells is not None and counts_something(asked, cells):
         note = f'whole numbers from 0, so kind = "{COUNT}": say --kind class if they are classes'
-        return _drafted(COUNT, asked, columns, None, (note,))
+        return _number(COUNT, asked, cells, (note,))
     if wanted not in KINDS:
+        if cells is None:
+            raise DataError(
+                f"expected a column {asked!r} in every file, found {', '.join(columns) or 'none'}; "
+                "name one of them with --target"
+            )
         try:
-            return _class_draft(columns, asked)
+            return _classes(asked, cells)
         except DataError:
-            if asked not in columns or wanted or not _is_numeric(columns[asked]):
+            there = [cell for cell in cells if not is_absent(cell)]
+            measures = len(set(there)) > 2 and all(measured(cell) is not None for cell in there)
+            if wanted or not measures:
                 raise
             note = f'numbers, so kind = "{NUMERIC}": say --kind {COUNT} if they count something'
-            return _drafted(NUMERIC, asked, columns, None, (note,))
+            return _number(NUMERIC, asked, cells, (note,))
     for name, key in ((asked, "--target"), (event, "--event")):
         if name not in columns and (key == "--target" or wanted == TIME_TO_EVENT):
             raise DataError(
                 f'expected {key} to name a column of every file for kind = "{wanted}", found '
                 f"{name!r}; the files have {', '.join(columns)}"
             )
-    return _drafted(wanted, asked, columns, event, ())
+    if wanted == TIME_TO_EVENT:
+        return _time(columns, asked, event or "")
+    return _number(wanted, asked, columns[asked], ())
 
 
-def _is_numeric(cells: Sequence[str]) -> bool:
-    """Whether every record that has a target has a number, and there are several."""
+def _values(kind: str, name: str, cells: Sequence[str]) -> list[float]:
+    """The numbers of a target that has nothing else.
+
+    Raises:
+        DataError: some cell is none, or all are the same.
+    """
     there = [cell for cell in cells if not is_absent(cell)]
-    return len(set(there)) > 2 and all(measured(cell) is not None for cell in there)
-
-
-def _drafted(
-    kind: str,
-    name: str,
-    columns: Mapping[str, Sequence[str]],
-    event: str | None,
-    notes: tuple[str, ...],
-) -> TargetDraft:
-    """The target with its bounds, or its times and the event's spellings."""
-    there = [cell for cell in columns[name] if not is_absent(cell)]
+    words = [cell for cell in dict.fromkeys(there) if measured(cell) is None]
     values = [float(measured(cell) or "nan") for cell in there]
-    least, most = min(values, default=0.0), max(values, default=0.0)
-    if not all(value == value for value in values) or not least < most:
+    if words or len(set(values)) < 2:
+        found = "one number only" if there else "none"
+        if words:
+            found = f"{', '.join(map(repr, words[:3]))}{' and others' if len(words) > 3 else ''}"
         raise DataError(
             f'expected numbers in the target {name!r} for kind = "{kind}", found '
-            f"{_others(there)}; correct the files, or name another kind or column"
+            f"{found}; correct the files, or name another kind or column"
         )
-    seen: tuple[str, ...] = ()
-    if kind == NUMERIC:
-        outcome = _amount(values)
-        if outcome.is_log or outcome.is_log_link:
-            notes = (*notes, _LOG_NOTE if outcome.is_log else _LINK_NOTE)
-        if not outcome.is_log and not outcome.low <= least <= most <= outcome.high:
-            notes = (*notes, _TAIL_NOTE.format(high=outcome.high))
-    elif kind == COUNT:
+    return values
+
+
+def _number(kind: str, name: str, cells: Sequence[str], notes: tuple[str, ...]) -> TargetDraft:
+    """A count or an amount with its bounds."""
+    values = _values(kind, name, cells)
+    least, most = min(values), max(values)
+    if kind == COUNT:
         outcome = Outcome(kind=kind, high=max(1.0, rounded_outward(0.0, most)[1]))
-    else:
-        if slips := [value for value in values if value < 0]:
-            seen = (_NEGATIVE_NOTE.format(count=len(slips), least=min(slips)),)
-            values = [value for value in values if value >= 0]
-        of_event, step = _event_of(columns, event or ""), _step_of(values)
-        outcome = Outcome(
-            kind=kind,
-            event=of_event.name,
-            positive=of_event.positive,
-            negative=of_event.negative,
-            grid=_grid(values, step),
-            step=step,
-        )
-        notes, seen = (*notes, *of_event.notes), (*seen, *of_event.seen)
-    return TargetDraft(name=name, outcome=outcome, notes=notes, seen=seen)
+        return TargetDraft(name=name, outcome=outcome, notes=notes)
+    outcome = _amount(values)
+    if outcome.is_log or outcome.is_log_link:
+        notes = (*notes, _LOG_NOTE if outcome.is_log else _LINK_NOTE)
+    if not outcome.is_log and not outcome.low <= least <= most <= outcome.high:
+        notes = (*notes, _TAIL_NOTE.format(high=outcome.high))
+    return TargetDraft(name=name, outcome=outcome, notes=notes)
+
+
+def _time(columns: Columns, name: str, event_name: str) -> TargetDraft:
+    """A time until an event, with the times that it is told by and the event's spellings."""
+    values = _values(TIME_TO_EVENT, name, columns[name])
+    event = _event_of(columns, event_name)
+    seen = event.seen
+    if slips := [value for value in values if value < 0]:
+        seen = (_NEGATIVE_NOTE.format(count=len(slips), least=min(slips)), *seen)
+        values = [value for value in values if value >= 0]
+    step = _step_of(values)
+    outcome = Outcome(
+        kind=TIME_TO_EVENT,
+        event=event.name,
+        positive=event.positive,
+        negative=event.negative,
+        grid=_grid(values, step),
+        step=step,
+    )
+    return TargetDraft(name=name, outcome=outcome, notes=event.notes, seen=seen)
 
 
 def _step_of(times: Sequence[float]) -> float:
@@ -248,10 +266,10 @@ def _grid(times: Sequence[float], step: float) -> tuple[float, ...]:
     """
     ordered = sorted(times)
     last = ordered[len(ordered) - 1 - len(ordered) // 10]
-    places = sorted({one for one in ordered if 0 < one <= last})
+    places = sorted({time for time in ordered if 0 < time <= last})
     if len(places) <= _MOST_VISITS:
         near = [last * k / _TIMES for k in range(1, _TIMES + 1)]
-        visits = {min(places, key=lambda one: abs(one - time)) for time in near}
+        visits = {min(places, key=lambda place: abs(place - time)) for time in near}
         return _at_least_two(sorted(visits), step or last)
     if ordered.count(last) < _FEWEST_ALIKE:  # nobody's own time, if it is not shared
         power = 10.0 ** (floor(log10(last / _TIMES)) - 1)
@@ -289,6 +307,7 @@ def _amount(values: Sequence[float]) -> Outcome:
         high = _one_digit(min(ordered[-1], usual or ordered[-1]), ceil)
         mean = float(f"{fmean(min(value, high) for value in ordered):.1g}")
         return Outcome(kind=NUMERIC, high=high, scale=LOG_LINK, mean=mean)
+    # The least hundredth would widen the logarithm's range for few.
     ends = above[len(above) // 100], ordered[-1]
     return Outcome(
         kind=NUMERIC, low=_one_digit(ends[0], floor), high=_one_digit(ends[1], ceil), scale="log"
@@ -307,23 +326,15 @@ def _one_digit(value: float, towards: Callable[[float], int]) -> float:
     return float(f"{towards(value / 10.0**power):d}e{power}")
 
 
-def _others(there: Sequence[str]) -> str:
-    """What a target of numbers has that is none."""
-    words = [cell for cell in dict.fromkeys(there) if measured(cell) is None]
-    if words:
-        return f"{', '.join(map(repr, words[:3]))}{' and others' if len(words) > 3 else ''}"
-    return "one number only" if there else "none"
-
-
-def _event_of(columns: Mapping[str, Sequence[str]], name: str) -> TargetDraft:
+def _event_of(columns: Columns, name: str) -> TargetDraft:
     """The event's spellings; of a column that says who was censored they are the other way round.
 
     Raises:
         DataError: the column has not two answers.
     """
-    draft, found = None, _how_many(_values(columns[name]))
+    draft, found = None, _how_many(_spellings(columns[name]))
     with suppress(DataError):
-        draft = _class_draft(columns, name)
+        draft = _classes(name, columns[name])
         found = ", ".join(draft.classes)
     if draft is None or draft.classes:
         raise DataError(
@@ -336,22 +347,8 @@ def _event_of(columns: Mapping[str, Sequence[str]], name: str) -> TargetDraft:
     return replace(draft, positive=draft.negative, negative=draft.positive, notes=(note,))
 
 
-def _class_draft(columns: Mapping[str, Sequence[str]], asked: str) -> TargetDraft:
-    """The classes of a column that all files must have.
-
-    Raises:
-        DataError: there is no such column, or none that can be learned.
-    """
-    if asked not in columns:
-        raise DataError(
-            f"expected a column {asked!r} in every file, found {', '.join(columns) or 'none'}; "
-            "name one of them with --target"
-        )
-    return _classes_of(asked, columns[asked])
-
-
-def _values(cells: Sequence[str]) -> dict[str, Counter[str]]:
-    """By folded text the spellings that occur, with their counts; without missing cells."""
+def _spellings(cells: Sequence[str]) -> Spellings:
+    """The spellings that occur, without missing cells."""
     values: dict[str, Counter[str]] = {}
     for cell, times in Counter(cells).items():
         if not is_absent(cell):
@@ -359,86 +356,76 @@ def _values(cells: Sequence[str]) -> dict[str, Counter[str]]:
     return values
 
 
-def _classes_of(name: str, cells: Sequence[str]) -> TargetDraft:
-    """The classes of a column."""
-    values_of, slips = _without_slips(_values(cells))
-    drafted = _of_values(name, values_of, len(cells))
+def _how_many(values: Spellings) -> str:
+    return "one value only" if len(values) == 1 else f"{len(values)} values"
+
+
+def _classes(name: str, cells: Sequence[str]) -> TargetDraft:
+    """The classes of a column.
+
+    Raises:
+        DataError: it has none that can be learned.
+    """
+    values, slips = _without_slips(_spellings(cells))
+    if values and set(values) <= {*ONES, *ZEROS}:
+        draft = _of_answers(name, values)
+    elif len(values) == 2:
+        draft = _of_two(name, values)
+    elif 2 < len(values) <= min(MOST_CLASSES, max(3, len(cells) // 3)):
+        draft = _of_several(name, values)
+    else:
+        raise DataError(
+            f"expected a target {name!r} of two to {MOST_CLASSES} classes, found "
+            f"{_how_many(values)} in all files; name another column with --target, or say --kind "
+            "numeric, count or time-to-event"
+        )
     if not slips:
-        return drafted
+        return draft
     more = " and others" * (len(slips) > _SHOWN)
     note = (
         f"no class, as next to no row has it: {', '.join(map(repr, slips[:_SHOWN]))}{more}; slips, "
         "or a footer? Such rows are refused, and left out by --tidy"
     )
-    return replace(drafted, seen=(note,))
+    return replace(draft, seen=(note,))
 
 
-def _without_slips(
-    values: Mapping[str, Counter[str]],
-) -> tuple[Mapping[str, Counter[str]], list[str]]:
+def _without_slips(values: Spellings) -> tuple[Spellings, list[str]]:
     """The values without those that next to no record has, and these; a stage may be rare."""
-    total = sum(spelled.total() for spelled in values.values())
+    totals = {value: spelled.total() for value, spelled in values.items()}
+    total = sum(totals.values())
+    # Of many records a class has at least some, unless it is a stage, which has one digit.
     least = max(_FEWEST_OF_CLASS, total // _MANY)
-    rare = {
-        value
-        for value, spelled in values.items()
-        if spelled.total() < least and not re.fullmatch(r"\d", value)
-    }
-    slips = sum(values[value].total() for value in rare)
-    if (
-        total < _MANY
-        or _SLIPS * slips > total
-        or len(values) - len(rare) < 2
-        or set(values) <= {*ONES, *ZEROS}
-    ):
+    rare = {v for v in values if totals[v] < least and not re.fullmatch(r"\d", v)}
+    many = total >= _MANY and _SLIPS * sum(totals[value] for value in rare) <= total
+    if not many or len(values) - len(rare) < 2 or set(values) <= {*ONES, *ZEROS}:
         return values, []
     kept = {value: spelled for value, spelled in values.items() if value not in rare}
     return kept, sorted(spelling for value in rare for spelling in values[value])
 
 
-def _of_values(name: str, values_of: Mapping[str, Counter[str]], cells: int) -> TargetDraft:
-    """The classes, of the values that count."""
-    if values_of and set(values_of) <= {*ONES, *ZEROS}:
-        return _answers(name, values_of)
-    if len(values_of) == 2:
-        return _two(name, values_of)
-    if 2 < len(values_of) <= min(MOST_CLASSES, max(3, cells // 3)):
-        return _several(name, values_of)
-    raise DataError(
-        f"expected a target {name!r} of two to {MOST_CLASSES} classes, found "
-        f"{_how_many(values_of)} in all files; name another column with --target, or say --kind "
-        "numeric, count or time-to-event"
-    )
-
-
-def _how_many(values: Mapping[str, Counter[str]]) -> str:
-    """In words how many values occur."""
-    return "one value only" if len(values) == 1 else f"{len(values)} values"
-
-
-def _two(name: str, found: Mapping[str, Counter[str]]) -> TargetDraft:
+def _of_two(name: str, values: Spellings) -> TargetDraft:
     """A target of two values, of which people must say which is the one to be found."""
-    zero, one = sorted(found, key=lambda value: (-found[value].total(), value))
+    zero, one = sorted(values, key=lambda value: (-values[value].total(), value))
     why = "rarer"
-    if all(plain_number(value) is not None for value in found):
-        zero, one = sorted(found, key=lambda value: float(plain_number(value) or 0))
+    if all(plain_number(value) is not None for value in values):
+        zero, one = sorted(values, key=lambda value: float(plain_number(value) or 0))
         why = "larger"
     elif zero in ONES or one in ZEROS:
         zero, one, why = one, zero, "likelier"
     note = f"{one!r} counts as 1, since it is the {why} one: exchange the lists if it should not"
-    return _pair(name, found[one], found[zero], note)
+    return _pair(name, values[one], values[zero], note)
 
 
-def _answers(name: str, found: Mapping[str, Counter[str]]) -> TargetDraft:
+def _of_answers(name: str, values: Spellings) -> TargetDraft:
     """A target whose values all mean yes or no."""
-    ones = [spelling for value in found if value in ONES for spelling in found[value]]
-    zeros = [spelling for value in found if value in ZEROS for spelling in found[value]]
+    ones = [spelling for value in values if value in ONES for spelling in values[value]]
+    zeros = [spelling for value in values if value in ZEROS for spelling in values[value]]
     note = ""
     if not ones or not zeros:
-        (value, *_) = found
-        missing = next(pair[1 if ones else 0] for pair in ANSWERS if value in pair)
-        (zeros if ones else ones).append(missing)
-        note = f"only one class occurs; {missing!r} was made up for the other: correct it"
+        (value, *_) = values
+        other = next(pair[1 if ones else 0] for pair in ANSWERS if value in pair)
+        (zeros if ones else ones).append(other)
+        note = f"only one class occurs; {other!r} was made up for the other: correct it"
     return _pair(name, ones, zeros, note)
 
 
@@ -451,18 +438,18 @@ def _pair(name: str, ones: Iterable[str], zeros: Iterable[str], note: str) -> Ta
     )
 
 
-def _several(name: str, found: Mapping[str, Counter[str]]) -> TargetDraft:
+def _of_several(name: str, values: Spellings) -> TargetDraft:
     """More than two classes; stages from 0 upwards are two: none, and any."""
-    if all(value.isdigit() for value in found) and "0" in found:
-        ones = [spelling for value in found if value != "0" for spelling in found[value]]
+    if all(value.isdigit() for value in values) and "0" in values:
+        ones = [spelling for value in values if value != "0" for spelling in values[value]]
         note = "0 against every other number: write classes instead to tell them apart"
-        return _pair(name, ones, list(found["0"]), note)
-    order = sorted(found, key=lambda value: (float(plain_number(value) or "inf"), value))
-    usual = {value: found[value].most_common(1)[0][0] for value in found}
+        return _pair(name, ones, values["0"], note)
+    order = sorted(values, key=lambda value: (float(plain_number(value) or "inf"), value))
+    usual = {value: spelled.most_common(1)[0][0] for value, spelled in values.items()}
     respelled = {
         spelling: usual[value]
-        for value, spellings in found.items()
-        for spelling in spellings
+        for value, spelled in values.items()
+        for spelling in spelled
         if canonical(spelling) != canonical(usual[value])
     }
     classes = tuple(canonical(usual[value]) for value in order)

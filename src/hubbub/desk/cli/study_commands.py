@@ -1,0 +1,306 @@
+"""`hubbub plan`: what follows from a study, or from a trial of it with other values.
+
+A trial (`--epsilon`, `--set`) changes no file: it is another study, under another name and id. Run,
+it is charged like any other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubbub.core.disk import read_text, toml_table
+from hubbub.core.errors import UserError
+from hubbub.core.number_format import at_most
+from hubbub.core.planning.plan import Plan, option_rows
+from hubbub.core.planning.sampling_comparison import as_table
+from hubbub.core.planning.study_plan import plan
+from hubbub.core.settings import shown
+from hubbub.core.study.study import Study
+from hubbub.desk.cli.terminal import STUDY, add_command, argument, emit, number, say, table
+from hubbub.desk.report.promise import broken
+from hubbub.desk.report.validation_sheet import validation_name
+from hubbub.estimation.queries.statistics_query import planned_answers
+from hubbub.learning.queries.validation.validation_query import foreseen_validation
+
+if TYPE_CHECKING:
+    from hubbub.desk.cli.ledger_books import PlannedSpending
+
+_LONGEST = 200  # letters of a study's name
+_LEDGERS = Path("runs/ledgers")  # where `hubbub run` has them
+TRIAL = (
+    argument("--epsilon", "in place of the study's, for a trial", metavar="EPSILON"),
+    argument(
+        "--set",
+        "another value for a trial, such as training.steps=100; may stand several times",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+    ),
+)
+
+
+def add_commands(commands: Any) -> None:
+    """Register the command."""
+    ledgers = argument(
+        "--ledgers",
+        "folder of the silos' ledgers, to see what their records have spent; default that of the "
+        f"last run of these files, or {_LEDGERS}, if it is there",
+        Path,
+        metavar="DIR",
+    )
+    words = "what a study means: noise, epsilon per adversary"
+    add_command(commands, "plan", words, _plan, STUDY, *TRIAL, ledgers)
+
+
+def is_trial(options: argparse.Namespace) -> bool:
+    """Whether another value was asked for."""
+    return options.epsilon is not None or bool(options.set)
+
+
+def load_trial(path: Path, options: argparse.Namespace) -> Study:
+    """The study in a file, or a trial of it with other values.
+
+    Raises:
+        UserError: what is set is no key and value, or epsilon is no number.
+        StudyError: the study cannot be read, or takes no such value.
+    """
+    study = Study.load(path)
+    if not is_trial(options):
+        return study
+    values = toml_table(read_text(path).removeprefix("\ufeff"))
+    changes = [] if options.epsilon is None else [f"privacy.epsilon={options.epsilon}"]
+    changes += options.set
+    for change in changes:
+        _put(values, change)
+    if options.epsilon is not None:
+        epsilon, cap = values["privacy"]["epsilon"], values["privacy"].get("cap", 0)
+        if not isinstance(epsilon, int | float):
+            raise UserError(
+                f"expected a number after --epsilon, got {shown(epsilon)}; write for example 0.5"
+            )
+        # A cap below epsilon is a proposal for later; what ledgers allow counts anyway.
+        if isinstance(cap, int | float) and cap < epsilon:
+            values["privacy"].pop("cap", None)
+    if values["study"]["name"] == study.name:
+        said = ", ".join(change.replace("=", " = ", 1) for change in changes)
+        values["study"]["name"] = f"{study.name}, trial of {said}"[:_LONGEST]
+    return Study.from_table(values)
+
+
+def trial_words(study: Study, path: Path) -> str:
+    """What people are told of a trial."""
+    return (
+        f"a trial, “{study.name}”: {path} is as it was; what a run of it costs is charged, and the "
+        "charges add up"
+    )
+
+
+def _put(values: dict[str, Any], change: str) -> None:
+    """Put a value where a dotted key leads; a text may stand without its quotes."""
+    key, sign, text = change.partition("=")
+    *above, last = (part.strip() for part in key.split("."))
+    if not sign or not above or not all((*above, last)):
+        raise UserError(
+            f"expected --set KEY=VALUE with a table's key, such as training.steps=100, got "
+            f"{shown(change)}; write it so"
+        )
+    inner = values
+    for part in above:
+        inner = inner.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise UserError(
+                f"expected --set to name a key of a table, got {shown(key)}, and {part} is none; "
+                "set the whole of it"
+            )
+    try:
+        inner[last] = tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        inner[last] = text.strip()
+
+
+def _plan(options: argparse.Namespace) -> int:
+    study = load_trial(options.study, options)
+    made = plan(study)
+    spent = _spending(made, options.ledgers)
+    if options.json:
+        more: dict[str, Any] = {}
+        if study.attestation:
+            more["attestation"] = study.attestation.to_dict()
+        if study.statistics:
+            answers = planned_answers(made).items()
+            more["statistics"] = {name: answer.to_dict() for name, answer in answers}
+        if foreseen := foreseen_validation(made):
+            more["validation"] = foreseen
+        if spent:
+            more["ledgers"] = {name: asdict(own) for name, own in spent.items()}
+        emit({**made.to_dict(), "own_code": study.own_code, **more})
+        return 0
+    if is_trial(options):
+        say(trial_words(study, options.study))
+    show_plan(made)
+    if spent:
+        goal = study.privacy
+        table(
+            f"Spent in all by these records (at delta {goal.delta:g}, {goal.relation}, "
+            "if they were fixed before the first)",
+            ("silo", "epsilon so far", "with this study", "its cap"),
+            [
+                (name, number(own.spent), number(own.after), own.words)
+                for name, own in spent.items()
+            ],
+        )
+    return 0
+
+
+def _spending(made: Plan, stated: Path | None) -> Mapping[str, PlannedSpending]:
+    """What the silos' ledgers hold, of those that are there, beside what the study will charge."""
+    from hubbub.learning.runs.uncounted import counted_in  # a plan alone needs nothing of runs
+
+    folder = stated or counted_in(made.study) or _LEDGERS
+    paths = {name: folder / f"{name}.sqlite" for name in made.study.parties.names}
+    there = {name: path for name, path in paths.items() if path.is_file()}
+    if stated is not None and not there:
+        raise UserError(
+            f"expected ledgers of {', '.join(paths)} in {stated}, found none; name the folder that "
+            "run --ledgers named, or leave --ledgers out"
+        )
+    if not there:
+        return {}
+    from hubbub.desk.cli.ledger_books import spending  # a plan alone needs nothing of ledgers
+
+    return {name: spending(path, made) for name, path in there.items()}
+
+
+def show_plan(made: Plan) -> None:
+    """The plan as tables for people."""
+    study, plain = made.study, made.to_dict()
+    for words in broken(plain):
+        say(f"note: {words}")
+    table(
+        f"{study.name}: what each adversary can learn about one {study.data.unit} "
+        f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
+        ("adversary", "noise left (sigma / C)", "epsilon"),
+        _exposure_rows(made),
+    )
+    if made.joint_batches:
+        table(
+            "Joint batches beside Poisson sampling, at the same noise",
+            ("adversary", "records owned", "joint batches", "Poisson"),
+            as_table(made.joint_batches),
+        )
+    table("How", ("what follows", "value"), _how_rows(made, plain))
+    _show_statistics(made)
+    _show_validation(made)
+    if study.attestation:
+        from hubbub.core.verification.attestation.policy import policy_of
+
+        for role, asked in study.attestation.asked().items():
+            say(f"evidence of every {role}: {policy_of(asked).words()}")
+    for warning in made.warnings:
+        say(f"note: {warning}")
+    if study.own_code:
+        say(
+            f"code: {' and '.join(study.own_code)} will run on the machine of everybody who runs "
+            "or joins this study, and sees records there; nothing of it has run yet: read it first"
+        )
+
+
+def _exposure_rows(made: Plan) -> list[tuple[str, str, str]]:
+    """What each adversary can learn, and the promised one about a patient if there are patients."""
+    rows = [
+        (
+            exposure.adversary + ("  <- promised" if exposure == made.stated else ""),
+            number(exposure.noise_multiplier),
+            number(exposure.epsilon),
+        )
+        for exposure in made.exposures
+    ]
+    if (patient := made.patient) is not None:
+        epsilon = "no account" if patient.epsilon is None else number(patient.epsilon)
+        who = f"{made.stated.adversary}, about {patient.who}"
+        rows.append((who, number(made.stated.noise_multiplier), epsilon))
+    return rows
+
+
+def _how_rows(made: Plan, plain: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Noise, masks, options and words of the sum."""
+    parties, upload = made.study.parties, made.upload_bytes_per_step
+    rows = [
+        ("noise multiplier, against the promised adversary", number(made.noise_multiplier, 6)),
+        ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
+        ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
+        ("the least share in grid steps", number(made.share_sigma_grid)),
+    ]
+    if not parties.compute_nodes:
+        rows.append(("silos with which each shares masks", str(made.degree)))
+    for option in option_rows(plain):
+        value = option.value
+        if value is None:
+            value = number(inf) if option.upper else "unknown"
+        value = value if isinstance(value, str) else number(value)
+        rows.append((f"{option.name}: {option.words}", value))
+    return [
+        *rows,
+        ("word", f"{made.word_bits} bits"),
+        (f"{made.study.data.unit}s in one direction that fit a word", str(made.sum_limit)),
+        ("silos needed in a round", f"{made.quorum} of {parties.silos}"),
+        ("a silo sends per step", "unknown" if upload is None else f"{upload:,} bytes"),
+        (
+            "an attack that wrongly accuses 1 in 100 finds at most",
+            f"{at_most(100 * made.attack_power)} in 100",
+        ),
+    ]
+
+
+def _show_statistics(made: Plan) -> None:
+    """What will be said of each statistic, before any record is touched."""
+    if made.study.statistics is None:
+        return
+    kinds, rows = dict(made.study.statistics.named), []
+    for name, answer in planned_answers(made).items():
+        part = f"{100 * answer.part:.0f} %" if answer.part >= 0.1 else f"{100 * answer.part:.2g} %"
+        word, least = "not known", ""
+        sentence = "state data.records, the public number of records"
+        if (expected := answer.expected) is not None:
+            word = "yes" if expected.answered else "perhaps" if expected.possible else "no"
+            least = "none" if answer.least_epsilon is None else f"{answer.least_epsilon:g}"
+            sentence = expected.sentence
+        rows.append((name, kinds[name].kind, word, least, part, sentence))
+    said = "expected standard error, noise and chance together"
+    head = ("statistic", "kind", "answered", "least epsilon", "part", said)
+    table("Statistics, before any record is touched", head, rows, texts=len(head))
+
+
+def _show_validation(made: Plan) -> None:
+    """On which records the model will be scored, and how exactly, before any is touched."""
+    foreseen = foreseen_validation(made)
+    if foreseen is None:
+        return
+    much = foreseen["flatters"]
+    flattered = "not known" if much is None else f"up to about {much:.2g}"
+    rows = [
+        (
+            f"{name} records" + ("  <- taken" if name == foreseen["records"] else ""),
+            "beyond 1" if error is None else f"{error:.2g}",
+            "nothing" if name == "held-back" else flattered,
+        )
+        for name, error in foreseen["errors"].items()
+    ]
+    if not made.study.data.records:
+        rows = [(foreseen["records"], "not known: state data.records", "")]
+    asked = made.study.validation
+    share = "" if foreseen["rate"] is None else f", if {foreseen['rate']:.3g} have the outcome"
+    if share and asked is not None and not asked.rate:
+        share += " (say how many with validation.rate)"
+    table(
+        f"Private validation: the {validation_name(foreseen['score'])} of the trained model{share}",
+        ("compared with", "standard error, noise and chance together", "may flatter by"),
+        rows,
+        texts=3,
+    )
