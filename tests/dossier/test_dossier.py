@@ -19,15 +19,16 @@ from hubbub.core.errors import UserError
 from hubbub.core.verification.evidence.evidence_file import with_signature
 from hubbub.desk.cli import dossier_command
 from hubbub.desk.cli.main import main
-from hubbub.desk.report.dossier.chapters import CHAPTERS
 from hubbub.desk.report.dossier.composing import (
+    CHAPTERS,
     NOT_SHOWN,
+    BoardQuestion,
+    Sentence,
     blanks_of,
     compose,
     draft_of,
     sentence_of,
 )
-from hubbub.desk.report.dossier.dossier_parts import BoardQuestion, Sentence
 from hubbub.desk.report.dossier.facts import Facts
 from hubbub.desk.report.dossier.written_files import as_docx, as_html
 
@@ -168,7 +169,7 @@ def test_a_changed_member_changes_its_sentence(facts: Facts) -> None:
                 ]
             if field in ("plan.unit", "asked.parties.trust"):
                 other = {"record": "patient", "none": "tee"}[value]
-            if field == "asked.data.source":
+            if field in ("asked.data.source", "asked.model.kind"):
                 other = "python:mine.py:rows"
             changed = with_value(facts, field, other)
             if other == "patient":

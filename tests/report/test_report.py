@@ -33,7 +33,7 @@ from hubbub.desk.report.charts import bounds, linear
 from hubbub.desk.report.markup import tag
 from hubbub.desk.report.page import render
 from hubbub.desk.report.scores import running_mean
-from hubbub.desk.report.validation_section import decision_chart
+from hubbub.desk.report.validation_sheet import decision_chart
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

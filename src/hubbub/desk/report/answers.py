@@ -13,8 +13,6 @@ from typing import Any
 
 from hubbub.core.number_format import NOT_KNOWN, amount
 from hubbub.desk.report import charts, markup
-from hubbub.desk.report import charts as curve_charts
-from hubbub.desk.report import charts as scales
 
 Answer = Mapping[str, Any]
 _LEAST_P, _SMALL_P, _MOST_P = 0.001, 0.0995, 0.99  # as papers print p-values
@@ -356,10 +354,10 @@ def _curves_figure(answer: Answer) -> Figure:
     places = [x for curve in curves for x in curve["x"]]
     what = _WHAT.get(answer["kind"], "share of records up to here")
     start = [0.0] if answer["kind"] in _WHAT else []
-    across = scales.linear([*start, *places], charts.LEFT, charts.RIGHT)
+    across = charts.linear([*start, *places], charts.LEFT, charts.RIGHT)
     if times := _times_at_risk(curves):
         across = replace(across, ticks=times)
-    up = scales.linear([0.0, 1.0], *charts.vertical(charts.HEIGHT))
+    up = charts.linear([0.0, 1.0], *charts.vertical(charts.HEIGHT))
     words = (
         f"{answer['title']}. The shaded area holds each point with {_percent(answer)} probability, "
         "noise included."
@@ -371,20 +369,9 @@ def _curves_figure(answer: Answer) -> Figure:
     more = _LINE * (2 * known + 2) if known else 0
     if more:
         words += " Below: records at risk just after these times, with noise."
-    drawn = [_drawn(curve) for curve in curves]
-    chart = curve_charts.curves(drawn, axes, described=words, extra=extra, more=more)
+    drawn = [charts.DrawnCurve.of({**curve, "name": curve["name"] or "all"}) for curve in curves]
+    chart = charts.curves(drawn, axes, described=words, extra=extra, more=more)
     return Figure(chart, words, charts.HEIGHT + more)
-
-
-def _drawn(curve: Mapping[str, Any]) -> curve_charts.DrawnCurve:
-    """One curve with its point-wise interval."""
-    return curve_charts.DrawnCurve(
-        name=curve["name"] or "all",
-        x=tuple(curve["x"]),
-        y=tuple(curve["y"]),
-        low=tuple(curve["low"]),
-        high=tuple(curve["high"]),
-    )
 
 
 def _tested(answer: Answer, axes: charts.Axes) -> list[markup.Html]:
@@ -395,24 +382,22 @@ def _tested(answer: Answer, axes: charts.Axes) -> list[markup.Html]:
         for test in answer["tests"]
     ]
     if answer["kind"] != "survival":  # other curves rise
-        return [curve_charts.note(text, axes, line, above=True) for line, text in enumerate(said)]
-    return [curve_charts.note(text, axes, line) for line, text in enumerate(reversed(said))]
+        return [charts.note(text, axes, line, above=True) for line, text in enumerate(said)]
+    return [charts.note(text, axes, line) for line, text in enumerate(reversed(said))]
 
 
 def _at_risk(curves: Sequence[Mapping[str, Any]], axes: charts.Axes) -> list[markup.Html]:
     """Numbers at risk below the ticks of the axis."""
     known = _own_numbers(curves)
     top = axes.up.start + _AT_RISK
-    head = curve_charts.word("at risk, with noise", charts.LEFT, top, "start", "axis")
+    head = charts.word("at risk, with noise", charts.LEFT, top, "start", "axis")
     parts = [head] if known else []
     for index, (label, one) in enumerate(known.items()):
         y = top + _LINE * (2 * index + 1)
-        name = curve_charts.word(label, charts.LEFT, y, "start", "strong")
+        name = charts.word(label, charts.LEFT, y, "start", "strong")
         parts.append(markup.tag("g", name, class_=f"series-{curves.index(one)}"))
         parts += [
-            curve_charts.word(
-                _risk_at(one, time), axes.across.place(time), y + _LINE, "middle", "risk"
-            )
+            charts.word(_risk_at(one, time), axes.across.place(time), y + _LINE, "middle", "risk")
             for time in axes.across.ticks
         ]
     return parts
@@ -457,7 +442,7 @@ def _histogram(answer: Answer) -> Figure:
         for row in bins
     ]
     tops = [0.0, *(end for item in items for end in item.ends)]
-    up = scales.linear(tops, *charts.vertical(charts.HEIGHT))
+    up = charts.linear(tops, *charts.vertical(charts.HEIGHT))
     how = f"with {_percent(answer)} intervals."
     words = f"{answer['title']}: the share of records in each bin, {how}"
     chart = charts.bars(items, up, labels=(bins[0]["column"], "share"), described=words)
@@ -471,7 +456,7 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
     known = [row for row in rows if None not in (row["value"], row["low"], row["high"])]
     ends = [row[key] for row in known for key in ("low", "value", "high")]
     place = (charts.EDGE, charts.WIDTH - _ESTIMATE_ROOM)
-    across = scales.ratios(ends, *place) if ratio else scales.linear([0.0, *ends], *place)
+    across = charts.ratios(ends, *place) if ratio else charts.linear([0.0, *ends], *place)
     items = [
         charts.Interval(
             label=": ".join(filter(None, (row["group"], row["column"], row["level"]))),

@@ -15,9 +15,7 @@ import numpy as np
 
 from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_most, finite
 from hubbub.core.planning import plan_rows
-from hubbub.desk.report import charts, markup, promise, trust_models
-from hubbub.desk.report import charts as scales
-from hubbub.desk.report import scores as learned
+from hubbub.desk.report import charts, markup, promise, scores, trust_models
 from hubbub.learning import metric_words
 from hubbub.learning.metric_words import MetricWords, words_of
 
@@ -161,7 +159,7 @@ def _figure(found: ArrangementTable, metric: MetricWords) -> markup.Html:
     )
     if metric.is_share:
         ends = [min(max(end, 0.0), 1.0) for end in ends]
-    axis = scales.scores if metric.is_share else scales.linear
+    axis = charts.scores if metric.is_share else charts.linear
     across = axis(ends, charts.EDGE, charts.WIDTH - charts.VALUE_ROOM)
     items = [_interval(arrangement) for arrangement in found.arrangements]
     pairs = zip(items, found.arrangements, strict=True)
@@ -324,14 +322,14 @@ def arrangements_of(runs: Sequence[ReportedRun]) -> ArrangementTable | None:
 
 def _arrangement(runs: Sequence[ReportedRun], metric: str) -> Arrangement | None:
     """Runs of one arrangement, with an interval where there are several."""
-    scores = [value for run in runs if (value := finite(run.last, metric)) is not None]
-    if not scores:
+    values = [value for run in runs if (value := finite(run.last, metric)) is not None]
+    if not values:
         return None
-    low, high = interval(scores)
+    low, high = interval(values)
     against = promise.against(runs[0].plan, runs[0].mode)
     return Arrangement(
         name=runs[0].baseline or "federated",
-        mean=sum(scores) / len(scores),
+        mean=sum(values) / len(values),
         low=low,
         high=high,
         epsilon=None if against is None else max(_spent(run) for run in runs),
@@ -358,9 +356,9 @@ def _row(one: ReportedRun, found: Sequence[str]) -> list[str]:
 def _figures(runs: Sequence[ReportedRun], metric: str) -> markup.Html:
     """A curve for each run, all on one axis."""
     scored = [run for run in runs if metric in metric_words.metrics_of(run.metrics)]
-    up = learned.scale_of([row for one in scored for row in one.metrics], [metric])
+    up = scores.scale_of([row for one in scored for row in one.metrics], [metric])
     figures = [
-        learned.metric_figure(one.metrics, [metric], up, f"“{one.folder}”, {one.mode.label}")
+        scores.metric_figure(one.metrics, [metric], up, f"“{one.folder}”, {one.mode.label}")
         for one in scored[:_MOST]
     ]
     return markup.tag("div", *figures, class_="figures")

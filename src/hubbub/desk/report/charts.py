@@ -7,9 +7,10 @@ knows numbers and labels, nothing about privacy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
+from typing import Any
 
 from hubbub.core.number_format import amount
 from hubbub.desk.report import markup
@@ -459,6 +460,12 @@ class DrawnCurve:
     y: tuple[float, ...]
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, curve: Mapping[str, Any]) -> DrawnCurve:
+        """From plain values, as the files of a run have them."""
+        parts = {key: tuple(curve[key]) for key in ("x", "y", "low", "high")}
+        return cls(name=curve["name"], **parts)
 
 
 def word(text: str, x: float, y: float, anchor: str, class_: str) -> markup.Html:

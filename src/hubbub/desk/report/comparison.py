@@ -222,12 +222,9 @@ def _split(
     return replace(prepared, silos=tuple(silos), test=test)
 
 
-# A rehearsal: what a run would give, on records that are public or made up.
-#
-# It has the law of a run in every number that is released, the coins of all silos, the noise of all
-# shares, the rounding, and none of its protection: no masks, no signatures, no ledger, no folder.
-# It
-# is for choosing learning rates and clips, at the price of plain DP-SGD.
+# A rehearsal has the law of a run in every number that is released, the coins of all silos, the
+# noise of all shares, the rounding, and none of its protection: no masks, no signatures, no ledger,
+# no folder. It is for choosing learning rates and clips, at the price of plain DP-SGD.
 
 
 def rehearse(

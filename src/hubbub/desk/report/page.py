@@ -20,11 +20,9 @@ from hubbub.desk.report import (
     markup,
     promise,
     trust_models,
-    validation_section,
     validation_sheet,
     who_sees_what,
 )
-from hubbub.desk.report import scores as learned
 from hubbub.desk.report import scores as score_words
 from hubbub.desk.report.markup import Html, section, table, tag
 from hubbub.learning import metric_words
@@ -121,8 +119,7 @@ def _audited(audit: Audit) -> list[Html]:
 
 # What the ledgers hold: what each silo says that it has spent, on this study and in all.
 #
-# It reads the parts that the silos have signed for the evidence, as plain values; it opens no
-# ledger.
+# It reads the parts that the silos have signed for the evidence; it opens no ledger.
 
 Part = Mapping[str, Any]
 
@@ -256,10 +253,10 @@ def render(
         *([joining] if joining and comparison else []),  # which was asked for
         *_warnings(plan["warnings"]),
         *([answers.answers(statistics)] if statistics else []),
-        *([validation_section.validated(validation)] if validation else []),
+        *([validation_sheet.validated(validation)] if validation else []),
         *(
             [
-                learned.learning(
+                score_words.learning(
                     metrics, against, so_far, scores or {}, validated=validation is not None
                 )
             ]

@@ -24,7 +24,6 @@ from hubbub.core.planning.plan import option_rows
 from hubbub.core.planning.plan_rows import PlanRow, explained, spoken
 from hubbub.core.protocol.primitives.message_sizes import OVERHEAD
 from hubbub.desk.report import charts, markup, trust_models
-from hubbub.desk.report import charts as scales
 
 _WEAK = 8.0  # beyond which a promise is called weak
 _ROOM = 1e-3  # what epsilons of one study may differ by, relative
@@ -123,7 +122,7 @@ def against(plan: Plan, mode: trust_models.Mode) -> str | None:
 
 def axis(
     plan: Plan, mode: trust_models.Mode, rows: Sequence[Row]
-) -> tuple[scales.Scale, scales.Scale]:
+) -> tuple[charts.Scale, charts.Scale]:
     """The vertical axes of the epsilon so far, and by coalition: one and the same where it can be.
 
     Where coalitions differ by so much that theirs is logarithmic, the epsilon so far has its own.
@@ -132,11 +131,11 @@ def axis(
     so_far = [epsilon for row in rows if (epsilon := finite(row, "epsilon")) is not None]
     worst = [epsilon for epsilon in _worst(plan["epsilon"]).values() if epsilon is not None]
     if mode is not trust_models.FEDERATED or not worst:
-        return scales.bounds(so_far, *end), scales.bounds(worst, *end)
-    by_coalition = scales.bounds(worst, *end)
+        return charts.bounds(so_far, *end), charts.bounds(worst, *end)
+    by_coalition = charts.bounds(worst, *end)
     if by_coalition.log:
-        return scales.bounds(so_far, *end), by_coalition
-    shared = scales.linear([0.0, *so_far, *worst], *end)
+        return charts.bounds(so_far, *end), by_coalition
+    shared = charts.linear([0.0, *so_far, *worst], *end)
     return shared, shared
 
 
@@ -165,7 +164,7 @@ def plainly(plan: Plan, against: str) -> str:
     )
 
 
-def cost(plan: Plan, mode: trust_models.Mode, up: scales.Scale) -> markup.Html:
+def cost(plan: Plan, mode: trust_models.Mode, up: charts.Scale) -> markup.Html:
     """The section; the table of adversaries is the federation's, baselines have other ones.
 
     `up` is the axis for epsilon by coalition.
@@ -273,12 +272,12 @@ def _promise(row: Exposure, plan: Plan) -> str:
     return f"weaker: more than T collude{when}"
 
 
-def _figure(plan: Plan, up: scales.Scale) -> markup.Html:
+def _figure(plan: Plan, up: charts.Scale) -> markup.Html:
     """Epsilon against the number of colluding silos: how gracefully the promise degrades."""
     worst = _worst(plan["epsilon"])
     known = {silos: epsilon for silos, epsilon in worst.items() if epsilon is not None}
     over = [silos for silos, epsilon in worst.items() if epsilon is None]
-    across = scales.linear([0, *worst], charts.LEFT + 10, charts.RIGHT - 10, whole=True)
+    across = charts.linear([0, *worst], charts.LEFT + 10, charts.RIGHT - 10, whole=True)
     limit = stated(plan)["colluding_silos"]
     labels = "silos that collude with the aggregator", "ε" + (" (log scale)" if up.log else "")
     axes = charts.Axes(across=across, up=up, labels=labels)

@@ -11,7 +11,7 @@ from typing import Any
 from hubbub.core.disk import write_bytes
 from hubbub.core.number_format import at_most
 from hubbub.core.runs.run_folder import REPORT
-from hubbub.desk.report import charts, validation_section, validation_sheet
+from hubbub.desk.report import charts, validation_sheet
 from hubbub.desk.report import scores as score_words
 from hubbub.desk.report.answers import Answer, answer_lines, figure_of, said_of, tables_of
 from hubbub.desk.report.markup import Html, join, table, tag
@@ -36,7 +36,7 @@ def shown_in_notebook(
     *,
     final: Row | None = None,
     scores: score_words.Scores | None = None,
-    validation: validation_section.Validation | None = None,
+    validation: validation_sheet.Validation | None = None,
     answers: Mapping[str, Answer],
 ) -> str:
     """HTML for a notebook.
@@ -73,29 +73,26 @@ def _metrics(final: Row, scores: score_words.Scores, *, is_validated: bool) -> I
         yield tag("p", "Not evaluated: state test or validation to be told how good it is.")
 
 
-def _validation(validation: validation_section.Validation) -> Iterator[Html]:
+def _validation(validation: validation_sheet.Validation) -> Iterator[Html]:
     """The private validation: its sentence, its scores, its calibration plot, what to do next."""
     told = validation["all"]
     yield tag("p", f"{_sentence(validation_sheet.sentence(validation))}.")
     if told is not None and told["scores"]:
-        rows = validation_sheet.rows(told)
+        rows = validation_sheet.validation_rows(told)
         caption = "The model on the silos' records"
         yield table(caption, validation_sheet.HEAD, rows, numeric=(1, 2, 3))
-        if told["calibration"]:
-            chart, words = validation_section.calibration_chart(told["calibration"])
-            yield _picture(chart, charts.HEIGHT, words)
-        if drawn := validation_section.decision_chart(told["decisions"]):
-            yield _picture(drawn[0], charts.HEIGHT, drawn[1])
+        for _, figure in validation_sheet.figures_of(validation):
+            yield _picture(figure.chart, figure.height, figure.words)
         yield from _groups(validation)
     yield tag("p", f"{_sentence(validation_sheet.next_step(validation))}.")
 
 
-def _groups(validation: validation_section.Validation) -> Iterator[Html]:
+def _groups(validation: validation_sheet.Validation) -> Iterator[Html]:
     """Its scores in subgroups and centres, where there are some."""
     rows = [
         (f"{part['by']}: {part['group']}", *told[:3])
         for part in validation["groups"]
-        for told in validation_sheet.rows(part)
+        for told in validation_sheet.validation_rows(part)
     ]
     if rows:
         head = ("", "score", "value", "95 % interval")

@@ -12,7 +12,6 @@ from typing import Any
 from hubbub.core.number_format import Row, amount, at_most, finite
 from hubbub.core.planning import plan_rows
 from hubbub.desk.report import charts, markup
-from hubbub.desk.report import charts as scales
 from hubbub.learning.metric_words import is_held_back, label_of, metrics_of, name_of, words_of
 
 Scores = Mapping[str, Mapping[str, Any]]
@@ -167,7 +166,7 @@ _AVERAGED = (
 def learning(
     rows: Sequence[Row],
     against: str | None,
-    cost: scales.Scale,
+    cost: charts.Scale,
     scores: Scores,
     *,
     validated: bool = False,
@@ -222,15 +221,15 @@ def _alike(found: Sequence[str]) -> list[str]:
     return shares[:_CURVES] if found and found[0] in shares else list(found[:1])
 
 
-def scale_of(rows: Sequence[Row], keys: Sequence[str]) -> scales.Scale:
+def scale_of(rows: Sequence[Row], keys: Sequence[str]) -> charts.Scale:
     """The axis for some metrics of these rows."""
     values = [y for key in keys for row in rows if (y := finite(row, key)) is not None]
-    axis = scales.scores if all(words_of(key).is_share for key in keys) else scales.linear
+    axis = charts.scores if all(words_of(key).is_share for key in keys) else charts.linear
     return axis(values, *charts.vertical(charts.HEIGHT))
 
 
 def metric_figure(
-    rows: Sequence[Row], found: Sequence[str], up: scales.Scale, title: str = ""
+    rows: Sequence[Row], found: Sequence[str], up: charts.Scale, title: str = ""
 ) -> markup.Html:
     """Metrics over steps, on an axis that other figures may share."""
     series = [_averaged(rows, key) for key in found]
@@ -275,7 +274,7 @@ def _averaged(rows: Sequence[Row], key: str) -> charts.Series:
     )
 
 
-def _epsilon_figure(rows: Sequence[Row], against: str, up: scales.Scale) -> markup.Html:
+def _epsilon_figure(rows: Sequence[Row], against: str, up: charts.Scale) -> markup.Html:
     series = charts.Series(name="epsilon so far", points=_points(rows, "epsilon"))
     last = series.points[-1][1] if series.points else None
     who = plan_rows.spoken(against)
@@ -285,9 +284,9 @@ def _epsilon_figure(rows: Sequence[Row], against: str, up: scales.Scale) -> mark
 
 
 def _over_steps(
-    series: Sequence[charts.Series], rows: Sequence[Row], up: scales.Scale, label: str, words: str
+    series: Sequence[charts.Series], rows: Sequence[Row], up: charts.Scale, label: str, words: str
 ) -> markup.Html:
-    across = scales.linear(
+    across = charts.linear(
         [0.0, *(row["step"] for row in rows)], charts.LEFT, charts.RIGHT, whole=True
     )
     axes = charts.Axes(across=across, up=up, labels=("training steps", label))

@@ -1,14 +1,27 @@
-"""A private validation in words: each score with its interval, beside knowing nothing.
+"""A private validation as people are told it: sentences, scores, calibration and decision curve.
 
-It reads plain values, as `validation.json` has them.
+Each score stands with its interval, beside knowing nothing. The terminal, the page, the notebook
+and the paper take their sentences, rows and figures from here. It reads plain values, as
+`validation.json` has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
+from hubbub.desk.report import charts, markup
+from hubbub.desk.report.answers import Figure
+
 Validation = Mapping[str, Any]
+_INTERVALS = (
+    "Asked by one noisy sum at the model that is published. Every interval takes both into "
+    "account: that other people might have been asked, and the noise. Predictions were rounded to "
+    "public bins first."
+)
+_LEAST = 0.05  # a net benefit that an axis shows at least
+_GROUP_HEAD = ("group", "records, with noise", "score", "value", "95 % interval", "told apart")
 HEAD = ("score", "value", "95 % interval", "knowing nothing", "told apart")
 _NAMES = {
     "auc": "AUC",
@@ -45,7 +58,7 @@ def shown(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) < 10 else f"{value:,.4g}"
 
 
-def rows(told: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
+def validation_rows(told: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
     """A row of a table for each score of one table of records."""
     return [
         (
@@ -167,3 +180,136 @@ def _apart(one: Mapping[str, Any]) -> str:
     if one["is_better"] is None:
         return "cannot tell"
     return "better" if one["is_better"] else "worse"
+
+
+def validated(validation: Validation) -> markup.Html:
+    """The section of the page."""
+    everybody = validation["all"]
+    words = [sentence(validation), _INTERVALS]
+    if everybody is not None and (gap := miscalibrated(everybody["scores"])):
+        words.append(f"On average {gap.removeprefix('its ')}.")
+    parts = [
+        markup.tag("p", text[0].upper() + text[1:] + ("" if text.endswith(".") else "."))
+        for text in words
+    ]
+    if everybody is not None and everybody["scores"]:
+        caption = "The model beside one that knows nothing of a record"
+        rows = validation_rows(everybody)
+        parts.append(markup.table(caption, HEAD, rows, numeric=(1, 2, 3)))
+        drawn = [
+            markup.figure(figure.chart, figure.words, _points(everybody, name))
+            for name, figure in figures_of(validation)
+        ]
+        parts += [markup.tag("div", *drawn, class_="figures")] if drawn else []
+    # A table for each column that groups are of.
+    for by, group in groupby(validation["groups"], key=lambda part: part["by"]):
+        lines = [row for part in group for row in _group_rows(part, validation["telling"])]
+        parts.append(markup.tag("h3", f"By {by}"))
+        caption = f"Scores apart for each {by}"
+        parts.append(markup.table(caption, _GROUP_HEAD, lines, numeric=(1, 3, 4)))
+    return markup.section("How good the model is on patients", *parts)
+
+
+def figures_of(validation: Validation) -> Iterator[tuple[str, Figure]]:
+    """The calibration plot and the decision curve, each with its name, where there is one."""
+    everybody = validation["all"]
+    if everybody["calibration"]:
+        yield "calibration", Figure(*_calibration_chart(everybody["calibration"]), charts.HEIGHT)
+    if drawn := decision_chart(everybody["decisions"]):
+        yield "decisions", Figure(*drawn, charts.HEIGHT)
+
+
+def _calibration_chart(curve: Mapping[str, Any]) -> tuple[markup.Html, str]:
+    """What came over what was foretold, beside the line on which both are alike; and in words."""
+    values = [*curve["x"], *curve["low"], *curve["high"], *curve["y"]]
+    ends = (min(curve["x"]), max(curve["x"]))
+    across = charts.linear(curve["x"], charts.LEFT, charts.RIGHT)
+    up = charts.linear(values, *charts.vertical(charts.HEIGHT))
+    words = (
+        "Calibration: what came over what was foretold, in groups of about a fifth of the records, "
+        "with 95 % intervals. On the straight line foretold and observed are alike; below it the "
+        "model promises too much."
+    )
+    ideal = charts.DrawnCurve(name="perfect", x=ends, y=ends)
+    axes = charts.Axes(across=across, up=up, labels=("foretold", "observed"))
+    return charts.curves([charts.DrawnCurve.of(curve), ideal], axes, described=words), words
+
+
+def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[markup.Html, str] | None:
+    """Net benefit of the model, and of treating everybody, where noise leaves something to see."""
+    if not curves or not (shown := _clear(curves[0])).x:
+        return None
+    low, top = min([0.0, *shown.low]), max([0.0, *shown.high])
+    others = [_clipped(curve, low, top) for curve in curves[1:]]
+    drawn = [shown, *(one for one in others if len(one.x) > 1)]
+    places = shown.x
+    axes = charts.Axes(
+        across=charts.linear([0.0, *places], charts.LEFT, charts.RIGHT),
+        up=charts.linear([low, top], *charts.vertical(charts.HEIGHT)),
+        labels=("chance from which on one would treat", "net benefit"),
+    )
+    everybody = ", beside treating everybody"
+    if len(drawn) == 1:
+        everybody = "; treating everybody has one that is outside the picture"
+    words = (
+        "Decision curve: the net benefit of treating whom the model gives at least that chance, "
+        f"with 95 % intervals{everybody}; treating nobody is 0."
+    )
+    return charts.curves(drawn, axes, described=words), words
+
+
+def _clear(curve: Mapping[str, Any]) -> charts.DrawnCurve:
+    """The points whose interval is no wider than the largest benefit is high."""
+    most = max([_LEAST, *curve["y"]])
+    ends = zip(curve["low"], curve["high"], strict=True)
+    kept = [place for place, (low, high) in enumerate(ends) if high - low <= most]
+    parts = {key: tuple(curve[key][place] for place in kept) for key in ("x", "y", "low", "high")}
+    return charts.DrawnCurve(name=curve["name"], **parts)
+
+
+def _clipped(curve: Mapping[str, Any], low: float, top: float) -> charts.DrawnCurve:
+    """The part of a curve that lies on the chart, without its interval."""
+    kept = [(x, y) for x, y in zip(curve["x"], curve["y"], strict=True) if low <= y <= top]
+    return charts.DrawnCurve(
+        name=curve["name"], x=tuple(x for x, _ in kept), y=tuple(y for _, y in kept)
+    )
+
+
+def _drawn(curve: Mapping[str, Any]) -> charts.DrawnCurve:
+    return charts.DrawnCurve(
+        name=curve["name"],
+        x=tuple(curve["x"]),
+        y=tuple(curve["y"]),
+        low=tuple(curve["low"]),
+        high=tuple(curve["high"]),
+    )
+
+
+def _points(everybody: Mapping[str, Any], name: str) -> markup.Html:
+    """A figure's points as a table that can be unfolded."""
+    curve, head = everybody["calibration"], ("foretold", "observed")
+    if name == "decisions":
+        curve, head = everybody["decisions"][0], ("from a chance of", "net benefit")
+    rows = [
+        tuple(map(shown, point))
+        for point in zip(*(curve[key] for key in ("x", "y", "low", "high")), strict=True)
+    ]
+    table = markup.table("The points of the figure", (*head, "low", "high"), rows, numeric=range(4))
+    return markup.tag("details", markup.tag("summary", "The same in numbers"), table)
+
+
+def _group_rows(part: Mapping[str, Any], telling: str) -> list[tuple[str, ...]]:
+    """Scores of one group, as its count tells."""
+    count = f"{max(part['count'], 0):,.0f}"
+    rows = validation_rows({"scores": scores_of_group(part, telling)})
+    if not rows:
+        return [(part["group"], count, "too few records for the noise", "", "", "")]
+    return [
+        (part["group"], count, name, value, ends, apart) for name, value, ends, _, apart in rows
+    ]
+
+
+def scores_of_group(part: Mapping[str, Any], telling: str) -> dict[str, Mapping[str, Any]]:
+    """The scores that are told of a subgroup or centre: the telling one, and two of closeness."""
+    kept = (telling, "brier", "calibration_gap")
+    return {name: score for name, score in part["scores"].items() if name in kept}

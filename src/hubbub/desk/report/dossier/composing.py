@@ -1,39 +1,107 @@
-"""From facts and what people have written to the dossier: every sentence, with its standing."""
+"""From facts and what people have written to the dossier: every sentence, with its standing.
+
+`chapters.txt` is the dossier with named places. A line that begins with # is the title of a
+chapter, one with ## a heading in it, and prose below either says what it is about. Each other line
+asks something: a name in braces is that of a function of `statements.py`, whose sentence answers
+it; a name in brackets is that of a blank, for a person to fill in.
+"""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
 
 import tomli_w
 
 from hubbub.core.errors import UserError
-from hubbub.desk.report.dossier.chapters import CHAPTERS
-from hubbub.desk.report.dossier.dossier_parts import (
-    Blank,
-    BoardQuestion,
-    Heading,
-    Part,
-    Sentence,
-    Written,
-)
-from hubbub.desk.report.dossier.facts import Facts, NotShownError, Reader
+from hubbub.desk.report.dossier import statements
+from hubbub.desk.report.dossier.facts import Facts, NotShownError, Run
 
 NOT_SHOWN = "not shown"
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+_PLACE = re.compile(r"(.+) (?:\{(\w+)\}|\[([a-z-]+)\])")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardQuestion:
+    """What somebody asks, and the sentence that answers it from members of the evidence.
+
+    Args:
+        ask: what is asked, in a few words; shown also where nothing answers it.
+        words: the sentence; NotShownError where what it needs was not found to hold.
+    """
+
+    ask: str
+    words: Callable[[Run], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blank:
+    """What only a person can write: the name by which it is filled in, and what is asked."""
+
+    name: str
+    ask: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heading:
+    """The beginning of a part of a chapter, and what it is about."""
+
+    title: str
+    about: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """A question as it was answered.
+
+    Args:
+        ask: the question.
+        text: the sentence, or why there is none.
+        standing: "re-derived", "signed", or "not shown".
+        fields: members of the evidence that it rests on; none if it is not shown.
+    """
+
+    ask: str
+    text: str
+    standing: str
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A blank, and what a person has written there; "" while it is open."""
+
+    blank: Blank
+    text: str
+
+
+Part = BoardQuestion | Blank | Heading
 Shown = Sentence | Written | Heading
 
 
 @dataclass(frozen=True, kw_only=True)
-class Composed:
-    """A chapter, answered.
+class Chapter:
+    """One of the dossier's documents.
 
     Args:
-        title, source: as in the chapter.
-        parts: sentences, blanks and headings in order.
+        title: its name.
+        source: which text its questions are from, and what this chapter is not.
+        parts: in order.
     """
+
+    title: str
+    source: str
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed:
+    """A chapter, answered: its title and source, and sentences, blanks and headings in order."""
 
     title: str
     source: str
@@ -84,6 +152,27 @@ class Dossier:
         return Counter(sentence.standing for sentence in self.sentences)
 
 
+def _chapters(text: str) -> Iterator[Chapter]:
+    """The chapters of a text with named places."""
+    for chapter in re.split(r"^# ", text, flags=re.MULTILINE)[1:]:
+        title, source, *lines = filter(None, chapter.splitlines())
+        parts: list[Part] = []
+        for line in lines:
+            place = _PLACE.fullmatch(line)
+            if line.startswith("## "):
+                parts.append(Heading(title=line.removeprefix("## ")))
+            elif place and place[2]:
+                parts.append(BoardQuestion(ask=place[1], words=getattr(statements, place[2])))
+            elif place:
+                parts.append(Blank(name=place[3], ask=place[1]))
+            elif isinstance(parts[-1], Heading):
+                parts[-1] = replace(parts[-1], about=line)
+        yield Chapter(title=title, source=source, parts=tuple(parts))
+
+
+CHAPTERS = tuple(_chapters((files(__package__) / "chapters.txt").read_text(encoding="utf-8")))
+
+
 def compose(facts: Facts, written: Mapping[str, str] | None = None) -> Dossier:
     """The dossier of a run.
 
@@ -96,54 +185,48 @@ def compose(facts: Facts, written: Mapping[str, str] | None = None) -> Dossier:
         facts: members of the evidence, and the findings about them.
         written: what people have written, by the names of blanks.
     """
-    given = written or {}
+
+    def answered(part: Part) -> Shown:
+        if isinstance(part, Blank):
+            return Written(blank=part, text=(written or {}).get(part.name, "").strip())
+        return sentence_of(part, facts) if isinstance(part, BoardQuestion) else part
+
+    verdicts = [(claim, verdict) for claim, verdict, _ in facts.findings]
     return Dossier(
         study=str(facts.value("study.name")),
         study_id=str(facts.value("study.id")),
         chapters=tuple(
-            Composed(title=one.title, source=one.source, parts=_shown(one.parts, facts, given))
-            for one in CHAPTERS
+            Composed(
+                title=chapter.title,
+                source=chapter.source,
+                parts=tuple(map(answered, chapter.parts)),
+            )
+            for chapter in CHAPTERS
         ),
-        trusted=tuple(claim for claim, verdict, _ in facts.findings if verdict == "not verifiable"),
+        trusted=tuple(claim for claim, verdict in verdicts if verdict == "not verifiable"),
         wrongs=tuple(
-            f"{claim}: {verdict}"
-            for claim, verdict, _ in facts.findings
-            if verdict.startswith("wrong")
+            f"{claim}: {verdict}" for claim, verdict in verdicts if verdict.startswith("wrong")
         ),
     )
 
 
-def _shown(parts: Sequence[Part], facts: Facts, written: Mapping[str, str]) -> tuple[Shown, ...]:
-    return tuple(_answered(part, facts, written) for part in parts)
-
-
-def _answered(part: Part, facts: Facts, written: Mapping[str, str]) -> Shown:
-    if isinstance(part, Blank):
-        return Written(blank=part, text=written.get(part.name, "").strip())
-    return sentence_of(part, facts) if isinstance(part, BoardQuestion) else part
-
-
 def sentence_of(question: BoardQuestion, facts: Facts) -> Sentence:
     """A question's sentence, or that nothing shows it."""
-    reader = Reader(facts)
+    run = Run(facts)
     try:
-        text = question.words(reader)
-        standing = reader.standing
+        text = question.words(run)
+        return Sentence(ask=question.ask, text=text, standing=run.standing, fields=run.fields)
     except NotShownError as why:
         hidden = str(why)
     except _MALFORMED:  # what a party signs of itself may be anything
         hidden = "the evidence says it in no form that can be read"
-    else:
-        return Sentence(ask=question.ask, text=text, standing=standing, fields=reader.fields)
     return Sentence(ask=question.ask, text=f"Not shown: {hidden}.", standing=NOT_SHOWN, fields=())
-
-
-# What people write for the dossier: a TOML file of a text for each blank, by name.
 
 
 def blanks_of() -> dict[str, Blank]:
     """All blanks by name, in order."""
-    return {part.name: part for one in CHAPTERS for part in one.parts if isinstance(part, Blank)}
+    parts = (part for chapter in CHAPTERS for part in chapter.parts)
+    return {part.name: part for part in parts if isinstance(part, Blank)}
 
 
 def draft_of() -> str:
@@ -164,14 +247,12 @@ def read_written(text: str, where: str) -> Mapping[str, str]:
         written = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"expected TOML in {where}, got: {error}; mend it") from None
-    known = blanks_of()
-    odd = sorted(set(written) - set(known))
-    if odd:
+    names = blanks_of()
+    if odd := sorted(set(written) - set(names)):
         raise UserError(
             f"expected names of blanks in {where}, got {', '.join(odd)}; they are "
-            f"{', '.join(known)}"
+            f"{', '.join(names)}"
         )
-    other = [name for name, value in written.items() if not isinstance(value, str)]
-    if other:
+    if other := [name for name, value in written.items() if not isinstance(value, str)]:
         raise UserError(f"expected texts in {where}, got something else for {', '.join(other)}")
     return written

@@ -8,8 +8,7 @@ from typing import Any
 
 from hubbub.core.errors import UserError, with_extra
 from hubbub.core.number_format import several
-from hubbub.desk.report.dossier.composing import Composed, Dossier, Shown
-from hubbub.desk.report.dossier.dossier_parts import Heading, Sentence
+from hubbub.desk.report.dossier.composing import Composed, Dossier, Heading, Sentence, Shown
 from hubbub.desk.report.markup import Content, Html, join, printable, style, tag
 
 # What stands before the chapters, whatever they are drawn as.

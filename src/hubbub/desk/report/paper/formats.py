@@ -11,7 +11,6 @@ from xml.etree import ElementTree as ET
 from hubbub.core.errors import UserError, with_extra
 from hubbub.core.tabular.cells import csv_text
 from hubbub.desk.report import charts, markup
-from hubbub.desk.report import charts as ink
 from hubbub.desk.report.answers import Figure, TextTable
 from hubbub.desk.report.paper.manuscript import Manuscript, PaperTable
 
@@ -60,7 +59,7 @@ def _draw(axes: Any, element: ET.Element, colour: str, *, dashed: bool) -> None:
     kind = element.get("class", "")
     if kind.startswith("series-"):
         number = int(kind.removeprefix("series-"))
-        colour, dashed = ink.SERIES[number], number == 1
+        colour, dashed = charts.SERIES[number], number == 1
     if element.tag in _DRAWN:
         _DRAWN[element.tag](axes, element, colour, "--" if dashed else "-")
     for inner in element:
@@ -68,7 +67,7 @@ def _draw(axes: Any, element: ET.Element, colour: str, *, dashed: bool) -> None:
 
 
 def _line(axes: Any, element: ET.Element, colour: str, _: str) -> None:
-    own, width, dashes = ink.STROKES.get(element.get("class", ""), (colour, 1.0, "-"))
+    own, width, dashes = charts.STROKES.get(element.get("class", ""), (colour, 1.0, "-"))
     x, y = ([_length(element, f"{way}{end}") for end in (1, 2)] for way in "xy")
     axes.plot(x, y, color=own, linewidth=width, linestyle=dashes)
 
@@ -89,20 +88,20 @@ def _rectangle(axes: Any, element: ET.Element, colour: str, _: str) -> None:
     corner = _length(element, "x"), _length(element, "y")
     sides = _length(element, "width"), _length(element, "height")
     bar = element.get("class") == "bar"
-    own, alpha = (ink.SERIES[0], 0.7) if bar else (colour, 1.0)
+    own, alpha = (charts.SERIES[0], 0.7) if bar else (colour, 1.0)
     axes.add_patch(Rectangle(corner, *sides, color=own, alpha=alpha, linewidth=0))
 
 
 def _circle(axes: Any, element: ET.Element, colour: str, _: str) -> None:
     from matplotlib.patches import Circle
 
-    own = ink.SERIES[0] if element.get("class") == "first" else colour
+    own = charts.SERIES[0] if element.get("class") == "first" else colour
     place = _length(element, "cx"), _length(element, "cy")
     axes.add_patch(Circle(place, _length(element, "r"), color=own))
 
 
 def _path(axes: Any, element: ET.Element, colour: str, _: str) -> None:
-    own, width, dashes = ink.STROKES.get(element.get("class", ""), (colour, 1.5, "-"))
+    own, width, dashes = charts.STROKES.get(element.get("class", ""), (colour, 1.5, "-"))
     for piece in _pieces(element.get("d", "")):
         x, y = zip(*piece, strict=True)
         axes.plot(x, y, color=own, linewidth=width, linestyle=dashes)

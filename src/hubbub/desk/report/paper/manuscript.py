@@ -13,7 +13,7 @@ from typing import Any
 from hubbub.core.disk import file_name
 from hubbub.core.number_format import NOT_KNOWN, amount
 from hubbub.core.planning.plan_rows import spoken
-from hubbub.desk.report import charts, validation_section, validation_sheet
+from hubbub.desk.report import validation_sheet
 from hubbub.desk.report.answers import (
     Answer,
     Figure,
@@ -34,51 +34,28 @@ from hubbub.desk.report.paper.record_flow import Counted, counted, flow_figure, 
 Validation = Mapping[str, Any]
 _HEAD = ("", "estimate (95 % interval)", "knowing nothing", "told apart")
 _GROUP_HEAD = ("", "n, with noise", "score", "estimate (95 % interval)")
-_OF_GROUPS = ("brier", "calibration_gap")  # besides the telling score
 
 
-def scores_table(validation: Validation) -> TextTable:
-    """A line for each score of all records."""
+def _scores(validation: Validation) -> Iterator[PaperTable]:
+    """How good the model is: a line for each score of all records, and the same of groups."""
     rows = [
         (name, f"{value} ({ends})", null, apart)
-        for name, value, ends, null, apart in validation_sheet.rows(validation["all"])
+        for name, value, ends, null, apart in validation_sheet.validation_rows(validation["all"])
     ]
-    return TextTable(_HEAD, tuple(rows))
-
-
-def groups_table(validation: Validation) -> TextTable | None:
-    """The scores of subgroups and centres; None if there are none."""
-    rows = [row for part in validation["groups"] for row in _of_group(part, validation["telling"])]
-    return TextTable(_GROUP_HEAD, tuple(rows)) if rows else None
-
-
-def _of_group(part: Mapping[str, Any], telling: str) -> Iterator[tuple[str, ...]]:
-    label, count = f"{part['by']}: {part['group']}", f"{max(part['count'], 0):,.0f}"
-    kept = {name: one for name, one in part["scores"].items() if name in (telling, *_OF_GROUPS)}
-    if not kept:
-        yield label, count, "", "too few for the noise"
-    for name, value, ends, _, _ in validation_sheet.rows({"scores": kept}):
-        yield label, count, name, f"{value} ({ends})"
-        label, count = "", ""
-
-
-def model_figures(validation: Validation) -> Iterator[tuple[str, Figure]]:
-    """The calibration plot and the decision curve, each with the name of its file."""
-    told = validation["all"]
-    if told["calibration"]:
-        chart, words = validation_section.calibration_chart(told["calibration"])
-        yield "calibration", Figure(chart, words, charts.HEIGHT)
-    if drawn := validation_section.decision_chart(told["decisions"]):
-        yield "decisions", Figure(*drawn, charts.HEIGHT)
-
-
-def model_methods(validation: Validation) -> str:
-    """What the methods say of it: on whose records, and by how much that may flatter."""
-    return (
-        f"The model was validated on {validation_sheet.whose(validation)}, by a noisy sum over "
-        "public bins of what it foretold and what came, with intervals of those values that the "
-        "noisy counts do not contradict."
-    )
+    whose = f"on {validation_sheet.whose(validation)}"
+    yield PaperTable("validation", f"The model {whose}", TextTable(_HEAD, tuple(rows)))
+    lines: list[tuple[str, ...]] = []
+    for part in validation["groups"]:
+        label, count = f"{part['by']}: {part['group']}", f"{max(part['count'], 0):,.0f}"
+        kept = validation_sheet.scores_of_group(part, validation["telling"])
+        if not kept:
+            lines.append((label, count, "", "too few for the noise"))
+        for name, value, ends, *_ in validation_sheet.validation_rows({"scores": kept}):
+            lines.append((label, count, name, f"{value} ({ends})"))
+            label = count = ""  # which stand in the first line of a group
+    if lines:
+        table = TextTable(_GROUP_HEAD, tuple(lines))
+        yield PaperTable("validation-groups", "The model by subgroup and centre", table)
 
 
 # Effects of a regression as journals print them: each column with its classes, reference first.
@@ -364,7 +341,7 @@ def manuscript_of(
     figures = [
         *([("flow", flow_figure(known, told["unit"], sites))] if known else []),
         *((name, figure) for name, figure in drawn if figure is not None),
-        *(model_figures(scored) if scored else ()),
+        *(validation_sheet.figures_of(scored) if scored else ()),
     ]
     tables = [
         *_flow(known, told["unit"]),
@@ -420,7 +397,13 @@ def methods_sentence(
         "and the added noise into account"
     )
     adjusted = "; p-values of the family were adjusted after Holm." if family else "."
-    scored = model_methods(validation) if validation else ""
+    scored = ""
+    if validation:
+        scored = (
+            f"The model was validated on {validation_sheet.whose(validation)}, by a noisy sum over "
+            "public bins of what it foretold and what came, with intervals of those values that "
+            "the noisy counts do not contradict."
+        )
     own = f"{_capital(done)}." if done else ""
     return " ".join(filter(None, (own, scored, promised + adjusted)))
 
@@ -472,14 +455,6 @@ def _flow(known: Sequence[Counted], unit: str) -> Iterator[PaperTable]:
             "carry noise"
         )
         yield PaperTable("flow", f"Flow of {unit}s", flow_table(known, unit), (note,))
-
-
-def _scores(validation: Mapping[str, Any]) -> Iterator[PaperTable]:
-    """How good the model is, of all and of groups."""
-    whose = f"on {validation_sheet.whose(validation)}"
-    yield PaperTable("validation", f"The model {whose}", scores_table(validation))
-    if (groups := groups_table(validation)) is not None:
-        yield PaperTable("validation-groups", "The model by subgroup and centre", groups)
 
 
 def _printed(table: TextTable) -> TextTable:
