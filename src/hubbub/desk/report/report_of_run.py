@@ -22,8 +22,6 @@ from hubbub.desk.report.arrangements import ArrangementTable, ReportedRun
 from hubbub.desk.report.page import render
 from hubbub.desk.report.paper import manuscript as paper
 from hubbub.estimation.queries.statistics_query import ANSWERS
-from hubbub.learning.queries.coefficients.coefficients_query import COEFFICIENTS
-from hubbub.learning.queries.validation.validation_query import VALIDATED
 
 COMPARISON = "comparison.json"
 _MOST_ROWS = 100_000  # of metrics; a run has some twenty, or one for every step
@@ -92,23 +90,26 @@ def paper_of(folder: Path) -> paper.Manuscript:
         UserError: it has no statistics, no validation and no coefficients.
         IntegrityError: a file in it was altered.
     """
-    held = {
-        name: _json(folder / name)
-        for name in (ANSWERS, VALIDATED, COEFFICIENTS, "plan.json")
-        if (folder / name).is_file()
-    }
-    promised = next((held[one] for one in (ANSWERS, VALIDATED, COEFFICIENTS) if one in held), None)
+    tables = ("statistics", "validation", "coefficients")
+    statistics, validation, coefficients = (_answer_to(folder, table) for table in tables)
+    promised = statistics or validation or coefficients
     if promised is None:
         raise UserError(
             f"expected the folder of a run with statistics, a validation or coefficients, found no "
             f"{ANSWERS} in {folder}; name the folder that --out named"
         )
     return paper.manuscript_of(
-        promised if ANSWERS in held else promised | {"statistics": {}},
-        validation=held.get(VALIDATED),
-        coefficients=held.get(COEFFICIENTS),
-        plan=held.get("plan.json"),
+        statistics or promised | {"statistics": {}},
+        validation=validation,
+        coefficients=coefficients,
+        plan=_optional(folder / "plan.json", None),
     )
+
+
+def _answer_to(folder: Path, table: str) -> Any:
+    """What a run says of what a table of its study asks; None where it says nothing of it."""
+    files = (folder / (ask.answers or ask.files[-1]) for ask in asks() if ask.tables[0] == table)
+    return next((_optional(path, None) for path in files), None)
 
 
 def _page(
@@ -139,7 +140,7 @@ def _page(
         statistics=_answers(folder),
         spending=_optional(folder / SPENDING, None),
         scores=_optional(folder / SCORES, {}),
-        validation=_optional(folder / VALIDATED, None),
+        validation=_answer_to(folder, "validation"),
     )
 
 
