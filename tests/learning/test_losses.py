@@ -296,7 +296,7 @@ def test_hazard_errors_are_a_mean_over_a_records_own_intervals() -> None:
 def test_a_loss_with_positional_arguments_is_not_taken_for_one_that_is_known() -> None:
     target_type = Amount(low=-3.0, high=5.0)
     strange = partial(squared, torch.zeros(1))
-    from hubbub.learning.linear_chain import _is_row_loss
+    from hubbub.learning.clipped_sums import _is_row_loss
 
     assert _is_row_loss(target_type.loss(1, torch.float64))
     assert not _is_row_loss(strange)

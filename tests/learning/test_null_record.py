@@ -17,8 +17,7 @@ from torch import nn
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask
-from hubbub.learning.batches import per_unit_model
-from hubbub.learning.padded_batches import pieces
+from hubbub.learning.batches import per_unit_model, pieces
 
 CAPACITY, MARGIN, EMPTY = 12, 2.0**-9, -1
 

@@ -20,12 +20,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from hubbub.core.errors import ModelError
 from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, method_for
-from hubbub.learning.padded_batches import pieces, rows_are_alone
+from hubbub.learning.batches import pieces
 from hubbub.learning.per_record import Outer, clip_factors, norms_of
 from hubbub.learning.queries.beside_training import ScoreVector
 from hubbub.learning.silo_tasks import rows_within
 from hubbub.learning.target_types import Classes
-from hubbub.learning.trial import tried
+from hubbub.learning.trial import rows_are_alone, tried
 
 WIDTH, HIDDEN, MARGIN = 20, 16, 2.0**-9
 EMPTY = -1

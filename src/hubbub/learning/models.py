@@ -24,7 +24,6 @@ from hubbub.core.errors import ModelError, StudyError
 from hubbub.core.study.silo_records import attempted, named_object
 from hubbub.core.study.source import IN_MEMORY
 from hubbub.learning.batches import Loss
-from hubbub.learning.linear_chain import Squeeze
 from hubbub.learning.study.model import LINEAR_PROBE
 from hubbub.learning.torch_settings import borrowed
 
@@ -224,6 +223,14 @@ def seeded_by(seed: bytes) -> Iterator[None]:
 
 def _flat(inputs: tuple[int, ...]) -> list[nn.Module]:
     return [] if len(inputs) == 1 else [nn.Flatten()]
+
+
+class Squeeze(nn.Module):
+    """Drops the last dimension, of size one: a single logit per record."""
+
+    def forward(self, outputs: torch.Tensor) -> torch.Tensor:
+        """(n, 1) to (n,)."""
+        return outputs.squeeze(-1)
 
 
 def _squeezed(outputs: int) -> list[nn.Module]:

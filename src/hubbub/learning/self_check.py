@@ -25,8 +25,13 @@ from hubbub.core.tabular.records import Records
 from hubbub.learning.batches import Batch, Loss, Tensors, UnitModel, batch_of
 from hubbub.learning.clipped_sums import METHODS, UNABLE, clipped_sum
 from hubbub.learning.evaluation import evaluate_records
-from hubbub.learning.inspection import refuse_unsafe, zeros_filled
-from hubbub.learning.model_state import forget, state_unchanged, writes_refused
+from hubbub.learning.model_state import (
+    forget,
+    refuse_unsafe,
+    state_unchanged,
+    writes_refused,
+    zeros_filled,
+)
 from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import borrowed, exact_products, plain_attention
 from hubbub.learning.trial import (

@@ -26,29 +26,40 @@ from torch import nn
 from hubbub.core.errors import ModelError
 from hubbub.core.kept_pages import kept_pages
 from hubbub.core.tabular.records import Records
-from hubbub.learning.batches import Loss, Tensors, UnitLoss, UnitModel, batch_of, on_device
+from hubbub.learning.batches import (
+    Loss,
+    PaddedBatches,
+    Rows,
+    Tensors,
+    UnitLoss,
+    UnitModel,
+    batch_of,
+    even_size,
+    on_device,
+    piece_size,
+)
 from hubbub.learning.clipped_sums import UNABLE, ClippedSum, affordable, clipped_sum
-from hubbub.learning.inspection import zeros_filled
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.model_state import (
     attributes_restored,
     state_held,
     state_unchanged,
     writes_refused,
-)
-from hubbub.learning.padded_batches import (
-    PaddedBatches,
-    Rows,
-    even_size,
-    piece_size,
-    rows_are_alone,
+    zeros_filled,
 )
 from hubbub.learning.parameters import layout_of, load_parameters
 from hubbub.learning.queries.beside_training import ScoreVector
 from hubbub.learning.self_check import checked_method
 from hubbub.learning.target_types import CLASSES, MOST_LOSS, TargetType
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
-from hubbub.learning.trial import RaisingOperations, Trial, kinds_for, tried_on, unquoted
+from hubbub.learning.trial import (
+    RaisingOperations,
+    Trial,
+    kinds_for,
+    rows_are_alone,
+    tried_on,
+    unquoted,
+)
 from hubbub.learning.vmapped import vmapped_losses
 
 # Replicas of a model, which the silos of one process share, and what was seen of each.

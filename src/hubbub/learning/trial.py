@@ -8,7 +8,7 @@ silo's records.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,10 +23,23 @@ from torch.utils._pytree import tree_leaves
 
 from hubbub.core.errors import HubbubError, ModelError
 from hubbub.core.tabular.records import Records
-from hubbub.learning.batches import Batch, Loss, Tensors, UnitLoss, UnitModel, batch_of
+from hubbub.learning.batches import (
+    Batch,
+    Loss,
+    Tensors,
+    UnitLoss,
+    UnitModel,
+    Work,
+    batch_of,
+    on_device,
+)
 from hubbub.learning.clipped_sums import clipped_sum, loop_parts
-from hubbub.learning.inspection import is_known
-from hubbub.learning.model_state import OperationMode, attributes_unchanged, state_unchanged
+from hubbub.learning.model_state import (
+    OperationMode,
+    attributes_unchanged,
+    is_known,
+    state_unchanged,
+)
 from hubbub.learning.models import outputs_of
 from hubbub.learning.parameters import layout_of
 from hubbub.learning.target_types import TargetType
@@ -147,6 +160,7 @@ WILD: tuple[Change, ...] = (
 )
 _NO_CLIP = 1e30
 _CPU = torch.device("cpu")
+_SEED = 1  # of random layers, while rows are tried
 _MIXING = (
     "records mix; use nn.GroupNorm or nn.LayerNorm in place of batch statistics, and "
     "batch_first=True in attention"
@@ -301,14 +315,10 @@ class RaisingOperations(OperationMode):
         self.names: set[str] = set()
         self._followed: set[int] = set()  # addresses of numbers that follow from records
 
-    def seen_in(
-        self, work: Callable[[torch.Tensor, Tensors, torch.Tensor], NDArray[np.float64]]
-    ) -> Callable[[torch.Tensor, Tensors, torch.Tensor], NDArray[np.float64]]:
+    def seen_in(self, work: Work) -> Work:
         """The work on a piece, watched."""
 
-        def watched(
-            inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor
-        ) -> NDArray[np.float64]:
+        def watched(inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor) -> NDArray[Any]:
             self._followed = set(_addresses((inputs, targets)))
             with self:
                 return work(inputs, targets, kept)
@@ -403,3 +413,44 @@ class _Operations(OperationMode):
         shapes = tuple(tuple(arg.shape) for arg in args if isinstance(arg, torch.Tensor))
         self.seen.append((str(func), shapes))
         return func(*args, **(kwargs or {}))
+
+
+def rows_are_alone(
+    work: Work,
+    trial: Trial,
+    targets: Tensors,
+    size: int,
+    device: torch.device,
+    kinds: Sequence[Change] = WILD,
+) -> bool:
+    """Whether a few rows of a piece add the same, bit for bit, whatever is in the others (A2).
+
+    A few rows of made-up records are summed among null records and again among wild ones, of one
+    kind after the other, on the machine and the model at hand.
+
+    Raises:
+        ModelError: the model raises on made-up records.
+    """
+    watched = np.unique([0, size // 2, size - 1])[: len(trial.inputs)]
+    kept = torch.zeros(size, dtype=torch.bool)
+    kept[watched] = True
+
+    labels = on_device(targets, device, lambda one: one[:1].expand(size, *one.shape[1:]))
+
+    def added(others: torch.Tensor) -> bytes:
+        inputs = others.clone()
+        inputs[watched] = trial.inputs[: len(watched)]
+        with seeded(_SEED, device):
+            return work(inputs.to(device), labels, kept).tobytes()
+
+    null = torch.from_numpy(trial.null).expand(size, *trial.null.shape)
+    alike = trial.inputs[torch.arange(size) % len(trial.inputs)]
+    alone = unquoted(partial(added, null))
+    if added(alike) != alone:
+        return False
+    for kind in kinds:
+        # What the model cannot take is in no row of a real piece either.
+        with suppress(Exception, SystemExit):
+            if added(kind(alike)) != alone:
+                return False
+    return True
