@@ -48,8 +48,8 @@ from torch import nn
 from torch.nn import functional
 
 from hubbub.learning import build_model, clipped_sum
-from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.frozen import LowRank, _adapt, _targets
+from hubbub.learning.layer_projection import LayerProjection
 
 CLIP = 1.0
 DIMENSION = 400

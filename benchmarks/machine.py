@@ -16,8 +16,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.agreement.key_agreement import PairSecret
+from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.noise import add_noise_and_round, standard_normal

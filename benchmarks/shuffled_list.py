@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.protocol.primitives.identity import Keys, Roster
-from hubbub.core.protocol.token_lists.token_list import ListContext
-from hubbub.core.protocol.token_lists.token_list import TokenList
+from hubbub.core.protocol.token_lists.token_list import ListContext, TokenList
 from hubbub.core.session.ask import Answer, Call, Peers
 from hubbub.core.session.in_process import SharedPool
 from hubbub.core.session.setup import new_session
-from hubbub.core.session.token_lists import SiloTokenLists
-from hubbub.core.session.token_lists import TokenLists
+from hubbub.core.session.token_lists import SiloTokenLists, TokenLists
 
 # Called with the HPKE operations done and those there are.
 Progress = Callable[[int, int], None]

@@ -15,8 +15,7 @@ from typing import TypeVar
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement.key_agreement import sent_digests
-from hubbub.core.protocol.agreement.key_agreement import Agreement, Session
+from hubbub.core.protocol.agreement.key_agreement import Agreement, Session, sent_digests
 from hubbub.core.protocol.primitives.wire import Tag
 from protocol.parties import SESSION, STUDY, World, world
 

@@ -14,9 +14,8 @@ from typing import Any
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.core.errors import ProtocolError
-from hubbub.site.collected.collection_frames import Opening
+from hubbub.site.collected.collection_frames import Deposited, Opening
 from hubbub.site.collected.collector import Collector
-from hubbub.site.collected.collection_frames import Deposited
 from hubbub.site.collected.node import CollectionNode, NodeState
 from protocol.collection_world import Collection, collection, digest
 

@@ -17,9 +17,8 @@ from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.wire import Tag
-from hubbub.core.protocol.token_lists.token_list import ListContext
 from hubbub.core.protocol.token_lists.mixer import Mixer
-from hubbub.core.protocol.token_lists.token_list import Owned
+from hubbub.core.protocol.token_lists.token_list import ListContext, Owned
 from protocol.parties import SESSION, STUDY, world
 
 _WORLD = world(3)

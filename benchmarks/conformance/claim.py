@@ -13,8 +13,8 @@ from math import inf
 
 import numpy as np
 
-from hubbub.core.privacy.composition import Bound
 from hubbub.core.privacy.canary_guesses import Trials, chosen_rule, lower_bound, rates_of
+from hubbub.core.privacy.composition import Bound
 
 UNDERSTATED, WITHIN, OVERSTATED, FAR = "understated", "within", "overstated", "far overstated"
 ROOM = 1e-9  # relative; less than any digit that is shown

@@ -32,17 +32,15 @@ from hubbub.desk.cli.main import main
 from hubbub.learning.runs import preparing
 from hubbub.site.network import endpoint
 from hubbub.site.network.aggregator_run import serve
-from hubbub.site.network.waiting import Check, Clock
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.demo import DemoConsortium
-from hubbub.site.network.endpoint import Endpoint
+from hubbub.site.network.endpoint import Endpoint, NodeEndpoint
 from hubbub.site.network.envelope import Missing
 from hubbub.site.network.event_log import EventLog
-from hubbub.site.network.endpoint import NodeEndpoint
 from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.silo_endpoint import SiloEndpoint
-from hubbub.site.network.waiting import Timeouts
+from hubbub.site.network.waiting import Check, Clock, Timeouts
 
 ANSWER_SECONDS = 5.0
 RESTARTED = 3

@@ -17,8 +17,7 @@ from benchmarks.network.stage import made_up, wait
 from benchmarks.network.table import write
 from hubbub import Records
 from hubbub.desk.cli.main import main
-from hubbub.site.network.demo import DemoConsortium
-from hubbub.site.network.demo import PartyProcess, read_libraries
+from hubbub.site.network.demo import DemoConsortium, PartyProcess, read_libraries
 
 RECORDS, FEATURES = 200, 20
 

@@ -41,15 +41,13 @@ from hubbub.site.network.aggregator_process import RelayFiles
 from hubbub.site.network.aggregator_run import serve
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.demo import DemoConsortium
-from hubbub.site.network.endpoint import Endpoint
+from hubbub.site.network.endpoint import Endpoint, NodeEndpoint
 from hubbub.site.network.envelope import read_request
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.join import relay_of
+from hubbub.site.network.nats.carrier import Answering, Carrier
 from hubbub.site.network.nats.relay import Relay
-from hubbub.site.network.nats.carrier import Answering
-from hubbub.site.network.nats.carrier import Carrier
 from hubbub.site.network.nats.server import Server
-from hubbub.site.network.endpoint import NodeEndpoint
 from hubbub.site.network.party_folder import RELAY, PartyFolder
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.silo_endpoint import SiloEndpoint

@@ -18,8 +18,7 @@ import numpy as np
 from benchmarks.network.stage import wait
 from benchmarks.network.table import write
 from hubbub.desk.cli.main import main
-from hubbub.site.network.demo import DemoConsortium
-from hubbub.site.network.demo import read_libraries
+from hubbub.site.network.demo import DemoConsortium, read_libraries
 
 FEATURES, SILOS = 20, ("north", "south", "west")
 

@@ -25,11 +25,10 @@ from hubbub import Records
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
-from hubbub.site.network.demo import DemoConsortium
+from hubbub.site.network.demo import DemoConsortium, PartyProcess
 from hubbub.site.network.folder_files import read_roster
 from hubbub.site.network.nats.server import PROCESS_ID
 from hubbub.site.network.party_folder import RELAY, PartyFolder
-from hubbub.site.network.demo import PartyProcess
 
 SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 

@@ -35,13 +35,10 @@ from hubbub.learning.runs.run_study import run as run_study
 from hubbub.site.network.aggregator_process import RelayFiles
 from hubbub.site.network.demo import DemoConsortium
 from hubbub.site.network.join import relay_of
-from hubbub.site.network.nats.relay import Relay
-from hubbub.site.network.nats.carrier import Answering
-from hubbub.site.network.nats.carrier import Carrier
+from hubbub.site.network.nats.carrier import Answering, Carrier
 from hubbub.site.network.nats.message_delivery import PIECE_BYTES
+from hubbub.site.network.nats.relay import Relay, answers_of, asked_of, client_context, seed_of
 from hubbub.site.network.nats.server import PROCESS_ID, Server
-from hubbub.site.network.nats.relay import answers_of, asked_of, seed_of
-from hubbub.site.network.nats.relay import client_context
 from hubbub.site.network.party_folder import RELAY, PartyFolder
 
 SILOS = ("ann", "bob", "cyn")
