@@ -85,7 +85,7 @@ def test_a_table_that_changes_after_a_silo_has_come_changes_nothing(tmp_path: Pa
     for name in SILOS:
         seat = parties.seats[name]
         assert isinstance(seat, SiloEndpoint)
-        assert seat._known(parties.study).plain.counts[0] == 30 + SILOS.index(name)
+        assert seat._prepared(parties.study).counts[0] == 30 + SILOS.index(name)
         assert not extract.is_kept(parties.study, name, tmp_path / name)  # the study is over
         assert KEY.encode() not in told(tmp_path / name)
         assert f"{DOSE:.10f}"[:8].encode() not in told(tmp_path / name)
@@ -183,7 +183,7 @@ def test_nothing_is_read_anew_while_others_wait(tmp_path: Path) -> None:
     parties = gathered(tmp_path)
     extract.forget(parties.study.id, "south", tmp_path / "south")
     with pytest.raises(DataError, match="found it gone") as raised:
-        parties.seats["south"]._known(parties.study)  # type: ignore[attr-defined]
+        parties.seats["south"]._prepared(parties.study)  # type: ignore[attr-defined]
     assert Refusal.of(raised.value).why == "failed"
 
 

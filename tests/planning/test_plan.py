@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import hubbub
 from hubbub import Study
 from hubbub.core.errors import StudyError
-from hubbub.core.planning import exposure, noise_shares
+from hubbub.core.planning import exposure, noise_shares, planned_query
 from hubbub.core.planning import study_plan as planning
 from hubbub.core.planning.accounts import Account, account_of, releases
 from hubbub.core.planning.noise_shares import shares_of, sharing_silos
@@ -635,7 +635,7 @@ def test_p4_every_query_of_its_own_pays_for_its_mask_graphs(evaluate, graphs):
     )
     with (
         mock.patch.object(exposure, "_curve", return_value=[3, 4]),
-        mock.patch.object(exposure.mask_degree, "torn_apart", return_value=1e-9),
+        mock.patch.object(noise_shares, "torn_apart", return_value=1e-9),
     ):
         rows = hubbub.plan(one).exposures
     assert [row.torn for row in rows if row.colluding_silos == 4] == [graphs * 1e-9]
@@ -702,7 +702,7 @@ EVERY_KIND = [
 @pytest.mark.slow_cases("one2")
 @pytest.mark.parametrize("one", EVERY_KIND)
 def test_the_certificate_is_added_to_every_exposure_and_at_every_step(one):
-    with mock.patch.object(planning.precision, "certificate_for", return_value=MUCH_ADDED):
+    with mock.patch.object(planned_query, "certificate_for", return_value=MUCH_ADDED):
         made = plan_in_short(replace(one, name="much added"))
     mechanism, ideal = account(one), (one.privacy.delta - 2e-6) / 1.2
     for row in made.exposures:
@@ -717,9 +717,9 @@ def test_the_certificate_is_added_to_every_exposure_and_at_every_step(one):
 
 def test_what_the_certificate_adds_is_paid_for_with_noise():
     one = study()
-    with mock.patch.object(planning.precision, "certificate_for", return_value=NOTHING_ADDED):
+    with mock.patch.object(planned_query, "certificate_for", return_value=NOTHING_ADDED):
         ideal = plan_in_short(replace(one, name="nothing added"))
-    with mock.patch.object(planning.precision, "certificate_for", return_value=MUCH_ADDED):
+    with mock.patch.object(planned_query, "certificate_for", return_value=MUCH_ADDED):
         dear = plan_in_short(replace(one, name="much added"))
     assert ideal.noise_multiplier < plan_in_short(one).noise_multiplier * (1 + 1e-3)
     assert dear.noise_multiplier > 1.03 * ideal.noise_multiplier

@@ -190,7 +190,7 @@ def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
 # A silo's records in the rows of batches: pieces of one public shape, whatever the records are.
 #
 # Theory of operation (docs/privacy.md P19). Which record stands in which row has been drawn
-# before (protocol/round/batch_rows.py). A batch is cut into pieces of equally many rows; an empty
+# before (protocol/round/batches.py). A batch is cut into pieces of equally many rows; an empty
 # row holds the null record, which is public and adds nothing. What a kernel makes of a row may
 # depend on its own data, on the row, on the piece's shape and on the piece's seed of random
 # layers, never on another row's data (A2); so no record moves another's part.

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.privacy import arguments, composition, dominating_pairs, laws
-from hubbub.core.privacy import laws as normal
 from hubbub.core.privacy.composition import GAP, ROUGH, Bound
+from hubbub.core.privacy.laws import gaussian_delta, gaussian_epsilon
 
 Array = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class Composition:
                 "add noise or take fewer steps"
             )
         if (shift := self._gaussian) is not None:
-            value = normal.gaussian_epsilon(shift, delta)
+            value = gaussian_epsilon(shift, delta)
             return _near(value, shift, most=inf)
         if len(self._releases) > _MANY or self._is_enclosed:
             gap *= 2
@@ -120,14 +120,14 @@ class Composition:
     @staticmethod
     def _closed(shift: float, epsilon: float) -> Bound:
         """Delta of a Gaussian step."""
-        return _near(normal.gaussian_delta(shift, float(epsilon)), shift, most=1.0)
+        return _near(gaussian_delta(shift, float(epsilon)), shift, most=1.0)
 
     def estimate(self, delta: float) -> float:
         """A quick guess at epsilon, no bound: what root finding starts from."""
         if (shift := self._gaussian) is not None:
             # Far out, Mill's bound on the tail is a good guess and cannot overflow.
             far = _far_guess(shift, delta)
-            return normal.gaussian_epsilon(shift, delta) if far < arguments.MOST_EPSILON else far
+            return gaussian_epsilon(shift, delta) if far < arguments.MOST_EPSILON else far
         steps = (release.gaussian for release in self._releases if release.gaussian is not None)
         alone = max((_far_guess(shift, delta) for shift in steps), default=0.0)
         if alone > 2 * arguments.MOST_EPSILON:  # what is composed with it can only add

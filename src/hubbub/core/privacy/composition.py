@@ -24,8 +24,22 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.privacy import arguments, discretise, dominating_pairs, laws, transform
-from hubbub.core.privacy import transform as coarse_law
-from hubbub.core.privacy import transform as fft_window
+from hubbub.core.privacy.transform import (
+    CoarseLaw,
+    Grid,
+    TiltedGrid,
+    atoms_for,
+    chernoff_epsilon,
+    coarse_law_of,
+    first_look,
+    frame_for_delta,
+    frame_for_epsilon,
+    grid,
+    log_kernel_peak,
+    step_for_gap,
+    step_within,
+    tail_for,
+)
 
 Array = NDArray[np.float64]
 Spectrum = NDArray[np.complex128]
@@ -99,7 +113,7 @@ class ComposedLaw:
 
 
 def compose(
-    steps: Sequence[tuple[discretise.GridLaw, int]], frame: fft_window.TiltedGrid, sign: int
+    steps: Sequence[tuple[discretise.GridLaw, int]], frame: TiltedGrid, sign: int
 ) -> ComposedLaw:
     """Convolve `count` copies of every law within the frame's window.
 
@@ -116,7 +130,7 @@ def compose(
     del spectrum
     first, last = origin + step * start, origin + step * (start + size - 1)
     log_scale = sum(count * moment for (_, count), moment in counted)
-    peak = exp(float(fft_window.log_kernel_peak(frame.order))) if frame.order > 0 else 1.0
+    peak = exp(float(log_kernel_peak(frame.order))) if frame.order > 0 else 1.0
     away = first - frame.centre + step * np.arange(size)
     with np.errstate(over="ignore", invalid="ignore"):  # `delta` claims nothing from a NaN
         weighted = probability * np.exp(-frame.order * away)
@@ -188,7 +202,7 @@ def _kernel_norm(order: float, step: float, size: int) -> float:
 
 def _outside(
     steps: Sequence[tuple[discretise.GridLaw, int]],
-    frame: fft_window.TiltedGrid,
+    frame: TiltedGrid,
     log_scale: float,
     low: float,
     high: float,
@@ -271,8 +285,8 @@ _CELL_POINTS = 5  # the work on a cell of a grid, besides its law; see `effort`
 class _Question:
     """What is read off the composed laws, and how closely."""
 
-    coarse_laws: list[coarse_law.CoarseLaw]
-    frame: fft_window.TiltedGrid
+    coarse_laws: list[CoarseLaw]
+    frame: TiltedGrid
     read: Callable[[ComposedLaw], float]
     allowed: Callable[[Bound], float]
     enough: float = 0.0  # below which nobody asks
@@ -297,7 +311,7 @@ class OneDirection:
 
     def guess(self, delta: float) -> float:
         """About epsilon, from the cumulants alone."""
-        return fft_window.chernoff_epsilon(self._coarse_laws(delta), delta)
+        return chernoff_epsilon(self._coarse_laws(delta), delta)
 
     def epsilon(self, delta: float, gap: float, enough: float = 0.0) -> Bound:
         """Epsilon at a delta; framed anew where the first guess was far too large.
@@ -308,11 +322,11 @@ class OneDirection:
         if self._is_beyond_floats(delta):
             return best
         coarse_laws = self._coarse_laws(delta)
-        guess = fft_window.chernoff_epsilon(coarse_laws, delta)
+        guess = chernoff_epsilon(coarse_laws, delta)
         while True:
             scale = max(_LEAST_EPSILON, guess)
-            frame = fft_window.frame_for_delta(coarse_laws, delta, gap * scale, guess)
-            step = fft_window.step_for_gap(0.4 * gap * scale, frame.saddle, self._count)
+            frame = frame_for_delta(coarse_laws, delta, gap * scale, guess)
+            step = step_for_gap(0.4 * gap * scale, frame.saddle, self._count)
             question = _Question(
                 coarse_laws=coarse_laws,
                 frame=frame,
@@ -321,7 +335,7 @@ class OneDirection:
                 guess=guess,
                 enough=enough,
             )
-            best = self._refined(question, fft_window.first_look(frame, step), best)
+            best = self._refined(question, first_look(frame, step), best)
             frames += 1
             near = best.upper > _FAR * guess or best.upper <= enough  # past all bounds, too
             if near or frames == _FRAMES or best.upper - best.lower <= question.allowed(best):
@@ -331,7 +345,7 @@ class OneDirection:
         if wide and enough < best.upper < inf:
             excess = (best.upper - best.lower) / (WIDEST * max(1.0, best.lower))
             step = self._step_made * min(max(sqrt(0.5 / excess), 0.25), 0.7)
-            step = fft_window.step_within(frame, coarse_laws, step, finer=4)
+            step = step_within(frame, coarse_laws, step, finer=4)
             best = self._bracket(question, step, best)
         return best
 
@@ -340,7 +354,7 @@ class OneDirection:
         guess, best, last = LEAST_SEEN, Bound(lower=0.0, upper=1.0), None
         for _ in range(_FRAMES):
             coarse_laws = self._coarse_laws(guess)
-            frame = fft_window.frame_for_epsilon(coarse_laws, epsilon, least=guess)
+            frame = frame_for_epsilon(coarse_laws, epsilon, least=guess)
             if frame == last:  # which has said all that it can
                 break
             question = _Question(
@@ -349,10 +363,8 @@ class OneDirection:
                 read=lambda law: law.delta(epsilon),
                 allowed=lambda best: gap * best.lower + LEAST_SEEN,
             )
-            step = fft_window.step_for_gap(
-                0.4 * gap / max(1.0, frame.saddle), frame.saddle, self._count
-            )
-            look = fft_window.first_look(frame, step)
+            step = step_for_gap(0.4 * gap / max(1.0, frame.saddle), frame.saddle, self._count)
+            look = first_look(frame, step)
             if last is None and look > _DEAR * step:  # a better guess is worth a look
                 best = self._bracket(question, look, best)
             else:
@@ -370,28 +382,28 @@ class OneDirection:
                 as the one in this direction.
         """
         coarse_laws = self._coarse_laws(delta)
-        this = fft_window.chernoff_epsilon(coarse_laws, delta)
+        this = chernoff_epsilon(coarse_laws, delta)
         room = epsilon * (1 - this / first) if first > 0 else 0.0
         if room <= _CLEAR * epsilon:
             return False
         if epsilon < _FAR * this:
-            frame = fft_window.frame_for_epsilon(coarse_laws, epsilon, least=delta)
+            frame = frame_for_epsilon(coarse_laws, epsilon, least=delta)
         else:
-            frame = fft_window.frame_for_delta(coarse_laws, delta, room / 4)
+            frame = frame_for_delta(coarse_laws, delta, room / 4)
         return self._upper_law(coarse_laws, frame, room / 4).delta(epsilon) < delta
 
     def law_from_above(self, near: float) -> ComposedLaw:
         """The composed law from above, sharpest where delta is `near`."""
         coarse_laws = self._coarse_laws(near)
         gap = _close(coarse_laws, near)
-        frame = fft_window.frame_for_delta(coarse_laws, near, gap)
+        frame = frame_for_delta(coarse_laws, near, gap)
         return self._upper_law(coarse_laws, frame, gap)
 
     def law_from_below(self, near: float) -> ComposedLaw:
         """The composed law from below, sharpest where delta is `near`."""
         coarse_laws = self._coarse_laws(near)
         gap = _close(coarse_laws, near)
-        frame = fft_window.frame_for_delta(coarse_laws, near, gap)
+        frame = frame_for_delta(coarse_laws, near, gap)
         return self._laws(coarse_laws, frame, self._step(coarse_laws, frame, gap))[0]
 
     def _is_beyond_floats(self, delta: float) -> bool:
@@ -402,17 +414,17 @@ class OneDirection:
             sums += count * max(float(p - q * exp(last)), 0.0)  # as `discretise` does
         return sums > delta
 
-    def _coarse_laws(self, delta: float) -> list[coarse_law.CoarseLaw]:
+    def _coarse_laws(self, delta: float) -> list[CoarseLaw]:
         """The coarse law of every release, as far out as delta needs it."""
-        tail = coarse_law.tail_for(delta, self._count)
-        atoms = coarse_law.atoms_for(len(self._parts))
-        return [coarse_law.coarse_law_of(law, count, tail, atoms) for law, count in self._parts]
+        tail = tail_for(delta, self._count)
+        atoms = atoms_for(len(self._parts))
+        return [coarse_law_of(law, count, tail, atoms) for law, count in self._parts]
 
     def _refined(self, question: _Question, step: float, best: Bound) -> Bound:
         """On finer and finer grids until the sides are as close as allowed."""
         before, stalled, points = inf, 0, 0.0
         for _ in range(_TRIES):
-            finer = fft_window.step_within(question.frame, question.coarse_laws, step)
+            finer = step_within(question.frame, question.coarse_laws, step)
             if points / finer > _MANY_POINTS and is_narrow(best, 0.9):
                 break
             best = self._bracket(question, finer, best)
@@ -436,7 +448,7 @@ class OneDirection:
         )
 
     def _laws(
-        self, coarse_laws: list[coarse_law.CoarseLaw], frame: fft_window.TiltedGrid, step: float
+        self, coarse_laws: list[CoarseLaw], frame: TiltedGrid, step: float
     ) -> tuple[ComposedLaw, ComposedLaw]:
         """The composed law from below and from above on one grid."""
         below, above = [], []
@@ -447,36 +459,34 @@ class OneDirection:
         return compose(below, frame, -1), compose(above, frame, +1)
 
     def _upper_law(
-        self, coarse_laws: list[coarse_law.CoarseLaw], frame: fft_window.TiltedGrid, gap: float
+        self, coarse_laws: list[CoarseLaw], frame: TiltedGrid, gap: float
     ) -> ComposedLaw:
         """The composed law from above, at most about `gap` too large in epsilon."""
         grids = self._grids(coarse_laws, frame, self._step(coarse_laws, frame, gap))
         above = [(discretise.above(law, cells), count) for law, count, cells in grids]
         return compose(above, frame, +1)
 
-    def _step(
-        self, coarse_laws: list[coarse_law.CoarseLaw], frame: fft_window.TiltedGrid, gap: float
-    ) -> float:
+    def _step(self, coarse_laws: list[CoarseLaw], frame: TiltedGrid, gap: float) -> float:
         """The step of a grid whose laws are about `gap` apart in epsilon."""
-        step = fft_window.step_for_gap(gap, frame.saddle, self._count)
-        return fft_window.step_within(frame, coarse_laws, step)
+        step = step_for_gap(gap, frame.saddle, self._count)
+        return step_within(frame, coarse_laws, step)
 
     def _grids(
-        self, coarse_laws: list[coarse_law.CoarseLaw], frame: fft_window.TiltedGrid, step: float
-    ) -> Iterator[tuple[laws.Law, int, fft_window.Grid]]:
+        self, coarse_laws: list[CoarseLaw], frame: TiltedGrid, step: float
+    ) -> Iterator[tuple[laws.Law, int, Grid]]:
         """The law and count of every release, and the law's cells."""
         self._step_made = step
         self._points = (frame.high - frame.low) / step
         arguments.spend(self._points)
         for (law, count), coarse in zip(self._parts, coarse_laws, strict=True):
-            cells = fft_window.grid(coarse, frame.saddle, step, frame.order)
+            cells = grid(coarse, frame.saddle, step, frame.order)
             points = cells.cuts.size * (_CELL_POINTS + laws.work_of(law))
             arguments.spend(points)
             self._points += points
             yield law, count, cells
 
 
-def _close(coarse_laws: Sequence[coarse_law.CoarseLaw], near: float) -> float:
+def _close(coarse_laws: Sequence[CoarseLaw], near: float) -> float:
     """The gap of a law that is asked at many epsilons, below all losses that it has."""
-    guess = fft_window.chernoff_epsilon(coarse_laws, near)
+    guess = chernoff_epsilon(coarse_laws, near)
     return _CLOSE * min(1.0, guess) if guess > 0 else _CLOSE

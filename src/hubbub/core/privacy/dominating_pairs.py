@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.privacy import arguments
-from hubbub.core.privacy import arguments as effort
+from hubbub.core.privacy.arguments import spend
 from hubbub.core.privacy.laws import (
     Enclosed,
     ExchangedRecord,
@@ -230,7 +230,7 @@ def _honest_members(records: int, batch: int, malicious: int) -> tuple[NDArray[n
     spread = sqrt(mean * (malicious / records) * (records - batch) / max(records - 1, 1))
     least = max(0, batch - malicious, floor(mean - 14 * spread - 60))
     most = min(batch, honest, ceil(mean + 14 * spread + 60))
-    effort.spend((most - least) / 5)
+    spend((most - least) / 5)
     member = np.arange(least, most, dtype=np.float64)
     odds = (honest - member) / (member + 1) * ((batch - member) / (malicious - batch + member + 1))
     steps = np.log(odds)

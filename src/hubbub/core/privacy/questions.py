@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from hubbub.core.errors import StudyError
 from hubbub.core.privacy import accountant, arguments, dominating_pairs, tradeoff
-from hubbub.core.privacy import accountant as calibration
+from hubbub.core.privacy.accountant import calibrate
 from hubbub.core.privacy.composition import Bound, told
 from hubbub.core.privacy.events import Event, JointBatches, ProjectedStep, asked, releases_of
 
@@ -200,7 +200,7 @@ def _least_noise(
     They are asked of multipliers between two numbers alone.
     """
     least, most = between
-    root = calibration.calibrate(
+    root = calibrate(
         lambda noise: releases_of(events(min(max(noise, least), most)), relation), epsilon, delta
     )
     return max(root, least)

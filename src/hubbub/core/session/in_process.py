@@ -29,13 +29,11 @@ from hubbub.core.protocol.round.round_parameters import Parameters, RoundParamet
 from hubbub.core.protocol.round.silo import Charge, Silo
 from hubbub.core.protocol.token_lists.onion_layers import Executor
 from hubbub.core.protocol.token_lists.process_pool import process_pool
-from hubbub.core.session import offer as session_offer
 from hubbub.core.session import party, setup
-from hubbub.core.session import party as node_party
-from hubbub.core.session import party as silo_party
 from hubbub.core.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.core.session.attestation_exchange import AttestedSession, Attests
-from hubbub.core.session.offer import Layout
+from hubbub.core.session.offer import Layout, SessionOffer
+from hubbub.core.session.party import MakeSilo, NodeParty, SiloParty, lists_of
 from hubbub.core.session.rounds import AbortedError, Rounds
 
 # Writes down the charge of an attempt of the silo with a roster index, or raises.
@@ -204,7 +202,7 @@ def federate(
 def assemble(
     layout: Layout,
     round_parameters: RoundParameters,
-    silo: silo_party.MakeSilo,
+    silo: MakeSilo,
     *,
     study: bytes,
     counts: Sequence[int] = (),
@@ -242,7 +240,7 @@ def assemble(
     keys = keys or layout.keys()
     roster, session = Roster.of(keys), session or setup.new_session()
     at = attests(0).now() if attests else 0
-    offer = session_offer.SessionOffer.of(purpose, round_parameters, at=at)
+    offer = SessionOffer.of(purpose, round_parameters, at=at)
     pool = SharedPool(
         len(layout.names), counts, lambda done, whole: notice(f"{100 * done // whole} % mixed")
     )
@@ -270,12 +268,12 @@ def assemble(
             mask_stream=mask_stream,
         )
         if index in roster.nodes:
-            return node_party.NodeParty(membership)
-        return silo_party.SiloParty(
+            return NodeParty(membership)
+        return SiloParty(
             membership,
             silo,
             record=(lambda agreed, charge: record(index, agreed, charge)) if record else None,
-            lists=silo_party.lists_of(membership, counts, attempts_per_list, epoch, pool)
+            lists=lists_of(membership, counts, attempts_per_list, epoch, pool)
             if attempts_per_list
             else None,
         )

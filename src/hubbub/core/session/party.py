@@ -30,10 +30,9 @@ from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Charge, Silo
 from hubbub.core.protocol.token_lists.token_list import ListContext
 from hubbub.core.session import ask, token_lists
-from hubbub.core.session import offer as session_offer
 from hubbub.core.session.ask import Call
 from hubbub.core.session.attestation_exchange import AttestationExchange, AttestedSession
-from hubbub.core.session.offer import Layout, confirmers_of, roll_leads
+from hubbub.core.session.offer import Layout, RefusedError, confirmers_of, context_of, roll_leads
 
 # Makes the frames of an answer.
 Work = Callable[[], list[bytes]]
@@ -114,7 +113,7 @@ class Party(ABC):
             role = self._me.roster.parties[self._me.index].role
             raise ProtocolError(f"expected no {call.name} at a {role}, got one", culprit="relay")
         if self.agreed is None:
-            raise session_offer.RefusedError(
+            raise RefusedError(
                 "no-session", f"expected a session that is set up, got {call.name} before its end"
             )
         return handler(parts)
@@ -213,7 +212,7 @@ class Party(ABC):
                 me.layout, me.roster, me.round_parameters, me.index, roll.silos
             ),
             source=me.source,
-            context=session_offer.context_of(me.offer, roll.digest, seen),
+            context=context_of(me.offer, roll.digest, seen),
         )
         return self._agreement
 
@@ -221,9 +220,7 @@ class Party(ABC):
     def _running_agreement(self) -> Agreement:
         """The set-up that was begun."""
         if self._agreement is None:
-            raise session_offer.RefusedError(
-                "no-session", "expected a set-up that was begun, got a later call"
-            )
+            raise RefusedError("no-session", "expected a set-up that was begun, got a later call")
         return self._agreement
 
     def _commit(self, parts: Sequence[bytes]) -> list[bytes]:

@@ -19,7 +19,7 @@ from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.noise_shares import mask_degree, shares_of
 from hubbub.core.planning.query import VECTOR, SiloData, VectorQuery
 from hubbub.core.planning.study_plan import plan_alone
-from hubbub.core.privacy import arguments as parameters
+from hubbub.core.privacy import arguments
 from hubbub.core.protocol.agreement import masks
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.primitives import ring
@@ -72,13 +72,13 @@ def secure_sum(
     array([9, 0])
     """
     integers = _integers(vectors)
-    word_bits = parameters.whole("word_bits", word_bits, least=16, most=64)
-    compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
+    word_bits = arguments.whole("word_bits", word_bits, least=16, most=64)
+    compute_nodes = arguments.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
     _check_fits(integers, word_bits)
     silos = len(integers)
     most = max(silos - 2, 0)
     given = min(max(_USUAL_COLLUDERS, silos // 10), most) if colluders is None else colluders
-    colluders = parameters.whole("colluders", given, least=0, most=most)
+    colluders = arguments.whole("colluders", given, least=0, most=most)
     round_parameters = RoundParameters(
         dimension=integers[0].size,
         parameters=0,
@@ -203,13 +203,13 @@ def private_sum(
     (True, 1e-05)
     """
     reals = _reals(vectors)
-    sensitivity = parameters.positive("sensitivity", sensitivity)
+    sensitivity = arguments.positive("sensitivity", sensitivity)
     if diameter is not None:
         sensitivity = _half(diameter, sensitivity, relation)
-    colluders = parameters.whole("colluders", colluders, least=0, most=max(len(reals) - 2, 0))
-    compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
-    epsilon = parameters.epsilon(epsilon, least=parameters.LEAST_EPSILON)
-    delta = parameters.within("delta", delta, least=1e-12, most=0.1)
+    colluders = arguments.whole("colluders", colluders, least=0, most=max(len(reals) - 2, 0))
+    compute_nodes = arguments.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
+    epsilon = arguments.epsilon(epsilon, least=arguments.LEAST_EPSILON)
+    delta = arguments.within("delta", delta, least=1e-12, most=0.1)
     parties = Parties(names=numbered(len(reals)), colluders=colluders, compute_nodes=compute_nodes)
     privacy = Privacy(epsilon=epsilon, delta=delta, relation=relation)
     mechanism = Mechanism(purpose=VECTOR, relation=relation, delta=delta, steps=1, clip=sensitivity)
@@ -238,7 +238,7 @@ def _half(diameter: float, sensitivity: float, relation: str) -> float:
             f'expected diameter beside relation = "substitute" alone, got it with "{relation}"; '
             "leave it out: where a record is there or not, its length counts"
         )
-    return parameters.within("diameter", diameter, least=1e-29, most=2 * sensitivity) / 2
+    return arguments.within("diameter", diameter, least=1e-29, most=2 * sensitivity) / 2
 
 
 def _arrays(vectors: Sequence[ArrayLike]) -> list[NDArray[Any]]:

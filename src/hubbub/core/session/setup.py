@@ -34,11 +34,17 @@ from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, receiver_of, tag_of
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.session import offer as session_offer
 from hubbub.core.session import rounds, token_lists
 from hubbub.core.session.ask import Absent, AbsentError, Attendance, Call, Peers
 from hubbub.core.session.attestation_exchange import AttestedSession, Attests, digest_of
-from hubbub.core.session.offer import Layout, confirmers_of, roll_leads
+from hubbub.core.session.offer import (
+    Layout,
+    SessionOffer,
+    confirmers_of,
+    context_of,
+    offer_frame,
+    roll_leads,
+)
 
 # What the aggregator has heard in a set-up, and from it who has spoilt one that failed.
 
@@ -139,7 +145,7 @@ class SetUpRecord:
             seen = self.anchors + (self.evidence() if self.evidence else b"")
         except HubbubError:
             return None
-        return session_offer.context_of(self.offer, self.check.roll.digest, seen)
+        return context_of(self.offer, self.check.roll.digest, seen)
 
 
 _PHASES = (Call.COMMIT, Call.REVEAL, Call.CONTRIBUTE, Call.CONFIRM)
@@ -175,7 +181,7 @@ class SetUp:
     study: bytes
     layout: Layout
     round_parameters: RoundParameters
-    offer: session_offer.SessionOffer
+    offer: SessionOffer
     counts: Sequence[int] = ()
     attempts_per_list: int = 0
     session: bytes = field(default_factory=new_session)
@@ -189,7 +195,7 @@ class SetUp:
         Raises:
             AbsentError: somebody who is needed is not there, or refuses.
         """
-        opening = session_offer.offer_frame(self.keys, self.study, self.session, self.offer)
+        opening = offer_frame(self.keys, self.study, self.session, self.offer)
         opened, absent = self._opened(opening)
         roster = self.peers.roster
         silos = frozenset(opened.keys() & {*roster.silos})

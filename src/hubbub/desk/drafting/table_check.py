@@ -1,7 +1,7 @@
 """Everything that is wrong with the files of a study, at once: what a run refuses, and what is odd.
 
 A run stops at the first fault and quotes no cell. This check asks the same rules of every cell
-(`tabular/cell_rule.py`), and says all that they refuse to whoever has the files.
+(`tabular/cells.py`), and says all that they refuse to whoever has the files.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from hubbub.desk.report import (
     validation_sheet,
     who_sees_what,
 )
-from hubbub.desk.report import scores as score_words
 from hubbub.desk.report.markup import Html, section, table, tag
+from hubbub.desk.report.scores import Scores, in_a_sentence, learning, remarks, telling, what_next
 from hubbub.learning import metric_words
 
 # How the page can be checked: what was checked already, how anybody does it again, and the rest.
@@ -215,7 +215,7 @@ def render(
     seconds: float | None = None,
     statistics: Statistics | None = None,
     spending: Mapping[str, Any] | None = None,
-    scores: score_words.Scores | None = None,
+    scores: Scores | None = None,
     validation: validation_sheet.Validation | None = None,
 ) -> str:
     """The report of a run as one self-contained HTML page, to be stored as UTF-8.
@@ -255,11 +255,7 @@ def render(
         *([answers.answers(statistics)] if statistics else []),
         *([validation_sheet.validated(validation)] if validation else []),
         *(
-            [
-                score_words.learning(
-                    metrics, against, so_far, scores or {}, validated=validation is not None
-                )
-            ]
+            [learning(metrics, against, so_far, scores or {}, validated=validation is not None)]
             if trains
             else []
         ),
@@ -298,7 +294,7 @@ def _summary(
     checked: Sequence[Finding],
     spending: Mapping[str, Any] | None,
     parts: Sequence[Mapping[str, Any]],
-    scores: score_words.Scores,
+    scores: Scores,
     validation: validation_sheet.Validation | None,
 ) -> markup.Html:
     """The first screen: what happened in one sentence, a picture, and a few figures."""
@@ -346,7 +342,7 @@ def _lead(plan: Plan, mode: trust_models.Mode) -> str:
     )
 
 
-def _learned_tile(metrics: Metrics, scores: score_words.Scores) -> list[markup.Html]:
+def _learned_tile(metrics: Metrics, scores: Scores) -> list[markup.Html]:
     shown = metric_words.metrics_of(metrics[-1:])
     if not shown:
         return []
@@ -378,20 +374,20 @@ def _validated_tile(validation: validation_sheet.Validation) -> list[markup.Html
 
 def _next(
     metrics: Metrics,
-    scores: score_words.Scores,
+    scores: Scores,
     validation: validation_sheet.Validation | None,
 ) -> str:
     """What to do with the model, as a sentence of its own."""
-    said = score_words.what_next(scores, metrics[-1] if metrics else {})
-    if validation and not score_words.telling(scores):
+    said = what_next(scores, metrics[-1] if metrics else {})
+    if validation and not telling(scores):
         said = validation_sheet.next_step(validation)
     return f"What to do next: {said.removeprefix('next: ')}."
 
 
-def _standing(name: str, scores: score_words.Scores, row: Row) -> str:
+def _standing(name: str, scores: Scores, row: Row) -> str:
     """Whether a model is better than one that knows nothing, with an interval."""
-    said = score_words.remarks(scores, [name])
-    words = said[0] if said else score_words.in_a_sentence({}, row)
+    said = remarks(scores, [name])
+    words = said[0] if said else in_a_sentence({}, row)
     return words if not words or words.endswith(".") else f"{words}."
 
 

@@ -20,7 +20,7 @@ from hubbub.core.verification.evidence.collecting import FILE
 from hubbub.core.verification.evidence.evidence_file import load, read_whole
 from hubbub.desk.report.arrangements import ArrangementTable, ReportedRun
 from hubbub.desk.report.page import render
-from hubbub.desk.report.paper import manuscript as paper
+from hubbub.desk.report.paper import manuscript
 from hubbub.estimation.queries.statistics_query import ANSWERS
 
 COMPARISON = "comparison.json"
@@ -83,7 +83,7 @@ def as_written(*folders: Path) -> Iterator[None]:
         ) from None
 
 
-def paper_of(folder: Path) -> paper.Manuscript:
+def paper_of(folder: Path) -> manuscript.Manuscript:
     """What a paper prints of a run, from the files in its folder.
 
     Raises:
@@ -98,7 +98,7 @@ def paper_of(folder: Path) -> paper.Manuscript:
             f"expected the folder of a run with statistics, a validation or coefficients, found no "
             f"{ANSWERS} in {folder}; name the folder that --out named"
         )
-    return paper.manuscript_of(
+    return manuscript.manuscript_of(
         statistics or promised | {"statistics": {}},
         validation=validation,
         coefficients=coefficients,

@@ -32,7 +32,7 @@ from hubbub.core.runs import (
     run_folder,
     spending,
 )
-from hubbub.core.runs import federated as run_sessions
+from hubbub.core.runs.federated import RunSessions
 from hubbub.core.runs.loop import Progress
 from hubbub.core.session.in_process import Notice
 from hubbub.core.session.offer import layout_of
@@ -279,9 +279,7 @@ def _finished(
     with threads, kept_pages(prepared.initial.size), ExitStack() as stack:
         if saver is not None:
             stack.enter_context(saver)
-        sessions = run_sessions.RunSessions(
-            backend=backend, plan=prepared.plan, folder=folder, stack=stack
-        )
+        sessions = RunSessions(backend=backend, plan=prepared.plan, folder=folder, stack=stack)
         if baseline is None:
             prepared, trained = federated.train_federated(
                 prepared,
@@ -316,7 +314,7 @@ def _finished(
 def _compared(
     prepared: prepared_study.PreparedStudy,
     baseline: str,
-    sessions: run_sessions.RunSessions,
+    sessions: RunSessions,
     progress: loop.Progress,
 ) -> tuple[prepared_study.PreparedStudy, loop.State]:
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.utils import CryptographyDeprecationWarning
 
 from hubbub.core.errors import AttestationError, UserError, with_extra
-from hubbub.core.verification.attestation import policy as attested_claims
+from hubbub.core.verification.attestation.policy import AttestedClaims
 
 MOST_CERTIFICATE = 4096  # bytes
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\n([A-Za-z0-9+/=\n]+)-----END \1-----\n")
@@ -183,7 +183,7 @@ _MOST_CHAIN, _MOST_PCRS, _PCR_BYTES, _MOST_DATA = 8, 32, 48, 1024
 
 def verify_nitro(
     document: bytes, collateral: bytes, at: int, root: x509.Certificate | None = None
-) -> attested_claims.AttestedClaims:
+) -> AttestedClaims:
     """What a document says, once its signature and chain have held.
 
     Args:
@@ -206,7 +206,7 @@ def verify_nitro(
     # What a document says that is known to be AWS's.
     until = min(int(certificate.not_valid_after_utc.timestamp()) for certificate in chain)
     pcrs: Mapping[int, bytes] = said["pcrs"]
-    return attested_claims.AttestedClaims(
+    return AttestedClaims(
         platform="nitro",
         report_data=said.get("user_data") or b"",
         measurements={f"pcr{place}": value for place, value in pcrs.items()},
@@ -352,7 +352,7 @@ class SnpCollateral(NamedTuple):
 
 def verify_snp(
     report: bytes, collateral: bytes, at: int, roots: Mapping[str, x509.Certificate] | None = None
-) -> attested_claims.AttestedClaims:
+) -> AttestedClaims:
     """What a report says, once its signature and chain have held.
 
     Args:
@@ -463,7 +463,7 @@ def _is_signed(listed: x509.CertificateRevocationList, root: x509.Certificate) -
 
 def _snp_claims(
     report: bytes, chip: x509.Certificate, generation: str, until: int, revocation: bool
-) -> attested_claims.AttestedClaims:
+) -> AttestedClaims:
     """What a report says that is known to be the chip's."""
     version, policy, privilege, algorithm, flags = (
         int.from_bytes(report[start : start + size], "little")
@@ -489,7 +489,7 @@ def _snp_claims(
     identity = _extension(chip, _CHIP)
     if len(identity) < 8 or report[0x1A0:0x1E0] != identity.ljust(64, b"\0"):
         raise AttestationError("chain", "expected the certificate of this chip, got another's")
-    return attested_claims.AttestedClaims(
+    return AttestedClaims(
         platform="snp",
         report_data=report[0x50:0x90],
         measurements={

@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from hubbub.core.disk import json_value
 from hubbub.core.errors import AttestationError, UserError, with_extra
-from hubbub.core.verification.attestation import policy as attested_claims
-from hubbub.core.verification.attestation.policy import MOST_COLLATERAL, MOST_QUOTE
+from hubbub.core.verification.attestation.policy import MOST_COLLATERAL, MOST_QUOTE, AttestedClaims
 from hubbub.site.attestation import certificate_chains
 
 _HEADER, _SIGNATURE, _REPORT = 48, 128, 384
@@ -59,7 +58,7 @@ _TDX_DEBUG, _TDX_MIGRATABLE = 0xFF, 1 << 29
 _TDX_HARMLESS = 1 << 27 | 1 << 28 | 1 << 30 | 1 << 31 | 1 << 63
 
 
-def verify_sgx(quote: bytes, collateral: bytes, at: int) -> attested_claims.AttestedClaims:
+def verify_sgx(quote: bytes, collateral: bytes, at: int) -> AttestedClaims:
     """What a quote of an SGX enclave says; see `verify_tdx`."""
     said = verified_quote(quote, collateral, at, SGX_TEE)
     report = said["report"]["SgxEnclave"]
@@ -74,7 +73,7 @@ def verify_sgx(quote: bytes, collateral: bytes, at: int) -> attested_claims.Atte
     )
 
 
-def verify_tdx(quote: bytes, collateral: bytes, at: int) -> attested_claims.AttestedClaims:
+def verify_tdx(quote: bytes, collateral: bytes, at: int) -> AttestedClaims:
     """What a quote of a TDX trust domain says, once its signature and chain have held.
 
     Args:
@@ -89,7 +88,7 @@ def verify_tdx(quote: bytes, collateral: bytes, at: int) -> attested_claims.Atte
     return claims_of_domain(verified_quote(quote, collateral, at, TDX_TEE))
 
 
-def claims_of_domain(said: Mapping[str, Any]) -> attested_claims.AttestedClaims:
+def claims_of_domain(said: Mapping[str, Any]) -> AttestedClaims:
     """What a verified quote says of a trust domain.
 
     Args:
@@ -135,9 +134,9 @@ def _claims(
     tcb: Mapping[str, int],
     debug: bool,
     migratable: bool = False,
-) -> attested_claims.AttestedClaims:
+) -> AttestedClaims:
     """What is the same for both platforms."""
-    return attested_claims.AttestedClaims(
+    return AttestedClaims(
         platform=platform,
         report_data=bytes.fromhex(report["report_data"]),
         measurements={name: bytes.fromhex(value) for name, value in measurements.items()},

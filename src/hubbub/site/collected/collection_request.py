@@ -1,6 +1,6 @@
 """What a party is asked in a collection, checked against its own folder and plan.
 
-A COLLECT says what an OPEN says (`session/session_offer.py`), and until when the sum is open. A
+A COLLECT says what an OPEN says (`session/offer.py`), and until when the sum is open. A
 party looks the study up among those approved here, makes the plan itself, and compares; so nobody
 who carries the request can have it take part in anything else.
 """

@@ -1,7 +1,7 @@
 """A silo in networked studies: its records, its ledger, and the pace of its answers.
 
 The order is that of docs/privacy.md P15: the model is checked, the attempt is written to the ledger
-and synced, and only then is the answer made (`session/silo_party.py`). So it is with the end: what
+and synced, and only then is the answer made (`session/party.py`). So it is with the end: what
 is signed of a study comes after the row that closes it, and no answer after that. Answers leave at
 multiples of `pace`, so that how long a batch took does not tell how large it was.
 """

@@ -225,7 +225,7 @@ def _address(scheme: str, url: str, rest: str, folder: Path) -> str:
 #
 # A database's words may quote a cell, so its exceptions end here. What is raised instead names
 # their kind, and their sentence where it can only be about names and rights; it is for the site's
-# own eyes, and nothing of it leaves (`network/refusal.py`).
+# own eyes, and nothing of it leaves (`network/envelope.py`).
 
 Rows = Sequence[Sequence[object]]
 BATCH = 20_000  # rows at once

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import UserError
 from hubbub.core.protocol.projection import entries, matrix
-from hubbub.core.protocol.projection import matrix as exact_grid
+from hubbub.core.protocol.projection.matrix import Array, quantum, rounded, to_grid
 
 # From a projected sum and its draw to the whole sum.
-Lift = Callable[[exact_grid.Array, matrix.Draw], exact_grid.Array]
+Lift = Callable[[Array, matrix.Draw], Array]
 
 
 def project(
     vector: NDArray[np.floating],
     projection: matrix.Projection,
     draw: matrix.Draw,
-) -> exact_grid.Array:
+) -> Array:
     """The k numbers P^T x of a clipped sum x.
 
     Guarantees:
@@ -49,7 +49,7 @@ def project(
     [0.707107, 0.707107]
     """
     _expect(vector, projection.parameters)
-    whole = exact_grid.rounded(vector, projection.quantum)
+    whole = rounded(vector, projection.quantum)
     sums = _engine(projection).project(whole, projection.dimension, draw.key(projection))
     return sums * (projection.quantum / sqrt(projection.dimension))
 
@@ -58,7 +58,7 @@ def lift(
     projected: NDArray[np.floating],
     projection: matrix.Projection,
     draw: matrix.Draw,
-) -> exact_grid.Array:
+) -> Array:
     """The d numbers P y: an unbiased estimate of the sum whose noisy projection is y.
 
     Guarantees: bit-identical on every machine; within 2^-45 of the exact
@@ -79,8 +79,8 @@ def lift(
     largest = float(np.abs(projected).max())
     if largest == 0:
         return np.zeros(projection.parameters)
-    step = exact_grid.quantum(largest, projection.dimension) if np.isfinite(largest) else 1.0
-    integers = exact_grid.to_grid(projected, step)
+    step = quantum(largest, projection.dimension) if np.isfinite(largest) else 1.0
+    integers = to_grid(projected, step)
     out = _engine(projection).lift(integers, projection.parameters, draw.key(projection))
     out *= step / sqrt(projection.dimension)
     return out

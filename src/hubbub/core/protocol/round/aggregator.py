@@ -22,8 +22,7 @@ from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, doubled_by, parse
 from hubbub.core.protocol.round import additive_shares, round_parameters
-from hubbub.core.protocol.round import round_parameters as attempt_order
-from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
+from hubbub.core.protocol.round.round_parameters import RoundParameters, Turn, decoded
 
 
 class Aggregator:
@@ -53,7 +52,7 @@ class Aggregator:
     ) -> None:
         self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
         self._study, self._session = study, session
-        self._turn, self._row = attempt_order.Turn(), 0
+        self._turn, self._row = Turn(), 0
         self._active: frozenset[int] = frozenset()
         self._model = b""  # the digest of the MODEL that is to be answered
         self.short = b""

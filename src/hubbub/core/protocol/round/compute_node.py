@@ -20,7 +20,7 @@ from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.wire import EVERYBODY, ExpectedFrames, Frame, Tag, parse
 from hubbub.core.protocol.round import additive_shares, round_parameters
-from hubbub.core.protocol.round import round_parameters as attempt_order
+from hubbub.core.protocol.round.round_parameters import PresentThroughout, Turn
 
 # What all nodes promise before any of them tells a total: one set of silos in an attempt.
 #
@@ -82,8 +82,8 @@ class ComputeNode:
     ) -> None:
         self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
         self._session, self._mask_stream = session, mask_stream
-        self._turn, self._looked = attempt_order.Turn(), attempt_order.Turn()
-        self._attendance = attempt_order.PresentThroughout(round_parameters)
+        self._turn, self._looked = Turn(), Turn()
+        self._attendance = PresentThroughout(round_parameters)
         self._collection = additive_shares.Collection(
             session, round_parameters.dimension, round_parameters.word_bits
         )

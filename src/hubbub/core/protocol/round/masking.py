@@ -16,7 +16,7 @@ from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 from hubbub.core.protocol.round import additive_shares, round_parameters
-from hubbub.core.protocol.round import round_parameters as attempt_order
+from hubbub.core.protocol.round.round_parameters import PresentThroughout, Turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,8 @@ class Masking:
     ) -> None:
         self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
         self._session, self._mask_stream = session, mask_stream
-        self._turn, self._row = attempt_order.Turn(), 0
-        self._attendance = attempt_order.PresentThroughout(round_parameters)
+        self._turn, self._row = Turn(), 0
+        self._attendance = PresentThroughout(round_parameters)
         self._masked: tuple[int, int] = (0, 0)
         self._source = source or SecureSource()
         self._shares: dict[int, bytes] = {}

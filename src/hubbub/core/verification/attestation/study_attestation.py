@@ -17,24 +17,23 @@ from hubbub.core.errors import AttestationError, UserError
 from hubbub.core.registered import loaded, registered
 from hubbub.core.study.attested_roles import Attestation, AttestedRole
 from hubbub.core.verification.attestation import policy
-from hubbub.core.verification.attestation import policy as attested_claims
-from hubbub.core.verification.attestation import policy as platforms
+from hubbub.core.verification.attestation.policy import ATTESTERS, AttestedClaims, PlatformEvidence
 
 # Makes this machine's evidence: for a platform, over 64 bytes, at a time in seconds since 1970.
-Attester = Callable[[str, bytes, int], platforms.PlatformEvidence]
+Attester = Callable[[str, bytes, int], PlatformEvidence]
 
 
-def machine_evidence(platform: str, report_data: bytes, at: int) -> platforms.PlatformEvidence:
+def machine_evidence(platform: str, report_data: bytes, at: int) -> PlatformEvidence:
     """This machine's evidence, by the installed package that knows its devices; see `Attester`.
 
     Raises:
         UserError: none is installed.
     """
-    for point in registered(platforms.ATTESTERS).values():
+    for point in registered(ATTESTERS).values():
         attester: Attester = loaded(point, call)
         return attester(platform, report_data, at)
     raise UserError(
-        f"expected a package that registers {platforms.ATTESTERS}, found none; install hubbub whole"
+        f"expected a package that registers {ATTESTERS}, found none; install hubbub whole"
     )
 
 
@@ -90,14 +89,14 @@ def _judged(
     evidence: bytes, role: AttestedRole, report_data: bytes, at: int
 ) -> tuple[bytes, bytes]:
     """SHA-256 of quote and collateral of evidence that is enough."""
-    shown = platforms.PlatformEvidence.read(evidence)
+    shown = PlatformEvidence.read(evidence)
     judge(shown, role, report_data, at)
     return hashlib.sha256(shown.quote).digest(), hashlib.sha256(shown.collateral).digest()
 
 
 def judge(
-    shown: platforms.PlatformEvidence, role: AttestedRole, report_data: bytes, at: int
-) -> attested_claims.AttestedClaims:
+    shown: PlatformEvidence, role: AttestedRole, report_data: bytes, at: int
+) -> AttestedClaims:
     """Verify evidence, and hold it against the rules of a role.
 
     Args:

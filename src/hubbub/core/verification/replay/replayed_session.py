@@ -179,7 +179,7 @@ class ReplayedAttempt:
 
 # What silos were told of a session or a collection before it began, held against what followed.
 #
-# An OPEN and a COLLECT have the same words (`session/session_offer.py`): the purpose, the numbers
+# An OPEN and a COLLECT have the same words (`session/offer.py`): the purpose, the numbers
 # of
 # the sum, and how features are standardised. The first two must be those of the transcript, which
 # are

@@ -270,7 +270,7 @@ class OwnSums(ModelSums):
         if self.stacked.rounds == 1:
             sums, error = [np.mean(noisy, axis=0)], sigma / math.sqrt(len(noisy))
         answer = self.stacked.answers(sums, error)[NAME]
-        return self._titled(answer, [*answer.notes, _OWN_NOTE])
+        return self._titled(answer, notes=[*answer.notes, _OWN_NOTE])
 
     def expected(self, records: float, sigma: float, sums: int) -> Expectation:
         """What may be said before records are touched, with this noise in each of so many sums."""
@@ -334,7 +334,8 @@ class NewtonSteps(ModelSums):
         if answer.refusal.startswith(newton_sums.FAR):
             where = answer.refusal.removeprefix(newton_sums.FAR) if len(sums) > 1 else ""
             answer = replace(answer, refusal=f"{FAR}{where}{CURE}")
-        return self._titled(answer, [_NOTE, *self.asked.remarks(sums), *answer.notes[1:]])
+        remarks = (*self.asked.remarks(sums), *answer.notes[1:])
+        return self._titled(answer, notes=[_NOTE, *remarks])
 
     def expected(self, records: float, sigma: float, sums: int) -> Expectation:
         """What may be said before records are touched; of one sum, if the model is near them."""

@@ -252,6 +252,7 @@ class ValidationQuery(KeptQuery):
                 for block, group, table in self.layout.tables(sums.mean(axis=0), sigma)
             ]
         first = tables[0] if tables else None
+        refusal = _LOST if first is None else "" if first["scores"] else _NOISE
         answer = {
             **promise_of(plan, planned),
             "records": HELD_BACK if whose.held_back else TRAINING,
@@ -259,7 +260,7 @@ class ValidationQuery(KeptQuery):
             "telling": whose.score,
             "all": first,
             "groups": tables[1:],
-            "refusal": _LOST if first is None else "" if first["scores"] else _NOISE,
+            "refusal": refusal,
         }
         text = json.dumps(answer, indent=1)
         return Released(files={VALIDATED: text}, values={VALIDATION: json.loads(text)})
