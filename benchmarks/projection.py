@@ -27,8 +27,9 @@ import numpy as np
 import torch
 
 from hubbub.core.protocol.primitives.randomness import CHUNK_BYTES, cipher_at, keystream_into
-from hubbub.core.protocol.projection.matrix import Draw, Projection
+from hubbub.core.protocol.projection.matrix import Projection
 from hubbub.core.protocol.projection.product import lift, project
+from hubbub.core.protocol.round.draw import Draw
 
 DRAW = Draw(seed=bytes(range(32)), step=1)
 SIZES = "900000x100,900000x400,900000x1000"

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from hubbub.core.protocol.agreement.key_agreement import Agreement
-from hubbub.core.protocol.projection.matrix import Draw, Projection
+from hubbub.core.protocol.projection.matrix import Projection
 from hubbub.core.protocol.projection.product import project
+from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.protocol.token_lists.joint_batch import partition, without_replacement
 from hubbub.learning.layer_projection import layer_matrices
 from protocol import reference as ref
@@ -157,7 +158,7 @@ def test_reference_makes_the_same_gaussian_entries() -> None:
 def test_reference_projects_vectors_that_are_in_no_file(kind: str, k: int) -> None:
     d, draw = 50, Draw(seed=SEED, step=k, model=bytes(32))
     projection = Projection(kind=kind, parameters=d, dimension=k, clip=2.0, records=3)
-    vector, key = np.random.default_rng(k).normal(size=d), draw.key(projection)
+    vector, key = np.random.default_rng(k).normal(size=d), projection.key(draw)
     whole = [round(value / draws.grid_of(2.0, 3, d)) for value in vector]
     step = projection.quantum / math.sqrt(k)
     if kind == "gaussian":

@@ -22,8 +22,9 @@ from hubbub.core.errors import StudyError, UserError
 from hubbub.core.protocol.primitives.randomness import cipher_at, keystream_into
 from hubbub.core.protocol.projection import entries as gaussian_matrix
 from hubbub.core.protocol.projection import entries as sign_matrix
-from hubbub.core.protocol.projection.matrix import KINDS, Draw, Projection, joined, limbs, quantum
+from hubbub.core.protocol.projection.matrix import KINDS, Projection, joined, limbs, quantum
 from hubbub.core.protocol.projection.product import lift, project
+from hubbub.core.protocol.round.draw import Draw
 
 VECTORS = Path(__file__).with_name("vectors_projection.json")
 SEED = bytes(range(32))
@@ -46,7 +47,7 @@ def matrix(kind: str, d: int, k: int) -> np.ndarray:
     one = shape(kind, d, k, records=1)
     if kind == "sign":
         return np.stack([project(row, one, DRAW) for row in np.eye(d)], axis=1)
-    columns = [part.copy() for _, part in gaussian_matrix._entries(DRAW.key(one), 0, d, k)]
+    columns = [part.copy() for _, part in gaussian_matrix._entries(one.key(DRAW), 0, d, k)]
     return np.concatenate(columns) / 2**20 / sqrt(k)
 
 
@@ -78,14 +79,14 @@ def naive_signs(d: int, k: int, key: bytes) -> np.ndarray:
 def test_signs_are_those_of_a_naive_matrix_exactly() -> None:
     d, k = 700, 33
     one = shape("sign", d, k)
-    naive = naive_signs(d, k, DRAW.key(one))
+    naive = naive_signs(d, k, one.key(DRAW))
     x = np.rint(vector(d, norm=3.9) / one.quantum).astype(np.int64)
     exact = [sum(int(s) * int(v) for s, v in zip(row, x, strict=True)) for row in naive]
-    got = sign_matrix.Signs().project(x, k, DRAW.key(one))
+    got = sign_matrix.Signs().project(x, k, one.key(DRAW))
     assert got.tolist() == exact
     y = np.arange(1, k + 1) * 2**40 + 1
     lifted = [sum(int(s) * int(v) for s, v in zip(row, y, strict=True)) for row in naive.T]
-    assert sign_matrix.Signs().lift(y, d, DRAW.key(one)).tolist() == lifted
+    assert sign_matrix.Signs().lift(y, d, one.key(DRAW)).tolist() == lifted
 
 
 def test_gaussian_entries_are_those_of_box_and_muller_to_the_stated_error() -> None:
@@ -115,7 +116,7 @@ def test_gaussian_products_are_exact_on_the_grid() -> None:
     whole = [[round(v) for v in row] for row in entries.tolist()]
     x = np.rint(vector(d, norm=3.9) / one.quantum).astype(np.int64)
     exact = [sum(a * int(b) for a, b in zip(row, x, strict=True)) for row in whole]
-    got = gaussian_matrix.Gaussian().project(x, k, DRAW.key(one)) * 2**20
+    got = gaussian_matrix.Gaussian().project(x, k, one.key(DRAW)) * 2**20
     assert [int(v) for v in got] == [int(float(v)) for v in exact]
 
 
@@ -255,7 +256,7 @@ def test_norms_stay_below_the_accounted_tail(kind: str) -> None:
     engine = gaussian_matrix.Gaussian() if kind == "gaussian" else sign_matrix.Signs()
     squares = np.empty((draws, 3))
     for step in range(draws):
-        key = Draw(seed=SEED, step=step + 1).key(one)
+        key = one.key(Draw(seed=SEED, step=step + 1))
         for place, a in enumerate(trial):
             y = engine.project(np.rint(a * 2.0**40).astype(np.int64), k, key) * 2.0**-40
             squares[step, place] = y @ y / k
@@ -294,7 +295,7 @@ def test_every_part_of_the_draw_makes_another_matrix(kind: str) -> None:
     ]
     assert len({project(x, one, draw).tobytes() for draw in draws}) == len(draws)
     assert (project(x, one, DRAW) == project(x, one, Draw(seed=SEED, step=1))).all()
-    keys = {DRAW.key(shape(other, 64, k)) for other in KINDS for k in (8, 9)}
+    keys = {shape(other, 64, k).key(DRAW) for other in KINDS for k in (8, 9)}
     assert len(keys) == 4
 
 
@@ -317,7 +318,7 @@ def golden() -> list[dict[str, Any]]:
                 "kind": kind,
                 "parameters": d,
                 "dimension": k,
-                "key": draw.key(one).hex(),
+                "key": one.key(draw).hex(),
                 "projected": [value.hex() for value in project(x, one, draw).tolist()],
                 "lifted_ends": [value.hex() for value in lifted[[0, 1, -2, -1]].tolist()],
             }

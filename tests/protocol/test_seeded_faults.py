@@ -13,8 +13,8 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.core.protocol.agreement.key_agreement import Agreement, PairSecret, sent_digest
 from hubbub.core.protocol.primitives.wire import Tag
-from hubbub.core.protocol.projection.matrix import Draw
 from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.protocol.round.silo import Silo
 from protocol.faults import Operation
 from protocol.parties import SESSION, STUDY, World, flipped, refused, set_up, world

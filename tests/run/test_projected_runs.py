@@ -26,11 +26,11 @@ from hubbub.core.planning import exposure
 from hubbub.core.planning.plan import Plan
 from hubbub.core.protocol.primitives import noise
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
-from hubbub.core.protocol.projection.matrix import Draw, Projection
+from hubbub.core.protocol.projection.matrix import Projection
 from hubbub.core.protocol.projection.product import lift, project
-from hubbub.core.protocol.round import batches
-from hubbub.core.protocol.round import projected_sum as projected
+from hubbub.core.protocol.round import batches, draw
 from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.session.ask import Absent
@@ -221,13 +221,13 @@ def test_the_revealed_sum_is_that_of_the_projected_sums_to_the_last_bit(
 @pytest.fixture
 def draws(monkeypatch: pytest.MonkeyPatch) -> list[Draw]:
     """The draw of every silo in every attempt."""
-    seen, true = list[Draw](), projected.draw_of
+    seen, true = list[Draw](), draw.draw_of
 
     def spy(*arguments: Any) -> Draw:
         seen.append(true(*arguments))
         return seen[-1]
 
-    monkeypatch.setattr(projected, "draw_of", spy)
+    monkeypatch.setattr(draw, "draw_of", spy)
     return seen
 
 

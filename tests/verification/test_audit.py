@@ -31,9 +31,9 @@ from hubbub.core.privacy.canary_guesses import (
 from hubbub.core.protocol.agreement.key_agreement import PairSecret
 from hubbub.core.protocol.primitives import noise
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.projection.matrix import Draw
 from hubbub.core.protocol.round import batches
 from hubbub.core.protocol.round.batches import Groups
+from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.verification.evidence.audit_result import (

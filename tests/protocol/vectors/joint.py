@@ -17,9 +17,10 @@ from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES
-from hubbub.core.protocol.projection.matrix import Draw, Projection
+from hubbub.core.protocol.projection.matrix import Projection
 from hubbub.core.protocol.projection.product import lift
-from hubbub.core.protocol.round.projected_sum import LAYERS, draw_key, draw_of, projection_of
+from hubbub.core.protocol.round.draw import Draw, draw_of
+from hubbub.core.protocol.round.projected_sum import LAYERS, draw_key, projection_of
 from hubbub.core.protocol.round.round_parameters import Parameters, decoded
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.protocol.token_lists.joint_batch import (
@@ -138,7 +139,7 @@ def a_round(
     found |= {"model_digest": draw.model.hex(), "links": [link.hex() for link in links]}
     found |= {"seed": seed.hex(), "word_bits": 32, "grid_step": w.round_parameters.grid_step}
     found |= {"clip": w.round_parameters.clip, "most_records": w.round_parameters.most_records}
-    found |= {"quantum": projection.quantum, "draw_key": draw.key(projection).hex()}
+    found |= {"quantum": projection.quantum, "draw_key": projection.key(draw).hex()}
     found["layers_key"] = draw_key(w.round_parameters, draw).hex()
     found["sums"] = {str(silo): values for silo, values in SUMS.items()}
     found["masked"], found["sum"] = [each.hex() for each in masked], total.tolist()
@@ -156,7 +157,7 @@ def matrices(draw: Draw) -> JSON:
         unit = 1 if kind == "sign" else 1 << 20
         whole = np.stack([lift(one, projection, draw) for one in np.eye(k)], axis=1) * sqrt(k)
         entries = np.rint(whole * unit).astype(int)
-        found[kind] = {"parameters": d, "dimension": k, "key": draw.key(projection).hex()}
+        found[kind] = {"parameters": d, "dimension": k, "key": projection.key(draw).hex()}
         found[kind]["rows"] = {str(row): entries[row].tolist() for row in places[kind]}
     key = draw.key_of(LAYERS, 18, 8)
     found["layers"] = {"parameters": 18, "dimension": 8, "key": key.hex()}

@@ -27,8 +27,8 @@ from hubbub.core.tabular.table import CodedCells
 if TYPE_CHECKING:
     from hubbub.core.planning.plan import Plan
     from hubbub.core.planning.planned_query import PlannedQuery
-    from hubbub.core.protocol.projection.product import Lift
     from hubbub.core.protocol.round.aggregator import RevealedSum
+    from hubbub.core.protocol.round.draw import Lift
     from hubbub.core.protocol.round.projected_sum import LocalTask
     from hubbub.core.protocol.round.round_parameters import RoundParameters
     from hubbub.core.study.study import Study

@@ -19,7 +19,7 @@ import numpy as np
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Parameters, Query, QueryState, Scores, SteppedQuery, Turn
-from hubbub.core.protocol.projection.product import Lift
+from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.runs import loop, run_folder

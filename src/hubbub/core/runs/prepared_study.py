@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query, QueryState, Scores, SiloData, SteppedQuery
-from hubbub.core.protocol.projection.product import Lift
+from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.study.study import Study

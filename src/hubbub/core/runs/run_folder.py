@@ -41,7 +41,7 @@ from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.query import QueryState, SteppedQuery
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.wire import Tag
-from hubbub.core.protocol.projection.product import Lift
+from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.runs import checkpoint, loop
 from hubbub.core.runs.checkpoint import RunMetadata, read_metadata

@@ -31,9 +31,8 @@ from numpy.typing import NDArray
 from hubbub.core.errors import HubbubError, ProtocolError
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import Tag, receiver_of
-from hubbub.core.protocol.projection.product import Lift
 from hubbub.core.protocol.round.aggregator import Aggregator, RevealedSum
-from hubbub.core.protocol.round.projected_sum import draw_of
+from hubbub.core.protocol.round.draw import Lift, draw_of
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 from hubbub.core.session.ask import (
     Absent,

@@ -27,9 +27,8 @@ from hubbub.core.privacy.canary_guesses import Trials
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, unverified
-from hubbub.core.protocol.projection.matrix import Draw
-from hubbub.core.protocol.projection.product import Lift
 from hubbub.core.protocol.round.batches import GroupBatches, Groups
+from hubbub.core.protocol.round.draw import Draw, Lift
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 from hubbub.core.protocol.round.silo import Silo

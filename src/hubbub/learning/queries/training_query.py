@@ -45,7 +45,7 @@ from hubbub.learning.study.training import Training, learning_of
 
 if TYPE_CHECKING:
     from hubbub.core.planning.plan import Plan
-    from hubbub.core.protocol.projection.product import Lift
+    from hubbub.core.protocol.round.draw import Lift
     from hubbub.core.protocol.round.round_parameters import RoundParameters
     from hubbub.core.verification.replay.course import Course
 

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.noise import add_and_round
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.projection.matrix import SEED_BYTES, Draw
-from hubbub.core.protocol.projection.product import Lift
 from hubbub.core.protocol.round.batches import (
     Groups,
     Rows,
@@ -33,8 +31,9 @@ from hubbub.core.protocol.round.batches import (
     poisson_batches,
     poisson_rows,
 )
+from hubbub.core.protocol.round.draw import SEED_BYTES, Draw, Lift, draw_of
 from hubbub.core.protocol.round.noise_share import open_noise
-from hubbub.core.protocol.round.projected_sum import LocalTask, clipped_sum, draw_of
+from hubbub.core.protocol.round.projected_sum import LocalTask, clipped_sum
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.protocol.token_lists.joint_batch import (
     chosen_records,

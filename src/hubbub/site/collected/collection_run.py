@@ -28,7 +28,7 @@ from hubbub.core.protocol.agreement.key_agreement import SESSION_BYTES
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Tag, parse, unverified
-from hubbub.core.protocol.projection.product import Lift
+from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.runs.checkpoint import CheckpointWriter

@@ -5,7 +5,6 @@ This file decides sizes, the grid and the key of a matrix; it makes no entry of 
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from math import frexp, isfinite, sqrt
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError, UserError
-from hubbub.core.protocol.primitives.randomness import KEY_BYTES
+from hubbub.core.protocol.round.draw import Draw
 
 # Vectors as integers, so that sums are exact: the grid, and integers in limbs of 16 bits.
 #
@@ -85,7 +84,6 @@ def joined(totals: Integers) -> Array:
 
 
 KINDS = ("gaussian", "sign")
-SEED_BYTES = 32
 MOST_PARAMETERS = 1 << 24
 # Of the quarter of its margin, 2^-8, that the plan leaves to the projection (P8 (8)).
 _MOST_ROUNDING = 2.0**-11
@@ -136,6 +134,10 @@ class Projection:
                 f"records in {self.parameters} parameters; lower one of them"
             )
 
+    def key(self, draw: Draw) -> bytes:
+        """The AES-128 key of the matrix of a draw; public, as the matrix is."""
+        return draw.key_of(self.kind, self.parameters, self.dimension)
+
     @property
     def quantum(self) -> float:
         """Width of a step of the grid on which sums are put, a power of two."""
@@ -155,50 +157,6 @@ class Projection:
     def _results(self) -> float:
         """The results of both are rounded three times; a matrix's norm is below 16 sqrt(d)."""
         return 2.0**-46 * sqrt(self.parameters) * self.records
-
-
-@dataclass(frozen=True, kw_only=True)
-class Draw:
-    """Which of the matrices: each (seed, step, attempt, model) has its own.
-
-    Requires: nobody who chooses the model knew `seed` before the model was fixed. Where somebody
-    did, putting a digest of the model into `model` leaves them trial and error, and every try
-    multiplies the odds of an overlong projection (docs/privacy.md P8).
-
-    Args:
-        seed: 32 public bytes of joint randomness.
-        step: number of the step, from 1.
-        attempt: number of the attempt at that step.
-        model: what the matrix must not have been known to: a digest of the step's model.
-
-    Raises:
-        StudyError: the seed has another length, or a number is out of range.
-    """
-
-    seed: bytes
-    step: int
-    attempt: int = 0
-    model: bytes = b""
-
-    def __post_init__(self) -> None:
-        if len(self.seed) != SEED_BYTES:
-            raise StudyError(
-                f"expected a seed of {SEED_BYTES} bytes, got {len(self.seed)}; pass the joint seed"
-            )
-        _whole("step", self.step, 1, (1 << 32) - 1)
-        _whole("attempt", self.attempt, 0, (1 << 32) - 1)
-
-    def key(self, projection: Projection) -> bytes:
-        """The AES-128 key of this matrix; public, as the matrix is."""
-        return self.key_of(projection.kind, projection.parameters, projection.dimension)
-
-    def key_of(self, kind: str, parameters: int, dimension: int) -> bytes:
-        """The key of the matrices of any kind of projection from so many numbers to so many."""
-        numbers = (parameters, dimension, self.step, self.attempt)
-        whole = hashlib.sha256(b"hubbub projection v1 " + kind.encode() + b" ")
-        whole.update(b"".join(number.to_bytes(4, "little") for number in numbers))
-        whole.update(self.seed + self.model)
-        return whole.digest()[:KEY_BYTES]
 
 
 def _whole(name: str, value: object, least: int, most: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import sqrt
 
 import numpy as np
@@ -11,15 +10,13 @@ from numpy.typing import NDArray
 from hubbub.core.errors import UserError
 from hubbub.core.protocol.projection import entries, matrix
 from hubbub.core.protocol.projection.matrix import Array, quantum, rounded, to_grid
-
-# From a projected sum and its draw to the whole sum.
-Lift = Callable[[Array, matrix.Draw], Array]
+from hubbub.core.protocol.round.draw import Draw
 
 
 def project(
     vector: NDArray[np.floating],
     projection: matrix.Projection,
-    draw: matrix.Draw,
+    draw: Draw,
 ) -> Array:
     """The k numbers P^T x of a clipped sum x.
 
@@ -42,7 +39,8 @@ def project(
 
     Source: the paper's Algorithm 3, steps 1 and 2; docs/privacy.md P8.
 
-    >>> from hubbub.core.protocol.projection.matrix import Draw, Projection
+    >>> from hubbub.core.protocol.projection.matrix import Projection
+    >>> from hubbub.core.protocol.round.draw import Draw
     >>> small = Projection(kind="sign", parameters=4, dimension=2, clip=1.0, records=1)
     >>> y = project(np.array([1.0, 0, 0, 0]), small, Draw(seed=bytes(32), step=1))
     >>> np.abs(y).round(6).tolist()
@@ -50,14 +48,14 @@ def project(
     """
     _expect(vector, projection.parameters)
     whole = rounded(vector, projection.quantum)
-    sums = _engine(projection).project(whole, projection.dimension, draw.key(projection))
+    sums = _engine(projection).project(whole, projection.dimension, projection.key(draw))
     return sums * (projection.quantum / sqrt(projection.dimension))
 
 
 def lift(
     projected: NDArray[np.floating],
     projection: matrix.Projection,
-    draw: matrix.Draw,
+    draw: Draw,
 ) -> Array:
     """The d numbers P y: an unbiased estimate of the sum whose noisy projection is y.
 
@@ -81,7 +79,7 @@ def lift(
         return np.zeros(projection.parameters)
     step = quantum(largest, projection.dimension) if np.isfinite(largest) else 1.0
     integers = to_grid(projected, step)
-    out = _engine(projection).lift(integers, projection.parameters, draw.key(projection))
+    out = _engine(projection).lift(integers, projection.parameters, projection.key(draw))
     out *= step / sqrt(projection.dimension)
     return out
 

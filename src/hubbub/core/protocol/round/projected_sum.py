@@ -6,17 +6,15 @@ could have known it when the model was fixed.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.projection.matrix import Draw, Projection
+from hubbub.core.protocol.projection.matrix import Projection
 from hubbub.core.protocol.projection.product import project
 from hubbub.core.protocol.round.batches import Rows
-from hubbub.core.protocol.round.masking import Attempt
+from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 
 Array = NDArray[np.float64]
@@ -45,27 +43,6 @@ class ProjectingTask(LocalTask, Protocol):
         self, parameters: Parameters, rows: Rows, dimension: int, draw_key: bytes
     ) -> Array:
         """Sum over the rows' records of projected gradients, clipped to norm C after it (P8)."""
-
-
-def draw_of(seed: bytes, round: int, attempt: int, parameters: Parameters) -> Draw:
-    """Which matrix an attempt has: it follows from the joint seed and the model (P8)."""
-    model = hashlib.sha256(parameters.astype("<f4", copy=False).tobytes()).digest()
-    return Draw(seed=seed, step=round, attempt=attempt, model=model)
-
-
-def draw_for(
-    round_parameters: RoundParameters, attempt: Attempt, seed: bytes | None
-) -> Draw | None:
-    """The same of an attempt that was accepted; None where nothing is projected.
-
-    Raises:
-        ProtocolError: it needs a joint seed, and has none.
-    """
-    if not round_parameters.projection:
-        return None
-    if seed is None:
-        raise ProtocolError("expected a joint seed for the projection, got none; learn it")
-    return draw_of(seed, attempt.round, attempt.attempt, attempt.parameters)
 
 
 def projection_of(round_parameters: RoundParameters) -> Projection:

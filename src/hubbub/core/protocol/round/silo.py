@@ -20,6 +20,7 @@ from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round import projected_sum
 from hubbub.core.protocol.round.batches import TokenBatches, batches_of
+from hubbub.core.protocol.round.draw import draw_for
 from hubbub.core.protocol.round.masking import Attempt, Masking
 from hubbub.core.protocol.round.noise_share import noise_share_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters
@@ -130,7 +131,7 @@ class Silo:
         self._accepted = None
         source = self._source.branch(b"attempt" + attempt.model)  # P3: no attempt draws another's
         task, numbers = self._task, self._round_parameters
-        draw = projected_sum.draw_for(numbers, attempt, self._seed)  # P8
+        draw = draw_for(numbers, attempt, self._seed)  # P8
         rows = self.batches.rows(source, task.count, attempt, self._seed)  # P1, P9, P25; P19
         total = projected_sum.clipped_sum(numbers, task, attempt.parameters, rows, draw)  # P14, P8
         residues = self._noise.added(total, attempt, source)  # P3, P5, P25: before rounding

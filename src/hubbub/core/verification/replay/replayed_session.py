@@ -28,9 +28,8 @@ from hubbub.core.protocol.agreement.joint_seed import SeedCheck
 from hubbub.core.protocol.agreement.key_agreement import RollCall
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
-from hubbub.core.protocol.projection.product import Lift
 from hubbub.core.protocol.round.additive_shares import Place, digest_of_shares
-from hubbub.core.protocol.round.projected_sum import draw_of
+from hubbub.core.protocol.round.draw import Lift, draw_of
 from hubbub.core.protocol.round.round_parameters import (
     Parameters,
     PresentThroughout,
