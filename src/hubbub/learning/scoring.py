@@ -22,6 +22,7 @@ from hubbub.core.errors import DataError
 
 _FAINT = -15.0  # log-odds below which hazard and odds are one in float32
 _LEAST_PART = 1e-9  # of the longest exposure; a shorter one has the same logarithm
+_LEAST_POWER, _MOST_POWER = 0.2, 4.0  # of the time, as which a cumulated hazard may grow
 _REACH = 0.2  # of Huber's square, in units of half the range between the bounds: a tenth of it
 
 
@@ -126,8 +127,8 @@ def hazards(
 ) -> torch.Tensor:
     """Minus the log-likelihood of hazards on a grid, summed over a record's own intervals.
 
-    With H_j = -log(1 - h_j), the hazard cumulated in interval j, spread evenly over it, a record
-    that was followed through the part u of it without the event adds u H_j, and one that had the
+    With H_j = -log(1 - h_j), the hazard cumulated in interval j, a record that was followed through
+    the part u of that hazard (`_part_of_hazard`) without the event adds u H_j, and one that had the
     event there u H_j - log H_j: whoever is lost counts for as long as he was seen. At an interval's
     very end, where the events of all of it are noted if it is one visit long, the event adds
     -log h_j, as in discrete time; where times are finer, so few lie there that it is the end of a
@@ -138,8 +139,42 @@ def hazards(
     # log H is o where H is nothing but e^o, and has the slope 1 there.
     clear = odds.clamp(min=_FAINT)
     log_hazard = functional.softplus(clear).log() + (odds - clear)
-    each = functional.softplus(odds) * seen - log_hazard * inside
+    hazard = functional.softplus(odds)
+    each = hazard * _part_of_hazard(hazard, seen, grid) - log_hazard * inside
     return (each + functional.softplus(-odds) * at_end).sum(-1)
+
+
+def _part_of_hazard(
+    hazard: torch.Tensor, seen: torch.Tensor, grid: Sequence[float]
+) -> torch.Tensor:
+    """The part of an interval's hazard that lies in the part of the interval that was seen.
+
+    Were it spread evenly, early losses would make a hazard that falls inside an interval too high
+    for all of it. So it is spread as a power of the time: in the first interval that by which the
+    cumulated hazard grows up to the second, in another that on which the hazards beside it lie. It
+    has no slope of its own, so a record's gradient is bounded as before.
+
+    Args:
+        hazard: (n, times) cumulated in each interval.
+        seen: (n, times) in [0, 1].
+        grid: the intervals' ends.
+    """
+    if len(grid) == 1:
+        return seen
+    ends = torch.tensor(grid, dtype=hazard.dtype, device=hazard.device)
+    starts = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
+    middles = ((starts + ends) / 2).log()
+    known = hazard.detach().clamp(min=torch.finfo(hazard.dtype).tiny)
+    rates = known.log() - (ends - starts).log()
+    outer = torch.cat([rates[..., 2:], rates[..., -1:]], -1) - rates[..., :-1]
+    powers = 1 + outer / torch.cat([middles[2:] - middles[:-2], middles[-1:] - middles[-2:-1]])
+    first = (known[..., :2].sum(-1, keepdim=True) / known[..., :1]).log() / (
+        ends[1] / ends[0]
+    ).log()
+    powers = torch.cat([first, powers], -1).clamp(_LEAST_POWER, _MOST_POWER)
+    before = torch.expm1(powers * (starts / ends).log())
+    reached = torch.expm1(powers * ((starts + seen.to(ends.dtype) * (ends - starts)) / ends).log())
+    return torch.where(seen < 1.0, (before - reached) / before, 1.0).to(seen.dtype)
 
 
 def hazard_errors(

@@ -153,8 +153,15 @@ class Risks(Kind):
         )
 
     def _auc(self, table: NoisyTable) -> ValidationScore | None:
-        auc = concordance(table, (_ranked, _pairs), _slopes, kinds=1, most=len(self.bins))
-        return score("auc", auc.within(0.0, 1.0), null=0.5, gain=auc.less(0.5))
+        interval = concordance(
+            table,
+            (_ranked, _pairs),
+            _slopes,
+            kinds=1,
+            most=len(self.bins),
+            variance=_auc_variance,
+        )
+        return score("auc", interval.within(0.0, 1.0), null=0.5, gain=interval.less(0.5))
 
     def _brier(self, table: NoisyTable) -> ValidationScore | None:
         chance = self.bins.points
@@ -211,6 +218,15 @@ def _slopes(n: Array) -> tuple[Array, Array]:
     below = first.cumsum() - first / 2
     every = np.broadcast_to([second.sum(), first.sum()], n.shape)
     return np.column_stack([above, below]), every
+
+
+def _auc_variance(auc: float, records: Array) -> float:
+    """Of an AUC by sampling (Hanley and McNeil 1982)."""
+    first, second = records
+    both_above, one_above = auc / (2 - auc) - auc**2, 2 * auc**2 / (1 + auc) - auc**2
+    return float(
+        (auc * (1 - auc) + (second - 1) * both_above + (first - 1) * one_above) / (first * second)
+    )
 
 
 def _logistic_slope(x: Array, table: NoisyTable) -> ScoreInterval:

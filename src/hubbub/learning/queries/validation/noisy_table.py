@@ -31,6 +31,9 @@ Function = Callable[[NDArray[Any]], NDArray[Any]]
 _MOST_ODDS = 30.0  # a log-odds, beyond which a chance is 0 or 1
 _STEP = 1e-100  # a complex step loses no digits
 _Z = 1.959963984540054  # the normal law's quantile at .975
+_HALVINGS = 50  # of a stretch in which an interval ends
+_INNER = 0.02  # a share nearer to 0 or 1 is too near to tell by how much it varies
+_UNLIKE = (0.8, 1.5)  # times the variance of a share by its law, at most, that the counts say
 _CLEAR = 3.0  # standard deviations by which a denominator must stand above 0
 _TWICE = 0.3  # of the noise of a score, the most that noise in both records of pairs may have
 _FEWEST = 128  # groups of bins, whatever the noise
@@ -306,6 +309,44 @@ class NoisyTable(_Noisy):
         decoded = None if self.decoded is None else np.add.reduceat(self.decoded, starts, axis=0)
         return replace(self, counts=counts, decoded=decoded)
 
+    def share(
+        self,
+        values: Sequence[float],
+        slopes: Sequence[Array],
+        more: float,
+        variance: Callable[[float, Array], float],
+    ) -> ScoreInterval:
+        """The interval of a share of pairs: all shares that the counts do not contradict.
+
+        Its variance is that of the share which is tried, not of the one that was found: near 1 few
+        pairs are ordered wrongly, and by chance none, from which no variance is known.
+
+        Args:
+            values, slopes, more: as of `quotient`.
+            variance: of a share and the records of each outcome, by sampling.
+        """
+        (a, b), (above, below) = slopes, values
+        records = self.counts.sum(axis=0)
+        if below <= _CLEAR * sqrt(self.covariance(b, b)) or records.min() <= 1:
+            return UNKNOWN
+        first, second = self.noise(a) ** 2 + more**2, self.noise(b) ** 2
+        both = (first - more**2 + second - self.noise(a - b) ** 2) / 2
+        share = min(max(above / below, 0.0), 1.0)
+        rest = a - share * b
+        sampled = (self.covariance(rest, rest) - self.noise(rest) ** 2) / below**2
+        usual = variance(min(max(share, _INNER), 1 - _INNER), records)
+        unlike = min(max(sampled / usual, _UNLIKE[0]), _UNLIKE[1])
+
+        def holds(tried: float) -> bool:
+            noise = first - 2 * tried * both + tried**2 * second
+            spread = noise + below**2 * unlike * variance(tried, records)
+            return (above - tried * below) ** 2 <= _Z**2 * spread
+
+        if not holds(share):
+            return UNKNOWN
+        low, high = (_last(holds, share, end) for end in (0.0, 1.0))
+        return ScoreInterval(value=share, low=low, high=high)
+
     @property
     def pair_noise(self) -> float:
         """The noise in the pairs of two outcomes, of which one is foretold more, by noise alone.
@@ -372,6 +413,16 @@ def gradient(function: Function, counts: Array) -> Array:
     steps = np.eye(counts.size).reshape(-1, *counts.shape)
     with np.errstate(all="ignore"):
         return np.imag(function(counts + 1j * _STEP * steps)).reshape(counts.shape) / _STEP
+
+
+def _last(holds: Callable[[float], bool], begin: float, end: float) -> float:
+    """How far something holds on the way from a place where it does."""
+    if holds(end):
+        return end
+    for _ in range(_HALVINGS):
+        middle = (begin + end) / 2
+        begin, end = (middle, end) if holds(middle) else (begin, middle)
+    return begin
 
 
 def fieller(above: float, below: float, aa: float, ab: float, bb: float) -> ScoreInterval:
@@ -506,6 +557,7 @@ def concordance(
     *,
     kinds: int,
     most: int,
+    variance: Callable[[float, Array], float] | None = None,
 ) -> ScoreInterval:
     """The share of pairs that are ordered alike, of neighbouring bins together.
 
@@ -518,6 +570,7 @@ def concordance(
         slopes: the derivatives of both at a table.
         kinds: how many pairs of outcomes are compared.
         most: groups of bins.
+        variance: of a share and the records of each outcome, by sampling; None: by counts alone.
     """
     interval, bins = UNKNOWN, len(table.counts)
     finest = max(bins // most, 1)  # of bins together
@@ -528,8 +581,11 @@ def concordance(
         both, twice = slopes(grouped.counts), sqrt(kinds) * grouped.pair_noise
         if number < coarsest and twice > _TWICE * grouped.noise(both[0]):
             break
-        interval = grouped.quotient(
-            [float(pairs(grouped.counts)) for pairs in counted], both, twice
+        values = [float(pairs(grouped.counts)) for pairs in counted]
+        interval = (
+            grouped.quotient(values, both, twice)
+            if variance is None
+            else grouped.share(values, both, twice, variance)
         )
         number //= 2
     return interval
