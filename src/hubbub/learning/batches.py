@@ -190,7 +190,7 @@ def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
 # A silo's records in the rows of batches: pieces of one public shape, whatever the records are.
 #
 # Theory of operation (docs/privacy.md P19). Which record stands in which row has been drawn
-# before (protocol/round/batches.py). A batch is cut into pieces of equally many rows; an empty
+# before. A batch is cut into pieces of equally many rows; an empty
 # row holds the null record, which is public and adds nothing. What a kernel makes of a row may
 # depend on its own data, on the row, on the piece's shape and on the piece's seed of random
 # layers, never on another row's data (A2); so no record moves another's part.
@@ -205,8 +205,7 @@ def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
 # A kernel may round a row by its place and by the shape of the batch, but must not by other rows'
 # values. No list of kernels proves that; so it is tried where it is relied on (`rows_are_alone`).
 #
-# The records stay in ordinary memory, a piece travels to the device, and sums come back. This file
-# knows neither gradients nor losses.
+# The records stay in ordinary memory, a piece travels to the device, and sums come back.
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]

@@ -216,7 +216,7 @@ def clipped_sum(
            the method "loop". The others make it in a batch, and rounding may depend on the batch's
            shape, much so next to a kink of the model: give batches of one shape with `counted`
            (docs/privacy.md P14, A2).
-        2. Its L2 norm is at most `clip` in exact arithmetic (docs/privacy.md P14, clipping.py).
+        2. Its L2 norm is at most `clip` in exact arithmetic (docs/privacy.md P14, per_record.py).
         3. A record whose gradient is not finite contributes exactly zero and is not counted.
         4. Neither TF32 nor autocast of the caller shortens a number on its way, nor one of the
            model's forward what is made of its gradients (P14).
@@ -433,5 +433,5 @@ def _add(
 
 
 def _counted(rows: torch.Tensor) -> int:
-    """How many are True, without telling Python a value by an operation of torch (raising.py)."""
+    """How many are True, without telling Python a value by an operation of torch (trial.py)."""
     return int(rows.cpu().numpy().sum())

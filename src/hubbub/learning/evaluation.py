@@ -384,7 +384,7 @@ def _placed(
     return model, loss, inputs, targets
 
 
-# From features to predictions: what is done with a trained model. This file trains nothing.
+# From features to predictions: what is done with a trained model.
 
 
 class Scorer(nn.Module):

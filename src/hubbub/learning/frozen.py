@@ -293,7 +293,7 @@ def _store(path: Path, features: NDArray[Any]) -> None:
 # the head are zero at first, so that the model begins with the frozen module's features.
 #
 # A and B are Linear layers of their own, called where the target is called: each is a site of its
-# own (layer_sites.py), and no gradient of the size of W is made. This file knows no training.
+# own (per_record.py), and no gradient of the size of W is made.
 
 
 def low_rank_model(asked: Model, *, seed: bytes) -> LowRank:

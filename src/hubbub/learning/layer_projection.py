@@ -10,7 +10,7 @@ projection. The sum is charged as if there were no projection.
 
 The price is that clipping sees the projected length, which is the true one only on average.
 
-Which coordinates a parameter gets is in layer_sketch.py. This file knows no seed and no noise.
+Which coordinates a parameter gets is in layer_projection.py. This file knows no seed and no noise.
 """
 
 from __future__ import annotations
@@ -49,8 +49,6 @@ from hubbub.learning.per_record import Part, PerRecord, Positions, Rows, Source,
 # the squared length of what is sent is |G|^2. Nothing here needs the last row of the grid to be
 # full: any number of coordinates can be sent. The grid is as square as the parameter allows,
 # because the length of what is sent fluctuates least there.
-#
-# This file knows no torch, no record and no gradient; its numbers follow from shapes and k alone.
 
 Signs = NDArray[np.int8]
 

@@ -57,11 +57,10 @@ def _not_compiled(seen: Any) -> Any:
 
 # What a model holds in tensors, to the byte: noticed when a forward writes to it, and put back.
 #
-# A record's part is clipped and noised as a function of that record at given parameters. A
-# forward that writes to a parameter or a buffer makes it a function of earlier records, and what
-# was written would leave with the model's file, without noise (docs/privacy.md P14). A write
-# through `.data` or through NumPy leaves no trace in a tensor's version, so bytes are compared.
-# This file knows neither records nor gradients, nor what a model keeps outside tensors.
+# A record's part is clipped and noised as a function of that record at given parameters. A forward
+# that writes to a parameter or a buffer makes it a function of earlier records, and what was
+# written would leave with the model's file, without noise (docs/privacy.md P14). A write through
+# `.data` or through NumPy leaves no trace in a tensor's version, so bytes are compared.
 
 _WORDS = (torch.int64, torch.int32, torch.uint8)  # of 8, 4 and 1 bytes
 
@@ -478,7 +477,7 @@ class _Pickler(pickle.Pickler):
 # Which models cannot be trained with a per-record guarantee, and what to put in their place.
 #
 # A layer that mixes the records of a batch, or that remembers them in a buffer, gives a record more
-# influence than its clipped gradient. This file knows nothing of gradients.
+# influence than its clipped gradient.
 
 
 def refuse_unsafe(model: nn.Module) -> None:

@@ -137,7 +137,7 @@ def load_parameters(model: nn.Module, vector: NDArray[np.float32]) -> None:
 # Models on disk: safetensors with a small header of strings, and a digest over all of it.
 #
 # Loading reads numbers and never executes code. The digest finds a damaged file; it is no
-# signature: who may vouch for a model is decided elsewhere. This file knows no training.
+# signature: who may vouch for a model is decided elsewhere.
 
 _DIGEST, _ORDER = "sha256", "parameters"
 _MOST_BYTES = 2**36  # of public weights

@@ -27,9 +27,8 @@ from torch.nn import functional
 #
 # All but the last can say their norms, in float64, and add the weighted sum of their records to a
 # flat view, or put it in place of what is there (`kept` is 0), where the weight of a record whose
-# norm is not finite is 0; `formed` turns the last into one of them. What is
-# done, and on how many numbers, follows from shapes alone (docs/privacy.md P19). This file knows no
-# model.
+# norm is not finite is 0; `formed` turns the last into one of them. What is done, and on how many
+# numbers, follows from shapes alone (docs/privacy.md P19).
 
 _STRIPE = 2**18  # numbers whose copies stay in the cache
 _MOST = 64  # products of one record that are not made into its gradient
@@ -460,7 +459,7 @@ def site_parts(sites: list[Site], backprops: list[torch.Tensor | None]) -> Itera
 # case (of sums of t products each, sqrt(t) n (t n + 4) 2^-24: P21); in practice about sqrt(n) 2^-24
 # clip. A certificate must add it to the sensitivity.
 #
-# A record whose norm is not finite gets the factor 0. This file knows no model.
+# A record whose norm is not finite gets the factor 0.
 
 MARGIN = 2.0**-20
 

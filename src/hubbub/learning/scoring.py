@@ -198,7 +198,7 @@ ROW_LOSSES = (squared, huber, poisson, hazards)
 
 # How good predictions are on records that are public, by metrics with their usual names.
 #
-# Nothing here is noised, so nothing here may leave a silo. This file knows arrays, no models.
+# Nothing here is noised, so nothing here may leave a silo.
 
 _NEWTON = 100  # steps, at most
 _FAR = 1e3  # a slope beyond this has no end: the classes are told apart by every record

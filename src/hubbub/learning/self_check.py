@@ -54,7 +54,7 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
     """Find the fastest method that is right for this model, for use as `clipped_sum(method=...)`.
 
     The model is copied; neither it nor any generator is touched. The methods are compared with
-    random layers off; whether records reach each other is seen at a seed (independence_check.py).
+    random layers off; whether records reach each other is seen at a seed (trial.py).
 
     Args:
         model: the model to train.

@@ -3,7 +3,7 @@
 Sums of at most a few dozen rows are made in float32 and added up in float64, so that the rounding
 of the sum stays within the margin that the plan takes off the clipping norm (docs/privacy.md P6 i
 and P14). In which rows records stand, and what becomes of one at which the model raises, is in
-padded_batches.py.
+batches.py.
 """
 
 from __future__ import annotations
@@ -63,8 +63,6 @@ from hubbub.learning.trial import (
 from hubbub.learning.vmapped import vmapped_losses
 
 # Replicas of a model, which the silos of one process share, and what was seen of each.
-#
-# This file knows no record.
 
 # Silos of one process may share a replica of the model, whose parameters are written here.
 REPLICA = Lock()
@@ -372,7 +370,7 @@ class CellMarks:
 
 # A silo's records beside a trained model: sums of what each says of itself.
 #
-# Rows, pieces and a record at which the model raises are as in training_task.py; nothing is
+# Rows, pieces and a record at which the model raises are as in silo_tasks.py; nothing is
 # clipped, since what a record adds is bounded by its marks (docs/privacy.md P16, P27).
 
 _ADD_REMOVE = ScoreMarks(ScoreVector.of("add-remove"))

@@ -38,7 +38,7 @@ from hubbub.learning.trial import made_up
 
 # A study's model as one machine makes gradients of it: the module, its first weights, the method.
 #
-# Silos of one process share it. This file knows no records.
+# Silos of one process share it.
 
 Parameters = NDArray[np.float32]
 
@@ -79,10 +79,10 @@ class Learner:
 
 # Models whose outputs mean logits but are no tensor of logits: they are read as what they mean.
 #
-# Hugging Face's models give an object with `.logits`; many give (n, 1) for (n,), the logits of
-# both of two classes, or end in a sigmoid or a softmax, which the loss would apply once more.
-# What a model does is seen on made-up records; a forward hook then makes its outputs the usual
-# ones, so that names of parameters stay what they are. This file knows no records.
+# Hugging Face's models give an object with `.logits`; many give (n, 1) for (n,), the logits of both
+# of two classes, or end in a sigmoid or a softmax, which the loss would apply once more. What a
+# model does is seen on made-up records; a forward hook then makes its outputs the usual ones, so
+# that names of parameters stay what they are.
 
 _LEAST = 1e-6  # of a probability, whose logarithm is taken
 _KEEPING = frozenset(  # operations after which probabilities are still some
@@ -215,7 +215,7 @@ def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
 
 
 def with_logits(study: Study, module: Any, shape: tuple[int, ...]) -> Any:
-    """A user's module, whose outputs are read as what they mean (usual_outputs.py)."""
+    """A user's module, whose outputs are read as what they mean."""
     own = is_own(study.data.source)  # whose targets may be class numbers of two classes, too
     single = learning_of(study)[0].outputs == 1
     return with_usual_outputs(module, shape, goal_of(study), single=single, pairs=not own)

@@ -292,11 +292,10 @@ def _remembering() -> ModelError:
 # Operations of torch that raise at some values and not at others, looked for in a model.
 #
 # Where one of them is given several rows at once, whether it raises may be decided by a row's
-# place, as a last bit is, or by the random numbers of its row: the null record might then raise
-# in one empty row and not in another (docs/privacy.md A2). A model with such an operation is
-# given one row at a time. A table in which something is looked up is not among them: that is the
-# everyday way of words, and a word that a record holds is the same in every row. This file knows
-# no model.
+# place, as a last bit is, or by the random numbers of its row: the null record might then raise in
+# one empty row and not in another (docs/privacy.md A2). A model with such an operation is given one
+# row at a time. A table in which something is looked up is not among them: that is the everyday way
+# of words, and a word that a record holds is the same in every row.
 
 # The first line tells Python a value, so that the model itself may raise by it.
 _RAISING = re.compile(

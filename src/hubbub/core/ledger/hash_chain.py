@@ -13,7 +13,7 @@ under these names: once others were put there, what an open database takes would
 What local files cannot prove: that they are the newest. The first rows of a chain are a chain, so
 whoever writes the folder can put back an older copy of everything, or remove it and begin anew, and
 whoever reads the key can write any history. Against these helps only a head that somebody else
-keeps (`witness.py`). This file does not know what the texts mean.
+keeps (`head_statement.py`). This file does not know what the texts mean.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ from hubbub.core.disk import (
 from hubbub.core.errors import HubbubError, IntegrityError, UserError
 
 # A row of a chain: its text, its place, and the digest by which it stands for all before it.
-#
-# This file does not know where rows are kept, nor what the texts mean.
 
 NOTHING = bytes(32)  # the digest before the first row
 
@@ -97,7 +95,7 @@ def is_signed(key: Ed25519PublicKey, row: Row) -> bool:
 # there before the chain is; and a chain without its key cannot go on, so the key must be on disk
 # first. Hence two names: the key is written under the first, and gets its own when the chain is on
 # disk. If a crash comes between, the next who opens the chain finishes it. The file holds 64
-# hexadecimal digits, so that it can be copied by hand. This file does not know what is signed.
+# hexadecimal digits, so that it can be copied by hand.
 
 _MOST_BYTES = 1024
 

@@ -35,7 +35,6 @@ from hubbub.core.protocol.round.silo import Charge
 # A cap's relation need not be the study's own: the plan's pairing of mechanism and law is used
 # wherever it has a row for the relation; where it has none, one that is dearer (docs/privacy.md
 # P15).
-# This file knows no cap.
 
 
 def entry_of(

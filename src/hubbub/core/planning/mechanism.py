@@ -64,7 +64,7 @@ class StepNoise(Protocol):
         """
 
     def shown(self, numbers: int | None) -> Mapping[str, Any]:
-        """What a plan shows of it, by its option's key (`plan_options.py`), for such sums."""
+        """What a plan shows of it, by its option's key (`plan.py`), for such sums."""
 
 
 @dataclass(frozen=True)

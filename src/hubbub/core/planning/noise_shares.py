@@ -146,8 +146,6 @@ def known_shares(parties: Parties, colluders: int) -> int:
 
 
 # The mask graph of a study: how many neighbours each silo has, and who could take it apart (P4).
-#
-# This file knows numbers of silos; who they are and what they send is not its affair.
 
 # Up to this many silos everybody shares masks with everybody in a session.
 _COMPLETE_UP_TO = 100

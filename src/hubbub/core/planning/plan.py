@@ -361,7 +361,7 @@ class Plan:
         }
 
     def _options_to_dict(self) -> dict[str, Any]:
-        """What the options that are used say of themselves; see `plan_options.py`.
+        """What the options that are used say of themselves; see `plan.py`.
 
         The first two are there always.
         """

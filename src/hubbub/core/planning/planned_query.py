@@ -1,6 +1,6 @@
 """A query with its noise: everything that its sessions, its rounds and its ledger rows are made by.
 
-Made by `plan_of_mechanisms.py`. This file calibrates nothing and knows no adversary.
+Made by `study_plan.py`. This file calibrates nothing and knows no adversary.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from hubbub.core.study.study import Study
 
 # What finite precision and the mask graph add to the ideal mechanism; grid and word of the sum.
 #
-# All of docs/privacy.md P4 to P7 and P8 (8) that is a number of the plan. This file knows sizes,
-# steps and noise; it knows no adversary and no sampling.
+# All of docs/privacy.md P4 to P7 and P8 (8) that is a number of the plan.
 
 _LEAST_GRID_SIGMA, _MOST_GRID_SIGMA = 4, 16
 _UNKNOWN_BATCH = 1 << 14  # aligned records that must fit a word when the study states no number

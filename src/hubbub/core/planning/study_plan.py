@@ -31,8 +31,7 @@ from hubbub.core.study.study import Study
 # adversary gets at most its epsilon (P1-P3), and of the main one so that all of them together stay
 # within the study's; it is divided into shares that survive colluders and drop-outs (P3, P4); the
 # shares fix the grid and the word (P5, P7); what finite precision and the mask graph may add is
-# paid
-# for in the calibration (P4-P6). This file knows mechanisms, and not what is asked by them.
+# paid for in the calibration (P4-P6).
 
 Q = TypeVar("Q", bound=Query)
 

@@ -154,7 +154,7 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
 # The privacy-loss law of a unit that owns several records (docs/privacy.md P20).
 #
 # A patient with k records, of which each joins a batch by a coin of its own: as many as a binomial
-# number take part, and each moves the sum by up to C. This file knows one step.
+# number take part, and each moves the sum by up to C.
 
 _NEWTON = 60
 _CLOSE = 2e-16

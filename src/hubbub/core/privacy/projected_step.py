@@ -40,7 +40,7 @@ from hubbub.core.privacy.roots import root
 # Given the projection the pair is `Removal`'s; by how much it moves the mean is drawn with public
 # weights, and shown. Written in c = log of the density of N(m) over that of N(0), the densities of
 # all shifts m are functions of |c| but for one factor, so the work on a loss is shared by all of
-# them. This file knows one step.
+# them.
 
 Array = NDArray[np.float64]
 Cells = NDArray[np.int64]

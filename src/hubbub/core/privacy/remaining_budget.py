@@ -298,7 +298,7 @@ def least_epsilon(laws: Sequence[StudyLaw], delta: float, *, least: float) -> fl
 
 # A law that a cap keeps room for, so that studies it dominates cost nothing for being chosen late.
 #
-# The rule and its proof are docs/privacy.md P24. This file knows no cap and no ledger.
+# The rule and its proof are docs/privacy.md P24.
 
 _ROOM = 1e-5  # of its noise: what ends a calibration on other digits is still covered
 

@@ -228,7 +228,7 @@ def _logarithm(less_one: Spectrum, error: Array) -> tuple[Spectrum, Array]:
 
 # A coarse sketch of a step's law: some 1500 atoms, for which cumulants are cheap.
 #
-# Where to look is read off it (`fft_window.py`); nothing that is certified rests on it.
+# Where to look is read off it; nothing that is certified rests on it.
 
 ORDERS = np.geomspace(1e-4, 1e8, 361)  # among which frames are chosen
 FEW = 8  # of them that are worked on together: what they need is in a cache

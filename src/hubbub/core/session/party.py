@@ -5,8 +5,8 @@ by its own state machines (`Agreement`, `Silo`, `ComputeNode`, `Mixer`), the sam
 among machines; so whoever carries the calls can delay or lose them, not more.
 
 A call is taken at once and done later: `take` checks it, and has the charge of an attempt written
-down (`silo_party.py`); the work that it returns makes the answer, perhaps on another thread. This
-file knows no disk and no clock.
+down; the work that it returns makes the answer, perhaps on another thread. No disk and no clock is
+known here.
 """
 
 from __future__ import annotations

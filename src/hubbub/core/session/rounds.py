@@ -9,7 +9,7 @@
 
 With pairwise masks an attempt needs everybody that it was begun with; with compute nodes it needs
 the quorum and the nodes. Who does not answer is left out of the next attempts and asked again
-later (`attendance.py`); every attempt has a fresh batch, noise and masks, and is charged
+later (`ask.py`); every attempt has a fresh batch, noise and masks, and is charged
 (docs/privacy.md P3). For who waits for the next session this one is ended now and then, never at
 once. Where too few are left, it is over (`AbsentError`). Vectors are added as they come, so memory
 does not grow with the number of silos.
@@ -448,9 +448,7 @@ class Rounds:
 #
 # A run's training is such a series, and so is whatever else it asks of the silos. A lost session is
 # followed by a new one, which has new keys, masks and batches; what the silos had paid for in the
-# old
-# one is spent (docs/privacy.md P15). This file knows how a sum becomes numbers again; it does not
-# know what is summed, or why.
+# old one is spent (docs/privacy.md P15).
 
 NoisySum = NDArray[np.float64] | RevealedSum
 

@@ -1,11 +1,11 @@
 """The aggregator's part in shuffled token lists: it asks for the phases of `Mixer` in their order.
 
 It carries what silos say to each other, and holds no key. What everybody can see it checks itself
-(`token_lists/publications.py`), before it passes it on, and so names a cheat by what that one has
+(`token_lists/verdict.py`), before it passes it on, and so names a cheat by what that one has
 signed, on nobody's word. What one silo alone can see comes as a complaint: the list is opened,
 everybody tells from the signed frames who lied, and the run stops by name (docs/sampling.md). Who
 is silent costs the session, as in set-up; a list is never taken up again. When a list is due each
-silo decides for itself, by the same rule (`silo_token_lists.py`).
+silo decides for itself, by the same rule.
 """
 
 from __future__ import annotations

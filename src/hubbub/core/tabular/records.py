@@ -330,8 +330,8 @@ def _numbered(patients: Any, targets: NDArray[Any]) -> NDArray[np.intp]:
 
 # Features brought to mean 0 and standard deviation 1: by which shifts and scales.
 #
-# They follow from sums that are asked for with noise like everything else (docs/privacy.md P16)
-# and are public. This file knows arrays of features, and neither sessions nor models.
+# They follow from sums that are asked for with noise like everything else (docs/privacy.md P16) and
+# are public.
 
 Array = NDArray[np.float64]
 

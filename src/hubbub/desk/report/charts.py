@@ -16,8 +16,6 @@ from hubbub.core.number_format import amount
 from hubbub.desk.report import markup
 
 # Scales: from a quantity to a place on the paper, with round numbers for its ticks.
-#
-# This file knows numbers and lengths (in SVG units), nothing of what is drawn.
 
 _LOG_FROM = 20  # largest over smallest value from which a linear axis would hide the small ones
 _TICKS = 5  # of a linear axis, about

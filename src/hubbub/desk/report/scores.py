@@ -150,8 +150,6 @@ def remarks(scores: Scores, shown: Sequence[str]) -> list[str]:
 
 
 # What was learned: the learning curve, averaged over neighbouring evaluations.
-#
-# This file reads the rows of the metrics; it knows nothing of noise.
 
 _REACH = 2  # evaluations on either side that are averaged
 _FEWEST = 5  # evaluations that are worth averaging

@@ -261,9 +261,9 @@ def of_lists(drawn: Drawn, places: Drawn) -> Seen:
 # Everything of a step but the model is the study's own: silos make their lists, sample, clip,
 # project, add their shares of the noise, round, mask and sign; the aggregator adds up and
 # decodes. The adversary is the stated one. It looks at the sums (scores.py), and at what else
-# messages tell (freshness_checks.py). It knows the shares of its own silos, and may do without
+# messages tell. It knows the shares of its own silos, and may do without
 # others', so those send no noise; the seeds of the projections, and which places of its list a
-# joint batch has; and it chooses the model (canaries.py). Nobody has other records: what those
+# joint batch has; and it chooses the model. Nobody has other records: what those
 # are, the adversary of the definition knows. Where a list serves for several batches, it knows
 # whose places are whose, too, and where noise is correlated, who is in which group: the account
 # does without these secrets (docs/privacy.md P9, P25).

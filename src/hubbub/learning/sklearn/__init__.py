@@ -2,5 +2,4 @@
 
 They are adapters and know nothing of their own: records go to `hubbub.fit`, errors come back as the
 `ValueError` that scikit-learn's tools expect. They need the extra `sklearn`.
-`federated_estimator.py` is what all have in common, `estimators.py` the kinds of target.
 """

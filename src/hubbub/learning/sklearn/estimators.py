@@ -1,6 +1,6 @@
 """What all scikit-learn estimators have in common: parameters, whose row is whose, and one `fit`.
 
-A kind of target (`estimators.py`) says what it makes of y. This file knows none of them, and warns
+A kind of target says what it makes of y. This file knows none of them, and warns
 of what happens around a fit that its own promise does not cover. A search fits once for each
 candidate and fold, and each fit is a release of its own. A scaler that has seen all silos' rows
 together puts what it learned of them into every record, without noise. Frames of scikit-learn that

@@ -147,8 +147,7 @@ class Patience:
 # time of grace to come; who comes later is in the next session (docs/privacy.md P29). A silo that
 # has failed in a set-up whose ROLL had named it sits out the next few tries, twice as many each
 # time, if it can be spared, and so does one of two of whom one complains of the other: else one
-# silo could keep a session from ever being set up. This file knows who was there, and not what a
-# session is for.
+# silo could keep a session from ever being set up.
 
 Suspect = tuple[int, ...]  # a silo, or two of whom one has complained of the other
 _FEW = 3  # tries
@@ -257,7 +256,7 @@ def _left_out(suspects: Sequence[Suspect], away: Set[int]) -> list[int]:
 #
 # A silo need not be in the last session of a study: it is told the end in the newest one that it
 # has finished, of the study's main query if there is one, since what was done to the features was
-# said there. This file knows no round.
+# said there.
 
 _PAUSE = 2.0  # seconds; the shortest
 _CLOSINGS = 5  # times that a silo is asked for its signed part
@@ -390,9 +389,8 @@ class StudyClosing:
 
 # The aggregator's side of a networked study: sessions are set up until the rounds end, and closed.
 #
-# Whom a session begins with is in `gathering.py`, a try at a set-up in `session/setup.py`, the
-# rounds in `session/rounds.py`, the end in `closing.py`. Messages travel through an engine, and
-# everybody but the aggregator is somewhere else.
+# A try at a set-up is in `session/setup.py`, the rounds are in `session/rounds.py`. Messages travel
+# through an engine, and everybody but the aggregator is somewhere else.
 
 _LOST = 3  # attempts that a silo may have paid for and others not, before anybody is told
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops

@@ -328,7 +328,7 @@ class ApprovalFiles:
 #     paid                 at an aggregator: the most attempts of a study, by purpose, that each
 #                          silo has said to have paid for
 #
-# Lines are added and never changed. This file knows ids; it must not know studies or keys.
+# Lines are added and never changed.
 
 SESSIONS, GRAPHS, PAID, RESULTS = "sessions", "graphs", "paid", "results"
 MOST_GRAPHS = masks.MOST_GRAPHS  # of a study; the plan pays for all of them (P4)

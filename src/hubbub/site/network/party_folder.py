@@ -64,10 +64,10 @@ def alone(home: Path) -> Iterator[None]:
 #     keys.toml            private keys; only its owner reads it
 #     identity.toml        the public half, to be given to the others
 #     roster.toml          everybody's public halves, got outside the system
-#     approved/ID.*        studies that this party's administrator has approved: approval_files.py
+#     approved/ID.*        studies that this party's administrator has approved: folder_files.py
 #     audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
 #     ledger.sqlite        what the silo's data set has spent (another place may be named)
-#     sessions, graphs     what was opened and drawn here, and paid for: session_notes.py
+#     sessions, graphs     what was opened and drawn here, and paid for: folder_files.py
 #     paid
 #     witness, witnessed   what silos have stated of their ledgers: at the aggregator, and at silos
 #     lock                 held by the process that serves or joins here

@@ -99,7 +99,6 @@ def _concept(row: dict[str, str]) -> Concept:
 #
 # Every person of the cohort becomes one record. Its *index date* is the first day with one of some
 # concepts, within an observation period; columns are what happened in windows of days around it.
-# This file knows how that is declared; it must not know SQL.
 
 PERSON = "person_id"
 DOMAINS = ("condition", "drug", "measurement", "procedure", "visit", "death", "person")

@@ -280,7 +280,7 @@ def is_date(node: object) -> bool:
 #
 # Nothing else is let in. The statement that runs is not the text of the study: it is made of the
 # parts that were checked here, and of no others, with every name quoted and every column said to be
-# of which table. This file knows SQL; it must not know engines, studies or connections.
+# of which table.
 
 DIALECT = "postgres"  # in which queries of studies are written, whatever engine a site has
 MOST_LETTERS = 20_000

@@ -404,8 +404,7 @@ def says_same_person(one: exp.Expr, key: exp.Column, before: Mapping[str, str]) 
 #
 # Databases fail where a number gets too large, or too small to be told from 0. The sizes of columns
 # are bounded where they are read (`rendering`), those of what is computed of them here, so that no
-# cell takes a number out of what a real number can hold (docs/privacy.md P31). This file knows
-# expressions; it must not know engines.
+# cell takes a number out of what a real number can hold (docs/privacy.md P31).
 
 MOST_WHOLE = 1e15  # of a CAST to a whole number; a real number holds each of them exactly
 MOST_LETTERS, MOST_POWER = 32, 19  # of a text that is read as a number, and of its power of ten

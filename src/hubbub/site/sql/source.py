@@ -177,7 +177,7 @@ def _between(text: exp.Expr, low: str, high: str) -> exp.Expr:
 # the one rule for what is the same (`core.tabular.cell_rule`): of a text that is a whole number
 # `.0` is cut. SQLite, of which every cell has its own type, keeps real numbers until a text is
 # needed: it may read a text of one as the neighbour of that. Of any other engine a column is left
-# as it is. This file knows engines; it must not know queries.
+# as it is.
 
 _TEXT = {
     "duckdb": """CASE

@@ -1,6 +1,6 @@
 """Setting up a session: joint randomness, pair secrets, and proof that all saw the same.
 
-Theory of operation. Which silos take part is known (`roll_call.py`). With pairwise masks they first
+Theory of operation. Which silos take part is known. With pairwise masks they first
 draw a graph seed by commit and reveal; the mask graph follows from it, so no coalition that leaves
 one honest silo out chooses who masks whom. Then every party seals a fresh contribution to each of
 its neighbours (the silos of the graph, or silo and compute node) and signs it. Everybody is shown
@@ -51,8 +51,7 @@ from hubbub.core.protocol.primitives.wire import (
 # shrinks: were it to follow from who reveals, T silos that withhold their shares would choose among
 # 2^T graphs. Its digest enters the seed and the transcript, so all who finish have the same; every
 # later set of silos is a part of it (`round_parameters.py`). Compute nodes are in every session: to
-# choose among them could be to leave the honest one out (docs/privacy.md P29). This file knows no
-# secret.
+# choose among them could be to leave the honest one out (docs/privacy.md P29).
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +142,7 @@ class RollCall:
 # The digests of what parties have sent to each other in a set-up, as all are told them.
 #
 # Each party has 32 bytes in the order of the roster, zero where it sends no secret: the aggregator,
-# and silos that the session does not have (docs/privacy.md P29). This file believes no frame.
+# and silos that the session does not have (docs/privacy.md P29).
 
 _NOTHING = bytes(DIGEST_BYTES)
 
@@ -244,7 +243,7 @@ def _misplaced(
 # What all who set a session up sign alike, from what they were shown: the transcript's parts.
 #
 # A party computes it in `key_agreement.py`, and whoever has passed everything on in
-# `set_up_check.py`. This file believes no frame and knows no secret.
+# `set_up_check.py`.
 
 _Told = tuple[tuple[int, bytes], ...]
 

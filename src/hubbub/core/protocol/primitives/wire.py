@@ -403,8 +403,6 @@ def _found(bits: bytes, count: int) -> frozenset[int] | None:
 
 
 # Frames of one kind, exactly one from each expected sender: verified, or somebody is blamed.
-#
-# This file does not know where in a session they belong; who expects them says so.
 
 
 class ExpectedFrames:

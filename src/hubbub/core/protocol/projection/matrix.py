@@ -17,7 +17,7 @@ from hubbub.core.protocol.round.draw import Draw
 # Vectors as integers, so that sums are exact: the grid, and integers in limbs of 16 bits.
 #
 # float64 holds every integer up to 2^53. A sum of integers whose absolute values add up to less has
-# one value, whatever the order of its additions. This file knows no matrix.
+# one value, whatever the order of its additions.
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -3,7 +3,7 @@
 It holds nothing but keys. It answers once for a round and attempt, for one MODEL, and never for a
 set of silos below the quorum: two answers, or a small one, would open single silos' vectors to the
 aggregator. So it is with its word about shares: of one attempt there is one. It promises the set
-first, and tells a total only when all nodes have promised the same (`promises.py`): so it is, too,
+first, and tells a total only when all nodes have promised the same: so it is, too,
 if its machine is set back to an earlier state. Which MODEL it is the aggregator says, and need not
 be believed: the masks of a silo that was shown another are others, and its share does not open
 (docs/privacy.md P4).
@@ -25,13 +25,11 @@ from hubbub.core.protocol.round.round_parameters import PresentThroughout, Turn
 # What all nodes promise before any of them tells a total: one set of silos in an attempt.
 #
 # Theory of operation. Two totals of one node in one attempt, over sets that differ in one silo,
-# give
-# that silo's mask away. A node remembers that it has answered; a copy of it, whose machine was set
-# back to an earlier state, does not. So a total is told only to who shows the PROMISE of every node
-# for the same silos and the same MODEL, and a node promises once in an attempt: a copy gets no
-# second
-# total unless all other nodes promise a second set, which one that was not set back refuses
-# (docs/privacy.md P3). This file knows no mask and keeps nothing.
+# give that silo's mask away. A node remembers that it has answered; a copy of it, whose machine was
+# set back to an earlier state, does not. So a total is told only to who shows the PROMISE of every
+# node for the same silos and the same MODEL, and a node promises once in an attempt: a copy gets no
+# second total unless all other nodes promise a second set, which one that was not set back refuses
+# (docs/privacy.md P3).
 
 
 def check_promises(promises: Sequence[bytes], own: Frame, roster: Roster) -> None:

@@ -23,11 +23,9 @@ from hubbub.core.protocol.token_lists.onion_layers import NAME_BYTES, Names
 #
 # A *list context* is one list in the making: study, session and the list's number; frames carry the
 # number as their round and the step of the mixnet as their attempt. A *statement* is a frame
-# without
-# its payload, but with the payload's hash and the signature: 185 bytes that prove to anybody what
-# was
-# signed. Everybody repeats the statements that it took, so whoever shows two silos different things
-# is convicted by its own two signatures. This file knows no tokens.
+# without its payload, but with the payload's hash and the signature: 185 bytes that prove to
+# anybody what was signed. Everybody repeats the statements that it took, so whoever shows two silos
+# different things is convicted by its own two signatures.
 
 _HASH_BYTES, _LENGTH_BYTES = 32, 8
 # The payload's length and its hash end what is signed; all before them is the frame's place.

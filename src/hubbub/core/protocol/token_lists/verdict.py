@@ -29,9 +29,7 @@ from hubbub.core.protocol.token_lists.token_list import (
 # What of a list in the making everybody can check: lengths, keys, order, commitments, likeness.
 #
 # The silos and whoever carries their messages hold the same frames against the same rules, and name
-# the same blamed party. What one silo alone can see is the business of `mixer.py`. This file knows
-# no
-# secrets and no order of events.
+# the same blamed party. What one silo alone can see is the business of `mixer.py`.
 
 Posts = Mapping[int, Post]
 Sizes = dict[int, int]  # bytes of a payload, by who sends it

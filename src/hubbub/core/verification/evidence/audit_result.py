@@ -45,8 +45,7 @@ from hubbub.core.verification.evidence.evidence_file import (
 # From an audit's counts to epsilon: with how much noise a study could just not have had them.
 #
 # What a rule's rates and right guesses show is held against the whole trade-off curve of the
-# study's
-# own mechanism (docs/privacy.md P18). This file knows no canary.
+# study's own mechanism (docs/privacy.md P18).
 
 _MOST_NOISE = 1e5  # a mechanism with more has power for nothing
 _EXACT = 1e-9  # logarithms of noise are found so exactly

@@ -113,13 +113,9 @@ def _signed_words(body: bytes) -> bytes:
 #
 # A claim is re-derived (computed again and found equal), signed (only its signer can vouch for it),
 # not verifiable (nothing here can show it), not checked (it could be, but would take long), or
-# wrong.
-# Only a claim that nobody has looked at leaves a check incomplete. A finding names the members of
-# the
-# evidence that it is about, so that whoever quotes one can say how it stands. Other machines may
-# calibrate to other last digits, so numbers are found equal if they agree to six. This file knows
-# no
-# claims.
+# wrong. Only a claim that nobody has looked at leaves a check incomplete. A finding names the
+# members of the evidence that it is about, so that whoever quotes one can say how it stands. Other
+# machines may calibrate to other last digits, so numbers are found equal if they agree to six.
 
 REDERIVED, SIGNED, NOT_VERIFIABLE = "re-derived", "signed", "not verifiable"
 NOT_CHECKED = "not checked"

@@ -1,6 +1,6 @@
 """`hubbub verify DIR`: everything about a run that can be done again is done again.
 
-First the bytes (`integrity_check.py`): what was altered is named, and nothing is built on it. Then
+First the bytes: what was altered is named, and nothing is built on it. Then
 the study and its plan; then every session of the transcript is played
 (`replayed_session.py`), which gives the model bit for bit; then the attempts are counted, and at
 last come the claims of the evidence itself. This file knows where a run keeps what; it holds no

@@ -6,7 +6,7 @@ silos are parts of the session's, which its ROLL names (P29); before there were 
 word about full shares must be about the very SHAREs that silos have signed for it, and for the
 MODEL of the attempt. Where the vectors were kept, an attempt that everybody answered gives its sum,
 the sum gives the step, and the next MODEL must hold the result to the last bit, which is the
-business of `model_course.py`. Where they were not, a silo's answer still says which MODEL it was
+business of `course.py`. Where they were not, a silo's answer still says which MODEL it was
 shown. The keys in a transcript's header are believed here, and no other file is known.
 """
 
@@ -44,7 +44,6 @@ from hubbub.core.verification.transcript.frame_records import Header, Kept, read
 # One attempt while a transcript is played: who was asked, who answered, and what it adds up to.
 #
 # What may come when, and whose signature it must have, is the business of `replayed_session.py`.
-# This file knows one attempt, and believes that its frames were signed by their senders.
 
 Time = tuple[int, int]
 
