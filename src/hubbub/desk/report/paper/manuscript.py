@@ -26,6 +26,7 @@ from hubbub.desk.report.answers import (
     tables_of,
 )
 from hubbub.desk.report.paper.record_flow import Counted, counted, flow_figure, flow_table
+from hubbub.estimation.kinds import methods_of
 
 # What a paper prints of a model: its scores on records, of groups too, and its two figures.
 #
@@ -243,28 +244,6 @@ def _short(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
-# What was done, by the kind of answer.
-_METHODS = {
-    "table": "means were compared by Welch's test and shares by the chi-square test",
-    "crosstab": "associations were tested by chi-square, and risks compared with Newcombe's "
-    "interval for differences and on the logarithmic scale for ratios",
-    "quantiles": "quantiles were read from binned distribution functions",
-    "survival": "survival was estimated by the Kaplan-Meier method on a grid of times that was "
-    "fixed beforehand",
-    "incidence": "cumulative incidence of competing events is Aalen and Johansen's",
-    "rates": "rates are events over person-time, with score intervals, and compared on the "
-    "logarithmic scale",
-    "centres": "centres were compared with the whole by limits that hold drawing and noise, and "
-    "their shares shrunk by the variance between centres",
-    "cox": "hazard ratios are from Cox regressions",
-    "logistic": "odds ratios are from logistic regressions",
-    "linear": "differences of means are from linear regressions",
-    "poisson": "rate ratios are from Poisson regressions, with standard errors that know how far "
-    "counts spread around their rates",
-    "multinomial": "odds ratios of each class against the first are from multinomial regressions",
-}
-
-
 # How tests are told that are named after who found them.
 _NAMED = {
     "log-rank": "curves were compared by the log-rank test",
@@ -412,7 +391,7 @@ def _method(answer: Answer) -> str | None:
     """What was done for an answer."""
     if any(row["quantity"] == GEOMETRIC for row in answer["rows"]):
         return "ratios of geometric means are from linear regressions of logarithms"
-    return _METHODS.get(answer["kind"])
+    return methods_of(answer["kind"]) or None
 
 
 def _stated_epsilon(plan: Mapping[str, Any]) -> float:
