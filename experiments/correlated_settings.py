@@ -1,7 +1,7 @@
 """Settings of a training with correlated or independent noise: what was tried, what was chosen.
 
-This file knows how a study is written; the trials are those of correlated_tuning.py, the runs those
-of correlated_noise.py.
+This file knows how a study is written; the trials are those of correlated_training.py, the runs
+those of correlated_noise.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What sees each of torch's operations, without loading torch's compiler for it.
+"""What a model keeps and writes, seen in each of torch's operations.
 
 Torch keeps its compiler away from a mode's own code, and loads it to do so: 800 modules and 85 MiB
 of memory in each silo. Here that is done only where somebody has loaded it.

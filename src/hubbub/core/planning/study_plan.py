@@ -1,4 +1,4 @@
-"""From a study to the queries of its asks, and to its plan. This file knows no kind of either."""
+"""From a study to the queries of its asks, and to its plan; no kind of either is known here."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ is complete and free of contradictions: unknown keys, missing keys and values ou
 refused with one sentence that names the key, the value, what was expected and what to do. This
 package knows no records, no keys and no noise.
 
-Each of `parties`, `data`, `model`, `training` and `privacy` holds one table of the file: its
-settings and how they are read. They stand on `section` (one table, one sentence for each fault);
-`contradictions`, `toml_text` and `study` stand on them.
+`parties` and `data` hold tables of the file: their settings and how they are read. `study_file` is
+the file as a whole, `study` what it says and whether that is free of contradictions.
 """

@@ -1,10 +1,10 @@
-"""What all scikit-learn estimators have in common: parameters, whose row is whose, and one `fit`.
+"""scikit-learn estimators: what all have in common, and the kinds of target.
 
-A kind of target says what it makes of y. This file knows none of them, and warns
-of what happens around a fit that its own promise does not cover. A search fits once for each
-candidate and fold, and each fit is a release of its own. A scaler that has seen all silos' rows
-together puts what it learned of them into every record, without noise. Frames of scikit-learn that
-are under way, and the numbers themselves, are all that is looked at.
+A kind of target says what it makes of y; parameters, whose row is whose and `fit` are everybody's.
+An estimator warns of what happens around a fit that its own promise does not cover. A search fits
+once for each candidate and fold, and each fit is a release of its own. A scaler that has seen all
+silos' rows together puts what it learned of them into every record, without noise. Frames of
+scikit-learn that are under way, and the numbers themselves, are all that is looked at.
 """
 
 from __future__ import annotations

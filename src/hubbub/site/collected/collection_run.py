@@ -302,7 +302,7 @@ class Collecting:
 
 # A study of single sums from the aggregator's chair: collections, then the end of any run.
 #
-# The loop is that of every run (`training/loop.py`); only where a sum comes from differs: it is
+# The loop is that of every run (`core/runs/loop.py`); only where a sum comes from differs: it is
 # collected over weeks. What is lost when this process dies is nothing: it goes on from its files.
 # Where a training follows, what comes before it is collected, and `serve` without a date trains.
 

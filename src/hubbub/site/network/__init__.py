@@ -4,6 +4,5 @@
 `requests` how the aggregator asks, `coordinator` how it waits for parties that come and go. The
 order of the protocol is in `core.session`. Between them travels one blob of bytes for each party
 and phase; the engine that carries it is a function, `Phase`, which `nats/` makes of a line to a
-relay, and `size_limits` is how large each blob may be. `join` and `host` are the processes, which
-are imported by their own names: they need models.
+relay, and `envelope` says how large each blob may be.
 """

@@ -1,6 +1,6 @@
 """A networked study from the aggregator's chair: the run folder, the training, the end.
 
-The loop is the same as in one process (`training/loop.py`); only where the sums come from
+The loop is the same as in one process (`core/runs/loop.py`); only where the sums come from
 differs. What is lost when this process dies is the open sessions: `serve` on the same folder opens
 new ones, and what the silos say that they have paid for counts as spent (docs/privacy.md P15).
 """

@@ -1,11 +1,10 @@
-"""How often and how soon an aggregator tries again what came to nothing.
+"""The aggregator of a networked study: who is there, when it tries again, and how it closes.
 
 Whoever refuses costs the others: a session's set-up draws a mask graph, of which a study has so
 many (docs/privacy.md P4), and a round that is lost has been paid for. So pauses double, up to what
 the operator waits in all, and a run stops once so many sessions more were begun than its sums make
 up for: whoever fails, in whichever phase, and however they take turns. Silos count for themselves
 too, on disk (`party_folder.py`): an aggregator that starts anew begins with no clean slate there.
-This file knows the clock and who was missing; what a session is, it does not know.
 """
 
 from __future__ import annotations

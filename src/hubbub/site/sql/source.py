@@ -1,4 +1,4 @@
-"""Texts that are numbers or days: conditions in SQL that every engine answers alike.
+"""A silo's own query: conditions that every engine answers alike, the text sent, and its rows.
 
 A number is `-12`, `1.5`, `.5` or `1.5e-05`, of at most 32 letters and within 10 to the power of 19
 either way; a day is `2024-05-31`, of the calendar. Nothing else is one: not `nan`, `inf`, `1_000`,

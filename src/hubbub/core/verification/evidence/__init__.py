@@ -1,5 +1,5 @@
 """Evidence of a run: one signed file, and what can be shown with nothing but that file.
 
-`collecting` puts it together, `evidence_file` signs and reads it, `claims` checks it, `finding` is
-one thing that was checked.
+`collecting` puts it together, `evidence_file` signs and reads it and says what a finding is,
+`claims` checks it.
 """

@@ -1,6 +1,6 @@
 """A private validation: how good the trained model is on patients, by one noisy sum at the end.
 
-`layout` says what a record is in the sum, by the target's kind (`risks`, `classes`, `amounts`,
-`times`); `noisy_table` gives every score its interval; `whose_records` decides which records are
-asked; `validation_query` is the query and `answers` what it says.
+`layout` says what a record is in the sum, `kinds` what that is for each kind of target;
+`noisy_table` gives every score its interval; `validation_query` is the query, which records it
+asks, and what it says.
 """
