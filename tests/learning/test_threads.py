@@ -51,7 +51,9 @@ hubbub.learning.clipped_sum  # the first name that is used loads torch
 
 
 @pytest.mark.quick_cases("-PASSIVE-learning", "ACTIVE-ACTIVE-learning")
-@pytest.mark.parametrize("module", ["learning", "training.baselines", "network.silo_endpoint"])
+@pytest.mark.parametrize(
+    "module", ["learning", "learning.runs.baselines", "site.network.silo_endpoint"]
+)
 @pytest.mark.parametrize(("said", "found"), [("", "PASSIVE"), ("ACTIVE", "ACTIVE")])
 def test_threads_that_wait_sleep_unless_somebody_wants_them_awake(
     module: str, said: str, found: str

@@ -186,7 +186,7 @@ def test_a_word_outside_the_vocabulary_adds_nothing_and_is_not_quoted(caplog):
     alone = task.clipped_sum(parameters, np.array([2, -1]))
     assert alone.any()
     assert np.array_equal(task.clipped_sum(parameters, np.array([2, 3])), alone)
-    assert "raised on 1 of" in caplog.text
+    assert "raised" not in caplog.text  # a record at which a model raises leaves no word in a log
     assert "31337" not in caplog.text
 
 
