@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from hubbub import learning
+from hubbub.core.planning.query import QueryState
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.round_parameters import decoded
-from hubbub.core.runs.loop import Parameters, State, Summed, train
+from hubbub.core.runs.loop import Parameters, Summed, train
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.session.in_process import Federation, federate
 from hubbub.core.session.offer import layout_of, round_parameters_of
@@ -93,7 +94,9 @@ def test_the_sums_have_the_same_bits(
         model = (model + number).astype(np.float32)
 
 
-def trained_together(parties: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[PreparedStudy, State]:
+def trained_together(
+    parties: Any, monkeypatch: pytest.MonkeyPatch
+) -> tuple[PreparedStudy, QueryState]:
     """The study trained in one process; whoever trains it apart afterwards has its session."""
     prepared = prepare(parties.study)
     reference = together(parties, prepared)

@@ -14,9 +14,10 @@ from safetensors.numpy import load
 
 from hubbub.core.errors import IntegrityError
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.planning.query import QueryState
 from hubbub.core.runs import checkpoint, loop
 from hubbub.core.runs.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from hubbub.core.runs.loop import State, Summed, train
+from hubbub.core.runs.loop import Summed, train
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.runs.run_folder import RunFolder
 from hubbub.learning.runs.preparing import prepare
@@ -40,12 +41,12 @@ def summed(step: int, parameters: Any, _left: int) -> Summed:
 def trained(
     prepared: PreparedStudy,
     *,
-    start: State | None = None,
+    start: QueryState | None = None,
     stop: int | None = None,
     schedule: loop.EvaluationSchedule | None = None,
-) -> list[State]:
+) -> list[QueryState]:
     """The states of a training, all of them or up to a step at which it is stopped."""
-    kept: list[State] = []
+    kept: list[QueryState] = []
 
     def progress(step: int, _row: Any) -> None:
         if step == stop:
@@ -156,7 +157,7 @@ def test_a_state_that_the_disk_refuses_ends_the_run_before_the_next_charge(
 ) -> None:
     real = RunFolder.keep
 
-    def keep(self: RunFolder, state: State, heads: Any) -> None:
+    def keep(self: RunFolder, state: QueryState, heads: Any) -> None:
         if state.step == 2:
             raise IntegrityError("expected a disk, got none")
         real(self, state, heads)
@@ -170,7 +171,7 @@ def test_a_state_that_the_disk_refuses_ends_the_run_before_the_next_charge(
 
 
 def test_a_checkpoint_is_a_safetensors_file_of_what_it_was_given(tmp_path: Path) -> None:
-    state = State(
+    state = QueryState(
         step=3,
         attempts=4,
         parameters=np.arange(5, dtype=np.float32),

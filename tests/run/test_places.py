@@ -20,8 +20,8 @@ import hubbub
 from hubbub.core.errors import BudgetError, HubbubError, IntegrityError, UserError
 from hubbub.core.ledger.privacy_ledger import Cap, Ledger
 from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.query import QueryState
 from hubbub.core.runs.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from hubbub.core.runs.loop import State
 from hubbub.core.runs.run_folder import RunFolder
 from hubbub.desk.report.report_of_run import write_report
 from hubbub.learning.runs.run_study import resume, run
@@ -67,9 +67,9 @@ def charges(folder: Path) -> int:
 # Checkpoints ------------------------------------------------------------------------------------
 
 
-def state(step: int) -> State:
+def state(step: int) -> QueryState:
     random = np.random.default_rng(step)
-    return State(
+    return QueryState(
         step=step,
         attempts=step + 1,
         parameters=random.normal(size=7).astype(np.float32),

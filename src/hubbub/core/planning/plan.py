@@ -21,7 +21,6 @@ from hubbub.core.planning import (
     random_projection,
     sampling_comparison,
 )
-from hubbub.core.planning import noise_shares as mask_degree
 from hubbub.core.planning.exposure import PatientPromise
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.plan_rows import PlanRow
@@ -58,7 +57,7 @@ _ROWS: dict[str, Callable[[Plain], list[PlanRow]]] = {
     JOINT_BATCHES: sampling_comparison.rows,
     noise_correlation.OPTION: noise_correlation.rows,
     ANNOUNCED: noise_shares.rows,
-    MASK_GRAPH: mask_degree.mask_graph_rows,
+    MASK_GRAPH: noise_shares.mask_graph_rows,
 }
 
 
@@ -373,8 +372,8 @@ class Plan:
         options |= self.mechanism.noise.shown(self.numbers)
         if division.announced:
             options[ANNOUNCED] = division.to_dict(self.share_sigma)
-        if mask_degree.is_sparse(self.study.parties):
-            options[MASK_GRAPH] = mask_degree.to_dict(self.study.parties)
+        if noise_shares.is_sparse(self.study.parties):
+            options[MASK_GRAPH] = noise_shares.to_dict(self.study.parties)
         records = self.study.data.records
         if told := [row for query in self.queries for row in query.query.plan_rows(query, records)]:
             options[QUERIES] = [row._asdict() for row in told]

@@ -26,9 +26,6 @@ from hubbub.core.study.study import Study
 _LEAST_GRID_SIGMA, _MOST_GRID_SIGMA = 4, 16
 _UNKNOWN_BATCH = 1 << 14  # aligned records that must fit a word when the study states no number
 _ASSUMED_NUMBERS = 10**7  # for the certificate, when the model's size is not known yet
-# Up to the largest epsilon that is claimed, what the sampler's slack adds to delta stays below
-# 0.1 %: the epsilon of other adversaries may be far above the study's (P6).
-_LARGEST_CLAIM = MOST_EPSILON
 
 
 def record_clip(clip: float) -> float:
@@ -63,7 +60,9 @@ def certificate_for(
     sigma = float(_LEAST_GRID_SIGMA)
     rounding = 2 * draws * exp(-((pi * sigma) ** 2))
     outcome = _outcome_error(_MOST_GRID_SIGMA * widest, mechanism.noise)
-    slack = 1e-3 * mechanism.delta / (1 + exp(_LARGEST_CLAIM))
+    # Up to the largest epsilon that is claimed, what the sampler's slack adds to delta stays below
+    # 0.1 %: the epsilon of other adversaries may be far above the study's (P6).
+    slack = 1e-3 * mechanism.delta / (1 + exp(MOST_EPSILON))
     drift = draws * outcome**2 + outcome * sqrt(2 * draws * log(1 / slack))
     lost_tail = draws * 1e-29  # beyond 9 standard deviations, in total variation
     return Certificate(

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from hubbub.core.errors import StudyError
 from hubbub.core.planning import accounts, exposure, noise_shares, planned_query
-from hubbub.core.planning import noise_shares as mask_degree
 from hubbub.core.planning.exposure import patient_promise
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.plan import Plan, warnings_of
@@ -73,7 +72,7 @@ def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
         study=study,
         main=_planned(main, threat, stated),
         beside=planned,
-        degree=mask_degree.mask_degree(parties),
+        degree=noise_shares.mask_degree(parties),
         certificate=certificate,
         exposures=exposures,
         attack_power=_attack_power(threat, stated),

@@ -23,8 +23,8 @@ from safetensors.numpy import load
 
 from hubbub.core.disk import json_value, read_bytes, why_of, write_bytes
 from hubbub.core.errors import IntegrityError
+from hubbub.core.planning.query import QueryState
 from hubbub.core.protocol.agreement.key_agreement import SESSION_BYTES
-from hubbub.core.runs.loop import State
 
 _NAME = re.compile(r"step-(\d{8})-([0-9a-f]{64})\.safetensors")
 _KEPT = 2
@@ -42,7 +42,7 @@ class Checkpoint:
     A ledger that does not hold its head any more was put back to an older copy.
     """
 
-    state: State
+    state: QueryState
     heads: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -57,7 +57,7 @@ class CheckpointWriter:
         write: puts a state and the heads of the ledgers into the run's folder.
     """
 
-    def __init__(self, write: Callable[[State, Mapping[str, bytes]], None]) -> None:
+    def __init__(self, write: Callable[[QueryState, Mapping[str, bytes]], None]) -> None:
         self._write, self._pool = write, ThreadPoolExecutor(1)
         self._last: Future[None] | None = None
 
@@ -68,7 +68,7 @@ class CheckpointWriter:
         self._pool.shutdown()  # what was begun is finished
 
     def keep(
-        self, state: State, heads: Mapping[str, bytes], then: Callable[[], None] = lambda: None
+        self, state: QueryState, heads: Mapping[str, bytes], then: Callable[[], None] = lambda: None
     ) -> None:
         """Begin to write a state, and then do something more, once this is over for the last."""
 
@@ -189,7 +189,7 @@ def _unpacked(path: Path, content: bytes) -> Checkpoint:
         }
         for name in said["scalars"]:
             optimizer[name] = optimizer[name].reshape(())
-        state = State(
+        state = QueryState(
             step=int(said["step"]),
             attempts=int(said["attempts"]),
             parameters=arrays[_PARAMETERS],

@@ -30,7 +30,6 @@ Summation = Callable[[int, Parameters, int], "Summed"]
 # Called after every step with its number and the newest metrics.
 Progress = Callable[[int, Mapping[str, float]], None]
 Keep = Callable[[QueryState], None]
-State = QueryState
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.runs import checkpoint, loop
+from hubbub.core.runs import checkpoint
 from hubbub.core.runs.checkpoint import RunMetadata, read_metadata
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import AUDIT, write_audit
@@ -244,7 +244,7 @@ class RunFolder:
         self._rows = len(rows)
         return newest
 
-    def keep(self, state: loop.State, heads: Mapping[str, bytes]) -> None:
+    def keep(self, state: QueryState, heads: Mapping[str, bytes]) -> None:
         """Put the new rows of metrics on disk, and the state with the heads of the ledgers."""
         self.append_rows(state)
         with _usable(self.path, apart=self._apart):
@@ -252,7 +252,7 @@ class RunFolder:
                 self.path / "checkpoints", checkpoint.Checkpoint(state=state, heads=heads)
             )
 
-    def append_rows(self, state: loop.State) -> None:
+    def append_rows(self, state: QueryState) -> None:
         """Add the rows that are new to the metrics."""
         new = state.rows[self._rows :]
         if new:

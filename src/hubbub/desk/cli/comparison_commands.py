@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -17,7 +17,7 @@ from hubbub.core.planning.plan_rows import spoken
 from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.run_commands import margin, new_folder
+from hubbub.desk.cli.run_commands import new_folder
 from hubbub.desk.cli.study_commands import show_plan
 from hubbub.desk.cli.terminal import (
     LEDGERS,
@@ -32,7 +32,7 @@ from hubbub.desk.cli.terminal import (
     table,
     warnings_told,
 )
-from hubbub.desk.report.arrangements import verdict
+from hubbub.desk.report.arrangements import interval, verdict
 from hubbub.desk.report.trust_models import called
 from hubbub.learning.metric_words import words_of
 
@@ -117,7 +117,7 @@ def _compare(options: argparse.Namespace) -> int:
             (
                 called(arrangement.name),
                 words.shown(arrangement.mean),
-                margin(comparison.values[arrangement.name]),
+                _margin(comparison.values[arrangement.name]),
                 "none" if arrangement.epsilon is None else number(arrangement.epsilon, 3),
                 "nobody" if arrangement.adversary is None else spoken(arrangement.adversary),
             )
@@ -184,7 +184,7 @@ def _rehearse(options: argparse.Namespace) -> int:
         f"REHEARSAL of {study.name}: what {repeats} such runs would give, at epsilon "
         f"{number(plan.stated.epsilon, 3)} each",
         ("", "mean", "± (95 %)"),
-        [(name, f"{np.mean(column):.3f}", margin(column)) for name, column in values.items()],
+        [(name, f"{np.mean(column):.3f}", _margin(column)) for name, column in values.items()],
     )
     say(cost)
     return 0
@@ -344,7 +344,7 @@ def _compared(story: _Story, out: Path, options: argparse.Namespace) -> Comparis
         (
             words,
             f"{found.mean[mode]:.3f}",
-            margin(found.values[mode]),
+            _margin(found.values[mode]),
             "none" if mode == "non-private" else epsilon,
         )
         for mode, words in story.words.items()
@@ -418,3 +418,9 @@ def _demo_network(options: argparse.Namespace) -> int:
 def study_text(file: str) -> str:
     """The text of a study that lies beside the data sets."""
     return (resources.files("hubbub.learning.datasets") / file).read_text(encoding="utf-8")
+
+
+def _margin(values: Sequence[float]) -> str:
+    """Half the width of a mean's 95 % interval, for a table; nothing of a single value."""
+    low, high = interval(values)
+    return "" if low is None or high is None else f"{(high - low) / 2:.3f}"

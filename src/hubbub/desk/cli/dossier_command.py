@@ -15,8 +15,8 @@ from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.collecting import FILE
 from hubbub.core.verification.evidence.evidence_file import load
-from hubbub.desk.cli.run_commands import verified
 from hubbub.desk.cli.terminal import add_command, argument, emit, say, writing
+from hubbub.desk.cli.verification_commands import verified
 from hubbub.desk.report.dossier.composing import compose, draft_of, read_written
 from hubbub.desk.report.dossier.facts import Facts
 from hubbub.desk.report.dossier.written_files import as_docx, as_html

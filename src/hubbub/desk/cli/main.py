@@ -49,8 +49,8 @@ _GROUPS: dict[str, dict[str, str]] = {
     },
     "run it on this machine, and use what it gives": {
         "run": "run_commands",
-        "predict": "run_commands",
-        "export": "run_commands",
+        "predict": "model_commands",
+        "export": "model_commands",
         "sample": "synthetic_commands",
     },
     "run it between sites": {
@@ -59,9 +59,9 @@ _GROUPS: dict[str, dict[str, str]] = {
         "attest": "attest_commands",
     },
     "check a run, and tell others": {
-        "verify": "run_commands",
-        "report": "run_commands",
-        "audit": "run_commands",
+        "verify": "verification_commands",
+        "report": "verification_commands",
+        "audit": "verification_commands",
         "table": "table_command",
         "dossier": "dossier_command",
     },

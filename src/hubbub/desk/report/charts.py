@@ -159,7 +159,7 @@ class Axes:
 
     def drawn(self, parts: Sequence[markup.Html], described: str, more: float = 0) -> markup.Html:
         """The chart with these parts on it, and so much more room below."""
-        return _svg([*_frame(self), *parts], self.up.start + _BELOW + more, described)
+        return drawing([*_frame(self), *parts], self.up.start + _BELOW + more, described)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,7 +278,7 @@ def strip(at: float | None, zones: Sequence[tuple[float, str]], described: str) 
         start = end
     x = across.place(min(max(at if at is not None else across.high, low), across.high))
     parts.append(markup.tag("path", d=f"M{x:.2f} 22l-7 -13h14z", class_="pointer"))
-    return _svg(parts, 68, described)
+    return drawing(parts, 68, described)
 
 
 def intervals(
@@ -304,17 +304,12 @@ def intervals(
     parts.append(
         markup.tag("text", label, x=middle, y=foot + 38, text_anchor="middle", class_="axis")
     )
-    return _svg(parts, foot + _BELOW, described)
+    return drawing(parts, foot + _BELOW, described)
 
 
 def height_of_intervals(number: int) -> float:
     """How high a chart of so many intervals is."""
     return 10 + _PITCH * number + _BELOW
-
-
-def drawing(parts: Sequence[markup.Html], height: float, described: str) -> markup.Html:
-    """What is no chart, as wide as one."""
-    return _svg(parts, height, described)
 
 
 def bars(
@@ -343,7 +338,8 @@ def bars(
     return axes.drawn(parts, described)
 
 
-def _svg(parts: Sequence[markup.Html], height: float, described: str) -> markup.Html:
+def drawing(parts: Sequence[markup.Html], height: float, described: str) -> markup.Html:
+    """Of parts, as wide as every chart."""
     box = f"0 0 {WIDTH} {height:g}"
     return markup.tag("svg", *parts, viewBox=box, role="img", aria_label=described)
 

@@ -12,13 +12,12 @@ from hubbub.core.disk import write_bytes
 from hubbub.core.number_format import at_most
 from hubbub.core.runs.run_folder import REPORT
 from hubbub.desk.report import charts, validation_sheet
-from hubbub.desk.report import scores as score_words
 from hubbub.desk.report.answers import Answer, answer_lines, figure_of, said_of, tables_of
 from hubbub.desk.report.markup import Html, join, table, tag
 from hubbub.desk.report.page import render
 from hubbub.desk.report.promise import broken, spent_words
 from hubbub.desk.report.report_of_run import write_report
-from hubbub.desk.report.scores import in_a_sentence
+from hubbub.desk.report.scores import Scores, in_a_sentence, what_next
 from hubbub.desk.report.validation_sheet import validation_lines
 from hubbub.learning.metric_words import Row, metrics_of, words_of
 from hubbub.learning.runs.result import Result, scores_to_dict
@@ -35,7 +34,7 @@ def shown_in_notebook(
     notes: Sequence[str],
     *,
     final: Row | None = None,
-    scores: score_words.Scores | None = None,
+    scores: Scores | None = None,
     validation: validation_sheet.Validation | None = None,
     answers: Mapping[str, Answer],
 ) -> str:
@@ -59,16 +58,16 @@ def shown_in_notebook(
     return tag("div", join([*parts, *(tag("p", note) for note in notes)])).text
 
 
-def _metrics(final: Row, scores: score_words.Scores, *, is_validated: bool) -> Iterator[Html]:
+def _metrics(final: Row, scores: Scores, *, is_validated: bool) -> Iterator[Html]:
     """The metrics of the model that is returned: whether it is better than guessing, what next."""
     shown = [(words_of(key), final[key]) for key in metrics_of([final])]
     rows = [(words.name, f"{value:.3f}", words.meaning) for words, value in shown]
     if rows:
-        if said := score_words.in_a_sentence(scores, final):
+        if said := in_a_sentence(scores, final):
             yield tag("p", f"{_sentence(said)}.")
         yield table("The model", ("metric", "value", "what it says"), rows, numeric=(1,))
         if not is_validated:
-            yield tag("p", f"{_sentence(score_words.what_next(scores, final))}.")
+            yield tag("p", f"{_sentence(what_next(scores, final))}.")
     elif not is_validated:
         yield tag("p", "Not evaluated: state test or validation to be told how good it is.")
 

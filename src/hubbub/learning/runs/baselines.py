@@ -21,6 +21,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.planning.query import QueryState
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.noise import add_and_round
 from hubbub.core.protocol.primitives.randomness import SecureSource
@@ -89,7 +90,7 @@ def _rehearsed(sums: _Sums) -> loop.Summation:
     return summation
 
 
-def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> loop.State:
+def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> QueryState:
     """Every silo trains its own model at the same epsilon; metrics are averaged over the silos."""
     plan, tasks, sums = prepared.plan, prepared.tasks, _Sums.of(prepared, projects=True)
     sigma = plan.noise_multiplier * plan.clip

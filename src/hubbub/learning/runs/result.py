@@ -19,7 +19,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.plan_rows import promised_against, spoken
 from hubbub.core.planning.query import QueryState, Released
-from hubbub.core.runs import loop, prepared_study, run_folder
+from hubbub.core.runs import prepared_study, run_folder
 from hubbub.core.runs.renderers import render
 from hubbub.core.runs.run_folder import REPORT, SCORES
 from hubbub.core.runs.spending import Spending
@@ -222,7 +222,7 @@ def classes_in_words(classes: Sequence[object]) -> str:
 
 def conclude(
     prepared: prepared_study.PreparedStudy,
-    trained: loop.State,
+    trained: QueryState,
     folder: run_folder.RunFolder | None,
     *,
     epsilon: float,

@@ -22,6 +22,7 @@ from hubbub.core.errors import IntegrityError, StudyError, UserError
 from hubbub.core.kept_pages import kept_pages
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.query import QueryState
 from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.runs import (
     checkpoint,
@@ -254,7 +255,7 @@ def _finished(
     notice: Notice | None,
     ledgers: Mapping[int, Ledger],
     folder: run_folder.RunFolder | None,
-    start: loop.State | None,
+    start: QueryState | None,
 ) -> result.Result:
     """Train, and put the results where they belong."""
     began, progress = time.perf_counter(), progress or _tell_nobody
@@ -270,7 +271,7 @@ def _finished(
         saved=saver.wait if saver else _tell_nobody,
     )
 
-    def keep(state: loop.State) -> None:
+    def keep(state: QueryState) -> None:
         if saver is not None:
             saver.keep(state, _heads(prepared.study, ledgers))
 
@@ -316,7 +317,7 @@ def _compared(
     baseline: str,
     sessions: RunSessions,
     progress: loop.Progress,
-) -> tuple[prepared_study.PreparedStudy, loop.State]:
+) -> tuple[prepared_study.PreparedStudy, QueryState]:
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
     folder = sessions.folder
     opened = (

@@ -22,9 +22,10 @@ from hubbub.core.errors import BudgetError, UserError
 from hubbub.core.kept_pages import kept_pages
 from hubbub.core.ledger.head_statement import Witness
 from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.query import QueryState
 from hubbub.core.runs.checkpoint import CheckpointWriter
 from hubbub.core.runs.federated import RunSessions, train_federated
-from hubbub.core.runs.loop import Progress, State
+from hubbub.core.runs.loop import Progress
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.runs.run_folder import RunFolder, answers_in
 from hubbub.core.study import silo_records
@@ -98,7 +99,7 @@ def serve(
 def concluded(
     coordinator: Coordinator,
     prepared: PreparedStudy,
-    trained: State,
+    trained: QueryState,
     folder: RunFolder,
     parts: list[dict[str, Any]],
     began: float,
@@ -132,7 +133,7 @@ def concluded(
     return result
 
 
-def _check_left(state: State, plan: Plan, coordinator: Coordinator) -> None:
+def _check_left(state: QueryState, plan: Plan, coordinator: Coordinator) -> None:
     """Refuse to begin a training all of whose attempts are used up.
 
     Raises:
@@ -149,7 +150,7 @@ def _check_left(state: State, plan: Plan, coordinator: Coordinator) -> None:
 
 
 def _closed(
-    coordinator: Coordinator, sessions: RunSessions, trained: State
+    coordinator: Coordinator, sessions: RunSessions, trained: QueryState
 ) -> list[dict[str, Any]]:
     """The silos' own words about the run."""
     rounds, folder = sessions.opened[sessions.plan.main.purpose].rounds, sessions.folder
@@ -164,7 +165,7 @@ def _closed(
 @contextmanager
 def run_folder_of(
     coordinator: Coordinator, out: Path, prepared: PreparedStudy
-) -> Iterator[tuple[RunFolder, State | None, ExitStack]]:
+) -> Iterator[tuple[RunFolder, QueryState | None, ExitStack]]:
     """The run's folder, where an interrupted run stood, and a stack that is closed before it."""
     kept = coordinator.party_folder.audit(coordinator.study.id)
     audit = None if kept is None else read_audit(kept, prepared.plan)
@@ -180,7 +181,7 @@ def run_folder_of(
 @contextmanager
 def _folder(
     out: Path, prepared: PreparedStudy, audit: Mapping[str, Any] | None, coordinator: Coordinator
-) -> Iterator[tuple[RunFolder, State | None]]:
+) -> Iterator[tuple[RunFolder, QueryState | None]]:
     """The run's folder, and where an interrupted run stood."""
     if not (out / "run.json").is_file():
         fresh = RunFolder.fresh(out, prepared.plan, baseline=None, ledgers=None, audit=audit)
@@ -202,7 +203,7 @@ def _folder(
 
 def saved_as_it_goes(
     coordinator: Coordinator, prepared: PreparedStudy, saver: CheckpointWriter
-) -> Callable[[State], None]:
+) -> Callable[[QueryState], None]:
     """Where a state goes after every step: to disk, and into the event log, beside the next step.
 
     The event log's epsilon is what is reached some attempts later: it takes a while to compute, and
@@ -212,7 +213,7 @@ def saved_as_it_goes(
     steps = prepared.plan.mechanism.steps
     every = max(1, steps // _TOLD_EPSILONS)
 
-    def tell(state: State, seconds: float) -> None:
+    def tell(state: QueryState, seconds: float) -> None:
         due = min(steps, -(-state.attempts // every) * every)
         epsilon = prepared.plan.epsilon_after(due)
         requests.note("step", step=state.step, steps=steps, epsilon=epsilon, seconds=seconds)
@@ -226,7 +227,7 @@ def saved_as_it_goes(
             seconds_last_step=seconds,
         )
 
-    def keep(state: State) -> None:
+    def keep(state: QueryState) -> None:
         nonlocal last
         now = time.monotonic()
         seconds, last = now - last, now

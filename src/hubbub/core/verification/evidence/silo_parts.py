@@ -30,14 +30,14 @@ from hubbub.core.session.setup import kept_of_set_up
 from hubbub.core.study.attested_roles import Attestation
 from hubbub.core.study.study import Study
 from hubbub.core.verification.attestation.study_attestation import StudyAttestation
-from hubbub.core.verification.evidence import evidence_file
-from hubbub.core.verification.evidence import evidence_file as finding
 from hubbub.core.verification.evidence.evidence_file import (
     Finding,
     Plain,
     judged,
+    not_checked,
     not_verifiable,
     part_words,
+    rederived,
     signed,
     wrong,
 )
@@ -271,7 +271,7 @@ def _some(names: tuple[str, ...] | list[str]) -> str:
 _TAGS = (Tag.OPEN, Tag.ROLL, Tag.NONCE, Tag.EVIDENCE)
 
 
-def attested_of(folder: Path, roster: Roster) -> list[evidence_file.Plain]:
+def attested_of(folder: Path, roster: Roster) -> list[Plain]:
     """What was shown in every session of a run in which there was a round, from its transcripts.
 
     Of one that was interrupted before, not all may have been kept. A run in one process has other
@@ -280,7 +280,7 @@ def attested_of(folder: Path, roster: Roster) -> list[evidence_file.Plain]:
     return [one for path in files(folder) if (one := _attested(path, roster))]
 
 
-def _attested(path: Path, roster: Roster) -> evidence_file.Plain:
+def _attested(path: Path, roster: Roster) -> Plain:
     """What was shown in one session; nothing without a round."""
     frames, asked = [], False
     for kept in read(path):
@@ -293,43 +293,39 @@ def _attested(path: Path, roster: Roster) -> evidence_file.Plain:
     return {"session": header.session.hex(), "frames": frames, **own} if asked else {}
 
 
-def attested_findings(
-    content: evidence_file.Plain, study: Study, words: SiloWords
-) -> Iterator[finding.Finding]:
+def attested_findings(content: Plain, study: Study, words: SiloWords) -> Iterator[Finding]:
     """How evidence stands that is verified again, session by session."""
     roster = roster_of(content["roster"])
     asked, shown = study.attestation, content.get("attested")
     if asked is None or shown is None:
         why = "the study asks for evidence" if asked else "the study asks for none"
         if asked is not None or shown is not None:
-            yield finding.wrong(
-                "parties showed evidence as the study asks", f"{why}, unlike the file"
-            )
+            yield wrong("parties showed evidence as the study asks", f"{why}, unlike the file")
         return
     rosters = [roster_of(one["roster"]) if "roster" in one else roster for one in shown]
     listed = {one["session"] for one in content["transcripts"]}
     findings = [
         _finding(one, asked, study, own, _difference(own, roster, study))
         if one["session"] in listed
-        else finding.wrong("evidence is of the run's sessions", "of one there is no transcript")
+        else wrong("evidence is of the run's sessions", "of one there is no transcript")
         for one, own in zip(shown, rosters, strict=True)
     ]
     yield _of_every_session(content, rosters, words, findings)
     yield from findings
     for one, own in zip(shown, rosters, strict=True):
         if own.digest != roster.digest:
-            yield finding.not_verifiable(
+            yield not_verifiable(
                 f"that the keys in the session {one['session'][:16]}… are the parties': they are "
                 "not those of the roster, as after a run in one process was resumed"
             )
 
 
 def _of_every_session(
-    content: evidence_file.Plain,
+    content: Plain,
     rosters: list[Roster],
     words: SiloWords,
-    found: list[finding.Finding],
-) -> finding.Finding:
+    found: list[Finding],
+) -> Finding:
     """Whether evidence that holds is there of every session in which silos have charged an attempt.
 
     Which these are, the silos have signed; how many messages a session had, the aggregator says.
@@ -341,10 +337,10 @@ def _of_every_session(
     most = 2 + len(roster.parties) + 2 * len(roster.silos)  # no more come before the first round
     long = {session for session, frames in listed.items() if frames > most}
     if len(set(shown)) < len(shown):
-        return finding.wrong(claim, "a session is shown twice")
+        return wrong(claim, "a session is shown twice")
     missing = ((words.vouched - words.unlisted) | long) - set(shown)
     if missing:
-        return finding.wrong(claim, f"{min(missing)[:16]}… is without")
+        return wrong(claim, f"{min(missing)[:16]}… is without")
     others = {one for one, own in zip(shown, rosters, strict=True) if own.digest != roster.digest}
     if unshown := words.sessions - words.unlisted - set(shown):
         doubt = f"so few silos as may lie say that they answered in {min(unshown)[:16]}…"
@@ -357,8 +353,8 @@ def _of_every_session(
     else:
         doubt = "" if words.are_final else words.doubt
     if doubt:
-        return finding.not_verifiable(f"that {claim}: {doubt}")
-    return finding.rederived(claim)
+        return not_verifiable(f"that {claim}: {doubt}")
+    return rederived(claim)
 
 
 def _difference(own: Roster, roster: Roster, study: Study) -> str:
@@ -371,25 +367,25 @@ def _difference(own: Roster, roster: Roster, study: Study) -> str:
 
 
 def _finding(
-    one: evidence_file.Plain, asked: Attestation, study: Study, roster: Roster, wrong_roster: str
-) -> finding.Finding:
+    one: Plain, asked: Attestation, study: Study, roster: Roster, wrong_roster: str
+) -> Finding:
     """One session, verified again."""
     who = ", ".join(f"{role} ({table['platform']})" for role, table in asked.to_dict().items())
     claim = f"in the session {str(one['session'])[:16]}… the evidence holds of every {who}"
     try:
         at = _replayed(one, asked, study, roster)
     except (ProtocolError, RefusedError) as error:
-        return finding.wrong(claim, error)
+        return wrong(claim, error)
     except UserError as error:  # what verifies it is not installed
-        return finding.not_checked(f"{claim} ({error})")
-    return finding.judged(
+        return not_checked(f"{claim} ({error})")
+    return judged(
         f"{claim}, verified at {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC, as the offer "
         "states it",
         wrong_roster,
     )
 
 
-def _replayed(one: evidence_file.Plain, asked: Attestation, study: Study, roster: Roster) -> int:
+def _replayed(one: Plain, asked: Attestation, study: Study, roster: Roster) -> int:
     """When a session's evidence held; ProtocolError or RefusedError if it did not."""
     session = bytes.fromhex(one["session"])
     frames = [b64decode(text, validate=True) for text in one["frames"]]
