@@ -23,7 +23,7 @@ from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.noise import add_noise_and_round, standard_normal
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.token_lists.process_pool import cores
-from hubbub.desk.cli.installation_commands import Array, Measurement, Work, bare_keystream, measure
+from hubbub.desk.cli.bench_command import Array, Measurement, Work, bare_keystream, measure
 
 COORDINATES, SILOS, SIGMA = 1_000_000, 10, 8.0  # as `hubbub bench` has them
 MASKS = [(bytes([number]) * 16, False) for number in range(SILOS - 1)]  # of one silo

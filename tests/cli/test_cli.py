@@ -27,7 +27,7 @@ import pytest
 import hubbub
 from hubbub import Study
 from hubbub.core.ledger.privacy_ledger import Cap, Ledger
-from hubbub.desk.cli import comparison_commands, installation_commands, terminal
+from hubbub.desk.cli import bench_command, comparison_commands, terminal
 from hubbub.desk.cli.main import EXAMPLES, main
 from hubbub.learning.datasets import wheel
 from hubbub.learning.runs.baselines import BASELINES
@@ -334,8 +334,8 @@ def test_a_mistyped_ledger_is_not_made_in_silence(command, tmp_path):
 
 
 def test_bench_measures_beside_its_limit(ask, monkeypatch):
-    monkeypatch.setattr(installation_commands, "_COORDINATES", 3000)
-    monkeypatch.setattr(installation_commands, "_ROUNDS", 1)
+    monkeypatch.setattr(bench_command, "_COORDINATES", 3000)
+    monkeypatch.setattr(bench_command, "_ROUNDS", 1)
     rows = ask("bench")["results"]
     assert {row["name"] for row in rows} >= {"mask-16", "mask-32", "noise", "round"}
     for row in rows:
@@ -382,8 +382,8 @@ def test_a_study_that_never_ends_is_refused_at_once(command):
 
 @pytest.mark.slow
 def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, monkeypatch):
-    monkeypatch.setattr(installation_commands, "_COORDINATES", 3000)
-    monkeypatch.setattr(installation_commands, "_ROUNDS", 1)
+    monkeypatch.setattr(bench_command, "_COORDINATES", 3000)
+    monkeypatch.setattr(bench_command, "_ROUNDS", 1)
     for arguments in (
         ("delta", "--noise-multiplier", "1.5", "--epsilon", ".5", *MECHANISM),
         ("noise", "--epsilon", "2", "--delta", "1e-5", *MECHANISM),

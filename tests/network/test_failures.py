@@ -18,10 +18,9 @@ from hubbub.core.ledger.entry import Cap
 from hubbub.core.session.ask import AbsentError
 from hubbub.core.verification.replay.checking import verify
 from hubbub.learning.runs.result import Result
-from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import Missing
 from hubbub.site.network.silo_endpoint import SiloEndpoint
-from hubbub.site.network.waiting import Timeouts
+from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.relay import HASTY, NAMES, Watched, opened
 
 SETUP = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")

@@ -19,7 +19,6 @@ from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.session.ask import Call
 from hubbub.core.study.study import Study
 from hubbub.site.network import folder_files
-from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import read_answer
 from hubbub.site.network.folder_files import (
     check_roster,
@@ -30,7 +29,7 @@ from hubbub.site.network.folder_files import (
     roster_toml,
 )
 from hubbub.site.network.party_folder import APPROVED, IDENTITY, KEYS, ROSTER, PartyFolder
-from hubbub.site.network.waiting import Timeouts
+from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.consortium import Consortium
 from network.relay import Relay, Watched, open_frame, opened, refusal, tiny
 

@@ -129,3 +129,8 @@ def with_extra(name: str) -> str:
         name: of the extra, as pyproject.toml calls it; several with commas.
     """
     return f"pip install '.[{name}]', the dot being hubbub's source folder or a release's wheel"
+
+
+def printable(text: str) -> str:
+    """A text that somebody else chose, for a sentence: what is not printable becomes "?"."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -15,7 +15,7 @@ from math import isclose
 from typing import Any
 
 from hubbub import VERSION
-from hubbub.core.errors import RULES, HubbubError, ProtocolError, StudyError
+from hubbub.core.errors import RULES, HubbubError, ProtocolError, StudyError, printable
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery, largest_batch
 from hubbub.core.planning.query import Query
@@ -154,7 +154,7 @@ class SessionOffer:
         raise RefusedError(
             "version" if apart else "plan",
             f"expected {name} = {own.get(name)!r}, as follows from the study here, got another "
-            f"from the aggregator, which runs hubbub {_printable(self.version)} (here {VERSION}); "
+            f"from the aggregator, which runs hubbub {printable(self.version)} (here {VERSION}); "
             "install the same version of hubbub and its libraries everywhere",
         )
 
@@ -227,10 +227,6 @@ def _same(mine: object, theirs: object) -> bool:
     if isinstance(mine, tuple) and isinstance(theirs, list):
         return all(type(their) is int for their in theirs) and list(mine) == theirs
     return type(mine) is type(theirs) and mine == theirs
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 # Who takes part in a session, who shares masks with whom, and the numbers of its rounds.

@@ -36,7 +36,7 @@ _GROUPS: dict[str, dict[str, str]] = {
     "write a study": {
         "init": "drafting_commands",
         "check": "drafting_commands",
-        "schema": "installation_commands",
+        "schema": "schema_command",
         "demo": "comparison_commands",
     },
     "decide beforehand": {
@@ -66,7 +66,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "dossier": "dossier_command",
     },
     "count what was spent": {"ledger": "ledger_commands", "budget": "ledger_commands"},
-    "this installation": {"bench": "installation_commands", "completion": ""},
+    "this installation": {"bench": "bench_command", "completion": ""},
 }
 _FILES = {command: file for group in _GROUPS.values() for command, file in group.items()}
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.disk import PRIVATE, write_text
-from hubbub.core.errors import UserError
+from hubbub.core.errors import UserError, printable
 from hubbub.core.settings import key_of
 from hubbub.core.study.data import Data, spellings_of
 from hubbub.core.tabular.cells import CellFault, canonical, csv_text, number_in
@@ -203,7 +203,7 @@ def _toml(value: Any) -> str:
 
 def _plain(text: str) -> str:
     """A text that keeps to its line."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:200]
+    return printable(text)[:200]
 
 
 def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str, int]:

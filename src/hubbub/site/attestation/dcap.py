@@ -20,7 +20,7 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from hubbub.core.disk import json_value
-from hubbub.core.errors import AttestationError, UserError, with_extra
+from hubbub.core.errors import AttestationError, UserError, printable, with_extra
 from hubbub.core.verification.attestation.policy import MOST_COLLATERAL, MOST_QUOTE, AttestedClaims
 from hubbub.site.attestation import certificate_chains
 
@@ -190,12 +190,8 @@ def _asked(quote: bytes, collateral: str, at: int) -> Mapping[str, Any]:
         said = str(error).split("\n", 1)[0][:200]
     rule = next((name for words, name in _RULES if words.search(said)), "signature")
     raise AttestationError(
-        rule, f"expected a quote that Intel's collateral bears out, got: {_printable(said)}"
+        rule, f"expected a quote that Intel's collateral bears out, got: {printable(said)}"
     )
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _collateral_text(collateral: bytes) -> str:

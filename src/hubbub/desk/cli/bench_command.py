@@ -1,4 +1,4 @@
-"""`hubbub schema`, the words of a study's file; `hubbub bench`, this machine against its limits.
+"""`hubbub bench`: this machine against its limits.
 
 The limits are physical, and measured side by side in one run. Every row is a ratio to work that
 cannot be spared: the bare keystream of the same bytes from the same library, the noise and the
@@ -10,20 +10,15 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from timeit import timeit
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.disk import write_text
-from hubbub.core.errors import UserError
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.noise import standard_normal
@@ -31,11 +26,7 @@ from hubbub.core.protocol.primitives.randomness import SecureSource, cipher_at
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.in_process import federate
 from hubbub.core.session.offer import Layout
-from hubbub.core.study.study import Study
-from hubbub.core.study.study_file import json_schema
-from hubbub.core.tabular.cells import csv_text
-from hubbub.desk.cli.terminal import add_command, argument, bar, emit, say, table, writing
-from hubbub.site.data_dictionary import HEAD, data_dictionary
+from hubbub.desk.cli.terminal import add_command, bar, emit, table
 
 _COORDINATES = 1_000_000
 _KEY = bytes(range(16))
@@ -57,17 +48,7 @@ class Measurement:
 
 
 def add_commands(commands: Any) -> None:
-    """Register the commands."""
-    add_command(
-        commands,
-        "schema",
-        "print the JSON schema of a study's file, for editors; or a study's data dictionary",
-        _schema,
-        argument(
-            "what", "data STUDY: what each column of a study means", nargs="*", metavar="data STUDY"
-        ),
-        argument("--out", "write it there", Path, metavar="FILE"),
-    )
+    """Register the command."""
     add_command(commands, "bench", "this machine against its physical limits", _bench)
 
 
@@ -178,42 +159,3 @@ def bare_keystream(size: int) -> Work:
 
 
 # `hubbub schema`: which keys a study's file has, for editors; what its columns mean, for sites.
-
-
-def _schema(options: argparse.Namespace) -> int:
-    if options.what:
-        return _data(options)
-    if options.out is None:
-        if options.json:
-            emit(json_schema())
-        else:
-            sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
-        return 0
-    with writing(options.out):
-        write_text(options.out, json.dumps(json_schema(), indent=2) + "\n")
-    if options.json:
-        emit({"schema": str(options.out)})
-    else:
-        say(f'wrote {options.out}; "#:schema {options.out.name}" as a study\'s first line names it')
-    return 0
-
-
-def _data(options: argparse.Namespace) -> int:
-    """The data dictionary: on the screen, or as CSV."""
-    if len(options.what) != 2 or options.what[0] != "data":
-        raise UserError(
-            "expected hubbub schema alone, or hubbub schema data study.toml for the data "
-            f"dictionary of a study, got {' '.join(options.what)!r}; name one study's file"
-        )
-    study = Study.load(options.what[1])
-    rows = [column.row() for column in data_dictionary(study)]
-    if options.out is not None:
-        with writing(options.out):
-            write_text(options.out, csv_text([HEAD, *rows]))
-    if options.json:
-        emit({"columns": [dict(zip(HEAD, row, strict=True)) for row in rows]})
-    elif options.out is not None:
-        say(f"wrote {options.out}; it has nothing of a record: give it to every site")
-    else:
-        table(f"{study.name}: what its columns mean", HEAD, rows, texts=len(HEAD))
-    return 0
