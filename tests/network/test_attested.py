@@ -20,8 +20,7 @@ from hubbub.core.verification.evidence.silo_parts import _replayed
 from hubbub.core.verification.replay.checking import verify
 from hubbub.site.attestation.devices import SoftwareAttester, own_code
 from hubbub.site.network import checkup, coordinator
-from hubbub.site.network.coordinator import WaitedError
-from hubbub.site.network.waiting import Timeouts
+from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.consortium import HOSPITALS, Consortium, table
 from network.lines import over_nats
 from network.relay import Watched

@@ -24,11 +24,10 @@ from hubbub.core.protocol.primitives.wire import Frame
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import Turn
 from hubbub.core.session.ask import AbsentError
-from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import Missing
 from hubbub.site.network.folder_files import PAID
 from hubbub.site.network.silo_endpoint import SiloEndpoint
-from hubbub.site.network.waiting import Timeouts
+from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.relay import NAMES, Watched, flipped, gathered, opened
 
 # In the n-th phase of a name, for a party: what happens, and a number that says more.

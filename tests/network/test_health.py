@@ -18,13 +18,12 @@ from hubbub.core.errors import BudgetError, IntegrityError, UserError
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.site.network import monitor
-from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import request
 from hubbub.site.network.event_log import EventLog, last_status
 from hubbub.site.network.join import Machine, _Joined
 from hubbub.site.network.monitor import health, monitored
 from hubbub.site.network.nats.relay import Relay
-from hubbub.site.network.waiting import Timeouts
+from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.lines import free_port
 from network.relay import HASTY, NAMES, Watched, open_frame, opened, refusal
 from network.test_monitor import get, samples

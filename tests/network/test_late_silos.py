@@ -20,9 +20,8 @@ from hubbub.core.session.ask import RESTARTED, AbsentError, Call
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import files, read
 from hubbub.site.network import folder_files
-from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import Missing, Refusal, answer, read_answer
-from hubbub.site.network.waiting import Check, Timeouts
+from hubbub.site.network.waiting import Check, Timeouts, WaitedError
 from network.relay import HASTY, Jumping, Relay, Watched, opened
 
 FIVE = ("ann", "bob", "cyn", "dan", "eve")

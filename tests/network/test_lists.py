@@ -40,9 +40,9 @@ from hubbub.core.study.silo_records import named_object
 from hubbub.core.tabular.records import Records
 from hubbub.core.verification.replay.checking import verify
 from hubbub.learning.runs.preparing import prepare
-from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import answer, read_answer, request
 from hubbub.site.network.silo_endpoint import SiloEndpoint
+from hubbub.site.network.waiting import WaitedError
 from network.lines import over_nats
 from network.relay import (
     FEATURES,

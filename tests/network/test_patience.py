@@ -20,11 +20,10 @@ from hubbub.core.planning import noise_shares
 from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.protocol.agreement import masks
 from hubbub.core.session.ask import Absent, AbsentError
-from hubbub.site.network.coordinator import MOST_FRUITLESS, Patience, WaitedError
 from hubbub.site.network.envelope import Missing, Refusal
-from hubbub.site.network.folder_files import GRAPHS, FruitlessError
+from hubbub.site.network.folder_files import GRAPHS, MOST_FRUITLESS, FruitlessError
 from hubbub.site.network.silo_endpoint import SiloEndpoint
-from hubbub.site.network.waiting import Check, Timeouts
+from hubbub.site.network.waiting import Check, Patience, Timeouts, WaitedError
 from network.relay import HASTY, NAMES, Jumping, Watched
 from network.test_correlated_apart import gathered as correlated
 

@@ -24,12 +24,11 @@ from hubbub.core.session.ask import AbsentError, Call
 from hubbub.core.session.offer import SessionOffer, layout_of
 from hubbub.core.session.setup import SetUp, _RolledSetUp
 from hubbub.learning.queries.training_query import TRAINING
-from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import NO_SESSION, answer, read_answer, read_request, request
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.party_folder import ROSTER
 from hubbub.site.network.requests import Requests
-from hubbub.site.network.waiting import Timeouts
+from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.relay import (
     HASTY,
     NAMES,

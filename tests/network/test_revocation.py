@@ -27,7 +27,6 @@ from hubbub.core.session.ask import AbsentError, Call
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
 from hubbub.site.network import coordinator, waiting
-from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import read_answer, request
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.folder_files import APPROVED, roster_of
@@ -36,7 +35,7 @@ from hubbub.site.network.nats.carrier import Answering
 from hubbub.site.network.nats.message_delivery import Message
 from hubbub.site.network.nats.relay import Relay as Where
 from hubbub.site.network.party_folder import IDENTITY, KEYS, ROSTER, PartyFolder, ReplacedError
-from hubbub.site.network.waiting import Timeouts
+from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.collected import asking
 from network.consortium import Consortium
 from network.lines import free_port, wait

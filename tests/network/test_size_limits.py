@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from hubbub.core.session.ask import Call
-from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import OFFER_LIMIT, SizeLimits, word_limit
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.join import Machine, _Joined, relay_of
@@ -25,7 +24,7 @@ from hubbub.site.network.nats.message_delivery import LARGEST_PACKET
 from hubbub.site.network.nats.transports import limit
 from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.requests import Requests
-from hubbub.site.network.waiting import Timeouts
+from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.lines import Party, asked, come, missing, relayed
 from network.relay import opened, terms_for
 from network.test_over_nats import Everybody

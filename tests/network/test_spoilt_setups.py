@@ -13,8 +13,8 @@ from hubbub.core.protocol.agreement.key_agreement import Roll
 from hubbub.core.protocol.agreement.set_up_check import SetUpCheck
 from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.core.session.ask import Call
-from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import Refusal, answer, read_answer, read_request
+from hubbub.site.network.waiting import WaitedError
 from network.relay import Relay, Watched, at, flipped, on_asked
 from network.test_late_silos import FIVE, at_once, rolls, wrongs
 

@@ -8,9 +8,8 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.primitives.wire import VERSION
 from hubbub.core.session import offer
 from hubbub.core.session.ask import Call
-from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import request
-from hubbub.site.network.waiting import Timeouts
+from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.consortium import HOSPITALS, Consortium, table
 from network.engine import in_process
 
