@@ -8,8 +8,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from tests.house.outside.square_root import column
 from tests.house.packages import found_in, install
 
+import hubbub
 from hubbub import Study
 from hubbub.core.errors import StudyError, UserError
 from hubbub.core.registered import registered
@@ -191,3 +193,42 @@ def test_a_source_whose_key_every_study_has_is_refused(outside: Path) -> None:
     refused = pytest.raises(UserError, match=r"taking to have other keys of \[data\] .* 'records'")
     with found_in(outside), refused:
         Study.parse(STUDY.replace('source = "lines"\nlines =', "files ="))
+
+
+def trained(noise: str) -> Study:
+    """A study whose noise a package correlates, over four steps."""
+    return Study(
+        name="option from outside",
+        parties={"silos": 3, "colluders": 1},
+        data={"source": "hubbub.datasets:heart", "records": 740},
+        model={"kind": "logistic", "inputs": [26]},
+        training={
+            "steps": 6,
+            "sample_rate": 0.2,
+            "noise": noise,
+            "bands": 4,
+            "optimizer": {"name": "sgd", "lr": 0.5},
+        },
+        privacy={"epsilon": 8.0, "delta": 1e-5},
+        transcript="full",
+    )
+
+
+def test_noise_that_a_package_correlates_is_charged_run_and_verified(outside: Path) -> None:
+    points = "[hubbub.options]\nroot = square_root:column\nlong = square_root:too_long\n"
+    install(outside, "roots", points, "square_root")
+    with found_in(outside):
+        study, own = trained("root"), trained("correlated")
+        plan = hubbub.plan(study)
+        assert plan.mechanism.noise.coefficients == column(4, 0.0, "constant", 6)
+        assert plan.mechanism.noise.coefficients != hubbub.plan(own).mechanism.noise.coefficients
+        # Of any matrix of this norm the account is one, but for what rounding adds (P25).
+        assert 7.99 < plan.epsilon() <= 8
+        assert abs(plan.epsilon() - hubbub.plan(own).epsilon()) < 1e-6
+        assert Study.parse(study.as_toml()).id == study.id != own.id
+        run(study, outside / "run")
+        assert all(finding.holds for finding in verify(outside / "run"))
+        with pytest.raises(StudyError, match=r'noise = "long" to give 4 whole numbers, .* of norm'):
+            hubbub.plan(trained("long"))
+    with pytest.raises(StudyError, match=r"training\.noise to be one of .*correlated"):
+        trained("root")

@@ -17,6 +17,7 @@ from hubbub.core.planning.mechanism import INDEPENDENT
 from hubbub.core.planning.noise_correlation import (
     Correlation,
     best_column,
+    column_of,
     error_of,
     inverse_of,
     workload,
@@ -60,7 +61,7 @@ def study(steps: int = 40, **training: Any) -> Study:
 def test_p25_the_errors_of_prefix_sums_are_those_of_the_page(
     epsilon: float, bands: int, mean: float, largest: float
 ) -> None:
-    column = np.array(best_column(bands, 0.0, "constant", STEPS)) / UNIT
+    column = np.array(column_of("correlated", bands, 0.0, "constant", STEPS)) / UNIT
     noise = [
         noise_correlation.least_noise(many, STEPS, RATE, epsilon, DELTA, "add-remove")
         for many in (bands, 1)

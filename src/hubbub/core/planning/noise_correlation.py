@@ -9,6 +9,10 @@ quadratic form in l, so its gradient is cheap, and the search begins at the firs
 (1 - x)^(-1/2) (Henzinger, Fichtenberger; Kalinin, Lampert 2024). No guarantee rests on the error:
 any C will do whose columns have norm 1 at most, which integers show.
 
+A package registers another way to choose C under the entry point `hubbub.options`: a function of
+the number of bands, the optimizer's momentum and schedule and the steps that returns C's first
+column, for `whole_units` or in them. Its name is then a value of `training.noise`.
+
 Sampling is cheaper the fewer bands there are, so there is a best number of them at each epsilon,
 often 1. The optimizer Adam divides gradients by their size and takes no such sums: there
 correlated noise has lost wherever it was tried, and "auto" leaves it at one band.
@@ -16,7 +20,7 @@ correlated noise has lost wherever it was tried, and "auto" leaves it at one ban
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import ceil, sqrt
@@ -25,12 +29,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.errors import StudyError
 from hubbub.core.planning.mechanism import INDEPENDENT, StepNoise
 from hubbub.core.planning.plan_rows import PlanRow
 from hubbub.core.privacy.accountant import calibrate
 from hubbub.core.privacy.dominating_pairs import Step, release
 from hubbub.core.protocol.primitives.correlated_noise import UNIT
 from hubbub.core.protocol.round.batches import group_rate, group_rows
+from hubbub.core.registered import loaded, registered
 
 Array = NDArray[np.float64]
 
@@ -133,6 +139,33 @@ def _solved(column: Array, values: Array) -> Array:
     return np.asarray(lfilter([1.0], column, values))
 
 
+# The ways to choose C ---------------------------------------------------------------------------
+
+OPTIONS = "hubbub.options"
+_Choose = Callable[[int, float, str, int], Sequence[int]]
+
+
+@lru_cache(maxsize=256)
+def column_of(
+    option: str, bands: int, momentum: float, schedule: str, steps: int
+) -> tuple[int, ...]:
+    """C's first column, (bands,) in units of 1 / UNIT, as a registered option chooses it.
+
+    Raises:
+        StudyError: it is no such column, or its norm is above 1, for which nothing is proven (P25).
+    """
+    if bands == 1:
+        return (UNIT,)
+    choose: _Choose = loaded(registered(OPTIONS)[option])
+    column = tuple(int(unit) for unit in choose(bands, momentum, schedule, steps))
+    if len(column) != bands or column[0] <= 0 or sum(unit * unit for unit in column) > UNIT**2:
+        raise StudyError(
+            f'expected training.noise = "{option}" to give {bands} whole numbers, the first above '
+            f"0, of norm {UNIT} at most, got others; bring the package that registers it up to date"
+        )
+    return column
+
+
 def whole_units(column: Array) -> tuple[int, ...]:
     """A column of norm 1 in whole units, so that its norm is at most 1 without any rounding."""
     units = np.trunc(column / np.linalg.norm(column) * UNIT).astype(int).tolist()
@@ -188,8 +221,6 @@ def best_column(bands: int, momentum: float, schedule: str, steps: int) -> tuple
     """C with the least error for a workload, in whole units."""
     from scipy.optimize import minimize  # which takes long to import
 
-    if bands == 1:
-        return (UNIT,)
     form = _form(momentum, schedule, min(steps, _HORIZON))
     start = np.cumprod(1 - 0.5 / np.arange(1, bands))
     with np.errstate(over="ignore", invalid="ignore"):  # columns that are far off are refused
@@ -244,6 +275,7 @@ def _curvature(free: Array, form: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def correlation_for(
+    option: str,
     bands: int,
     momentum: float,
     schedule: str,
@@ -256,6 +288,7 @@ def correlation_for(
     """How noise is correlated over steps of an optimizer; independent where one band is best.
 
     Args:
+        option: that chooses C, by the name it is registered under.
         bands: how many; 0: the best number of them.
         momentum, schedule: of the optimizer whose error counts.
         steps: of the query.
@@ -266,7 +299,8 @@ def correlation_for(
     def error(many: int) -> float:
         """The training's noise at the study's epsilon."""
         noise = least_noise(many, steps, rate, epsilon, delta, relation)
-        return noise * error_of(_column(many, momentum, schedule, steps), form)
+        column = column_of(option, many, momentum, schedule, steps)
+        return noise * error_of(np.array(column) / UNIT, form)
 
     form = _form(momentum, schedule, min(steps, _HORIZON))
     alone = error(1)
@@ -276,7 +310,7 @@ def correlation_for(
         return INDEPENDENT
     least = error(bands)
     return Correlation(
-        coefficients=best_column(bands, momentum, schedule, steps),
+        coefficients=column_of(option, bands, momentum, schedule, steps),
         steps=steps,
         error=least / alone,
     )
@@ -298,10 +332,6 @@ def _candidates(steps: int, rate: float) -> Iterator[int]:
     """Numbers of bands that are tried, each twice the last."""
     most = min(steps, int(1 / rate * (1 + 1e-12)))
     return (many for many in (2, 4, 8, 16, 32, 64, 128) if many <= most)
-
-
-def _column(bands: int, momentum: float, schedule: str, steps: int) -> Array:
-    return np.array(best_column(bands, momentum, schedule, steps)) / UNIT
 
 
 def least_noise(

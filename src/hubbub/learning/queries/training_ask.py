@@ -27,6 +27,7 @@ from hubbub.learning.study.model import (
     told_shape,
 )
 from hubbub.learning.study.training import (
+    INDEPENDENT,
     OPTIMIZER,
     Evaluate,
     Training,
@@ -89,7 +90,7 @@ class TrainingAsk(Ask):
         if training.sampling == _JOINT:
             _check_joint_batches(data, study.parties.dropouts, study.privacy.relation)
         _check_optimizer(str(dict(training.optimizer)["name"]), data, model)
-        if training.noise == "correlated":
+        if training.noise != INDEPENDENT:
             _check_correlated(training, study.parties.trust)
         asked = training.evaluate
         if asked and asked.every > training.steps:
@@ -284,18 +285,18 @@ def _check_correlated(training: Training, trust: str) -> None:
     """Correlated noise where its privacy is proven (docs/privacy.md P25)."""
     if training.sampling != "poisson":
         raise StudyError(
-            'expected training.sampling = "poisson" with training.noise = "correlated", got '
+            f'expected training.sampling = "poisson" with training.noise = "{training.noise}", got '
             f'"{training.sampling}"; correlated noise has no account of other batches'
         )
     if training.projection:
         raise StudyError(
-            'expected no training.projection with training.noise = "correlated", got '
+            f'expected no training.projection with training.noise = "{training.noise}", got '
             f"{training.projection}; what is projected anew in each step cannot be taken back"
         )
     if trust != "none":
         raise StudyError(
-            f'expected parties.trust = "none" with training.noise = "correlated", got "{trust}"; '
-            "an enclave that breaks would tell the noise of earlier steps too"
+            f'expected parties.trust = "none" with training.noise = "{training.noise}", got '
+            f'"{trust}"; an enclave that breaks would tell the noise of earlier steps too'
         )
     most = int(min(training.steps, 1 / training.sample_rate * (1 + 1e-12)))
     if training.bands > most:

@@ -40,6 +40,7 @@ from hubbub.core.verification.evidence.evidence_file import (
     signed,
     wrong,
 )
+from hubbub.learning.study import training as training_keys
 from hubbub.learning.study.model import told_shape
 from hubbub.learning.study.training import Training, learning_of
 
@@ -95,9 +96,7 @@ class TrainingQuery(SteppedQuery):
             )
             if training.projection
             else None,
-            noise=INDEPENDENT
-            if training.noise != "correlated"
-            else _correlation_of(training, self.privacy),
+            noise=_noise_of(training, self.privacy),
             # The public number of records by which a sum is divided (P14); 1 if there is none.
             divisor=training.sample_rate * data.records * (1 - self.held_back)
             if data.records
@@ -246,12 +245,14 @@ def held_back_share(study: Study) -> float:
     return next((share for share in shares if share), 0.0)
 
 
-def _correlation_of(training: Training, privacy: Privacy) -> StepNoise:
+def _noise_of(training: Training, privacy: Privacy) -> StepNoise:
     """How a training's noise is correlated; independent noise where one band is best."""
     optimizer = dict(training.optimizer)
-    if optimizer["name"] == "adam" and not training.bands:
-        return INDEPENDENT  # it takes no sums of gradients
+    takes_no_sums = optimizer["name"] == "adam" and not training.bands
+    if training.noise == training_keys.INDEPENDENT or takes_no_sums:
+        return INDEPENDENT
     return correlation_for(
+        training.noise,
         training.bands,
         float(optimizer.get("momentum", 0.0)),
         str(optimizer["schedule"]),
@@ -265,22 +266,23 @@ def _correlation_of(training: Training, privacy: Privacy) -> StepNoise:
 
 def _about_noise(training: Training, noise: StepNoise) -> list[str]:
     """What correlated noise does for this training, or why there is none."""
-    if training.noise != "correlated":
+    if training.noise == training_keys.INDEPENDENT:
         return []
+    stated = f'noise = "{training.noise}"'
     is_adam = dict(training.optimizer)["name"] == "adam"
     correlated = noise if isinstance(noise, Correlation) else None
     if correlated is None and not training.bands and is_adam:
         return [
-            'noise = "correlated": with the optimizer adam it loses, as adam takes no sums of '
-            "gradients; noise is left independent: use sgd with momentum"
+            f"{stated}: with the optimizer adam it loses, as adam takes no sums of gradients; "
+            "noise is left independent: use sgd with momentum"
         ]
     if correlated is None:
-        return ['noise = "correlated": no number of bands gains here; noise is left independent']
+        return [f"{stated}: no number of bands gains here; noise is left independent"]
     words = []
     if is_adam:
         words.append(
-            'noise = "correlated" with the optimizer adam: its error is that of sums of gradients, '
-            "which adam does not take; expect less than from independent noise, or use sgd"
+            f"{stated} with the optimizer adam: its error is that of sums of gradients, which adam "
+            "does not take; expect less than from independent noise, or use sgd"
         )
     if correlated.error >= 1:
         words.append(

@@ -8,6 +8,8 @@ from math import floor, log10, prod, sqrt
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hubbub.core.errors import StudyError
+from hubbub.core.planning.noise_correlation import OPTIONS
+from hubbub.core.registered import registered
 from hubbub.core.settings import (
     Key,
     Section,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _MOST_METRICS = 20
 MOST_BANDS = 128
+INDEPENDENT = "independent"  # noise of each step's own
 # Written out in the canonical form, because both parties must use the same.
 _OPTIMIZERS: dict[str, dict[str, float]] = {
     "adam": {"beta1": 0.9, "beta2": 0.999},
@@ -118,9 +121,14 @@ def _tokens(section: Section) -> str:
     return str(read_key(Training, section, "tokens"))
 
 
+def _noise(section: Section, key: str, default: str) -> str:
+    """How the noise of one step goes with that of others: by its name among the options."""
+    return section.text(key, default, options=(INDEPENDENT, *registered(OPTIONS)))
+
+
 def _bands(section: Section) -> int:
     """How many bands the matrix of correlated noise has; 0 for "auto"."""
-    if section.content.get("noise") != "correlated":
+    if section.content.get("noise", INDEPENDENT) == INDEPENDENT:
         section.absent("bands", 'without training.noise = "correlated"')
     if section.content.get("bands", "auto") == "auto":
         return 0
@@ -269,14 +277,15 @@ class Training:
     ] = "float32"
     noise: Annotated[
         str,
-        one_of(
-            "independent",
-            "correlated",
+        Key(
             says='`"correlated"`: later steps take a step\'s noise partly back, so that the '
             'trained model has less of it ([P25](privacy.md#p25)). For `"poisson"` and `"sgd"`; '
             '`"adam"` loses by it.',
+            values='`"independent"`, `"correlated"`, or what a package registers',
+            schema={"anyOf": [{"enum": [INDEPENDENT, "correlated"]}, {"type": "string"}]},
+            reader=_noise,
         ),
-    ] = "independent"
+    ] = INDEPENDENT
     bands: Annotated[
         int,
         Key(
