@@ -58,10 +58,11 @@ def likeness(thing: object) -> object:
     """
     if isinstance(thing, np.ndarray):
         return thing.tobytes()
-    if isinstance(thing, tuple):
+    if isinstance(thing, tuple | list):
         return tuple(likeness(value) for value in thing)
     if isinstance(thing, dict):
         return {key: likeness(value) for key, value in thing.items()}
-    if type(thing).__module__.startswith("hubbub.core.protocol.round") and not is_dataclass(thing):
+    frozen = is_dataclass(thing) and thing.__dataclass_params__.frozen
+    if type(thing).__module__.startswith("hubbub.core.protocol.round") and not frozen:
         return {key: likeness(value) for key, value in vars(thing).items()}
     return thing

@@ -82,7 +82,7 @@ class Game:
     times: dict[int, tuple[int, int]] = field(default_factory=dict)
     time: tuple[int, int] = (0, 0)
     settled: int = 0
-    closed: set[int] = field(default_factory=set)
+    shares: dict[bytes, list[bytes]] = field(default_factory=dict)  # that go with a MASKED
     looked: bool = False  # whether nodes were handed full shares in this attempt
     promises: list[bytes] = field(default_factory=list)  # the newest that have come
 
@@ -124,7 +124,7 @@ class Game:
         model = self._refusable(self.aggregator, begun)
         if model is not None:
             self.time, self.model, self.sum[:] = time, model, 0
-            self.closed, self.looked = set(), not self.round_parameters.full_shares
+            self.looked = not self.round_parameters.full_shares
 
     def answer(self, reader: Reader) -> None:
         """A silo hears the newest model, perhaps changed, and answers it."""
@@ -134,10 +134,8 @@ class Game:
 
     def ask(self, _: Reader) -> None:
         """The aggregator has waited long enough; with full shares nodes look at them first."""
-        if self.looked:
-            self.aggregator.leave_out(self.closed)
-        made = self.aggregator.requests if self.looked else self.aggregator.arrivals
-        frames = self._refusable(self.aggregator, made)
+        tag = Tag.REQUEST if self.looked else Tag.ARRIVED
+        frames = self._refusable(self.aggregator, lambda: self.aggregator.ask_nodes(tag))
         self.looked |= frames is not None
         self.sent += (frames or {}).items()
 
@@ -161,9 +159,12 @@ class Game:
 
     def take(self, _: Reader) -> None:
         """The sum, which is that of what was accepted."""
-        found = self._refusable(self.aggregator, self.aggregator.integers)
+        found = self._refusable(self.aggregator, self._sum)
         if found is not None:
             hold(np.array_equal(found, self.sum.view(np.int32)), "another sum than was accepted")
+
+    def _sum(self) -> object:
+        return self.aggregator.attempt.integers()
 
     def _arrive(self, receiver: int, frame: bytes) -> None:
         if receiver == 0:
@@ -195,22 +196,26 @@ class Game:
 
     def _answer_arrives(self, frame: bytes) -> None:
         """The sum goes by what is accepted, and by nothing else; a promise goes to all nodes."""
-        promised = partial(self.aggregator.receive_promise, frame)
-        if self._refusable(self.aggregator, lambda: promised() or True):
+        if self._refusable(self.aggregator, lambda: self._receive(frame)) is None:
+            return
+        said, answered = _payload(frame), frame[1] == Tag.MASKED
+        if frame[1] == Tag.PROMISE:
             self.sent += [(node, frame) for node in self.nodes]
-        held = self._refusable(self.aggregator, lambda: self.aggregator.receive_held(frame))
-        self.closed |= held or set()
-        taken = self._refusable(self.aggregator, lambda: self.aggregator.receive(frame) or True)
-        if taken:
-            said, answered = _payload(frame), frame[1] == Tag.MASKED
+        elif frame[1] in (Tag.MASKED, Tag.TOTAL):
             if answered:
                 said, model = said[:-DIGEST_BYTES], said[-DIGEST_BYTES:]
                 hold(model == unverified(self.model).digest, "an answer to another model")
             vector = np.frombuffer(said, dtype="<u4") if said else 0
             negative = not answered and not self.round_parameters.full_shares
             self.sum = self.sum - vector if negative else self.sum + vector
-        total = vars(self.aggregator)["_total"]
-        hold(not self.time[0] or np.array_equal(total, self.sum), "another sum than was accepted")
+        total = self.aggregator.attempt.total
+        hold(np.array_equal(total, self.sum), "another sum than was accepted")
+
+    def _receive(self, frame: bytes) -> bytes:
+        """An answer, with the shares that its silo sent beside it."""
+        shares = self.shares.get(frame, [])
+        sender = unverified(frame).sender if shares else 0
+        return self.aggregator.receive(frame, self.aggregator.checked_shares(sender, shares))
 
     def _model_arrives(self, index: int, model: bytes) -> None:
         silo = self.silos[index]
@@ -220,11 +225,10 @@ class Game:
         self._goes_forward(index, model)
         self._reaches_quorum(_payload(model)[:1])
         hold(index in attempt.active, "a silo that takes part without being asked")
-        self.sent.append((0, silo.masked(attempt, np.full(DIMENSION, index, dtype=np.uint32))))
+        answer = silo.masked(attempt, np.full(DIMENSION, index, dtype=np.uint32))
         shares = silo.shares()
-        check = partial(self.aggregator.check_shares, index, list(shares.values()))
-        self._refusable(self.aggregator, check)
-        self.sent += shares.items()
+        self.shares[answer] = list(shares.values())
+        self.sent += [(0, answer), *shares.items()]
 
     def _goes_forward(self, index: int, frame: bytes) -> None:
         """No party uses a time up twice, or goes back."""

@@ -73,4 +73,4 @@ def assert_paid_in_advance(place: Path, ledger: Ledger) -> None:
     with pytest.raises(HubbubError, match="raise the cap"):
         silos.sum(3, nothing)
     assert witnesses[1].seen == [1, 2]
-    assert {2, 3} <= silos.rounds.aggregator.missing
+    assert not {2, 3} & silos.rounds.aggregator.attempt.arrived

@@ -254,7 +254,7 @@ def test_a_node_signs_one_word_about_the_shares_of_an_attempt(
     relay = Relay(parties.phase)
 
     def again(blob: Any) -> Any:
-        model = session.rounds.aggregator._model
+        model = session.rounds.aggregator.attempt.model
         payload = session.round_parameters.named_payload(silos, bytes(32) if made_up else model)
         where = {"session": session.rounds.session, "round": 1, "receiver": 5}
         asked = parties.sealed("aggregator", Tag.ARRIVED, payload, **where)

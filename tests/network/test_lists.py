@@ -245,7 +245,7 @@ class Given:
     places: Mapping[int, Mapping[int, np.ndarray]]
 
     def prepare(self) -> None:
-        first = self.parties.rounds.aggregator.time[0] + 1
+        first = self.parties.rounds.aggregator.attempt.time[0] + 1
         for index, places in self.places.get(first, {}).items():
             self.parties.peers.parties[index].silo.take_list(places, first)
 

@@ -214,8 +214,8 @@ class Simulation:
     def close(self, *_: int) -> None:
         """The aggregator has waited long enough."""
         if self.nodes:
-            self.arrived = self.active - self.aggregator.missing
-            for node, request in self.aggregator.requests().items():
+            self.arrived = frozenset(self.aggregator.attempt.arrived)
+            for node, request in self.aggregator.ask_nodes(Tag.REQUEST).items():
                 self._send(node, request)
         else:
             self.take()
@@ -224,7 +224,7 @@ class Simulation:
         """The sum, which must be right; before any attempt there is none to take."""
         if not self.active:
             return
-        got = self.aggregator.integers()
+        got = self.aggregator.attempt.integers()
         wanted = np.zeros(DIMENSION, dtype=np.int64)
         for silo in self.arrived if self.nodes else self.active:
             wanted[silo % DIMENSION] += UNIT * weight(*self.turn)
@@ -291,7 +291,7 @@ class Simulation:
         if data[1] != Tag.PROMISE:
             self.aggregator.receive(data)
             return
-        self.aggregator.receive_promise(data)
+        self.aggregator.receive(data)
         for node in self.nodes:
             self._send(node, data)
 

@@ -196,9 +196,9 @@ class World:
 
     def totals(self, aggregator: Aggregator, nodes: Mapping[int, ComputeNode]) -> None:
         """What an honest aggregator and its nodes do once all silos have answered."""
-        promises = [nodes[i].promise(one) for i, one in aggregator.requests().items()]
+        promises = [nodes[i].promise(one) for i, one in aggregator.ask_nodes(Tag.REQUEST).items()]
         for one in promises:
-            aggregator.receive_promise(one)
+            aggregator.receive(one)
         for node in nodes.values():
             aggregator.receive(node.total(promises))
 

@@ -177,7 +177,7 @@ class Seeded(Simulation):
         """The sum, which must be right; before any attempt there is none to take."""
         if not self.active:
             return
-        got, wanted = self.aggregator.integers(), np.zeros(DIMENSION, dtype=np.int64)
+        got, wanted = self.aggregator.attempt.integers(), np.zeros(DIMENSION, dtype=np.int64)
         for silo in self.arrived if self.nodes else self.active:
             wanted += vector_of(silo, self.turn, self._expected(self.turn))
         assert np.abs(got - wanted).max() < UNIT / 2, "a wrong sum"
@@ -287,11 +287,11 @@ class Seeded(Simulation):
         links = [link for (at, _), link in self.boxes[party].items() if at == time]
         if not active or len(links) < len(active):
             return
-        one = self.silos[party] if party else self.aggregator
+        one = self.silos[party] if party else self.aggregator.attempt
         if party and one._accepted is None:  # it has answered
             return
         one.learn_seed(links)
-        self._check_seed(time, active, one._seed)
+        self._check_seed(time, active, one._seed if party else one.seed)
         if party:
             message = one.contribute()
             self._check_answer(message)

@@ -169,7 +169,7 @@ def summed(
     for index in active:
         taken[index].accept(model)
         aggregator.receive(taken[index].contribute())
-    return aggregator.integers()
+    return aggregator.attempt.integers()
 
 
 def test_p3_a_set_below_the_quorum_is_answered_by_nobody() -> None:

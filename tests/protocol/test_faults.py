@@ -11,6 +11,7 @@ import pytest
 from hubbub.core.protocol.agreement.key_agreement import PairSecret
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.attempt_sum import AttemptSum
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import Turn
 from protocol.faults import NAMES, UNIT, Operation, Simulation, orderly, session_of
@@ -177,7 +178,7 @@ def no_noise(patch: pytest.MonkeyPatch) -> None:
 
 def counts_twice(patch: pytest.MonkeyPatch) -> None:
     """An aggregator that adds whatever arrives."""
-    patch.setattr(Aggregator, "_once", lambda *_: None)
+    patch.setattr(AttemptSum, "_check_once", lambda *_: None)
 
 
 def keeps_the_total(patch: pytest.MonkeyPatch) -> None:
@@ -185,10 +186,10 @@ def keeps_the_total(patch: pytest.MonkeyPatch) -> None:
     begin = Aggregator.begin
 
     def carry(self: Aggregator, *arguments: Any) -> bytes:
-        total = self._total
+        before = self._attempt
         model = begin(self, *arguments)
-        if total.size:
-            self._total = total
+        if before is not None:
+            self.attempt.total = before.total
         return model
 
     patch.setattr(Aggregator, "begin", carry)
@@ -241,6 +242,6 @@ def search(w: World) -> None:
 def test_a_vector_counted_twice_is_caught() -> None:
     simulation = Simulation(w=PAIRWISE)
     simulation.play([*ROUND, *([("deliver", 0, 0)] * 3)])
-    simulation.aggregator._total[1] += UNIT
+    simulation.aggregator.attempt.total[1] += UNIT
     with pytest.raises(AssertionError, match="a wrong sum"):
         simulation.take()

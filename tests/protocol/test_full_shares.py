@@ -41,17 +41,21 @@ def node(index: int = 5) -> ComputeNode:
 
 
 def answered(
-    aggregator: Aggregator, model: bytes, silos: tuple[int, ...] = ALL
+    aggregator: Aggregator,
+    model: bytes,
+    silos: tuple[int, ...] = ALL,
+    spoilt: dict[int, bytes] | None = None,
 ) -> dict[int, dict[int, bytes]]:
-    """Every silo answers with 10^index; by silo, its shares by node."""
+    """Every silo answers with 10^index; by silo, its shares by node; silo 3 spoils some."""
     shares = {}
     for index in silos:
         one = silo(index)
         attempt = one.accept(model)
         answer = one.masked(attempt, np.full(DIMENSION, 10**index, dtype=np.uint32))
         shares[index] = one.shares()
-        aggregator.check_shares(index, list(shares[index].values()))
-        aggregator.receive(answer)
+        for node, sealed in (spoilt or {}).items() if index == 3 else ():
+            shares[3][node] = FULL.forge(3, Tag.SHARE, sealed, round=1, receiver=node)
+        aggregator.receive(answer, aggregator.checked_shares(index, list(shares[index].values())))
     return shares
 
 
@@ -60,17 +64,18 @@ def closed(
 ) -> dict[int, frozenset[int]]:
     """What every node says of the shares that it is handed."""
     found = {}
-    for index, arrived in aggregator.arrivals().items():
+    for index, arrived in aggregator.ask_nodes(Tag.ARRIVED).items():
         for each in shares.values():
             nodes[index].keep(each[index])
-        found[index] = aggregator.receive_held(nodes[index].held(arrived))
+        aggregator.receive(nodes[index].held(arrived))
+        found[index] = frozenset(s for s, n in aggregator.attempt.closed.items() if index in n)
     return found
 
 
 def total(aggregator: Aggregator, nodes: dict[int, ComputeNode]) -> list[int]:
     """The sum that the nodes' totals make."""
     FULL.totals(aggregator, nodes)
-    return aggregator.integers().tolist()
+    return aggregator.attempt.integers().tolist()
 
 
 def digest(model: bytes) -> bytes:
@@ -169,12 +174,10 @@ def spoilt(shares: dict[int, dict[int, bytes]], node: int, sealed: bytes) -> Non
 
 def test_a_silo_whose_share_does_not_open_is_left_out_by_all_nodes() -> None:
     aggregator, model = opened()
-    nodes, shares = {5: node(5), 6: node(6)}, answered(aggregator, model)
-    spoilt(shares, 6, bytes(4 * DIMENSION + 16))
-    aggregator.check_shares(3, list(shares[3].values()))
+    nodes = {5: node(5), 6: node(6)}
+    shares = answered(aggregator, model, spoilt={6: bytes(4 * DIMENSION + 16)})
     found = closed(aggregator, nodes, shares)
     assert found == {5: frozenset(), 6: frozenset({3})}
-    aggregator.leave_out({3})
     assert total(aggregator, nodes) == [10110] * DIMENSION
 
 
@@ -194,7 +197,7 @@ def test_a_share_sealed_for_another_attempt_or_model_does_not_open(other: dict[s
     spoilt(shares, 5, sealed_for(5, silo=3, place=place))
     for each in shares.values():
         one.keep(each[5])
-    held = one.held(aggregator.arrivals()[5])
+    held = one.held(aggregator.ask_nodes(Tag.ARRIVED)[5])
     assert FULL.round_parameters.read_named(unverified(held), "")[0] == {3}
 
 
@@ -206,9 +209,8 @@ def test_what_a_node_says_is_about_the_very_shares() -> None:
     for each in shares.values():
         one.keep(each[5])
     with refused("relay", "got other shares"):
-        aggregator.receive_held(one.held(aggregator.arrivals()[5]))
-    aggregator.leave_out(())
-    assert FULL.round_parameters.quorum <= len(ALL) - len(aggregator.missing)
+        aggregator.receive(one.held(aggregator.ask_nodes(Tag.ARRIVED)[5]))
+    assert not aggregator.attempt.closed
 
 
 @pytest.mark.parametrize("named", [(), (1, 2)])
@@ -219,27 +221,29 @@ def test_a_node_is_believed_once_about_silos_that_have_sent_it_a_share(
     one, shares = node(5), answered(aggregator, model, (1, 3, 4))
     for each in shares.values():
         one.keep(each[5])
-    held = one.held(aggregator.arrivals()[5])
+    held = one.held(aggregator.ask_nodes(Tag.ARRIVED)[5])
     said = held[HEADER_BYTES + 1 : -SIGNATURE_BYTES]
     lie = FULL.round_parameters.bitmap(named) + said
     lied = FULL.forge(5, Tag.HELD, lie, round=1, receiver=0)
     if named:  # silo 2 has sent nothing
         with refused(FULL.roster.name(5), "silos that use the node"):
-            aggregator.receive_held(lied)
-    assert aggregator.receive_held(held) == frozenset()
+            aggregator.receive(lied)
+    aggregator.receive(held)
+    assert not aggregator.attempt.closed
     with refused("relay" if not named else FULL.roster.name(5), "a second"):
-        aggregator.receive_held(lied)
+        aggregator.receive(lied)
 
 
 @pytest.mark.parametrize("sender", [1, 3])
 def test_nobody_but_a_node_says_what_opens(sender: int) -> None:
     aggregator, model = opened()
     answered(aggregator, model)
+    aggregator.ask_nodes(Tag.ARRIVED)
     said = FULL.forge(
         sender, Tag.HELD, FULL.round_parameters.bitmap(()) + bytes(32), round=1, receiver=0
     )
     with refused(FULL.roster.name(sender), "a party that was not asked"):
-        aggregator.receive_held(said)
+        aggregator.receive(said)
 
 
 def test_a_node_sums_only_what_it_has_opened_and_only_the_quorum() -> None:
@@ -292,14 +296,14 @@ def test_a_node_says_once_of_an_attempt_what_opens(silos: tuple[int, ...], known
     one = node(5)
     for each in answered(aggregator, model).values():
         one.keep(each[5])
-    arrived = aggregator.arrivals()[5]
+    arrived = aggregator.ask_nodes(Tag.ARRIVED)[5]
     assert FULL.round_parameters.read_named(unverified(one.held(arrived)), "")[0] == frozenset()
     made_up = digest(model) if known else bytes(32)
     with refused("aggregator", "never used twice"):
         one.held(FULL.request(5, silos, model=made_up, tag=Tag.ARRIVED))
     with refused("relay", "never used twice"):
         one.held(arrived)
-    one.promise(aggregator.requests()[5])  # what was refused has changed nothing
+    one.promise(FULL.request(5, ALL, model=digest(model)))  # what was refused has changed nothing
     with refused("relay", "not answered yet"):
         one.held(arrived)
 
@@ -309,13 +313,14 @@ def test_a_node_does_not_go_back_to_what_opened_in_an_earlier_attempt() -> None:
     one = node(5)
     for each in answered(aggregator, model).values():
         one.keep(each[5])
-    early = aggregator.arrivals()[5]
-    for each in answered(aggregator, aggregator.begin(1, 1, ALL, NO_MODEL)).values():
+    early = aggregator.ask_nodes(Tag.ARRIVED)[5]
+    later = aggregator.begin(1, 1, ALL, NO_MODEL)
+    for each in answered(aggregator, later).values():
         one.keep(each[5])
-    one.held(aggregator.arrivals()[5])
+    one.held(aggregator.ask_nodes(Tag.ARRIVED)[5])
     with refused("relay", "that arrived, got 0"):
         one.held(early)
-    one.promise(aggregator.requests()[5])
+    one.promise(FULL.request(5, ALL, attempt=1, model=digest(later)))
 
 
 def test_a_node_says_nothing_of_shares_that_did_not_come() -> None:
@@ -324,7 +329,7 @@ def test_a_node_says_nothing_of_shares_that_did_not_come() -> None:
     for index in (1, 2, 3):
         one.keep(shares[index][5])
     with refused("relay", "shares of the 4 silos that arrived, got 3"):
-        one.held(aggregator.arrivals()[5])
+        one.held(aggregator.ask_nodes(Tag.ARRIVED)[5])
     # Nothing was given away, so the right one is still answered.
     one.held(FULL.request(5, (1, 2, 3), model=digest(model), tag=Tag.ARRIVED))
     one.promise(FULL.request(5, (1, 2, 3), model=digest(model)))
@@ -364,8 +369,8 @@ def test_a_bad_share_is_refused_before_its_silo_counts(
     arguments = {"sender": 3, "tag": Tag.SHARE, "round": 1, "receiver": 5} | changes
     frame = FULL.forge(payload=bytes(size), **arguments)
     with refused(culprit, says):
-        aggregator.check_shares(3, [flipped(frame, HEADER_BYTES) if flip else frame])
-    assert 3 in aggregator.missing
+        aggregator.checked_shares(3, [flipped(frame, HEADER_BYTES) if flip else frame])
+    assert 3 not in aggregator.attempt.arrived
 
 
 def test_a_share_of_an_earlier_attempt_names_the_relay() -> None:
@@ -373,7 +378,7 @@ def test_a_share_of_an_earlier_attempt_names_the_relay() -> None:
     old = answered(aggregator, model)[3]
     aggregator.begin(1, 1, ALL, NO_MODEL)
     with refused("relay", "for this attempt"):
-        aggregator.check_shares(3, list(old.values()))
+        aggregator.checked_shares(3, list(old.values()))
 
 
 # Time -----------------------------------------------------------------------------------------
@@ -398,8 +403,8 @@ def test_a_share_for_a_far_attempt_holds_nobody_up() -> None:
     one.keep(FULL.forge(4, Tag.SHARE, sealed, round=9, attempt=2**32 - 1, receiver=5))
     for each in shares.values():
         one.keep(each[5])
-    one.held(aggregator.arrivals()[5])
-    one.promise(aggregator.requests()[5])
+    one.held(aggregator.ask_nodes(Tag.ARRIVED)[5])
+    one.promise(FULL.request(5, (1, 2, 3), model=digest(model)))
 
 
 def sealed_for(node: int, *, silo: int, place: Place) -> bytes:
@@ -415,7 +420,7 @@ def test_a_node_answers_an_attempt_once_and_never_for_few() -> None:
     one = nodes[5]
     with refused("aggregator", "at least 3"):
         one.promise(FULL.request(5, (1, 2), model=digest(model)))
-    request = aggregator.requests()[5]
+    request = aggregator.ask_nodes(Tag.REQUEST)[5]
     one.promise(request)
     with refused("relay", "never used twice"):
         one.promise(request)
@@ -426,15 +431,16 @@ def test_a_node_answers_an_attempt_once_and_never_for_few() -> None:
 def test_a_silos_late_share_is_put_aside_by_its_next() -> None:
     aggregator, model = opened()
     early = answered(aggregator, model)
-    later = answered(aggregator, aggregator.begin(1, 1, ALL, NO_MODEL))
+    again = aggregator.begin(1, 1, ALL, NO_MODEL)
+    later = answered(aggregator, again)
     one = node(5)
     one.keep(early[1][5])
     for shares in later.values():
         one.keep(shares[5])
     with refused("relay", "newest attempt"):
         one.keep(early[1][5])
-    one.held(aggregator.arrivals()[5])
-    one.promise(aggregator.requests()[5])
+    one.held(aggregator.ask_nodes(Tag.ARRIVED)[5])
+    one.promise(FULL.request(5, ALL, attempt=1, model=digest(again)))
 
 
 def test_compressed_rounds_take_no_shares() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from hubbub.core.errors import IntegrityError, ProtocolError, StudyError
+from hubbub.core.protocol.primitives.wire import Frame
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = (
@@ -84,11 +85,11 @@ def test_the_rounds_notice_a_sum_that_a_refused_message_changed(
 ) -> None:
     honest = fuzz.Aggregator.receive
 
-    def receives(self, message: bytes) -> None:
+    def receives(self, message: bytes, shares: Sequence[Frame] = ()) -> bytes:
         try:
-            honest(self, message)
+            return honest(self, message, shares)
         except ProtocolError:
-            self._total += 1
+            self.attempt.total += 1
             raise
 
     monkeypatch.setattr(fuzz.Aggregator, "receive", receives)

@@ -93,7 +93,7 @@ class Table:
         return [self.silos[index].reveal() for index in active]
 
     def learn(self, links: Sequence[bytes], active: Sequence[int] = SILOS) -> None:
-        self.aggregator.learn_seed(links)
+        self.aggregator.attempt.learn_seed(links)
         for index in active:
             self.silos[index].learn_seed(links)
 
@@ -163,7 +163,7 @@ def payload_of(frame: bytes) -> bytes:
 def everybody_refuses(table: Table, links: Sequence[bytes], culprit: str, says: str) -> None:
     """The aggregator and every silo refuse these links, and nobody answers."""
     with refused(culprit, says):
-        table.aggregator.learn_seed(links)
+        table.aggregator.attempt.learn_seed(links)
     for silo in table.silos.values():
         with refused(culprit, says):
             silo.learn_seed(links)
@@ -182,11 +182,11 @@ def test_all_who_reveal_in_time_come_to_one_seed_and_answer(nodes: int, batch: i
         table.begin(number, attempt)
         links = table.links()
         table.learn(links[::-1])
-        assert {silo._seed for silo in table.silos.values()} == {table.aggregator.seed}
-        seeds.append(table.aggregator.seed)
+        assert {silo._seed for silo in table.silos.values()} == {table.aggregator.attempt.seed}
+        seeds.append(table.aggregator.attempt.seed)
         for silo in table.silos.values():
             table.aggregator.receive(silo.contribute())
-        assert not table.aggregator.missing
+        assert table.aggregator.attempt.arrived == table.aggregator.attempt.active
     assert None not in seeds
     assert len(set(seeds)) == 4
 
@@ -210,7 +210,7 @@ def test_a_silo_that_refuses_to_reveal_is_named_and_the_next_attempt_has_links_o
     table.learn(again, others)
     for index in others:
         table.aggregator.receive(table.silos[index].contribute())
-    assert not table.aggregator.missing
+    assert table.aggregator.attempt.arrived == table.aggregator.attempt.active
 
 
 def test_links_of_the_silos_that_are_left_are_never_made_into_a_seed_of_the_same_attempt() -> None:
@@ -267,7 +267,7 @@ def test_two_links_for_one_attempt_name_their_silo() -> None:
     second = table.link(3, flipped(payload_of(links[2]), 0))
     everybody_refuses(table, [*links, second], NAME[3], "expected one SEED_LINK of silo-3")
     with refused(NAME[3], "expected one SEED_LINK of silo-3"):
-        table.aggregator.learn_seed([second, *links])
+        table.aggregator.attempt.learn_seed([second, *links])
 
 
 def test_two_silos_that_are_told_two_links_of_a_third_cannot_both_believe() -> None:
@@ -361,7 +361,7 @@ def test_a_link_that_is_lost_cannot_be_told_from_one_that_was_refused() -> None:
     table = laid()
     table.begin()
     links = table.links()
-    for told in (table.aggregator, table.silos[1]):
+    for told in (table.aggregator.attempt, table.silos[1]):
         with refused(NAME[4], "it has not revealed"):
             told.learn_seed(links[:3])
     assert table.silos[4].reveal() == links[3]
@@ -518,7 +518,7 @@ def test_the_seed_of_one_attempt_serves_no_other(batch: int) -> None:
     table.begin(1, 0)
     table.learn(table.links())
     table.begin(1, 1)
-    assert table.aggregator.seed is None
+    assert table.aggregator.attempt.seed is None
     for silo in table.silos.values():
         with pytest.raises(ProtocolError, match=r"joint seed.*got none"):
             silo.contribute()
@@ -673,7 +673,7 @@ def test_no_repr_or_refusal_shows_a_link() -> None:
     shown = repr([table, table.silos, table.seeds[1], table.seeds[1]._chain])
     secret = table.seeds[1]._chain.link(1)
     with pytest.raises(ProtocolError) as caught:
-        table.aggregator.learn_seed([table.link(1, secret)] * 2)
+        table.aggregator.attempt.learn_seed([table.link(1, secret)] * 2)
     shown += str(caught.value) + repr(caught.value)
     assert secret.hex() not in shown
     assert repr(secret) not in shown
@@ -754,7 +754,7 @@ def test_a_link_that_was_altered_on_its_way_costs_an_attempt_and_blames_nobody(
     assert not sent
     assert parties.rounds.attendance.absent[2].culprit == "relay"
     with pytest.raises(ProtocolError):
-        parties.rounds.aggregator.integers()
+        parties.rounds.aggregator.attempt.integers()
     total, made = parties.rounds.round(2, PARAMETERS, attempts=2)
     assert (total is not None, made) == (True, 1)
     assert len(sent) == 3

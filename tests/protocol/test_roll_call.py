@@ -37,7 +37,7 @@ def summed(w: World, sessions: Any, silos: Collection[int]) -> list[int]:
         aggregator.receive(masking.masked(masking.accept(model), ring.to_residues(unit, 32)))
     if w.layout.nodes:
         w.totals(aggregator, {node: w.node(sessions[node]) for node in w.roster.nodes})
-    return aggregator.integers().tolist()
+    return aggregator.attempt.integers().tolist()
 
 
 # A session of some -------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def test_the_sum_of_an_honest_round_is_exact(w: World) -> None:
         aggregator.receive(answer(silo(w, index), model, 10**index))
     if w.roster.nodes:
         w.totals(aggregator, {index: node(index) for index in w.roster.nodes})
-    assert aggregator.integers().tolist() == [11110] * DIMENSION
+    assert aggregator.attempt.integers().tolist() == [11110] * DIMENSION
 
 
 def test_a_silo_that_drops_out_costs_nothing_with_nodes() -> None:
@@ -60,7 +60,7 @@ def test_a_silo_that_drops_out_costs_nothing_with_nodes() -> None:
     for index in (1, 2, 4):
         aggregator.receive(answer(silo(NODES, index), model, 10**index))
     NODES.totals(aggregator, {index: node(index) for index in NODES.roster.nodes})
-    assert aggregator.integers().tolist() == [10110] * DIMENSION
+    assert aggregator.attempt.integers().tolist() == [10110] * DIMENSION
 
 
 # A silo and a malicious aggregator ----------------------------------------------------------
@@ -264,9 +264,9 @@ def test_a_silo_whose_ledger_refuses_sends_nothing(w: World) -> None:
     )
     with suppress(HubbubError):  # with nodes, the others may finish without it
         everybody.sum(1, NO_MODEL)
-    missing = everybody.rounds.aggregator.missing
-    assert 2 in missing
-    assert (1 in missing) == (not w.layout.nodes)  # where all are needed, none has answered
+    arrived = everybody.rounds.aggregator.attempt.arrived
+    assert 2 not in arrived
+    assert (1 in arrived) == bool(w.layout.nodes)  # where all are needed, none has answered
 
 
 # A compute node and a malicious aggregator --------------------------------------------------
@@ -400,7 +400,7 @@ def test_a_masked_vector_of_the_wrong_length_names_the_silo(w: World, size: int)
     aggregator, _ = opened(w)
     with refused("silo-2", f"expected a MASKED of {ANSWER} bytes, got {size}"):
         aggregator.receive(masked(w, 2, size))
-    assert 2 in aggregator.missing
+    assert 2 not in aggregator.attempt.arrived
 
 
 @BOTH
@@ -413,11 +413,11 @@ def test_an_answer_to_another_model_of_the_same_attempt_is_refused_and_not_added
     """Whoever has the aggregator's key can sign two; their answers do not make one sum."""
     aggregator, _ = opened(w)
     second = w.aggregator().begin(1, 0, *other)
-    before = aggregator._total.copy()
+    before = aggregator.attempt.total.copy()
     with refused("silo-2", "expected an answer to this MODEL, got one to another"):
         aggregator.receive(answer(silo(w, 2), second))
-    assert np.array_equal(before, aggregator._total)
-    assert 2 in aggregator.missing
+    assert np.array_equal(before, aggregator.attempt.total)
+    assert 2 not in aggregator.attempt.arrived
 
 
 @BOTH
@@ -440,11 +440,11 @@ def test_a_second_answer_is_refused_and_not_added(w: World) -> None:
     aggregator, model = opened(w)
     first = answer(silo(w, 1), model)
     aggregator.receive(first)
-    before = aggregator._total.copy()
+    before = aggregator.attempt.total.copy()
     for again, culprit in ((first, "relay"), (masked(w, 1), "silo-1"), (first, "relay")):
         with refused(culprit, "expected one MASKED of silo-1, got a second"):
             aggregator.receive(again)
-    assert np.array_equal(before, aggregator._total)
+    assert np.array_equal(before, aggregator.attempt.total)
 
 
 @pytest.mark.parametrize("outsider", [0, 4, 5])
@@ -466,10 +466,10 @@ def asked(*, promised: bool = True) -> Aggregator:
     aggregator, model = opened(NODES)
     for index in (1, 2, 3):
         aggregator.receive(answer(silo(NODES, index), model))
-    for index, request in aggregator.requests().items():
+    for index, request in aggregator.ask_nodes(Tag.REQUEST).items():
         promise = node(index).promise(request)
         if promised:
-            aggregator.receive_promise(promise)
+            aggregator.receive(promise)
     return aggregator
 
 
@@ -490,9 +490,9 @@ def test_a_promise_is_taken_once_and_of_a_node(
     sender: int, silos: tuple[int, ...], culprit: str, says: str
 ) -> None:
     aggregator = asked()
-    promise = NODES.round_parameters.named_payload(silos, aggregator._model)
+    promise = NODES.round_parameters.named_payload(silos, aggregator.attempt.model)
     with refused(culprit, says):
-        aggregator.receive_promise(NODES.forge(sender, Tag.PROMISE, promise, round=1))
+        aggregator.receive(NODES.forge(sender, Tag.PROMISE, promise, round=1))
 
 
 @pytest.mark.parametrize(("silos", "same"), [(ALL, True), ((1, 2), True), ((1, 2, 3), False)])
@@ -500,9 +500,11 @@ def test_a_promise_of_other_silos_or_another_model_names_its_node(
     silos: tuple[int, ...], same: bool
 ) -> None:
     aggregator = asked(promised=False)
-    promise = NODES.round_parameters.named_payload(silos, aggregator._model if same else bytes(32))
-    with refused("node-1", "to promise what it was asked for"):
-        aggregator.receive_promise(NODES.forge(5, Tag.PROMISE, promise, round=1))
+    promise = NODES.round_parameters.named_payload(
+        silos, aggregator.attempt.model if same else bytes(32)
+    )
+    with refused("node-1", "got other silos or another MODEL"):
+        aggregator.receive(NODES.forge(5, Tag.PROMISE, promise, round=1))
 
 
 def test_a_late_masked_vector_is_not_added_to_a_sum_whose_masks_were_asked_for() -> None:
@@ -533,11 +535,11 @@ def test_a_node_answers_once() -> None:
         for first in (0, 1)
     )
     aggregator.receive(total)
-    before = aggregator._total.copy()
+    before = aggregator.attempt.total.copy()
     for again, culprit in ((total, "relay"), (other, "node-1")):
         with refused(culprit, "expected one TOTAL of node-1, got a second"):
             aggregator.receive(again)
-    assert np.array_equal(before, aggregator._total)
+    assert np.array_equal(before, aggregator.attempt.total)
 
 
 def test_no_sum_while_a_silo_is_missing() -> None:
@@ -545,14 +547,14 @@ def test_no_sum_while_a_silo_is_missing() -> None:
     for index in (1, 2, 4):
         aggregator.receive(answer(silo(PAIRWISE, index), model))
     with refused("silo-3", "expected its masked vector, got none"):
-        aggregator.integers()
+        aggregator.attempt.integers()
 
 
 def test_no_sum_while_a_node_is_missing() -> None:
     aggregator = asked()
     aggregator.receive(NODES.forge(5, Tag.TOTAL, bytes(20), round=1, receiver=0))
     with refused("node-2", "expected its total, got none"):
-        aggregator.integers()
+        aggregator.attempt.integers()
 
 
 def test_no_sum_before_the_nodes_were_asked() -> None:
@@ -560,7 +562,7 @@ def test_no_sum_before_the_nodes_were_asked() -> None:
     for index in ALL:
         aggregator.receive(answer(silo(NODES, index), model))
     with refused("node-1", "expected its total, got none"):
-        aggregator.integers()
+        aggregator.attempt.integers()
 
 
 def test_below_the_quorum_nobody_is_asked() -> None:
@@ -568,7 +570,7 @@ def test_below_the_quorum_nobody_is_asked() -> None:
     for index in (1, 2):
         aggregator.receive(answer(silo(NODES, index), model))
     with refused("", "expected at least 3 silos to answer, got 2"):
-        aggregator.requests()
+        aggregator.ask_nodes(Tag.REQUEST)
 
 
 @pytest.mark.parametrize("turn", [(1, 0), (1, 2), (0, 0), (10, 0)])
@@ -600,7 +602,7 @@ def test_an_abandoned_attempt_leaves_nothing_in_the_next_sum() -> None:
     again = aggregator.begin(1, 1, (1, 2, 3), NO_MODEL)
     for index in (1, 2, 3):
         aggregator.receive(answer(silos[index], again, 10**index))
-    assert aggregator.integers().tolist() == [1110] * DIMENSION
+    assert aggregator.attempt.integers().tolist() == [1110] * DIMENSION
 
 
 def test_a_masked_vector_looks_like_noise_to_who_lacks_the_keys() -> None:

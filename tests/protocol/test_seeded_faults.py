@@ -13,7 +13,7 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.core.protocol.agreement.key_agreement import Agreement, PairSecret, sent_digest
 from hubbub.core.protocol.primitives.wire import Tag
-from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.attempt_sum import AttemptSum
 from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.protocol.round.silo import Silo
 from protocol.faults import Operation
@@ -187,7 +187,7 @@ def mask_without_attempt(patch: pytest.MonkeyPatch) -> None:
 
 def counts_twice(patch: pytest.MonkeyPatch) -> None:
     """An aggregator that adds whatever arrives."""
-    patch.setattr(Aggregator, "_once", lambda *_: None)
+    patch.setattr(AttemptSum, "_check_once", lambda *_: None)
 
 
 BROKEN: dict[Callable[[pytest.MonkeyPatch], None], tuple[World, str]] = {

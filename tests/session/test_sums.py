@@ -6,6 +6,7 @@ have a false-alarm rate of 1e-9 per comparison, and reject scales of 2/3 and 3/2
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from math import sqrt
@@ -23,6 +24,7 @@ from hubbub.core.errors import HubbubError, StudyError
 from hubbub.core.protocol.agreement import masks as mask_graph
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.wire import Frame
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session import in_process
@@ -199,9 +201,10 @@ def test_threads_change_no_bit_of_a_round(word_bits, threads, nodes):
     model, seen = np.zeros(0, dtype=np.float32), []
     receive = parties.rounds.aggregator.receive
 
-    def received(message: bytes) -> None:
-        receive(message)
-        seen.append(ring.to_integers(parties.rounds.aggregator._total.copy()))
+    def received(message: bytes, shares: Sequence[Frame] = ()) -> bytes:
+        short = receive(message, shares)
+        seen.append(ring.to_integers(parties.rounds.aggregator.attempt.total.copy()))
+        return short
 
     parties.rounds.aggregator.receive = received
     assert np.array_equal(parties.sum(1, model), np.sum(vectors, axis=0))

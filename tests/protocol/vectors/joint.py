@@ -125,13 +125,13 @@ def a_round(
     for silo in silos.values():
         silo.accept(model)
     links = [silo.reveal() for silo in silos.values()]
-    aggregator.learn_seed(links)
+    aggregator.attempt.learn_seed(links)
     masked = []
     for silo in silos.values():
         silo.learn_seed(links)
         masked.append(silo.contribute())
         aggregator.receive(masked[-1])
-    seed, total = aggregator.seed, aggregator.integers()
+    seed, total = aggregator.attempt.seed, aggregator.attempt.integers()
     assert seed is not None
     draw, projection = draw_of(seed, ROUND, ATTEMPT, PARAMETERS), projection_of(w.round_parameters)
     found: JSON = {"round": ROUND, "attempt": ATTEMPT, "active": list(SILOS)}

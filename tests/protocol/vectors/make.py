@@ -145,17 +145,17 @@ def a_round(w: World, sessions: dict[int, Session]) -> JSON:
         aggregator.receive(answer)
         found["masked"].append(answer.hex())
     nodes = {index: w.node(sessions[index]) for index in w.roster.nodes}
-    requests = aggregator.requests() if nodes else {}
+    requests = aggregator.ask_nodes(Tag.REQUEST) if nodes else {}
     promises = [nodes[index].promise(request) for index, request in requests.items()]
     for promise in promises:
-        aggregator.receive_promise(promise)
+        aggregator.receive(promise)
     totals = [node.total(promises) for node in nodes.values()]
     for total in totals:
         aggregator.receive(total)
     found["requests"] = [request.hex() for request in requests.values()]
     found["promises"] = [promise.hex() for promise in promises]
     found["totals"] = [total.hex() for total in totals]
-    found["sum"] = aggregator.integers().tolist()
+    found["sum"] = aggregator.attempt.integers().tolist()
     return found
 
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import HubbubError, ProtocolError
 from hubbub.core.protocol.primitives import ring
-from hubbub.core.protocol.primitives.wire import Tag, receiver_of
+from hubbub.core.protocol.primitives.wire import Frame, Tag, receiver_of
 from hubbub.core.protocol.round.aggregator import Aggregator, RevealedSum
 from hubbub.core.protocol.round.draw import Lift, draw_of
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
@@ -185,7 +185,7 @@ class Rounds:
         if self.round_parameters.nodes:
             self._totals()
         try:
-            return self.aggregator.integers()
+            return self.aggregator.attempt.integers()
         except ProtocolError as error:  # of what is missing: nobody has lied
             raise AbortedError(str(error)) from None
 
@@ -230,7 +230,7 @@ class Rounds:
         self._abort_unless_all(active, links.keys())
         told = [links[index] for index in active]
         try:
-            self.aggregator.learn_seed(told)
+            self.aggregator.attempt.learn_seed(told)
         except ProtocolError as error:
             index = next((i for i in active if self.attendance.name(i) == error.culprit), -1)
             if index < 0:
@@ -246,38 +246,29 @@ class Rounds:
     ) -> dict[int, list[bytes]]:
         """The silos' answers, added as they come; the shares among them, by node."""
         shares: dict[int, list[bytes]] = {node: [] for node in self.peers.roster.nodes}
-        taken, whole = set(), self._needs_all
-        for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=whole):
+        taken, needs_all = set(), self._needs_all
+        for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=needs_all):
             if self._is_masked(index, frames) and self._receive_masked(index, frames):
                 taken.add(index)
                 for share in frames[1:]:
                     shares[receiver_of(share)].append(share)
             frames.clear()  # or one vector lies here while the next is made
-        if whole:
+        if needs_all:
             self._abort_unless_all(active, taken)
         return shares
 
     def _receive_masked(self, index: int, frames: Sequence[bytes]) -> bool:
         """Look at a silo's shares, then add its vector to the sum; whether both could be used."""
-        if not self._shares_are_usable(index, frames[1:]) or not self._receive(index, frames[0]):
+        try:
+            shares = self.aggregator.checked_shares(index, frames[1:])
+        except ProtocolError as error:  # costs nobody else anything: the silo is absent
+            self.attendance.mark(error, index)
+            return False
+        if not self._receive(index, frames[0], shares):
             return False
         self.answers[index] += 1
         for share in frames[1:]:
             self.recorder.keep(share)
-        return True
-
-    def _shares_are_usable(self, index: int, shares: Sequence[bytes]) -> bool:
-        """Whether a silo's shares are what they should be, as far as they can be seen.
-
-        Bad ones cost nobody else anything: the silo is absent, and the round goes on without it.
-        """
-        if not self.round_parameters.full_shares:
-            return True
-        try:
-            self.aggregator.check_shares(index, shares)
-        except ProtocolError as error:
-            self.attendance.mark(error, index)
-            return False
         return True
 
     def _open_shares(self, shares: Mapping[int, Sequence[bytes]]) -> None:
@@ -286,69 +277,49 @@ class Rounds:
         Raises:
             AbortedError: a node gave no answer, or too few silos are left.
         """
-        arrivals, disputes = self._to_nodes(self.aggregator.arrivals), dict[int, list[str]]()
-        answered: set[int] = set()
-        asked = {node: [one, *shares[node]] for node, one in arrivals.items()}
-        for index, frames in self._answers(Call.SHARES, asked):
-            closed = self._receive_held(index, frames[0])
-            if closed is None:
-                continue
-            answered.add(index)
-            for silo in closed:
-                disputes.setdefault(silo, []).append(self.attendance.name(index))
-        self._abort_unless_all(arrivals, answered)
-        self.aggregator.leave_out(disputes)
-        for silo, nodes in sorted(disputes.items()):
-            signers = " and ".join(sorted(nodes))
+        arrivals = self._to_nodes(Tag.ARRIVED)
+        self._gather(
+            Call.SHARES, {node: [asked, *shares[node]] for node, asked in arrivals.items()}
+        )
+        for silo, nodes in sorted(self.aggregator.attempt.closed.items()):
+            signers = " and ".join(sorted(map(self.attendance.name, nodes)))
             reason = f"its SHARE does not open, by the signed word of {signers}: one of them lies"
             who = f"{self.attendance.name(silo)} and {signers}"
             self.attendance.mark(ProtocolError(reason, culprit=who), silo)
-
-    def _receive_held(self, index: int, answer: bytes) -> frozenset[int] | None:
-        """Whose shares a node cannot open; None if its answer cannot be used."""
-        try:
-            closed = self.aggregator.receive_held(answer)
-        except ProtocolError as error:
-            self.attendance.raise_or_mark(error, index)
-            return None
-        self.recorder.keep(answer)
-        return closed
 
     def _totals(self) -> None:
         """What the nodes say of the masks, or shares, of exactly those who answered.
 
         Raises:
-            AbortedError: a node has not promised its total.
+            AbortedError: a node has not promised its total, or told none.
         """
-        requests, promises = self._to_nodes(self.aggregator.requests), dict[int, bytes]()
-        asked = {node: [one] for node, one in requests.items()}
-        for index, frames in self._answers(Call.PROMISE, asked):
-            if self._receive_promise(index, frames[0]):
-                promises[index] = frames[0]
-        self._abort_unless_all(requests, promises.keys())
+        requests = self._to_nodes(Tag.REQUEST)
+        promises = self._gather(Call.PROMISE, {node: [asked] for node, asked in requests.items()})
         shown = [promises[node] for node in requests]
-        for index, frames in self._answers(Call.TOTAL, dict.fromkeys(requests, shown)):
-            self._receive(index, frames[0])
+        self._gather(Call.TOTAL, dict.fromkeys(requests, shown))
 
-    def _receive_promise(self, index: int, answer: bytes) -> bool:
-        """Whether a node's word could be used; then it is kept."""
-        try:
-            self.aggregator.receive_promise(answer)
-        except ProtocolError as error:
-            self.attendance.raise_or_mark(error, index)
-            return False
-        self.recorder.keep(answer)
-        return True
-
-    def _to_nodes(self, made: Callable[[], dict[int, bytes]]) -> dict[int, bytes]:
+    def _to_nodes(self, tag: Tag) -> dict[int, bytes]:
         """A message for every node, kept; there is none if too few silos arrived."""
         try:
-            frames = made()
+            frames = self.aggregator.ask_nodes(tag)
         except ProtocolError as error:
             raise AbortedError(str(error)) from None
         for frame in frames.values():
             self.recorder.keep(frame)
         return frames
+
+    def _gather(self, call: Call, requests: Mapping[int, Sequence[bytes]]) -> dict[int, bytes]:
+        """Every node's answer, taken into the attempt.
+
+        Raises:
+            AbortedError: a node gave none that could be used.
+        """
+        taken = {}
+        for index, frames in self._answers(call, requests):
+            if self._receive(index, frames[0]):
+                taken[index] = frames[0]
+        self._abort_unless_all(requests, taken.keys())
+        return taken
 
     def _answers(
         self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool = False
@@ -406,7 +377,7 @@ class Rounds:
                 index,
                 study=self.study,
                 session=self.session,
-                time=self.aggregator.time,
+                time=self.aggregator.attempt.time,
             )
         except ProtocolError as error:
             self.attendance.raise_or_mark(error, index)
@@ -425,10 +396,10 @@ class Rounds:
             return False
         return True
 
-    def _receive(self, index: int, answer: bytes) -> bool:
+    def _receive(self, index: int, answer: bytes, shares: Sequence[Frame] = ()) -> bool:
         """Give the aggregator an answer, and keep what it has used; whether it could be used."""
         try:
-            short = self.aggregator.receive(answer)
+            short = self.aggregator.receive(answer, shares)
         except ProtocolError as error:
             self.attendance.raise_or_mark(error, index)
             return False
@@ -520,7 +491,10 @@ class NoisySums:
         self, total: ring.Integers, number: int, attempt: int, parameters: Parameters
     ) -> NoisySum:
         """A sum in units of the gradient, back from the projection where there is one."""
-        values, seed = RevealedSum(self.round_parameters, total), self.rounds.aggregator.seed
+        values, seed = (
+            RevealedSum(self.round_parameters, total),
+            self.rounds.aggregator.attempt.seed,
+        )
         if self.lift is None or seed is None:
             return values
         return self.lift(

@@ -322,7 +322,9 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
     places = np.zeros((steps, count), dtype=bool)
     for step in range(1, steps + 1):
         sums[step - 1] = _summed(asked, step, model)[:count] / made.clip
-        places[step - 1, _drawn_places(round_parameters, asked.rounds.aggregator.seed)] = True
+        places[step - 1, _drawn_places(round_parameters, asked.rounds.aggregator.attempt.seed)] = (
+            True
+        )
         progress(before + step)
     view = _View(
         canaries=canaries,

@@ -63,8 +63,7 @@ class Masking:
     ) -> None:
         self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
         self._session, self._mask_stream = session, mask_stream
-        self._turn, self._row = Turn(), 0
-        self._attendance = PresentThroughout(round_parameters)
+        self._turn, self._attendance = Turn(), PresentThroughout(round_parameters)
         self._masked: tuple[int, int] = (0, 0)
         self._source = source or SecureSource()
         self._shares: dict[int, bytes] = {}
@@ -98,27 +97,15 @@ class Masking:
                 culprit=sender,
             )
         self._turn.take(frame, self._round_parameters.steps, sender)
-        self._follow(frame, active, sender)
+        self._attendance.follow(frame, active, sender)
         return Attempt(
             round=frame.round,
             attempt=frame.attempt,
             active=active,
             model=frame.digest,
             parameters=parameters,
-            row=self._row,
+            row=self._attendance.row,
         )
-
-    def _follow(self, frame: Frame, active: frozenset[int], sender: str) -> None:
-        """Every attempt of the session in its order, and nobody who has missed one (P25)."""
-        row = self._round_parameters.row_of(frame)
-        if self._round_parameters.needs_every_attempt and row != self._row + 1:
-            raise ProtocolError(
-                f"expected attempt {self._row + 1} of the session, got attempt {row}: this silo "
-                "has missed one, and answers again in the next session",
-                culprit="relay",
-            )
-        self._attendance.stay(active, sender)
-        self._row = row
 
     def masked(self, attempt: Attempt, residues: ring.Residues) -> bytes:
         """The MASKED frame with these residues, which it masks and keeps; once per attempt.

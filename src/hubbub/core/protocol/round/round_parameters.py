@@ -352,15 +352,32 @@ class PresentThroughout:
     """Who has a part in all sums of a session so far (P25).
 
     Noise that goes on over the attempts of a session keeps its promise for those silos that were in
-    every sum of it. So whoever leaves does not come back before the next session.
+    every sum of it. So all attempts come in their order, and whoever leaves does not come back
+    before the next session.
 
     Args:
         round_parameters: the numbers of the rounds; where noise does not go on nothing is asked.
     """
 
     def __init__(self, round_parameters: RoundParameters) -> None:
-        self._asked = round_parameters.needs_every_attempt
+        self._numbers, self.row = round_parameters, 0  # of the last attempt, from 1
         self._present: frozenset[int] | None = None  # everybody, whom nobody need list
+
+    def follow(self, model: Frame, active: frozenset[int], sender: str) -> None:
+        """A MODEL names these silos, and is of the next attempt.
+
+        Raises:
+            ProtocolError: an attempt is left out, or a silo is named that had left.
+        """
+        row = self._numbers.row_of(model)
+        if self._numbers.needs_every_attempt and row != self.row + 1:
+            raise ProtocolError(
+                f"expected attempt {self.row + 1} of the session, got attempt {row}: a party that "
+                "has missed one answers again in the next session",
+                culprit="relay",
+            )
+        self.stay(active, sender)
+        self.row = row
 
     def stay(self, silos: frozenset[int], sender: str) -> None:
         """Only these are left.
@@ -368,7 +385,7 @@ class PresentThroughout:
         Raises:
             ProtocolError: some of them had left; to blame is who has signed their names.
         """
-        if not self._asked:
+        if not self._numbers.needs_every_attempt:
             return
         if self._present is not None and not silos <= self._present:
             raise ProtocolError(

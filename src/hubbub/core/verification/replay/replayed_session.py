@@ -1,12 +1,11 @@
 """A transcript played again: who sent what when, what it adds up to, and the step that follows.
 
 Theory of operation. The frames of a session are read in their order. Every signature is verified,
-every time must be later than the one before, and every party that was asked answers once. Sets of
-silos are parts of the session's, which its ROLL names (P29); before there were ROLLs, all. A node's
-word about full shares must be about the very SHAREs that silos have signed for it, and for the
-MODEL of the attempt. Where the vectors were kept, an attempt that everybody answered gives its sum,
-the sum gives the step, and the next MODEL must hold the result to the last bit, which is the
-business of `course.py`. Where they were not, a silo's answer still says which MODEL it was
+every time must be later than the one before, and what is said in an attempt is taken as the
+aggregator took it (`attempt_sum.py`). Sets of silos are parts of the session's, which its ROLL
+names (P29). Where the vectors were kept, an attempt that everybody answered gives its sum, the sum
+gives the step, and the next MODEL must hold the result to the last bit, which is the business of
+`course.py`. Where they were not, a silo's answer still says which MODEL it was
 shown. The keys in a transcript's header are believed here, and no other file is known.
 """
 
@@ -14,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -26,14 +25,14 @@ from numpy.typing import NDArray
 from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
 from hubbub.core.protocol.agreement.key_agreement import RollCall
-from hubbub.core.protocol.primitives import ring
-from hubbub.core.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
-from hubbub.core.protocol.round.additive_shares import Place, digest_of_shares
+from hubbub.core.protocol.primitives.wire import EVERYBODY, VERSION, Frame, Tag, unverified
+from hubbub.core.protocol.round.attempt_sum import AttemptSum, Time
 from hubbub.core.protocol.round.draw import Lift, draw_of
 from hubbub.core.protocol.round.round_parameters import (
     Parameters,
     PresentThroughout,
     RoundParameters,
+    Turn,
     decoded,
 )
 from hubbub.core.registered import loaded, registered
@@ -41,149 +40,11 @@ from hubbub.core.session.offer import RefusedError, SessionOffer
 from hubbub.core.verification.replay.course import Course
 from hubbub.core.verification.transcript.frame_records import Header, Kept, read
 
-# One attempt while a transcript is played: who was asked, who answered, and what it adds up to.
-#
-# What may come when, and whose signature it must have, is the business of `replayed_session.py`.
-
-Time = tuple[int, int]
-
-
-@dataclass
-class ReplayedAttempt:
-    """An attempt while its answers are read."""
-
-    time: Time
-    active: frozenset[int]
-    model: bytes
-    parameters: Parameters = field(repr=False)
-    total: ring.Residues = field(repr=False)
-    links: list[bytes] = field(default_factory=list, repr=False)
-    seed: bytes | None = None
-    arrived: set[int] = field(default_factory=set)
-    shares: dict[int, dict[int, bytes]] = field(default_factory=dict)  # node, silo, SHARE's digest
-    told: dict[Tag, set[int]] = field(default_factory=dict)  # nodes that were asked, by ARRIVED too
-    closed: set[int] = field(default_factory=set)  # silos whose shares some node could not open
-    held: set[int] = field(default_factory=set)
-    promises: set[int] = field(default_factory=set)  # of nodes
-    totals: set[int] = field(default_factory=set)
-    asked: bool = False
-    whole: bool = True
-
-    def is_complete(self, round_parameters: RoundParameters, nodes: Iterable[int]) -> bool:
-        """Whether no mask is left on the sum."""
-        if round_parameters.nodes:
-            return len(self.summed) >= round_parameters.quorum and self.totals == set(nodes)
-        return self.arrived == self.active
-
-    @property
-    def summed(self) -> set[int]:
-        """Silos whose answers are in the sum."""
-        return self.arrived - self.closed
-
-    def add(
-        self, kept: Kept, round_parameters: RoundParameters, sender: str, aggregator: str
-    ) -> None:
-        """Take an answer in, if its vector was kept."""
-        is_total = kept.tag is Tag.TOTAL
-        if not is_total and kept.answered != self.model:
-            raise ProtocolError(
-                f"expected {sender} to answer the MODEL of this attempt, found that it was shown "
-                "another, or says so: what such silos send does not add up",
-                culprit=aggregator,
-            )
-        (self.totals if is_total else self.arrived).add(kept.sender)
-        if kept.payload is None:
-            self.whole = False
-            return
-        frame = unverified(kept.frame)
-        if is_total:
-            combine = np.add if round_parameters.full_shares else np.subtract
-            combine(self.total, round_parameters.read_total(frame, sender), out=self.total)
-        else:
-            self.total += round_parameters.read_answer(frame, self.model, aggregator)
-
-    def add_link(self, kept: Kept, seeds: SeedCheck, sender: str) -> None:
-        """Take a silo's link; with the last one the joint seed is known."""
-        if self.arrived or self.seed is not None:
-            raise ProtocolError("expected its link before the answers, once", culprit=sender)
-        self.links.append(kept.frame)
-        if len(self.links) == len(self.active):
-            self.seed = seeds.seed(*self.time, self.active, self.links)
-
-    def check_request(self, kept: Kept, round_parameters: RoundParameters, sender: str) -> None:
-        """A node must be asked about those who answered, and nobody else, and about their MODEL."""
-        named, model = round_parameters.read_request(unverified(kept.frame), sender, self.active)
-        total = kept.tag is Tag.REQUEST
-        done, wanted = (self.totals, self.summed) if total else (self.held, self.arrived)
-        if kept.sender != 0 or kept.receiver in done or not (total or round_parameters.full_shares):
-            raise ProtocolError(
-                f"expected {kept.tag.name} before the node's answer", culprit=sender
-            )
-        self.asked |= total
-        self.told.setdefault(kept.tag, set()).add(kept.receiver)
-        if named != wanted or model != self.model:
-            raise ProtocolError(
-                f"expected a {kept.tag.name} that names the {len(wanted)} silos that answered "
-                "this MODEL, found another set or another MODEL",
-                culprit=sender,
-            )
-        if total and self.held != self.told.get(Tag.ARRIVED, set()):
-            raise ProtocolError("expected every node's HELD before a REQUEST", culprit=sender)
-
-    def add_promise(self, kept: Kept, round_parameters: RoundParameters, sender: str) -> None:
-        """A node's word for the silos that it was asked about, which are all that answered."""
-        named, model = round_parameters.read_request(unverified(kept.frame), sender, self.active)
-        if not self.asked or named != self.summed or model != self.model:
-            raise ProtocolError(
-                f"expected {sender} to promise the total of the {len(self.summed)} silos whose sum "
-                "is taken, found a promise of others",
-                culprit=sender,
-            )
-        self.promises.add(kept.sender)
-
-    def add_held(
-        self, kept: Kept, round_parameters: RoundParameters, sender: str, aggregator: str
-    ) -> None:
-        """A node's word about the shares that it was handed.
-
-        Where shares were kept, it must be about these; there are none in transcripts of old.
-        """
-        if not round_parameters.full_shares:
-            raise ProtocolError("expected no HELD in this study, found one", culprit=sender)
-        closed, digest = round_parameters.read_named(unverified(kept.frame), sender)
-        place = Place(round=self.time[0], attempt=self.time[1], model=self.model)
-        shares = self.shares.get(kept.sender, {})
-        if self.shares and digest != digest_of_shares(place, shares):
-            raise ProtocolError(
-                f"expected {sender} to speak of the shares that it was handed for this MODEL, "
-                "found a word about others",
-                culprit=aggregator,
-            )
-        if not closed <= (shares.keys() if self.shares else self.arrived):
-            raise ProtocolError("expected a HELD about silos that use the node", culprit=sender)
-        self.held.add(kept.sender)
-        self.closed |= closed
-
-    def add_share(self, kept: Kept, sender: str) -> None:
-        """That a silo has sent a node a share with its answer."""
-        handed = self.shares.setdefault(kept.receiver, {})
-        if kept.sender not in self.arrived or kept.sender in handed or self.told:
-            raise ProtocolError(
-                "expected one SHARE for a node, after its silo's MASKED and before ARRIVED",
-                culprit=sender,
-            )
-        handed[kept.sender] = hashlib.sha256(kept.signed).digest()
-
-
 # What silos were told of a session or a collection before it began, held against what followed.
 #
-# An OPEN and a COLLECT have the same words (`session/offer.py`): the purpose, the numbers
-# of
-# the sum, and how features are standardised. The first two must be those of the transcript, which
-# are
-# the plan's; whether the last is what an earlier sum gave is seen in `session_findings.py`. This
-# file
-# plays nothing.
+# An OPEN and a COLLECT have the same words (`session/offer.py`): the purpose, the numbers of the
+# sum, and how features are standardised. The first two must be those of the transcript, which are
+# the plan's; whether the last is what an earlier sum gave is seen in `session_findings.py`.
 
 
 def offer_in(kept: Kept, header: Header, numbers: RoundParameters) -> SessionOffer:
@@ -226,8 +87,7 @@ class ReplayedSession:
     answers: Counter[int] = field(default_factory=Counter)  # by silo
     unseen: int = 0  # rounds whose sum could not be made again here
     withheld: int = 0  # those of them of which vectors were not kept
-    held: int = 0  # words of nodes about shares that were kept
-    unshared: int = 0  # words of nodes about shares of which nothing was kept
+    held: int = 0  # words of nodes about the shares that they were handed
     result: bytes | None = field(default=None, repr=False)  # the model that it was asked at
     signers: set[int] = field(default_factory=set)  # silos that signed that before any sum
     offer: SessionOffer | None = None  # what silos were told before it began, if that was kept
@@ -237,13 +97,16 @@ class ReplayedSession:
 
 
 def gradient_of(
-    round_parameters: RoundParameters, attempt: ReplayedAttempt, lift: Lift | None
+    round_parameters: RoundParameters,
+    attempt: AttemptSum,
+    parameters: Parameters,
+    lift: Lift | None,
 ) -> NDArray[np.float64]:
     """From the sum of an attempt to the gradient: the one place for what lies between."""
-    total = decoded(round_parameters, ring.to_integers(attempt.total))
+    total = decoded(round_parameters, attempt.integers())
     if lift is None or attempt.seed is None:
         return total
-    return lift(total, draw_of(attempt.seed, *attempt.time, attempt.parameters))
+    return lift(total, draw_of(attempt.seed, *attempt.time, parameters))
 
 
 class Replay:
@@ -268,9 +131,10 @@ class Replay:
         self._after = after
         self._anchors: list[bytes] = []
         self._seeds: SeedCheck | None = None
-        self._last: Time = (0, 0)
-        self._row, self._attendance = 0, PresentThroughout(round_parameters)
-        self._open: ReplayedAttempt | None = None
+        self._turn, self._attendance = Turn(), PresentThroughout(round_parameters)
+        self._open: AttemptSum | None = None
+        self._links: list[bytes] = []  # of the open attempt
+        self._parameters: Parameters = np.zeros(0, dtype=np.float32)  # of its MODEL
         self._played = ReplayedSession()
         self._roll_call = RollCall(
             roster=header.roster,
@@ -284,14 +148,14 @@ class Replay:
 
         `look` is called after every MODEL, to show progress.
         """
-        at = self._last
+        at = self._turn.last
         try:
             for kept in read(path):
                 at = (kept.round, kept.attempt)
                 self._take(kept)
                 if kept.tag is Tag.MODEL:
                     look()
-            at = self._last
+            at = self._turn.last
             self._close()
         except ProtocolError as error:
             raise _misfit(path, at, error) from None
@@ -323,7 +187,7 @@ class Replay:
     def _set_up(self, kept: Kept, sender: str) -> None:
         """What is kept of all that comes before rounds."""
         if kept.tag is Tag.OPEN:
-            if self._played.offer is not None or self._last != (0, 0):
+            if self._played.offer is not None or self._turn.last != (0, 0):
                 raise ProtocolError("expected one OPEN, before all rounds", culprit=sender)
             self._played.offer = offer_in(kept, self._header, self._round_parameters)
         elif kept.tag is Tag.ROLL:
@@ -338,7 +202,7 @@ class Replay:
         if self._course is None:
             return  # of a query that is asked at nothing that was shown, or nobody asks
         played, is_result = self._played, kept.tag is Tag.RESULT
-        payload, is_early = kept.payload or b"", self._last == (0, 0)
+        payload, is_early = kept.payload or b"", self._turn.last == (0, 0)
         if is_result and is_early and kept.sender == 0 and played.result is None:
             played.result = payload
             self._course.begin_at(payload)
@@ -354,26 +218,17 @@ class Replay:
 
     def _begin(self, kept: Kept, sender: str) -> None:
         """A MODEL opens an attempt, and closes the one before."""
-        time = (kept.round, kept.attempt)
         if kept.sender != 0 or kept.receiver != EVERYBODY or kept.payload is None:
             raise ProtocolError("expected a MODEL from the aggregator to everybody", culprit=sender)
-        if time <= self._last or not 1 <= kept.round <= self._round_parameters.steps:
-            raise ProtocolError(
-                f"expected a round after {self._last[0]}.{self._last[1]} and up to "
-                f"{self._round_parameters.steps}",
-                culprit=sender,
-            )
-        if self._close() and kept.round == self._last[0]:
+        last = self._turn.last
+        self._turn.advance(kept.round, kept.attempt, self._round_parameters.steps, culprit=sender)
+        if self._close() and kept.round == last[0]:
             raise ProtocolError(
                 "expected no further attempt at a round that all had answered", culprit=sender
             )
-        model, silos = unverified(kept.frame), self._silos
-        active, parameters = self._round_parameters.read_model(model, sender, silos)
-        self._row += 1
-        numbered = self._round_parameters.needs_every_attempt
-        if numbered and self._round_parameters.row_of(model) != self._row:
-            raise ProtocolError(f"expected attempt {self._row} of the session", culprit=sender)
-        self._attendance.stay(active, sender)
+        model = unverified(kept.frame)
+        active, parameters = self._round_parameters.read_model(model, sender, self._silos)
+        self._attendance.follow(model, active, sender)
         if self._played.result is not None and not active <= self._played.signers:
             raise ProtocolError(
                 "expected a MODEL for silos that had signed the RESULT, found one for others too",
@@ -382,46 +237,41 @@ class Replay:
         if self._course is not None:
             self._course.reach(kept.round)
             self._course.expect(parameters, self._round_parameters)
-        self._last = time
         self._played.begun += 1
-        total = ring.zeros(self._round_parameters.dimension, self._round_parameters.word_bits)
-        self._open = ReplayedAttempt(
-            time=time, active=active, model=model.digest, parameters=parameters, total=total
-        )
         if self._round_parameters.needs_joint_seed and self._seeds is None:
             self._seeds = self._anchored()
+        self._links, self._parameters = [], parameters
+        self._open = AttemptSum(
+            numbers=self._round_parameters,
+            roster=self._roster,
+            time=self._turn.last,
+            active=active,
+            model=model.digest,
+            seeds=self._seeds,
+        )
 
     def _answer(self, kept: Kept, sender: str) -> None:
-        """What a party says in the open attempt."""
+        """What a party says in the open attempt, which takes it as the aggregator's did."""
         attempt = self._open
-        if attempt is None or (kept.round, kept.attempt) != attempt.time:
-            raise ProtocolError(
-                f"expected an answer to {self._last[0]}.{self._last[1]}, found a {kept.tag.name}",
-                culprit=sender,
-            )
+        if attempt is None:
+            raise ProtocolError(f"expected a MODEL before a {kept.tag.name}", culprit=sender)
         if kept.tag is Tag.SEED_LINK and self._seeds is not None:
-            attempt.add_link(kept, self._seeds, sender)
-        elif kept.tag is Tag.SHARE and kept.receiver in self._roster.nodes:
-            attempt.add_share(kept, sender)
-        elif kept.tag in (Tag.ARRIVED, Tag.REQUEST):
-            attempt.check_request(kept, self._round_parameters, sender)
-            if kept.tag is Tag.REQUEST:
-                self._attendance.stay(frozenset(attempt.summed), sender)
-        else:
-            for_whom = EVERYBODY if kept.tag is Tag.PROMISE else 0
-            if kept.sender not in self._awaited(attempt, kept.tag) or kept.receiver != for_whom:
-                raise ProtocolError(
-                    f"expected one {kept.tag.name} of everybody who was asked, found another",
-                    culprit=sender,
-                )
-            if kept.tag is Tag.HELD:
-                attempt.add_held(kept, self._round_parameters, sender, self._roster.name(0))
-                self._played.held += bool(attempt.shares)
-                self._played.unshared += not attempt.shares
-            elif kept.tag is Tag.PROMISE:
-                attempt.add_promise(kept, self._round_parameters, sender)
-            else:
-                attempt.add(kept, self._round_parameters, sender, self._roster.name(0))
+            self._links.append(kept.frame)
+            if len(self._links) >= len(attempt.active):
+                attempt.learn_seed(self._links)
+            return
+        is_now = (kept.round, kept.attempt) == attempt.time
+        if kept.tag is Tag.MASKED and is_now and kept.answered != attempt.model:
+            raise ProtocolError(
+                f"expected {sender} to answer the MODEL of this attempt, found that it was shown "
+                "another, or says so: what such silos send does not add up",
+                culprit=self._roster.name(0),
+            )
+        frame, withheld = frame_of(kept)
+        attempt.take(frame, withheld)
+        if kept.tag is Tag.REQUEST:
+            self._attendance.stay(frozenset(attempt.summed), sender)
+        self._played.held += kept.tag is Tag.HELD
 
     @property
     def _silos(self) -> frozenset[int]:
@@ -438,21 +288,6 @@ class Replay:
         seeds.learn_anchors(self._anchors, self._silos)
         return seeds
 
-    def _awaited(self, attempt: ReplayedAttempt, tag: Tag) -> Set[int]:
-        """Who may still say this in the open attempt."""
-        asked = attempt.told.get(Tag.REQUEST, set())
-        if tag is Tag.TOTAL:  # told when all have promised
-            promised = attempt.promises == set(self._roster.nodes)
-            return asked - attempt.totals if promised else set()
-        if tag is Tag.PROMISE:
-            return asked - attempt.promises
-        if tag is Tag.HELD:
-            told = attempt.told.get(Tag.ARRIVED, set())
-            return set() if attempt.asked else told - attempt.held
-        if tag is Tag.MASKED and not attempt.told:
-            return attempt.active - attempt.arrived
-        return frozenset()
-
     def _close(self) -> bool:
         """Make the sum and the step of the open attempt, if it is complete; whether it was."""
         attempt, self._open = self._open, None
@@ -460,16 +295,17 @@ class Replay:
             return False
         self._played.attempts += bool(attempt.arrived)
         self._played.answers.update(attempt.arrived)
-        if not attempt.is_complete(self._round_parameters, self._roster.nodes):
+        if attempt.waits_for:
             self._played.spoilt += bool(attempt.arrived)
             return False
         if self._round_parameters.needs_joint_seed and attempt.seed is None:
             raise ProtocolError("expected a link of every active silo before the answers")
-        seen = attempt.whole and self._liftable
+        seen = attempt.is_whole and self._liftable
         self._played.unseen += not seen
-        self._played.withheld += not attempt.whole
-        wanted = seen and (self._course is not None or attempt.time[0] > self._after)
-        gradient = gradient_of(self._round_parameters, attempt, self._lift) if wanted else None
+        self._played.withheld += not attempt.is_whole
+        gradient = None
+        if seen and (self._course is not None or attempt.time[0] > self._after):
+            gradient = gradient_of(self._round_parameters, attempt, self._parameters, self._lift)
         if self._course is not None:
             self._course.step(attempt.time[0], gradient)
         elif gradient is not None:
@@ -477,10 +313,28 @@ class Replay:
         return True
 
 
-def _misfit(path: Path, at: Time, error: object) -> IntegrityError:
+def frame_of(kept: Kept) -> tuple[Frame, bytes]:
+    """A kept frame, and its digest where its payload was not kept."""
+    if kept.payload is not None:
+        return unverified(kept.frame), b""
+    frame = Frame(
+        tag=kept.tag,
+        study=kept.study,
+        session=kept.session,
+        round=kept.round,
+        attempt=kept.attempt,
+        sender=kept.sender,
+        receiver=kept.receiver,
+        payload=b"",
+    )
+    return frame, hashlib.sha256(kept.signed).digest()
+
+
+def _misfit(path: Path, at: Time, error: ProtocolError) -> IntegrityError:
+    said = str(error).removeprefix("relay: ")  # nobody was on the way to a transcript
     where = f"round {at[0]}, attempt {at[1]}," if at[0] else "the set-up"
     return IntegrityError(
-        f"expected {where} of {path} to follow from what was sent before; {error}; ask the "
+        f"expected {where} of {path} to follow from what was sent before; {said}; ask the "
         "aggregator to account for it, and rely on no model from there on"
     )
 
