@@ -69,7 +69,7 @@ def server_app(
 
     app = ServerApp()
 
-    def main(grid: Grid, context: Context) -> None:
+    def main(grid: Grid, _: Context) -> None:
         from hubbub.core.study.study import Study
         from hubbub.site.network.aggregator_process import check, played
         from hubbub.site.network.event_log import EventLog

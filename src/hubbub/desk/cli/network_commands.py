@@ -237,6 +237,8 @@ def _served(options: argparse.Namespace) -> int:
 def _join(options: argparse.Namespace) -> int:
     if options.socket is None:
         _check_engine()
+    elif options.relay is not None:
+        raise UserError("expected --relay or --socket, got both; leave one out")
     from hubbub.site.network.checkup import checkup
     from hubbub.site.network.join import Machine, check, join, relay_of
 

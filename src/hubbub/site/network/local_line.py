@@ -68,7 +68,10 @@ class LocalLine:
                 self._listening.bind(path)
             self._path.chmod(0o660)
             self._listening.listen()
-        except OSError as error:
+        except (OSError, UserError) as error:
+            self._listening.close()
+            if isinstance(error, UserError):
+                raise
             raise UserError(
                 f"expected to listen at {self._path}, got: {why_of(error)}; name another --socket"
             ) from None
@@ -80,7 +83,7 @@ class LocalLine:
 
     @property
     def silence(self) -> None:
-        """Whether the aggregator is at work is not known here: who carries for it comes and goes."""
+        """Not known here: who carries for the aggregator comes and goes."""
 
     def step(self, seconds: float) -> bool:
         """Answer the next visitor, if one comes within so many seconds; whether one came."""
