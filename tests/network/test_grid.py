@@ -127,7 +127,7 @@ def test_a_tampered_frame_is_refused_and_the_carrier_is_blamed(behind: Served) -
     parties, grid = behind()
     session = opened(parties, phase_of(parties, grid))
     grid.asks = at("model", flipped, "ann")
-    with pytest.raises(AbsentError, match="ann: relay: .* what reached it breaks the protocol"):
+    with pytest.raises(AbsentError, match=r"ann: relay: .* what reached it breaks the protocol"):
         session.round(1)
     assert said(parties, "expected a MODEL signed by aggregator, got a false signature")
     assert parties.rows("ann") == []
@@ -140,7 +140,7 @@ def test_an_old_frame_again_is_refused(behind: Served) -> None:
     session.round(1)
     (old,) = [blob for call, name, blob in grid.tape if (call, name) == ("model", "ann")]
     grid.asks = at("model", lambda _: old, "ann")
-    with pytest.raises(AbsentError, match="ann: relay: .* what reached it breaks the protocol"):
+    with pytest.raises(AbsentError, match=r"ann: relay: .* what reached it breaks the protocol"):
         session.round(2)
     assert len(parties.rows("ann")) == 1
 
