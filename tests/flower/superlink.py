@@ -142,7 +142,7 @@ class Flower:
         return len(path.read_text().splitlines()) if path.exists() else 0
 
     def ended(self) -> str:
-        """What `flwr run` has said, once it has ended."""
+        """What `flwr run` has said, once it has ended; of the last lines some may be missing."""
         patiently(lambda: self.processes["run"].poll() is not None, "the end of the run")
         return self.said("run")
 

@@ -21,7 +21,7 @@ from flower.superlink import HOSPITALS, Flower, flower, patiently
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.verification.replay.checking import verify
 
-pytestmark = [pytest.mark.slow, pytest.mark.flower]
+pytestmark = pytest.mark.slow
 
 
 def rows(parties: Flower, name: str) -> int:
@@ -32,7 +32,8 @@ def rows(parties: Flower, name: str) -> int:
 
 def check(parties: Flower) -> None:
     """The run is whole, and holds."""
-    assert "written to" in parties.ended(), parties.said("run")[-2000:]
+    said = parties.ended()
+    assert (parties.run / "evidence.json").exists(), said[-2000:]
     assert all(finding.holds for finding in verify(parties.run))
     assert parties.steps() == parties.study.training.steps
 
@@ -53,7 +54,7 @@ def test_four_hospitals_train_in_flowers_simulation(tmp_path: Path) -> None:
 
 
 def test_a_supernode_dies_and_the_round_goes_on(tmp_path: Path) -> None:
-    changes = {"parties": {"dropouts": 1}, "training": {"steps": 8, "sample_rate": 0.2}}
+    changes = {"parties": {"dropouts": 1}, "training": {"steps": 5, "sample_rate": 0.2}}
     with flower(tmp_path, nodes=1, **changes) as parties:
         parties.link()
         for place in range(len(parties.names)):
@@ -63,8 +64,8 @@ def test_a_supernode_dies_and_the_round_goes_on(tmp_path: Path) -> None:
         parties.kill("hungary")
         check(parties)
         paid = {name: rows(parties, name) for name in HOSPITALS}
-        assert 1 <= paid["hungary"] < 8
-        assert all(paid[name] >= 8 for name in HOSPITALS if name != "hungary")
+        assert 1 <= paid["hungary"] < 5
+        assert all(paid[name] >= 5 for name in HOSPITALS if name != "hungary")
         parts = json.loads((parties.run / "evidence.json").read_text())["silos"]
         assert "hungary" not in [part["silo"] for part in parts]
 
