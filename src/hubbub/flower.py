@@ -35,7 +35,6 @@ _KIND = "query.hubbub"  # of Flower's messages
 _RECORD = "hubbub"
 _GREETING = 120.0  # seconds in which a new node says who it is; its party may start meanwhile
 _STARTING = 90.0  # seconds for a party's process to start
-_ANSWERING = 3600.0  # seconds for an answer; the grid gives up sooner
 _LOG = logging.getLogger("flwr")  # Flower shows it
 
 
@@ -177,7 +176,7 @@ def client_app(home: Path | str | Callable[[Context], Path | str]) -> ClientApp:
         answered = b""
         try:
             there = Path(home(context) if callable(home) else home)
-            answered = _answer_of(there, _bytes_in(message))
+            answered = _answer_of(there, _bytes_in(message), message.metadata.ttl)
         except Exception as error:  # noqa: BLE001 (Flower would send its sentence to the server)
             _LOG.error("hubbub: %s", error)
         return Message(_packed(answered), reply_to=message)
@@ -186,15 +185,15 @@ def client_app(home: Path | str | Callable[[Context], Path | str]) -> ClientApp:
     return app
 
 
-def _answer_of(there: Path, request: bytes) -> bytes:
-    """What the party says at its folder or its socket, once it runs."""
+def _answer_of(there: Path, request: bytes, seconds: float) -> bytes:
+    """What the party says at its folder or its socket, once it runs, while the server waits."""
     path = there / SOCKET if there.is_dir() else there
     with suppress(FileNotFoundError, ConnectionRefusedError):
-        return handed_in(path, request, _ANSWERING)
+        return handed_in(path, request, seconds)
     if path == there:
         raise UserError(f"expected a party at {path}, none answers; hubbub join --socket {path}")
     _start(there, path)
-    return handed_in(path, request, _ANSWERING)
+    return handed_in(path, request, seconds)
 
 
 def _start(home: Path, path: Path) -> None:

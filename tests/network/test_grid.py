@@ -289,7 +289,7 @@ def _packed_message(blob: bytes) -> Any:
     """A message of the server's."""
     from flwr.app import Message
 
-    return Message(_packed(blob), dst_node_id=7)
+    return Message(_packed(blob), dst_node_id=7, ttl=5.0)
 
 
 def asked(parties: Watched, grid: MadeUpGrid, party: str, blob: bytes) -> list[bytes]:
