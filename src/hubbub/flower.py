@@ -215,7 +215,8 @@ def _start(home: Path, path: Path) -> None:
     end = time.monotonic() + _STARTING
     while time.monotonic() < end and process.poll() is None:
         with suppress(OSError):
-            return handed_in(path, who(new_nonce()), _STARTING) and None
+            handed_in(path, who(new_nonce()), _STARTING)
+            return
         time.sleep(0.2)
     raise HubbubError(f"expected the party in {home} to start, it did not; {log} says why")
 

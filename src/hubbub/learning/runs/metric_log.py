@@ -56,7 +56,9 @@ class MetricLog:
 
     def __call__(self, rows: Sequence[Row]) -> None:
         """These are a run's rows by now."""
-        for row in rows[self.rows :] if self.tell else ():
+        for row in rows[self.rows :]:
+            if self.tell is None:
+                return
             told = {key: float(row[key]) for key in row if key in self.keys}
             try:
                 self.tell(int(row["step"]), {k: v for k, v in told.items() if math.isfinite(v)})
