@@ -103,8 +103,9 @@ def logged(log: str | None, study: Study, baseline: str | None = None) -> Iterat
             raise UserError(
                 f"expected {error.name} to be installed for {kind}; {with_extra(kind)}"
             ) from None
-        except OSError as error:
-            raise UserError(f"expected to write to {log}, got: {why_of(error)}; check it") from None
+        except Exception as error:  # noqa: BLE001 (each kind has errors of its own)
+            why = why_of(error) if isinstance(error, OSError) else str(error)
+            raise UserError(f"expected to write to {log}, got: {why}; check it") from None
         yield MetricLog(tell=tell, keys=may_be_told(study))
 
 
