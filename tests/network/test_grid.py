@@ -32,6 +32,7 @@ from network.relay import (
     Watched,
     at,
     flipped,
+    honest,
     open_frame,
     opened,
     refusal,
@@ -80,6 +81,26 @@ def test_a_study_is_trained_through_the_grid_and_its_evidence_holds(behind: Serv
     evidence = json.loads((run / "evidence.json").read_text())
     assert {part["silo"] for part in evidence["silos"]} == set(NAMES)
     assert [len(parties.rows(name)) for name in NAMES] == [4, 4, 4]
+
+
+def test_a_server_app_that_was_stopped_goes_on_after_its_last_step(behind: Served) -> None:
+    parties, grid = behind()
+
+    def stopped(name: str, _party: str, blob: bytes) -> bytes:
+        if name == "model" and len(parties.rows("ann")) == 2:
+            raise KeyboardInterrupt
+        return blob
+
+    grid.asks = stopped
+    app = server_app(parties.study, home=parties.aggregator.home)
+    with pytest.raises(KeyboardInterrupt):
+        app(grid, None)
+    grid.asks = honest
+    app(grid, None)
+    run = parties.aggregator.run(parties.study.id)
+    assert all(finding.holds for finding in verify(run))
+    rounds = [number for _, number, _ in parties.rows("ann")]
+    assert rounds == [1, 2, 2, 3]  # bob was never asked: what ann has paid is spent (P15)
 
 
 def test_a_round_goes_on_among_those_left_and_who_is_back_joins_it(behind: Served) -> None:
