@@ -7,6 +7,7 @@
 #   make coverage   the quick tests again: which branches of the three rooms that guarantees rest on none takes
 #   make mutants   make each listed constant of the guarantee wrong, and see a test fail
 #   make core    run the core's quick tests in an empty folder, with nothing else of hubbub beside it
+#   make flower   run the study of examples/flower in Flower itself, in an environment of its own
 #   make amputate   delete each capability in turn, and count the files that break
 #   make check   formatting, lint, types and layers only; `make lint` leaves types out
 #   make docs    make these pages a site in docs/_build/html, with a search
@@ -52,6 +53,7 @@ TOOLS := $(VENV)/.installed-tools
 PAGES := $(VENV)/.installed-pages
 PDF := $(VENV)/.installed-pdf
 RELEASE := $(VENV)/.installed-release
+FLOWER := $(VENV)-flower/.installed
 STRANGER := tests/other_language/node_modules/.package-lock.json
 
 # One version of each package for all Pythons and systems. What torch's build for GPUs needs is left
@@ -62,7 +64,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all mutants core amputate coverage check lint docs pdf bench experiments release bundle image check-deploy lock clean
+.PHONY: help demo demo-network test test-all mutants core flower amputate coverage check lint docs pdf bench experiments release bundle image check-deploy lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -89,6 +91,10 @@ mutants: $(TOOLS)
 
 core: $(TOOLS)
 	@$(BIN)/python tests/house/core.py -n auto --maxprocesses 8 $(ARGS)
+
+flower: $(FLOWER)
+	$(SAY) running a study in Flower "(some minutes: it starts a process for each message)"
+	@$(VENV)-flower/bin/python -m pytest -n 0 tests/flower $(ARGS)
 
 amputate: $(TOOLS)
 	@$(BIN)/python tests/house/amputate.py $(ARGS)
@@ -168,7 +174,7 @@ lock: $(RELEASE)
 	  --output-file deploy/requirements-build.txt $(ARGS) -
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov tests/other_language/node_modules
+	rm -rf $(VENV) $(VENV)-flower build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov tests/other_language/node_modules
 	find src tests benchmarks experiments docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The silo in another language (tests/other_language): its tests are skipped where this fails.
@@ -198,6 +204,16 @@ $(ENGINE): $(RUNTIME)
 $(TOOLS): $(RUNTIME)
 	$(SAY) installing the tools for checks and tests
 	@$(INSTALL) --editable '.[learn,net,otlp,parquet,sql,attest,paper,experiments,docs,pdf,dev]'
+	@touch $@
+
+# Flower asks for older versions of what others need too.
+$(FLOWER): pyproject.toml constraints.txt
+	$(SAY) installing Flower into $(VENV)-flower
+	@$(PYTHON) -m venv $(VENV)-flower
+	@grep '^torch==' constraints.txt > $(VENV)-flower/constraints.txt
+	@$(VENV)-flower/bin/python -m pip install -qq --disable-pip-version-check \
+	  --constraint $(VENV)-flower/constraints.txt --editable '.[flower]' 'flwr[simulation]' \
+	  'pytest>=9' pytest-xdist hypothesis
 	@touch $@
 
 $(PAGES): $(RUNTIME)

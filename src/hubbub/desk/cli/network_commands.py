@@ -88,6 +88,12 @@ def add_commands(commands: Any) -> None:
         _join,
         argument("--relay", "the relay's URL; default: the roster's"),
         argument("--relay-certificate", "PEM file: what a leaf relay at --relay shows", Path),
+        argument(
+            "--socket",
+            "take requests at this socket instead of a relay, as Flower's ClientApp hands them in",
+            Path,
+            metavar="PATH",
+        ),
         argument("--roster", "where nothing is approved yet: the roster", Path),
         argument("--ledger", "the data set's ledger; default in --home", Path),
         DEVICE,
@@ -229,7 +235,10 @@ def _served(options: argparse.Namespace) -> int:
 
 
 def _join(options: argparse.Namespace) -> int:
-    _check_engine()
+    if options.socket is None:
+        _check_engine()
+    elif options.relay is not None:
+        raise UserError("expected --relay or --socket, got both; leave one out")
     from hubbub.site.network.checkup import checkup
     from hubbub.site.network.join import Machine, check, join, relay_of
 
@@ -244,7 +253,8 @@ def _join(options: argparse.Namespace) -> int:
     if options.check:
         return _checked(options, checkup(party_folder, machine, url=options.relay, roster=roster))
     approved = check(party_folder, machine)
-    relay = relay_of(party_folder, options.relay, roster, machine.certificate)
+    named = (party_folder, options.relay, roster, machine.certificate)
+    relay = options.socket or relay_of(*named)
     if not options.json:
         names = ", ".join(approved) or "none yet, which hubbub approve changes"
         say(f"{party_folder.name} takes part; approved studies: {names}; end with Ctrl-C")

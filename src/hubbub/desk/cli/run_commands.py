@@ -74,6 +74,12 @@ def add_commands(commands: Any) -> None:
         AUDIT,
         argument("--resume", "go on with the run in this folder instead", Path, metavar="DIR"),
         argument("--trust-code", f"with --resume: {TRUST_WORDS}", bool),
+        argument(
+            "--log",
+            "where metrics and epsilon go too: tensorboard:DIR, mlflow:URI, jsonl (standard "
+            "error) or jsonl:FILE",
+            metavar="LOG",
+        ),
         DEVICE,
     )
 
@@ -197,6 +203,7 @@ def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
             device=options.device,
             audit=options.audit,
             notice=progress.note,
+            log=options.log,
         )
 
 
@@ -219,6 +226,7 @@ def _resumed(options: argparse.Namespace) -> Result:
             device=options.device,
             notice=progress.note,
             trust_code=options.trust_code,
+            log=options.log,
         )
 
 

@@ -18,6 +18,7 @@ from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import columns_from
 from hubbub.core.tabular.target import Outcome, target_from
 from hubbub.learning.runs import array_inputs, preparing, result, run_study, uncounted
+from hubbub.learning.runs.metric_log import logged
 from hubbub.learning.runs.preparing import InMemory, prepare
 from hubbub.learning.study.model import LINEAR_PROBE, LORA, MODEL_KINDS
 from hubbub.learning.study.training import STEPS
@@ -53,6 +54,7 @@ def fit(
     baseline: str | None = None,
     progress: bool | loop.Progress | None = None,
     device: str = "auto",
+    log: str | None = None,
 ) -> result.Result:
     """Train one model over silos whose records are in memory, with the whole protocol.
 
@@ -122,6 +124,7 @@ def fit(
         progress: called after every step with its number, from 1, and the newest metrics; True
             shows a bar, False none, and None one in a notebook.
         device: "auto" (a GPU if there is one), "cpu" or "cuda".
+        log: where the rows of metrics, with epsilon, go too; see `run`.
 
     Returns:
         The model, its metrics and its epsilon; with `statistics` their answers, with `validation`
@@ -246,8 +249,11 @@ def fit(
     if baseline is None:
         ledgers = None if out is None else (Path(out).parent / "ledgers").resolve()
         uncounted.warn_if_uncounted(dict.fromkeys(silos, ledgers))
-    with run_study.telling(progress, study) as after_step:
-        learned = run_study.run_prepared(prepared, out, baseline=baseline, progress=after_step)
+    told = run_study.telling(progress, study)
+    with told as after_step, logged(log, study, baseline) as metric_log:
+        learned = run_study.run_prepared(
+            prepared, out, baseline=baseline, progress=after_step, metric_log=metric_log
+        )
     # What counts as public, since it was not stated.
     read_off = [
         *([study.data.unit_count] if records is None else []),

@@ -42,6 +42,7 @@ from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import AUDIT, read_audit
 from hubbub.learning.metric_words import in_brief
 from hubbub.learning.runs import baselines, preparing, result, uncounted
+from hubbub.learning.runs.metric_log import MetricLog, logged
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.result import conclude
 
@@ -63,6 +64,7 @@ def run(
     device: str = "auto",
     audit: str | Path | None = None,
     notice: Notice | None = None,
+    log: str | None = None,
 ) -> result.Result:
     """Train a study with all parties in this process.
 
@@ -86,12 +88,15 @@ def run(
             changes no guarantee.
         audit: file of `hubbub audit --out`, which the run's evidence will hold.
         notice: told in a few words what takes long, such as the mixing of a shuffled token list.
+        log: where the rows of metrics, with epsilon, go too: "tensorboard:DIR", "mlflow:URI",
+            "jsonl" (standard error) or "jsonl:FILE"; nothing without noise is in them.
 
     Returns:
         The model, its metrics and its epsilon.
 
     Raises:
-        StudyError: the study cannot be run, or its audit is of another or contradicts it.
+        StudyError: the study cannot be run, its audit is of another or contradicts it, or there is
+            no such log.
         UserError: the folder holds something, another run holds a ledger, an audit cannot be read
             or has no place, or the device is not there.
         DataError: a silo's records do not fit it.
@@ -115,7 +120,7 @@ def run(
     preparing.check_wanted(study, out, baseline, audit)
     silo_records.read_anew(study, Path())
     prepared = prepare(study, plan, device)
-    with telling(progress, study) as after_step:
+    with telling(progress, study) as after_step, logged(log, study, baseline) as metric_log:
         return run_prepared(
             prepared,
             out,
@@ -124,6 +129,7 @@ def run(
             progress=after_step,
             notice=notice,
             audit=None if audit is None else read_audit(Path(audit), prepared.plan),
+            metric_log=metric_log,
         )
 
 
@@ -136,6 +142,7 @@ def run_prepared(
     progress: loop.Progress | None = None,
     notice: Notice | None = None,
     audit: Mapping[str, Any] | None = None,
+    metric_log: MetricLog | None = None,
 ) -> result.Result:
     """Train a study that is ready to run; see `run`."""
     study = prepared.study
@@ -162,7 +169,8 @@ def run_prepared(
             folder.begin(_heads(study, books))
         # The study's caps, before anything is charged.
         spending.set_caps(books.values(), study.privacy)
-        return _finished(prepared, baseline, progress, notice, books, folder, None)
+        log = metric_log or MetricLog()
+        return _finished(prepared, baseline, progress, notice, books, folder, None, log)
 
 
 def resume(
@@ -172,6 +180,7 @@ def resume(
     device: str = "auto",
     notice: Notice | None = None,
     trust_code: bool = False,
+    log: str | None = None,
 ) -> result.Result:
     """Go on with a run that was stopped: by a crash, a kill, a full disk, or a budget.
 
@@ -188,6 +197,7 @@ def resume(
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
         notice: told in a few words what takes long, such as the mixing of a shuffled token list.
         trust_code: code that the study names may run here, known or not.
+        log: see `run`; rows that were made before are not told again.
 
     Returns:
         The model, its metrics from the first step on, and its epsilon.
@@ -245,7 +255,9 @@ def resume(
             opened.keep_audit(read_audit(opened.path / AUDIT, prepared.plan))
         start = newest.state if newest else None
         after_step = stack.enter_context(telling(progress, study))
-        return _finished(prepared, None, after_step, notice, books, opened, start)
+        metric_log = stack.enter_context(logged(log, study))
+        metric_log.rows = len(start.rows) if start else 0  # which were told before
+        return _finished(prepared, None, after_step, notice, books, opened, start, metric_log)
 
 
 def _finished(
@@ -256,6 +268,7 @@ def _finished(
     ledgers: Mapping[int, Ledger],
     folder: run_folder.RunFolder | None,
     start: QueryState | None,
+    metric_log: MetricLog,
 ) -> result.Result:
     """Train, and put the results where they belong."""
     began, progress = time.perf_counter(), progress or _tell_nobody
@@ -274,6 +287,7 @@ def _finished(
     def keep(state: QueryState) -> None:
         if saver is not None:
             saver.keep(state, _heads(prepared.study, ledgers))
+        metric_log(state.rows)
 
     # As many of torch's threads as a model is worth; without one torch is not even loaded.
     threads = learning.threads_for(prepared.initial.size) if prepared.learner else nullcontext()

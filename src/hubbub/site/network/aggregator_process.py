@@ -55,7 +55,6 @@ def host(
         HubbubError: as for `serve`.
     """
     check(party_folder, study, data)
-    out = party_folder.run(study.id)
 
     def told(up: bool, why: str) -> None:
         event_log.line(up, why)
@@ -72,34 +71,36 @@ def host(
             )
             carrier.largest_answer, carrier.twice = requests.largest_answer, requests.see_twice
             with carrier:
-                try:
-                    done = _run(party_folder, study, requests, out, data, until)
-                except HubbubError as error:
-                    event_log.warn("stopped", said=loggable(error))
-                    event_log.state(state=LOST)
-                    raise
-        event_log.state(state=DONE if done else WAITING)
-    return out if done else None
+                return played(party_folder, study, requests, data=data, until=until)
 
 
-def _run(
+def played(
     party_folder: PartyFolder,
     study: Study,
     requests: Requests,
-    out: Path,
-    data: Path | None,
-    until: float | None,
-) -> bool:
-    """Run the study to its end; whether it is done."""
+    *,
+    data: Path | None = None,
+    until: float | None = None,
+) -> Path | None:
+    """Run a study to its end, whatever carries the requests; see `host`."""
     from hubbub.site.collected.collection_run import serve_collection
     from hubbub.site.network.aggregator_run import serve
     from hubbub.site.network.coordinator import Coordinator
 
-    coordinator = Coordinator(party_folder, study, requests)
-    if until is not None:
-        return serve_collection(coordinator, out, until=until, data=data) is not None
-    serve(coordinator, out, data=data)
-    return True
+    event_log, out = requests.event_log, party_folder.run(study.id)
+    done = True
+    try:
+        coordinator = Coordinator(party_folder, study, requests)
+        if until is None:
+            serve(coordinator, out, data=data)
+        else:
+            done = serve_collection(coordinator, out, until=until, data=data) is not None
+    except HubbubError as error:
+        event_log.warn("stopped", said=loggable(error))
+        event_log.state(state=LOST)
+        raise
+    event_log.state(state=DONE if done else WAITING)
+    return out if done else None
 
 
 def check(party_folder: PartyFolder, study: Study, data: Path | None) -> None:

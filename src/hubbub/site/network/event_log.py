@@ -56,6 +56,7 @@ _SENTENCES = {
     "received": "{study}: the aggregator has the deposit; nothing is left to do here",
     "told": "{study}: the total is told, and the key of this sum is erased",
     "connected": "connected to the relay",
+    "listening": "requests are taken at {path}",
     "unconnected": "not connected: {why}",
     "relay": "{said}",
     "twice": "two processes take part as {whom}: its folder was copied, or its keys were stolen; "

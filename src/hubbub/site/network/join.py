@@ -19,6 +19,7 @@ from hubbub.core.study.study import Study
 from hubbub.site.network.endpoint import Endpoint
 from hubbub.site.network.envelope import OFFER_LIMIT, is_bare
 from hubbub.site.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
+from hubbub.site.network.local_line import LocalLine
 from hubbub.site.network.nats.carrier import Answering
 from hubbub.site.network.nats.relay import Relay, RelayCertificate
 from hubbub.site.network.party_folder import LEDGER, PartyFolder, alone
@@ -76,7 +77,7 @@ def relay_of(
 
 def join(
     party_folder: PartyFolder,
-    relay: Relay,
+    relay: Relay | Path,
     machine: Machine,
     event_log: EventLog,
     *,
@@ -91,13 +92,14 @@ def join(
 
     Args:
         party_folder: the party's folder.
-        relay: where the relay is.
+        relay: where the relay is; or the socket at which others hand requests in.
         machine: what belongs to the party on this machine.
         event_log: where events go.
         url: of the relay, where it is not the roster that says it.
         until: whether to end; asked every second.
-        once: end when the aggregator says that nothing is left to do here for now; it may take so
-            many seconds without a word until then. None: stay.
+        once: end when the aggregator says that nothing is left to do here for now, or has been
+            still for a while after a study's end; it may take so many seconds without a word until
+            then. None: stay.
 
     Raises:
         UserError: it is the aggregator's folder, another process works with it, or, with `once`,
@@ -166,7 +168,7 @@ class _Joined:
     def __init__(
         self,
         party_folder: PartyFolder,
-        relay: Relay,
+        relay: Relay | Path,
         machine: Machine,
         event_log: EventLog,
         url: str | None,
@@ -180,7 +182,7 @@ class _Joined:
         self._gone = False  # the aggregator has said goodbye, and has asked nothing since
         self._reached = relay
         self._named = self._relay() or relay
-        self._line: Answering
+        self._line: Answering | LocalLine
 
     def run(self, until: Callable[[], bool]) -> None:
         """Answer, until asked to end."""
@@ -223,16 +225,22 @@ class _Joined:
         Raises:
             UserError: the aggregator was not heard for too long.
         """
-        if endpoint.collections.at_rest or self._gone:
+        silence = time.monotonic() - self._heard
+        over = self._log.current("state") == DONE and silence > _SILENCE
+        if endpoint.collections.at_rest or self._gone or over:
             return True
-        if time.monotonic() - self._heard > patience:
+        if silence > patience:
             raise UserError(
                 f"expected the aggregator to say within {patience:g} s that nothing is left to do "
                 "here, it was not heard; see that hubbub serve --until runs, and come again"
             )
         return False
 
-    def _line_to(self, relay: Relay) -> Answering:
+    def _line_to(self, relay: Relay | Path) -> Answering | LocalLine:
+        if isinstance(relay, Path):
+            self._log.note("listening", path=str(relay))
+            self._log.state(state=WAITING, connected=True)
+            return LocalLine(relay, self._site, self._answer, self._largest_request)
         one_arena()  # for the line's thread
         return Answering(
             relay,
@@ -247,6 +255,8 @@ class _Joined:
 
     def _relay(self) -> Relay | None:
         """Where the relay is by the roster of this moment; None where that says nothing."""
+        if isinstance(self._reached, Path):
+            return None
         try:
             return relay_of(self._site, self._url, certificate=self._machine.certificate)
         except UserError:

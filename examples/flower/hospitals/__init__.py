@@ -1,0 +1,1 @@
+"""Four hospitals that train together in Flower."""

@@ -1,0 +1,177 @@
+"""The rows of metrics of a run, told to TensorBoard, MLflow or a file as they are made.
+
+What goes there is what `metrics.jsonl` has, and of that only what is named here (`may_be_told`):
+
+    step, epsilon      the account: a function of the study and the attempts so far, both public
+    loss, metrics      of the published model on the public test set, the study's own among them
+    held_back_...      of records that silos held back: from noisy sums that epsilon includes
+
+No loss or gradient of a training record is in a row, so none can be told. Baselines have rows
+without noise, and are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from hubbub.core.disk import why_of
+from hubbub.core.errors import StudyError, UserError, with_extra
+from hubbub.core.number_format import Row
+from hubbub.core.study.study import Study
+from hubbub.learning.metric_words import METRICS
+
+Tell = Callable[[int, dict[str, float]], None]  # a step, and what is told of it
+_HELD_BACK = ("held_back_loss", "held_back_records")
+_ENDS = ("_low", "_high")  # of an interval
+
+
+def may_be_told(study: Study) -> frozenset[str]:
+    """The keys of a study's rows that may be told outside; all others stay where they are."""
+    ends = {f"{name}{end}" for name in METRICS if name.startswith("held_back_") for end in _ENDS}
+    own = {name.rpartition(":")[2] for name in study.training.metrics} if study.training else set()
+    return frozenset({"epsilon", "loss", *METRICS, *_HELD_BACK, *ends, *own})
+
+
+@dataclass(kw_only=True)
+class MetricLog:
+    """Tells each row once, in their order.
+
+    Args:
+        tell: where rows go; None: nowhere.
+        keys: that may be told.
+        rows: so many were told before, or by the process before.
+    """
+
+    tell: Tell | None = None
+    keys: frozenset[str] = frozenset()
+    rows: int = 0
+
+    def __call__(self, rows: Sequence[Row]) -> None:
+        """These are a run's rows by now."""
+        for row in rows[self.rows :]:
+            if self.tell is None:
+                return
+            told = {key: float(row[key]) for key in row if key in self.keys}
+            try:
+                self.tell(int(row["step"]), {k: v for k, v in told.items() if math.isfinite(v)})
+            except Exception as error:  # noqa: BLE001 (the run has been paid for, and goes on)
+                self.tell = None
+                warnings.warn(f"nothing more is logged: {error}", UserWarning, stacklevel=2)
+                return
+        self.rows = len(rows)
+
+
+@contextmanager
+def logged(log: str | None, study: Study, baseline: str | None = None) -> Iterator[MetricLog]:
+    """What tells the rows of a study's run, until it is over.
+
+    Args:
+        log: "tensorboard:DIR", "mlflow:URI", "jsonl" (standard error) or "jsonl:FILE"; None: none.
+        study: what is run.
+        baseline: that is run, if it is not hubbub.
+
+    Raises:
+        StudyError: there is no such log, or a baseline has one.
+        UserError: what it needs is not installed, or it cannot be opened.
+    """
+    if log is None:
+        yield MetricLog()
+        return
+    kind, _, where = log.partition(":")
+    if kind not in _LOGS or (not where and kind != "jsonl"):
+        raise StudyError(
+            f"expected tensorboard:DIR, mlflow:URI, jsonl or jsonl:FILE as a log, got {log!r}; "
+            "choose one"
+        )
+    if baseline is not None:
+        raise StudyError(
+            f"expected no log of the baseline {baseline}, whose metrics may be without noise, got "
+            f"{log!r}; leave it out"
+        )
+    with ExitStack() as stack:
+        try:
+            tell = stack.enter_context(_LOGS[kind](where, study))
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"expected {error.name} to be installed for {kind}; {with_extra(kind)}"
+            ) from None
+        except Exception as error:  # noqa: BLE001 (each kind has errors of its own)
+            why = why_of(error) if isinstance(error, OSError) else str(error)
+            raise UserError(f"expected to write to {log}, got: {why}; check it") from None
+        yield MetricLog(tell=tell, keys=may_be_told(study))
+
+
+@contextmanager
+def _jsonl(where: str, _study: Study) -> Iterator[Tell]:
+    """A line for each row, at once."""
+    with _file(where) as file:
+
+        def tell(step: int, row: dict[str, float]) -> None:
+            file.write(json.dumps({"step": step, **row}) + "\n")
+            file.flush()
+
+        yield tell
+
+
+@contextmanager
+def _file(where: str) -> Iterator[IO[str]]:
+    if not where:
+        yield sys.stderr
+        return
+    with Path(where).open("a", encoding="utf-8") as file:
+        yield file
+
+
+@contextmanager
+def _tensorboard(where: str, study: Study) -> Iterator[Tell]:
+    """Scalars in a folder, which TensorBoard shows."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(where) as writer:
+        writer.add_text("study", f"{study.name}, {study.id.hex()}")
+
+        def tell(step: int, row: dict[str, float]) -> None:
+            for key, value in row.items():
+                writer.add_scalar(key, value, step)
+            writer.flush()
+
+        yield tell
+
+
+@contextmanager
+def _mlflow(where: str, study: Study) -> Iterator[Tell]:
+    """A run in the experiment that is called like the study; no name of a user or a machine."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=where)
+    held = client.get_experiment_by_name(study.name)
+    experiment = held.experiment_id if held else client.create_experiment(study.name)
+    run = client.create_run(experiment, run_name=study.id.hex()[:16]).info.run_id
+    client.log_param(run, "study", study.id.hex())
+    client.log_param(run, "delta", study.privacy.delta)
+
+    def tell(step: int, row: dict[str, float]) -> None:
+        for key, value in row.items():
+            client.log_metric(run, key, value, step=step)
+
+    try:
+        yield tell
+    except BaseException:
+        client.set_terminated(run, "FAILED")
+        raise
+    client.set_terminated(run, "FINISHED")
+
+
+_LOGS: Mapping[str, Callable[[str, Study], AbstractContextManager[Tell]]] = {
+    "jsonl": _jsonl,
+    "tensorboard": _tensorboard,
+    "mlflow": _mlflow,
+}
