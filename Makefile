@@ -13,6 +13,7 @@
 #   make docs    make these pages a site in docs/_build/html, with a search
 #   make pdf     statements, proofs, protocol and threat model as docs/_build/hubbub-statements.pdf
 #   make bench   measure this machine against its physical limits
+#   make gallery   make the pictures of docs/gallery.md again (BROWSER=chromium photographs pages)
 #   make experiments   make every figure of docs/experiments.md again (hours; goes on where it stopped)
 #   make release   wheel, sdist, SBOM, SHA256SUMS and provenance of the last commit in dist/, built twice and
 #                  compared; RELEASE_KEY=key.pem signs the provenance
@@ -64,7 +65,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all mutants core flower amputate coverage check lint docs pdf bench experiments release bundle image check-deploy lock clean
+.PHONY: help demo demo-network test test-all mutants core flower amputate coverage check lint docs pdf bench gallery experiments release bundle image check-deploy lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -136,6 +137,12 @@ pdf: $(PDF)
 bench: $(RUNTIME)
 	$(SAY) measuring this machine
 	@$(BIN)/hubbub bench $(ARGS)
+
+BROWSER ?= chromium
+
+gallery: $(TOOLS)
+	$(SAY) making the pictures of the gallery
+	@$(BIN)/python -m experiments.gallery --browser $(BROWSER) $(ARGS)
 
 # The last three need the paper's frozen layers: HUBBUB_CONV names their file (docs/experiments.md).
 experiments: $(TOOLS)

@@ -136,14 +136,14 @@ def test_the_commands_say_whose_epsilon_it_is(tmp_path, capsys, monkeypatch) -> 
     with Ledger(path) as ledger:
         ledger.charge(patient_rows(1)[0])
     assert main(["ledger", "show", str(path)]) == 0
-    assert "that of a patient" in capsys.readouterr().out
+    assert "this is per patient" in capsys.readouterr().out
     with Ledger(path) as ledger:
         with pytest.raises(BudgetError, match="what a patient has lost"):
             ledger.charge(record_rows(1)[0])
         monkeypatch.setattr(Tally, "check_units", lambda *_: None)  # as ledgers once were written
         ledger.charge(record_rows(1)[0])
     assert main(["ledger", "show", str(path)]) == 0
-    assert "nothing is promised to patients" in capsys.readouterr().out
+    assert "nothing is guaranteed to patients" in capsys.readouterr().out
     assert main(["ledger", "show", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["unit"], found["epsilon"]) == ("patient", None)

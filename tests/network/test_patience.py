@@ -133,7 +133,7 @@ def test_p4_an_aggregator_that_starts_again_draws_no_graph_more(many: Watched) -
     assert max(graphs(many, name) for name in MANY) == MOST_FRUITLESS
     for name in MANY:  # and no process of theirs forgets it
         many.start(name)
-    with pytest.raises(WaitedError, match="s00: it has drawn as many mask graphs in vain"):
+    with pytest.raises(WaitedError, match="s00: it has drawn as many unused mask graphs"):
         many.serve(timeouts=patient()[0])
     for party_folder in many.sites.values():
         party_folder.approve(many.study, party_folder.roster)
@@ -170,7 +170,7 @@ def drawn_in_vain(party_folder: Any, study: bytes) -> int:
 def test_p4_silos_count_graphs_that_served_an_answer_for_themselves(many: Watched) -> None:
     party_folder, study = many.sites["s00"], many.study.id
     assert drawn_in_vain(party_folder, study) == MOST_FRUITLESS
-    with pytest.raises(FruitlessError, match="16 mask graphs more than were of use"):
+    with pytest.raises(FruitlessError, match="16 mask graphs more than were used"):
         party_folder.notes.draw_graph(study)
     party_folder.notes.use_graph(study)
     assert drawn_in_vain(party_folder, study) == 2

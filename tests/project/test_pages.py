@@ -15,7 +15,8 @@ from hubbub.desk.cli.main import _parser
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-REFUSALS = DOCS / "reference" / "refusals.md"  # from the code
+# Made from the code, so nobody writes their words twice.
+WRITTEN = tuple(DOCS / "reference" / f"{name}.md" for name in ("kinds", "refusals", "wire"))
 OTHERS = tuple(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"))
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("*/*.md"), *OTHERS])
 ELSEWHERE = sorted(
@@ -27,11 +28,11 @@ ELSEWHERE = sorted(
 BUDGETS = {
     "an analyst": 12_000,
     "an administrator": 6_500,
-    "an ethics board": 1_000,
-    "an expert": 33_500,
-    "a developer": 4_300,
-    "an implementer": 8_100,
-    "a researcher": 2_500,
+    "an ethics board": 800,
+    "an expert": 31_600,
+    "a developer": 4_350,
+    "an implementer": 6_520,
+    "a researcher": 2_050,
 }
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 INLINE = re.compile(r"`(hubbub [a-z][^`\n]*)`")
@@ -49,7 +50,7 @@ def name_of(page: Path) -> str:
 
 def has_text_of_its_own(page: Path) -> bool:
     """Whether a page is more than a table of contents or another file, put in by the site."""
-    return page not in (DOCS / "index.md", REFUSALS) and "<!-- file " not in text_of(page)
+    return page not in (DOCS / "index.md", *WRITTEN) and "<!-- file " not in text_of(page)
 
 
 def reader(page: Path) -> str:
@@ -70,7 +71,7 @@ def test_a_page_says_whom_it_is_for_and_no_reader_has_too_much_to_read() -> None
     assert set(readers.values()) == set(BUDGETS)
     counts = {who: words([p for p in pages if readers[p] == who]) for who in BUDGETS}
     assert {who: n for who, n in counts.items() if n > BUDGETS[who]} == {}
-    assert words([page for page in PAGES if page != REFUSALS]) <= 69_000
+    assert words([page for page in PAGES if page not in WRITTEN]) <= 65_000
     assert words([ROOT / "README.md"]) <= 900
     assert words([ROOT / "CHANGELOG.md"]) <= 1_200
 

@@ -286,7 +286,7 @@ def test_every_epsilon_of_the_plan_stands_in_the_row_of_its_adversary() -> None:
     }
     for row in plan["epsilon"]:
         assert rows[row["adversary"]] == at_most(row["epsilon"])
-    assert rows["aggregator + 4 silos"] == "over 50: no promise"
+    assert rows["aggregator + 4 silos"] == "over 50: no guarantee"
 
 
 @given(st.floats(1e-12, 50))
@@ -344,7 +344,7 @@ def test_the_degradation_chart_shows_the_worst_adversary_for_each_number_of_silo
 def test_a_bound_past_fifty_is_marked_as_no_promise_and_has_no_point() -> None:
     drawn = chart(rendered(), "Line chart of epsilon by")
     crosses = [one for one in drawn.all("path") if one.attributes["class"] == "cross"]
-    assert [one.text for one in crosses] == ["4: over 50: no promise"]
+    assert [one.text for one in crosses] == ["4: over 50: no guarantee"]
 
 
 def test_intervals_stand_where_their_numbers_are() -> None:
@@ -372,7 +372,7 @@ def test_every_arrangement_has_its_epsilon_and_against_whom_it_holds() -> None:
             *("0.860", "0.850 to 0.870", "0.500", "the aggregator together with 1 silo")
         ],
         "each silo alone": ["0.750", "0.710 to 0.790", "0.500", "those who see a silo's model"],
-        "no privacy": ["0.900", "–", "none", "nobody: no promise"],
+        "no privacy": ["0.900", "–", "none", "nobody: no guarantee"],
     }
 
 
@@ -381,7 +381,7 @@ def test_every_arrangement_has_its_epsilon_and_against_whom_it_holds() -> None:
     [
         (0.86, 0.75, 0.04, "Yes"),
         (0.86, 0.85, 0.04, "No clear"),
-        (0.7, 0.8, 0.04, "Not here"),
+        (0.7, 0.8, 0.04, "No: "),
         (0.86, 0.75, None, "Not known"),
     ],
 )
@@ -470,7 +470,7 @@ def test_runs_of_one_study_answer_whether_joining_is_worth_it() -> None:
     assert len(verdicts) == 1
     assert verdicts[0].startswith("Yes: AUC 0.861 (0.859 to 0.863) together, 0.701 (")
     assert UNCHARGED_BASELINES in read(page).text
-    assert "more than one study" in read(page).text
+    assert "belong to different studies" in read(page).text
 
 
 def test_the_command_shows_runs_beside_the_one_that_it_names(
@@ -487,7 +487,7 @@ def test_the_command_shows_runs_beside_the_one_that_it_names(
     assert main(["report", mine, "--with", *others]) == 0
     page = (tmp_path / "mine" / "report.html").read_text(encoding="utf-8")
     assert {"mine", "theirs", "open"} <= rows_of(page).keys()
-    assert rows_of(page)["open"][-2:] == ["none", "nobody: no promise"]
+    assert rows_of(page)["open"][-2:] == ["none", "nobody: no guarantee"]
     assert not (tmp_path / "theirs" / "report.html").exists()
     assert main(["report", mine, "--with", str(tmp_path)]) == 2
     assert "no plan.json" in capsys.readouterr().err
@@ -517,10 +517,10 @@ def test_the_page_opens_with_a_picture_of_who_sees_what(
     ]
     expected = {
         None: ["0.400", "0.341", "0.341", "0.341", "0.341", "0.500"],
-        "trusted": ["0.500", "no promise", "0.500"],
+        "trusted": ["0.500", "no guarantee", "0.500"],
         "local-dp": ["0.500"] * 3,
         "alone": ["0.500"] * 2,
-        "non-private": ["no promise"] * 3,
+        "non-private": ["no guarantee"] * 3,
     }[baseline]
     assert [one.removeprefix("ε ≤ ") for one in bounds_] == expected
     label = drawn.attributes["aria-label"] or ""
@@ -545,10 +545,10 @@ def test_of_many_silos_a_few_are_drawn() -> None:
 
 def test_every_adversary_of_a_plan_is_said_in_plain_words() -> None:
     page = read(rendered()).text
-    assert "the aggregator and 1 silo that secretly tell each other all they know" in page
+    assert "the aggregator and 1 silo that secretly share all they know" in page
     assert all(explained(row["adversary"]) for row in a_plan()["epsilon"])
     assert "hardware" in explained("aggregator + 1 silo, no enclave holding")
-    assert "whom no silo helps" in explained("aggregator + 0 silos")
+    assert "with no silo colluding" in explained("aggregator + 0 silos")
 
 
 def test_a_study_without_test_records_says_so_and_still_shows_its_cost() -> None:
@@ -570,7 +570,7 @@ def test_rows_without_scores_and_scores_that_are_no_numbers_are_left_out() -> No
 
 def test_no_epsilon_is_claimed_for_the_baseline_without_noise() -> None:
     text = read(rendered(baseline="non-private", comparison=None)).text
-    assert "nothing is promised" in text
+    assert "guarantees nothing" in text
     assert "0.500" not in text
     assert "0.500" in read(rendered(baseline="trusted")).text
 
@@ -688,11 +688,11 @@ def test_what_does_not_hold_stands_on_the_first_screen_and_in_full_below() -> No
 @pytest.mark.parametrize(
     ("epsilon", "word", "scale"),
     [
-        (0.02, "hardly", "strong promise"),
-        (0.9, "hardly", "strong promise"),
-        (2.0, "only a little", "fair promise"),
-        (20.0, "perhaps", "weak promise"),
-        (None, "nothing is promised", "no promise"),
+        (0.02, "hardly", "strong guarantee"),
+        (0.9, "hardly", "strong guarantee"),
+        (2.0, "sometimes", "fair guarantee"),
+        (20.0, "perhaps", "weak guarantee"),
+        (None, "nothing is guaranteed", "no guarantee"),
     ],
 )
 def test_the_first_screen_says_in_plain_words_how_strong_the_promise_is(

@@ -273,7 +273,7 @@ def test_a_folder_without_a_run_is_not_resumed(tmp_path):
 def test_a_baseline_is_not_resumed(tmp_path, plan):
     with pytest.raises(KeyboardInterrupt):
         run(STUDY, tmp_path / "run", plan=plan, baseline="trusted", progress=interrupted)
-    with pytest.raises(UserError, match="run it anew"):
+    with pytest.raises(UserError, match="run it again from the start"):
         resume(tmp_path / "run")
 
 
@@ -372,7 +372,7 @@ def test_a_cap_that_is_raised_lets_the_run_go_on(tmp_path, plan):
 
 @pytest.mark.parametrize(
     ("ledgers", "advice", "never"),
-    [(None, "go on with hubbub serve", "--resume"), (Path("books"), "--resume", "serve")],
+    [(None, "continue with hubbub serve", "--resume"), (Path("books"), "--resume", "serve")],
     ids=["apart", "in one process"],
 )
 def test_a_full_disk_advises_the_command_that_goes_on(

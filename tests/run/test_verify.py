@@ -745,7 +745,7 @@ def test_a_plan_for_a_model_that_no_file_has_room_for_is_not_built(
     built: list[object] = []
     monkeypatch.setattr("hubbub.learning.model_of", lambda *given: built.append(given))
     found = verify(folder)
-    assert "no file holds a model of the size" in claims(found, NOT_VERIFIABLE)
+    assert "no file contains a model of the size" in claims(found, NOT_VERIFIABLE)
     assert built == []
 
 
@@ -784,7 +784,7 @@ def test_more_attempts_than_the_evidence_or_a_ledger_counts_are_found(
 def test_charged_attempts_that_no_transcript_has_are_said(a_run: Callable[..., Run]) -> None:
     """Else an aggregator leaves its last sums out and shows an earlier model."""
     folder, result, parties = a_run()
-    said = "that no sum was left out: 2 attempts"
+    said = "that no sum was left out: 2 charged attempts"
     assert said not in claims(verify(folder), NOT_VERIFIABLE)
 
     def cut(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
@@ -793,7 +793,7 @@ def test_charged_attempts_that_no_transcript_has_are_said(a_run: Callable[..., R
     forge(folder, result, parties, cut)
     found = verify(folder)
     assert said in claims(found, NOT_VERIFIABLE)
-    assert "every attempt that was charged" in "".join(one.claim for one in wrongs(found))
+    assert "every charged attempt" in "".join(one.claim for one in wrongs(found))
     assert "model.safetensors holds" not in claims(found, REDERIVED)
 
 
@@ -894,7 +894,7 @@ def test_cut_missing_and_added_files_are_noticed(a_run: Callable[..., Run]) -> N
     transcript.write_bytes(content)
     shutil.copy(transcript, transcript.with_name("00" * 16 + ".frames"))
     (found,) = integrity_findings(folder)
-    assert "does not know it" in found.verdict
+    assert "does not list it" in found.verdict
 
 
 def test_what_is_damaged_is_not_built_upon(a_run: Callable[..., Run]) -> None:

@@ -361,11 +361,11 @@ def test_check_notes_records_that_are_lost_within_an_interval_and_visits_off_the
         return " ".join(fault.what for fault in faults)
 
     late = said(random.uniform(4, 6, 400), TIMES)
-    assert "records are lost after 4 and before 6, in one interval" in late
+    assert "records leave observation after 4 and before 6, in one interval" in late
     spread = said(random.uniform(0, 6, 400), TIMES | {"grid": [1, 2, 3, 4, 5, 6]})
     assert "lost" not in spread
     visits = random.integers(1, 8, 400) * 0.75
-    assert "7 values hold all times, and 6 of them are no time" in said(visits, TIMES)
+    assert "7 values make up all times, and 6 of them are not times" in said(visits, TIMES)
     assert "hold all times" not in said(visits, TIMES | {"step": 0.75})
     assert "hold all times" not in said(random.integers(1, 5, 400), TIMES)
     assert "lie beyond the grid, which ends at 6" in said(random.uniform(0, 12, 400), TIMES)
@@ -410,7 +410,7 @@ def test_init_says_what_it_cannot_learn_so(tmp_path, monkeypatch, capsys) -> Non
     assert main(["init", "words.csv", "--target", "y", "--kind", "numeric"]) == 2
     assert "expected numbers in the target 'y'" in capsys.readouterr().err
     assert main(["init", "words.csv", "--target", "y"]) == 2
-    assert "say --kind numeric, count or time-to-event" in capsys.readouterr().err
+    assert "use --kind numeric, count or time-to-event" in capsys.readouterr().err
 
 
 def test_check_lists_every_cell_that_a_run_refuses(tmp_path, monkeypatch) -> None:

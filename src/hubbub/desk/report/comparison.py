@@ -79,7 +79,9 @@ class Comparison:
         kind = "splits of the records" if self.is_split else "draws of coins and noise"
         records = "public test records"
         if self.held_back:
-            records = f"{self.held_back:.0%} of each silo's records, held back and without noise"
+            records = (
+                f"{self.held_back:.0%} of each silo's records, held back, scored without noise"
+            )
         how = f"Scored on {records}, over {self.repeats} {kind}."
         arrangements = tuple(self._arrangement(mode) for mode in self.values)
         return ArrangementTable(metric=self.metric, arrangements=arrangements, how=how)
@@ -171,14 +173,16 @@ def _check_asked(study: Study, metric: str | None) -> None:
     """What can be told at once: a model, a metric that there may be."""
     if study.training is None:
         raise StudyError(
-            "expected a study that trains a model, whose arrangements are compared, got one of "
-            "statistics alone; hubbub plan says how exact they will be"
+            "expected a study that trains a model, got one with statistics only; hubbub "
+            "plan shows how precise they will be"
         )
     own = {name.rpartition(":")[2] for name in study.training.metrics}
     known = {name for name in METRICS if study.training.evaluate or not is_held_back(name)} | own
     if metric is not None and metric not in known:
         listed = ", ".join(sorted(known))
-        raise StudyError(f"expected a metric out of {listed}, got {metric!r}; choose one of them")
+        raise StudyError(
+            f"expected one of the metrics {listed}, got {metric!r}; choose one of them"
+        )
 
 
 def _check_metric(metric: str | None, prepared: prepared_study.PreparedStudy) -> None:
@@ -190,7 +194,7 @@ def _check_metric(metric: str | None, prepared: prepared_study.PreparedStudy) ->
     known = metrics_of([prepared.evaluate(shaken)])
     if metric not in known:
         raise StudyError(
-            f"expected a metric out of {', '.join(known)}, got {metric!r}; choose one of them"
+            f"expected one of the metrics {', '.join(known)}, got {metric!r}; choose one of them"
         )
 
 
@@ -234,17 +238,17 @@ def rehearse(
     device: str = "auto",
     progress: Callable[[], None] | None = None,
 ) -> tuple[Result, ...]:
-    """Rehearse a study: runs of the same law by somebody who holds all records.
+    """Rehearse a study: what runs would give, without protection, for public or made-up records.
 
     Guarantees:
         1. Each result has the distribution of what `run` gives where every silo answers, up to what
            a float32 sum rounds.
-        2. Nothing is written and nothing is charged, so nothing is promised: whoever chooses
-           anything by the outcome of a rehearsal on private records has released it.
+        2. Nothing is written or charged, so nothing is guaranteed: choosing anything by the outcome
+           of a rehearsal on private records is a release.
 
     Args:
         study: what to rehearse.
-        repeats: how often, each with coins and noise of its own.
+        repeats: number of rehearsals, each with its own coins and noise.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
         progress: called after every rehearsal.
 

@@ -38,7 +38,7 @@ _MOST_SHOWN = 10  # classes
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
-    """What a run gives back.
+    """The result of a run: the model, its scores, and epsilon.
 
     Args:
         model: the trained torch module; where only statistics are asked for, one that holds what is
@@ -195,7 +195,7 @@ class Result:
         """
         state = self.states.get(SYNTHESIS)
         query = synthesis_of(self.plan.study)
-        assert state is not None, "a run of a study that asks for them has them"  # noqa: S101
+        assert state is not None, "a run of a study with them has them"  # noqa: S101
         return query.synthetic(self.plan, state.parameters)
 
     @property

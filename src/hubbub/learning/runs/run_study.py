@@ -70,8 +70,8 @@ def run(
 
     Guarantees:
         1. The published models are (epsilon, delta)-DP against every adversary of the plan, as
-           the plan says, for hubbub and the baseline "local-dp"; "trusted" and "alone" promise it
-           against those who see models only.
+           the plan says, for hubbub and the baseline "local-dp"; "trusted" and "alone" guarantee it
+           against those who see only models.
         2. Every silo's ledger holds a step before the silo's answer to it exists.
         3. A run that was stopped at any point can be resumed: see `resume`.
 
@@ -87,7 +87,8 @@ def run(
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda"; it
             changes no guarantee.
         audit: file of `hubbub audit --out`, which the run's evidence will hold.
-        notice: told in a few words what takes long, such as the mixing of a shuffled token list.
+        notice: called with a few words before something slow, such as the mixing of a shuffled
+            token list.
         log: where the rows of metrics, with epsilon, go too: "tensorboard:DIR", "mlflow:URI",
             "jsonl" (standard error) or "jsonl:FILE"; nothing without noise is in them.
 
@@ -182,7 +183,7 @@ def resume(
     trust_code: bool = False,
     log: str | None = None,
 ) -> result.Result:
-    """Go on with a run that was stopped: by a crash, a kill, a full disk, or a budget.
+    """Continue a run that was stopped by a crash, a kill, a full disk, or a budget.
 
     Guarantees:
         1. A new session is set up, so no key, mask, noise or batch of the old one is used again.
@@ -195,7 +196,8 @@ def resume(
         folder: of the run; the study is read from it, and the ledgers stay where they were.
         progress: see `run`.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
-        notice: told in a few words what takes long, such as the mixing of a shuffled token list.
+        notice: called with a few words before something slow, such as the mixing of a shuffled
+            token list.
         trust_code: code that the study names may run here, known or not.
         log: see `run`; rows that were made before are not told again.
 
@@ -226,19 +228,19 @@ def resume(
         opened, study = stack.enter_context(run_folder.RunFolder.again(Path(folder)))
         if opened.baseline is not None:
             raise UserError(
-                f"expected a run of hubbub in {folder}, got the baseline {opened.baseline}; it "
-                "charges nothing, so run it anew"
+                f"expected a run of hubbub in {folder}, got the baseline "
+                f"{opened.baseline}; it charges nothing, so run it again from the start"
             )
         if opened.ledgers is None:
             raise UserError(
-                f"expected a run in one process in {folder}, got one whose parties run apart; go "
-                "on with hubbub serve"
+                f"expected a run in one process in {folder}, got one between machines; "
+                "continue with hubbub serve"
             )
         if not opened.ledgers.is_dir():
             raise IntegrityError(
-                f"expected the silos' ledgers in {opened.ledgers}, where the run charged them, "
-                "found no such folder; put them back (no older copy or another ledger), or start "
-                "a new run"
+                f"expected the silos' ledgers in {opened.ledgers}, where the run charged "
+                "them, found no such folder; put them back (not an older copy or another "
+                "ledger), or start a new run"
             )
         # The folder may be anybody's: code that it names runs only where it is known.
         foreign_code.keep_known(study, study.own_code, trusted=trust_code)

@@ -345,7 +345,7 @@ class Endpoint(ABC):
         raise RefusedError(
             "not-approved",
             "expected a study that is still approved here with its roster, it was withdrawn or the "
-            "roster replaced; approve it, or a new one, with the roster that holds now",
+            "roster replaced; approve it, or a new one, with the current roster",
         )
 
     def _forget(self, study: bytes) -> None:

@@ -1,4 +1,4 @@
-"""docs/reference/refusals.md names each reason for which an answer withholds something."""
+"""Pages in docs/reference that are made from the code: reasons to withhold, and messages."""
 
 from __future__ import annotations
 
@@ -19,6 +19,26 @@ def made() -> dict[str, Any]:
 def test_the_page_is_what_the_code_says_now(made: dict[str, Any]) -> None:
     """If this fails: describe the reason there, then `python docs/_extensions/refusals.py`."""
     assert (ROOT / "docs/reference/refusals.md").read_text(encoding="utf-8") == made["page"]()
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "missing", "words"),
+    [
+        ("wire", "TAGS", "SHARE", "a description of each Tag, not: .*SHARE"),
+        ("wire", "CALLS", "SEED", "a description of each Call, not: .*SEED"),
+        ("kinds", "FORMULAS", "cox", "formulas of each kind, not: .*cox"),
+    ],
+)
+def test_a_list_from_the_code_is_fresh_and_lacks_nothing(
+    name: str, texts: str, missing: str, words: str
+) -> None:
+    """If this fails: describe the new thing there, then run `python docs/_extensions/NAME.py`."""
+    written = runpy.run_path(str(ROOT / f"docs/_extensions/{name}.py"))
+    page = (ROOT / f"docs/reference/{name}.md").read_text(encoding="utf-8")
+    assert page == written["page"]()
+    del written[texts][missing]
+    with pytest.raises(ValueError, match=words):
+        written["page"]()
 
 
 def test_reasons_are_found_wherever_an_answer_takes_them_from(
