@@ -118,8 +118,10 @@ _KINDS = tuple(  # in whatever unit is usual
         ("spo sao saturation", (10.0, 100.0)),
         ("gcs", (3.0, 15.0)),
         (
-            "glucose cholesterol creatinine haemoglobin hemoglobin hb sodium potassium albumin "
-            "platelets kreatinin glukose cholesterin insulin",
+            (
+                "glucose cholesterol creatinine haemoglobin hemoglobin hb sodium potassium albumin "
+                "platelets kreatinin glukose cholesterin insulin"
+            ),
             (_LEAST, inf),
         ),
     )

@@ -176,12 +176,16 @@ def _privacy(made: Draft) -> list[str]:
     )
     return [
         "[privacy]",
-        f"epsilon = {EPSILON:.1f}                    # the promise to every "
-        f"{whose}; smaller promises more",
+        (
+            f"epsilon = {EPSILON:.1f}                    # the promise to every "
+            f"{whose}; smaller promises more"
+        ),
         f"delta = {made.delta:g}",
         'relation = "add-remove"',
-        f"cap = {3 * EPSILON:g}                        # epsilon of all studies of these records "
-        "together; a ledger without a cap takes it",
+        (
+            f"cap = {3 * EPSILON:g}                        # epsilon of all studies of these records "
+            "together; a ledger without a cap takes it"
+        ),
         *(["", asks, *lines] if lines else []),
     ]
 

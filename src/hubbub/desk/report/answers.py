@@ -181,7 +181,7 @@ def test_words(test: Mapping[str, Any]) -> str:
     z = "" if test["z"] is None else f", z = {amount(test['z'])}"
     p_value = p_words(test["p_value"], equal="= ") + _adjusted(test)
     return (
-        f"{test['name']} test{column}, noise taken into account: statistic "
+        f"{test['name']} test{column}, adjusted for noise: statistic "
         f"{amount(test['statistic'])} on {degrees}{z}, p {p_value}"
     )
 
@@ -359,8 +359,8 @@ def _curves_figure(answer: Answer) -> Figure:
         across = replace(across, ticks=times)
     up = charts.linear([0.0, 1.0], *charts.vertical(charts.HEIGHT))
     words = (
-        f"{answer['title']}. The shaded area holds each point with {_percent(answer)} probability, "
-        "noise included."
+        f"{answer['title']}. The shaded area contains each point of the curve with "
+        f"{_percent(answer)} probability, noise included."
     )
     name = curves[0].get("column") or ("time" if start else "value")  # older answers have none
     axes = charts.Axes(across=across, up=up, labels=(name, what))
@@ -485,8 +485,8 @@ _LONG, _LONGER = 12, 40  # rows that are folded away, beside a figure and withou
 _MANY = 3  # tables of an answer; of more each is folded away
 _IN_NUMBERS, _ALL = "The same in numbers", "All numbers"
 _INTERVALS = (
-    "Every number comes with an interval that takes both into account: that other people might "
-    "have been asked, and the noise that was added. Tests take the noise into account, too."
+    "Every interval covers both the sampling of people and the added noise. Tests take "
+    "the noise into account, too."
 )
 
 

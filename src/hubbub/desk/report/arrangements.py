@@ -21,16 +21,19 @@ from hubbub.learning.metric_words import MetricWords, words_of
 
 _LEVEL = 0.95
 # What people must know of scores that stand beside an epsilon: said wherever a table is shown.
-_RELEASE = (
-    "calculated from everybody's records: to publish one of them, or a mean that it is in, is a "
-    "release of its own, which no epsilon shown here counts."
+_BASELINES = (
+    "read everyone's records directly; publishing them would be a separate release, which "
+    "these epsilons do not cover."
 )
 UNCHARGED_REPEATS = (
-    f"Of these runs hubbub's first one alone was charged to ledgers; all others were {_RELEASE}"
+    f"Only hubbub's first run was charged to the ledgers. The comparison runs {_BASELINES}"
 )
-UNCHARGED_BASELINE = f"No ledger counts this run: a baseline is {_RELEASE}"
+UNCHARGED_BASELINE = (
+    "No ledger counts this run. A baseline reads everyone's records directly; publishing it would "
+    "be a separate release, which no epsilon shown here covers."
+)
 UNCHARGED_BASELINES = (
-    f"Of these runs only hubbub's were charged to ledgers; those of baselines were {_RELEASE}"
+    f"Only hubbub's runs were charged to the ledgers. The baseline runs {_BASELINES}"
 )
 
 
@@ -127,17 +130,17 @@ def interval(values: Sequence[float]) -> tuple[float | None, float | None]:
 
 _HEADING = "Is joining worth it?"
 _LINES = (
-    "Dot: the mean; line: the 95 % interval, within which the mean of very many repeats is "
-    "expected. Where lines overlap, chance alone may have made the difference."
+    "Dot: the mean; line: its 95 % interval. Where intervals overlap, the difference may "
+    "be due to chance."
 )
-_DOTS = "One run each, so chance alone may have made the differences."
+_DOTS = "One run each, so the differences may be due to chance."
 _NOBODY = "nobody: no promise"
 
 
 def joining(found: ArrangementTable | None) -> markup.Html:
     """The section."""
     if found is None or not found.arrangements:
-        words = "This study was trained in one arrangement only: there is nothing to compare with."
+        words = "This study was trained in one arrangement only, so there is nothing to compare."
         return markup.section(_HEADING, markup.tag("p", words))
     metric = words_of(found.metric)
     said = verdict(found)
@@ -234,7 +237,10 @@ def verdict(found: ArrangementTable) -> str:
     both = _in_words(together, metric), _in_words(alone, metric)
     numbers = f"{metric.name} {both[0]} together, {both[1]} each silo alone"
     if together.low is None or alone.low is None:
-        return f"Not known: {numbers}, in one run of each; repeats would show what chance does."
+        return (
+            f"Not known: {numbers}, in one run of each; repeated runs would show how much is "
+            "chance."
+        )
     if max(together.low, alone.low) <= min(together.high or 0.0, alone.high or 0.0):
         return f"No clear difference: {numbers}; the intervals overlap."
     if not metric.better:
@@ -242,14 +248,14 @@ def verdict(found: ArrangementTable) -> str:
     gain = together.mean - alone.mean if metric.better == "higher" else alone.mean - together.mean
     if gain > 0:
         return f"Yes: {numbers}, a gain of {metric.shown(gain)}."
-    return f"Not here: {numbers}, a loss of {metric.shown(-gain)}."
+    return f"No: {numbers}, a loss of {metric.shown(-gain)}."
 
 
 # Several runs side by side: their curves on one axis, their last scores, and what each cost.
 
 _NOTE = (
-    "These runs are of more than one study. Where the test records differ too, their scores "
-    "cannot be compared."
+    "These runs belong to different studies. Unless the test records are the same, their "
+    "scores cannot be compared."
 )
 _MOST = 12  # curves
 
@@ -311,7 +317,7 @@ def arrangements_of(runs: Sequence[ReportedRun]) -> ArrangementTable | None:
         return None
     together = [[one for one in same if one.mode is mode] for mode in trust_models.MODES.values()]
     arrangements = [_arrangement(some, metric[0]) for some in together if some]
-    how = "From the runs that this page shows side by side, scored on the same test records."
+    how = "For the runs shown side by side on this page, scored on the same test records."
     return ArrangementTable(
         metric=metric[0],
         arrangements=tuple(filter(None, arrangements)),

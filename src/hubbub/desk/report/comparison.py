@@ -79,7 +79,9 @@ class Comparison:
         kind = "splits of the records" if self.is_split else "draws of coins and noise"
         records = "public test records"
         if self.held_back:
-            records = f"{self.held_back:.0%} of each silo's records, held back and without noise"
+            records = (
+                f"{self.held_back:.0%} of each silo's records, held back, scored without noise"
+            )
         how = f"Scored on {records}, over {self.repeats} {kind}."
         arrangements = tuple(self._arrangement(mode) for mode in self.values)
         return ArrangementTable(metric=self.metric, arrangements=arrangements, how=how)
@@ -171,14 +173,16 @@ def _check_asked(study: Study, metric: str | None) -> None:
     """What can be told at once: a model, a metric that there may be."""
     if study.training is None:
         raise StudyError(
-            "expected a study that trains a model, whose arrangements are compared, got one of "
-            "statistics alone; hubbub plan says how exact they will be"
+            "expected a study that trains a model, got one with statistics only; hubbub "
+            "plan shows how precise they will be"
         )
     own = {name.rpartition(":")[2] for name in study.training.metrics}
     known = {name for name in METRICS if study.training.evaluate or not is_held_back(name)} | own
     if metric is not None and metric not in known:
         listed = ", ".join(sorted(known))
-        raise StudyError(f"expected a metric out of {listed}, got {metric!r}; choose one of them")
+        raise StudyError(
+            f"expected one of the metrics {listed}, got {metric!r}; choose one of them"
+        )
 
 
 def _check_metric(metric: str | None, prepared: prepared_study.PreparedStudy) -> None:
@@ -190,7 +194,7 @@ def _check_metric(metric: str | None, prepared: prepared_study.PreparedStudy) ->
     known = metrics_of([prepared.evaluate(shaken)])
     if metric not in known:
         raise StudyError(
-            f"expected a metric out of {', '.join(known)}, got {metric!r}; choose one of them"
+            f"expected one of the metrics {', '.join(known)}, got {metric!r}; choose one of them"
         )
 
 

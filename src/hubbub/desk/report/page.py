@@ -36,14 +36,17 @@ Finding = tuple[str, str]
 Audit = Mapping[str, Any] | None
 
 _HOW = {
-    "re-derived": ("computed again from what is public", "and found equal"),
-    "signed": ("signed by the party that it is about", "and the signature verified"),
-    "not verifiable": ("shown by nothing here", "and left to trust"),
-    "not checked": ("would take long", "and is done by hubbub verify --thorough"),
+    "re-derived": ("recomputed from public data", "and found equal"),
+    "signed": ("with the signature verified", "signed by the party it concerns"),
+    "not verifiable": ("and have to be trusted", "shown by nothing here"),
+    "not checked": (
+        "would take long",
+        "and can be checked with hubbub verify --thorough",
+    ),
 }
 _BRIEF = {
-    "re-derived": "computed again and found equal",
-    "signed": "by the party that it is about",
+    "re-derived": "recomputed and found equal",
+    "signed": "by the party it concerns",
     "not verifiable": "left to trust",
     "not checked": "it would take long",
 }
@@ -56,10 +59,11 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
         "p",
         "This page proves nothing by itself. ",
         tag("code", "hubbub verify FOLDER"),
-        " makes the plan, every sum and every step of the model again from the signed messages of "
-        "the run, where they were kept, and names the first round that does not fit. ",
+        " recomputes the plan, every sum and every step of the model from the signed "
+        "messages of the run, where they were kept, and names the first round that does "
+        "not match. ",
         tag("code", "hubbub verify evidence.json"),
-        " does, on any other machine, what can be done without them.",
+        " checks on any other machine what can be checked without them.",
     )
     if not findings:
         return section("How to check it", how)
@@ -72,7 +76,7 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
         heading = tag("h3", "What does not hold")
         items = (tag("li", f"{claim}: {verdict}") for claim, verdict in wrongs)
         parts.append(tag("div", heading, tag("ul", *items), class_="warnings"))
-    caption = "The claims of evidence.json when this page was written"
+    caption = "Claims in evidence.json when this page was written"
     parts.append(table(caption, ("Verdict", "claims", "what it means"), rows, numeric=(1,)))
     if not wrongs:
         parts += _audited(audit)
@@ -86,7 +90,7 @@ def briefly(findings: Sequence[Finding]) -> str:
     )
     wrongs = sum(finding[1] not in _HOW for finding in findings)
     start = f"{amount(wrongs)} claims do not hold" if wrongs else "No claim was found to be wrong"
-    return f"{start}: {counts}. How to check it yourself is said below."
+    return f"{start}: {counts}. How to check it yourself is described below."
 
 
 def _counts(findings: Sequence[Finding]) -> list[tuple[str, int]]:
@@ -106,13 +110,13 @@ def _trusted(findings: Sequence[Finding]) -> list[Html]:
 def _audited(audit: Audit) -> list[Html]:
     """What an audit has found, if there was one."""
     if audit is None:
-        return [tag("p", "The evidence of this run holds no audit of the study.")]
+        return [tag("p", "The evidence of this run contains no audit of the study.")]
     words = (
-        f"An audit by hubbub {audit['version']} played {amount(audit['runs'])} trainings of this "
-        f"study with {amount(audit['canaries'])} canaries each in the place of records. It saw ε "
-        f"of at least {at_least(audit['epsilon_lower'])} in sums that may tell "
-        f"{at_most(audit['epsilon_audited'])}. A small number proves nothing; a larger one than "
-        "that would have shown a defect."
+        f"An audit by hubbub {audit['version']} simulated {amount(audit['runs'])} "
+        f"trainings of this study with {amount(audit['canaries'])} canaries each in place "
+        f"of records. The sums showed ε of at least {at_least(audit['epsilon_lower'])}; "
+        f"they may reveal up to {at_most(audit['epsilon_audited'])}. A small number "
+        "proves nothing; one above that limit would have revealed a defect."
     )
     return [tag("p", words)]
 
@@ -129,21 +133,21 @@ _SHOWN = 25  # beyond so many silos nobody reads the table
 def ledgers(parts: Sequence[Part]) -> Html:
     """The section; without parts it says where to look."""
     words = (
-        "Every silo keeps a ledger of its own, outside this run. What an answer costs is written "
-        "into it, and is on disk, before the answer leaves; when the most that the silo "
-        "allows is reached, it refuses. A crash can make a ledger count too much, never too little."
+        "Every silo keeps a ledger of its own, outside this run. It writes the cost of "
+        "an answer to disk before the answer leaves, and refuses once its cap is "
+        "reached. After a crash a ledger may count too much, never too little."
     )
     if not parts:
         hint = tag("p", "What the ledgers hold, ", tag("code", "hubbub ledger show"), " says.")
         return section("What the ledgers say", tag("p", words), hint)
     rows = [_row(part) for part in parts[:_SHOWN]]
     more = len(parts) - len(rows)
-    note = [tag("p", f"{amount(more)} more silos are in the evidence.")] if more else []
+    note = [tag("p", f"The evidence lists {amount(more)} more silos.")] if more else []
     caption = (
-        "What each silo has signed about its ledger, after this study. An attempt is one try at a "
-        "step; the head is a fingerprint of all rows"
+        "What each silo has signed about its ledger after this study. An attempt is one "
+        "try at a step; the head is a fingerprint of all rows"
     )
-    head = ("Silo", "attempts charged", "rows in all", "ε spent in all", "head")
+    head = ("Silo", "attempts charged", "rows in all", "total ε spent", "head")
     body = table(caption, head, rows, numeric=(1, 2, 3))
     return section("What the ledgers say", tag("p", words), body, *note)
 
@@ -159,28 +163,32 @@ def _row(part: Part) -> tuple[Html | str, ...]:
 # What the words on the page mean, for somebody who reads such a page for the first time.
 
 _WORDS = {
-    "silo": "a place that keeps records of its own, such as a hospital",
+    "silo": "a place that keeps records of its own, such as a hospital; also called a site",
     "record": "one line of data about one person",
-    "model": "what is learned: a formula that makes a prediction from a record",
-    "step": "one small improvement of the model; a training has many",
-    "attempt": "one try at a step; a try that fails has its cost, too",
+    "model": "a formula that makes a prediction from a record; training finds it",
+    "step": "one small improvement of the model; a training run has many",
+    "attempt": "one try at a step; a failed try costs privacy too",
     "gradient": "the direction in which a record would change the model",
-    "noise": "random numbers that are added, so that no single record can be made out",
-    "mask": "random numbers that hide what one silo sends, and cancel when all are added up",
+    "noise": "random numbers that are added so that no single record stands out",
+    "mask": (
+        "random numbers that hide what one silo sends, and cancel when everything is added up"
+    ),
     "aggregator": "the party that adds up what the silos send and improves the model",
-    "compute node": "a party without data that helps to take the masks off the sum",
+    "compute node": "a party without records that helps to take the masks off the sum",
     "relay": "the server in the network through which messages go",
-    "adversary": "somebody who tries to learn about a record from all that they can see",
-    "collude": "to tell an adversary, in secret, all that one knows",
-    "ε (epsilon)": "how much an adversary can learn about one record: 0 is nothing, below 1 very "
-    "little, above 8 much",
-    "δ (delta)": "a very small probability with which the promise of ε need not hold",
-    "T": "how many silos may collude with the aggregator before the promise gets weaker",
+    "adversary": "somebody who tries to learn about a record from everything they can see",
+    "collude": "to share with an adversary, in secret, everything one knows",
+    "ε (epsilon)": (
+        "epsilon: how much an adversary can learn about one record. 0 is nothing, below 1 "
+        "very little, above 8 a lot"
+    ),
+    "δ (delta)": "delta: a very small probability with which the guarantee of ε may fail",
+    "T": "how many silos may collude with the aggregator before the guarantee weakens",
     "baseline": "the same study in another arrangement, to compare with",
-    "ledger": "a silo's own book of all that was ever spent on its records",
+    "ledger": "a silo's own record of everything ever spent on its records",
     "signed": "confirmed by a party with its secret key, so that nobody else can have written it",
     "evidence": "the signed file of what a run claims, which anybody can check",
-    "audit": "a trial attack on the study with made-up records",
+    "audit": "a test attack on the study with synthetic records",
 }
 
 

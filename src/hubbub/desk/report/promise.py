@@ -56,12 +56,13 @@ def spent_words(spending: Mapping[str, Any]) -> str:
     before = spending["before"]
     was = f", {at_most(before)} before it" if before != 0 else ""
     cap, left = spending["cap"], spending["left"]
-    allowed = "no cap is set: hubbub budget set LEDGER sets one"
+    allowed = "no cap is set: set one with hubbub budget set LEDGER"
     if cap is not None:
         allowed = f"the cap is {cap:g}, of which {left:.3g} is left"
     return (
-        f"spent in all: epsilon {at_most(spending['epsilon'])} at delta {spending['delta']:g}, by "
-        f"the records of {spending['silo']}{was}; this was charge {spending['charge']}; {allowed}"
+        f"total spent: epsilon {at_most(spending['epsilon'])} at delta "
+        f"{spending['delta']:g}, by the records of {spending['silo']}{was}; this was "
+        f"charge {spending['charge']}; {allowed}"
     )
 
 
@@ -72,13 +73,19 @@ def _to_patients(found: Mapping[str, Any] | None, stated: float | None) -> list[
     epsilon = found["epsilon"]
     if epsilon is None:
         return [
-            f"no promise to patients: each record is a unit, and for {found['who']} epsilon is "
-            "past 50 or has no account; data.patient makes the patient the unit"
+            (
+                "no guarantee for patients: the guarantee is for one record, and for "
+                f"{found['who']} epsilon is above 50 or has no bound; name the patients' "
+                "column in data.patient to protect patients"
+            )
         ]
     if epsilon > max(_WEAK, stated or 0.0):
         return [
-            f"a weak promise to patients: for {found['who']} epsilon is {at_most(epsilon)}, not "
-            f"{at_most(stated)}; data.patient makes the patient the unit"
+            (
+                f"weak guarantee for patients: for {found['who']} epsilon is "
+                f"{at_most(epsilon)}, not {at_most(stated)}; name the patients' column in "
+                "data.patient to protect patients"
+            )
         ]
     return []
 
@@ -88,14 +95,19 @@ def _in_all(spending: Mapping[str, Any], stated: float) -> list[str]:
     epsilon, times = spending["epsilon"], spending["charge"]
     if epsilon is None:
         return [
-            f"no promise any more: in {times} charges the records of {spending['silo']} have "
-            "spent more than any epsilon that can be certified; ask them nothing else"
+            (
+                f"no guarantee any more: in {times} charges the records of {spending['silo']} "
+                "have spent more than any epsilon that can be certified; run no further "
+                "query on them"
+            )
         ]
     if epsilon <= stated * (1 + _ROOM):
         return []
     return [
-        f"epsilon {at_most(stated)} is this study's alone: in {times} charges the records have "
-        f"spent {at_most(epsilon)} in all, and that is what holds for them now"
+        (
+            f"epsilon {at_most(stated)} is for this study alone: over {times} charges these "
+            f"records have spent {at_most(epsilon)} in total, which is what protects them now"
+        )
     ]
 
 
@@ -151,16 +163,16 @@ def plainly(plan: Plan, against: str) -> str:
     """What the promise means, for somebody who has not heard of epsilon."""
     epsilon = stated(plan)["epsilon"]
     if epsilon is None:
-        return f"Against {spoken(against)} nothing is promised: who took part may be told."
+        return f"Against {spoken(against)} nothing is guaranteed: they may learn who took part."
     how = (
         "hardly" if epsilon <= _STRONG else "only a little" if epsilon <= _WEAK_FROM else "perhaps"
     )
     used = "record was" if _unit(plan) == "record" else "records were"
     return (
-        f"In plain words: even {spoken(against)}, knowing everything else about a person, can "
-        f"{how} tell whether that person's {used} used. "
-        f"Whatever the odds were before, they change by at most a factor of "
-        f"{at_most(exp(epsilon))}, but for a tiny probability, δ (delta) = {chance(plan['delta'])}."
+        f"In plain words: even {spoken(against)}, knowing everything else about a person, "
+        f"can {how} tell whether that person's {used} used. Whatever the odds were "
+        f"before, they change by a factor of at most {at_most(exp(epsilon))}, except with "
+        f"a tiny probability δ (delta) = {chance(plan['delta'])}."
     )
 
 
@@ -184,22 +196,23 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
     """Epsilon in words, for the adversary against whom it holds."""
     epsilon, unit = stated(plan)["epsilon"], _unit(plan)
     first = (
-        f"ε (epsilon) bounds how much any single {unit} can change what an adversary sees, that "
-        f"is, somebody who tries to learn about a {unit}: at 0 it changes nothing, below 1 is a "
-        "strong promise, above 8 a weak one. "
+        f"ε (epsilon) bounds how much any single {unit} can change what an adversary "
+        f"sees. An adversary is somebody who tries to learn about a {unit}. At ε = 0 "
+        "nothing changes; below 1 is a strong guarantee, above 8 a weak one. "
     )
     if epsilon is not None:
         first += (
-            f"With ε = {at_most(epsilon)}, the odds between two guesses about one {unit} (it was "
-            f"used, or it was not) change by at most a factor of {at_most(exp(epsilon))}, whatever "
-            f"was believed before, but for the tiny probability δ = {amount(plan['delta'])}."
+            f"With ε = {at_most(epsilon)}, the odds between two guesses about one {unit} "
+            "(it was used, or it was not) change by a factor of at most "
+            f"{at_most(exp(epsilon))}, whatever was believed before, except with the tiny "
+            f"probability δ = {amount(plan['delta'])}."
         )
     power = at_most(100 * plan["attack_power_at_1_percent"])
     second = (
-        "An attacker who may wrongly accuse 1 in 100 non-members is right about at most "
-        f"{power} in 100 members, that is, people whose record was used; blind guessing is right "
-        f"about 1. All this holds against {spoken(who)}, and whoever sees less. "
-        f"{_several(plan.get('patient'))}"
+        "An attacker who may wrongly accuse 1 in 100 people whose record was not used "
+        f"identifies at most {power} in 100 people whose record was used; blind guessing "
+        f"identifies 1. This holds against {spoken(who)}, and against anybody who sees "
+        f"less. {_several(plan.get('patient'))}"
     )
     return [markup.tag("p", first), markup.tag("p", second)]
 
@@ -216,8 +229,8 @@ def _several(found: Mapping[str, Any] | None) -> str:
     if not found["is_unit"]:
         return f"For {found['who']}, ε is {_at_most(found['epsilon'])}."
     return (
-        f"One unit is {found['who']} in a silo. Who has records in two silos is two units: for "
-        f"both together ε is {_at_most(found['in_two_silos'])}."
+        f"One unit is {found['who']} in one silo. A patient with records in two silos is "
+        f"two units: for both together ε is {_at_most(found['in_two_silos'])}."
     )
 
 
@@ -231,10 +244,10 @@ def _table(plan: Plan) -> markup.Html:
     body = [_row(row, plan) for row in rows] + _patient_row(plan)
     head = ("Adversary", "ε at most", "in plain words", "promise", "noise left, times C")
     caption = (
-        f"ε for each adversary, at δ = {amount(plan['delta'])}. To collude is to tell an adversary "
-        f"in secret all that one knows; the study is planned for up to T = "
-        f"{stated(plan)['colluding_silos']} colluding silos. C is the most that one {_unit(plan)} "
-        "can add to a sum"
+        f"ε for each adversary, at δ = {amount(plan['delta'])}. To collude is to share, "
+        "in secret, everything one knows; the study is planned for up to T = "
+        f"{stated(plan)['colluding_silos']} colluding silos. C is the most that one "
+        f"{_unit(plan)} can add to a sum"
     )
     return markup.table(caption, head, body, numeric=(1, 4), marked=(rows.index(stated(plan)),))
 
@@ -256,7 +269,11 @@ def _patient_row(plan: Plan) -> list[tuple[str, ...]]:
         return []
     about, promise = f"{row['adversary']}, about {patient['who']}", "the study's promise"
     if not patient["is_unit"]:
-        promise = "none" if patient["epsilon"] is None else "weaker: each record is a unit"
+        promise = (
+            "none"
+            if patient["epsilon"] is None
+            else ("weaker: the guarantee is for one record, and some people have several")
+        )
     epsilon, noise = at_most(patient["epsilon"]), amount(row["noise_multiplier"])
     return [(about, epsilon, explained(row["adversary"]), promise, noise)]
 
@@ -292,8 +309,9 @@ def _figure(plan: Plan, up: charts.Scale) -> markup.Html:
         extra=extra,
     )
     words = (
-        f"The worst adversary for each number of colluding silos. The study is planned for T = "
-        f"{limit} (dashed line); beyond it the promise weakens step by step.{_graph_words(plan)}"
+        "The worst adversary for each number of colluding silos. The study is planned "
+        f"for T = {limit} (dashed line); beyond it the guarantee weakens step by "
+        f"step.{_graph_words(plan)}"
     )
     return markup.figure(chart, words)
 
@@ -340,7 +358,7 @@ _NOISE = (
     ("grid step", "grid_step", "width of the grid onto which sums are rounded"),
     ("word", "word_bits", "bits of one number on the wire"),
     ("sum limit", "sum_limit", "records, all pulling alike, that fit into a word"),
-    ("quorum", "quorum", "least silos in a round; with fewer nothing is revealed"),
+    ("quorum", "quorum", "fewest silos in a round; with fewer, nothing is revealed"),
 )
 _SIZE = (
     ("parameters", "dimension", "numbers that the model learns"),
@@ -352,7 +370,7 @@ _CERTIFICATE = (
     (
         "certificate: added to δ",
         "delta",
-        "the same, and the chance that masks uncover a smaller sum",
+        "the same, and the probability that masks reveal the sum of fewer silos",
     ),
 )
 
@@ -369,7 +387,7 @@ def numbers(plan: Plan, mode: trust_models.Mode) -> markup.Html:
     identity = markup.tag("p", "Study id: ", markup.tag("code", plan["study_id"]))
     caption = "The plan, for those who check it"
     if mode is not trust_models.FEDERATED:
-        caption = "The plan of the federation with which this baseline is compared"
+        caption = "The plan of the federation that this baseline is compared with"
     return markup.section("The numbers", identity, markup.table(caption, head, rows, numeric=(1,)))
 
 
@@ -400,10 +418,11 @@ def traffic(plan: Plan, attempts: int, seconds: float | None) -> markup.Html:
         for name, count in _bytes(plan)
     ]
     words = (
-        f"{amount(attempts)} attempts were made; the study allows for {amount(plan['steps'])}. How "
-        "much a silo sends does not depend on how many records it has, nor on how many it used."
+        f"{amount(attempts)} attempts were made; the study allows "
+        f"{amount(plan['steps'])}. How much a silo sends does not depend on how many "
+        "records it has or used."
     )
-    caption = "What travelled in the training, without the set-up"
+    caption = "Data sent during training, without the set-up"
     head = ("Quantity", "per step", "in all")
     return markup.section(
         "What it took", markup.tag("p", words), markup.table(caption, head, rows, numeric=(1, 2))

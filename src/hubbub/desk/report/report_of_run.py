@@ -55,8 +55,7 @@ def write_report(
         if not (planned / "plan.json").is_file():
             raise UserError(
                 f"expected the folder of a run at {planned}, found no plan.json in it; "
-                "name the folder "
-                "that --out named"
+                "name the folder given to --out"
             )
     with as_written(folder, *beside):
         page = _page(folder, beside, seconds, thorough).encode()
@@ -77,9 +76,8 @@ def as_written(*folders: Path) -> Iterator[None]:
         raise
     except _MALFORMED as error:
         raise IntegrityError(
-            f"expected the files in {', '.join(map(str, folders))} as a run writes them, found "
-            f"something else ({type(error).__name__}); "
-            "restore them from a backup"
+            f"expected the files in {', '.join(map(str, folders))} as a run writes them, "
+            f"found something else ({type(error).__name__}); restore them from a backup"
         ) from None
 
 
@@ -95,8 +93,8 @@ def paper_of(folder: Path) -> manuscript.Manuscript:
     promised = statistics or validation or coefficients
     if promised is None:
         raise UserError(
-            f"expected the folder of a run with statistics, a validation or coefficients, found no "
-            f"{ANSWERS} in {folder}; name the folder that --out named"
+            "expected the folder of a run with statistics, a validation or coefficients, "
+            f"found no {ANSWERS} in {folder}; name the folder given to --out"
         )
     return manuscript.manuscript_of(
         statistics or promised | {"statistics": {}},

@@ -69,7 +69,11 @@ def _metrics(final: Row, scores: Scores, *, is_validated: bool) -> Iterator[Html
         if not is_validated:
             yield tag("p", f"{_sentence(what_next(scores, final))}.")
     elif not is_validated:
-        yield tag("p", "Not evaluated: state test or validation to be told how good it is.")
+        yield tag(
+            "p",
+            "Not evaluated: add public test records (data.test) or [validation] to the study "
+            "to learn how good the model is.",
+        )
 
 
 def _validation(validation: validation_sheet.Validation) -> Iterator[Html]:
@@ -178,7 +182,10 @@ def _lines(result: Result) -> Iterator[str]:
     if result.model is not None:
         shown = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
         if shown or result.validation is None:
-            yield shown or "not evaluated: state test or validation to be told how good it is"
+            yield shown or (
+                "not evaluated: add public test records (data.test) or [validation] to the "
+                "study to learn how good the model is"
+            )
         if said := in_a_sentence(scores_to_dict(result.scores), result.final):
             yield said
     if result.validation is not None:
@@ -205,4 +212,4 @@ def _read_off(result: Result) -> tuple[str, ...]:
     """What the promise does not cover, in a sentence, if there is something."""
     if not result.made_public:
         return ()
-    return (f"made public, since it was not stated: {'; '.join(result.made_public)}",)
+    return (f"made public because the study did not state it: {'; '.join(result.made_public)}",)

@@ -19,8 +19,8 @@ _RARE = 0.1  # share of the rarer class below which accuracy says little
 _NULL = {
     "auc": "guessing",
     "c_index": "guessing",
-    "accuracy": "always saying the commoner class",
-    "held_back_accuracy": "always saying the commoner class",
+    "accuracy": "always predicting the more common class",
+    "held_back_accuracy": "always predicting the more common class",
 }
 SCORES_HEAD = ("score", "value", "95 % interval", "knowing nothing", "told apart")
 
@@ -67,23 +67,27 @@ def what_next(scores: Scores, row: Row) -> str:
     if name and scores[name]["is_better"]:
         if "brier" in scores and not scores["brier"]["is_better"]:
             return (
-                "next: it ranks, but its probabilities are no better than the mean: read ranks, "
-                "not chances, or see docs/howto/bad_model.md"
+                "next: the model ranks records, but its probabilities are no better than "
+                "the mean: use the ranking only; see docs/howto/bad_model.md"
             )
-        return "next: hubbub predict uses it; what it costs and for whom it fails, judge elsewhere"
+        return (
+            "next: use the model with hubbub predict; its costs, and the people for whom it "
+            "fails, must be judged elsewhere"
+        )
     if name:
         return (
-            "next: do not use it; look for the reason on public or made-up records with hubbub "
-            "rehearse, where it costs nothing (docs/howto/bad_model.md)"
+            "next: do not use this model; look for the cause on public or synthetic "
+            "records with hubbub rehearse, which costs no epsilon "
+            "(docs/howto/bad_model.md)"
         )
     if any(map(is_held_back, row)):
         return (
-            "next: judge it beside a model that knows nothing before it is used: [validation], or "
-            "public records (data.test)"
+            "next: before you use the model, compare it with one that ignores the "
+            "record: [validation], or public records (data.test)"
         )
     return (
-        "next: judge it before it is used: [validation] tells how good it is for a part of "
-        "epsilon, public records (data.test) at no cost"
+        "next: before you use the model, find out how good it is: [validation] shows it "
+        "for a part of epsilon, public records (data.test) for nothing"
     )
 
 
@@ -99,7 +103,7 @@ def interval_of(name: str, low: float, high: float) -> str:
 
 def _verdict(name: str, score: Mapping[str, Any]) -> str:
     """Whether a model is told from one that knows nothing."""
-    null = _NULL.get(name, "giving everybody the mean")
+    null = _NULL.get(name, "predicting the mean for everybody")
     if score["is_better"] is None:
         return f"no better than {null} ({words_of(name).shown(score['null'])})"
     how = "better" if score["is_better"] else "worse"
@@ -112,8 +116,8 @@ def _rare_words(scores: Scores) -> str:
     if known is None or len(scores) == 1 or 1 - known["null"] >= _RARE:
         return ""
     return (
-        f"; the outcome is rare, so do not read accuracy: who always says the commoner class has "
-        f"{words_of('accuracy').shown(known['null'])}"
+        "; the outcome is rare, so ignore accuracy: always predicting the more common "
+        f"class scores {words_of('accuracy').shown(known['null'])}"
     )
 
 
@@ -128,15 +132,15 @@ def _held_back(row: Row) -> str:
     if value is None or low is None or high is None:
         return ""
     said = (
-        f"{label_of(name)} {words_of(name).shown(value)} ({interval_of(name, low, high)}, noise "
-        f"and about {count:.0f} records counted in)"
+        f"{label_of(name)} {words_of(name).shown(value)} ({interval_of(name, low, high)}, "
+        f"with noise, on about {count:.0f} records)"
     )
     if name == "held_back_accuracy":
         return (
-            f"{said}: whether that is better than {_NULL[name]} cannot be told from it; "
-            "[validation] or public test records (data.test) can tell"
+            f"{said}: this cannot show whether that beats {_NULL[name]}; [validation] or "
+            "public test records (data.test) can"
         )
-    return f"{said}: what giving everybody the mean would have, no sum has told"
+    return f"{said}: no sum shows what predicting the mean would score"
 
 
 def remarks(scores: Scores, shown: Sequence[str]) -> list[str]:
@@ -155,9 +159,9 @@ _REACH = 2  # evaluations on either side that are averaged
 _FEWEST = 5  # evaluations that are worth averaging
 _CURVES = 2  # in one figure, at most
 _AVERAGED = (
-    "Lines are running means, each over an evaluation and up to two before and after it; faint "
-    "marks are the single evaluations, which jump up and down because of the noise. A step is one "
-    "small improvement of the model."
+    "Lines are running means over up to three evaluations; faint marks are the single "
+    "evaluations, which jump because of the noise. A step is one small improvement of "
+    "the model."
 )
 
 
@@ -197,8 +201,8 @@ def learning(
 def _scores(scores: Scores) -> markup.Html:
     """The final model's scores, each beside one that knows nothing."""
     caption = (
-        "The trained model beside one that knows nothing of a record: intervals say how far chance "
-        "in the choice of test records may carry a score"
+        "The trained model beside one that ignores the record; the intervals cover the "
+        "sampling of test records"
     )
     body = score_rows(scores)
     return markup.table(caption, SCORES_HEAD, body, numeric=(1, 2, 3))
@@ -246,15 +250,19 @@ def metric_figure(
 def _words(found: Sequence[str], validated: bool) -> list[str]:
     if not found and validated:
         return [
-            "The study names no public test records, so there is no score on the way; how good "
-            "the model is in the end stands above."
+            (
+                "The study names no public test records, so there is no score for each step; "
+                "the final score is shown above."
+            )
         ]
     if not found:
         return [
-            "This run was not scored: the study names no public test records. How good the model "
-            "is has to be judged elsewhere, on records that were not used for it."
+            (
+                "This run was not scored, because the study names no public test records. "
+                "Judge the model on records that were not used to train it."
+            )
         ]
-    where = "Measured on public test records, which no silo had to give up."
+    where = "Measured on public test records, not on the silos' records."
     known = [] if all(map(is_held_back, found)) else [where]
     return [" ".join([*known, *(words_of(key).meaning for key in found)]), _AVERAGED]
 

@@ -73,21 +73,21 @@ def of_answers(view: View) -> View:
 _EXACT = ("Adds up, and sees every silo's exact sum.", "every silo's exact sum of gradients")
 _SILO = View(
     "silo",
-    "Each keeps its own records and sees the models that are published.",
+    "Each keeps its own records and sees the published models.",
     "its own records; every published model",
     "other silos' records or sums",
 )
 _OUTSIDER = View(
     "outsider",
-    "Anybody who gets the published models, and nothing else.",
-    "the models that are published, with the noise that they were trained with",
+    "Anybody who has the published models, and nothing else.",
+    "the published models, trained with noise",
     "anything else",
 )
 
 FEDERATED = Mode(
     label="together (hubbub)",
     meaning="Every silo adds a share of the noise, and only the noisy sum of all is ever seen.",
-    trust="nobody, as long as no more silos collude than the study allows for",
+    trust="nobody, as long as no more silos collude than the study allows",
     against=STATED,
     beyond="",
     sent="numbers with noise that look random",
@@ -101,18 +101,19 @@ FEDERATED = Mode(
         ),
         View(
             "relay",
-            "The network. Carries sealed messages; could add up no more than the aggregator.",
-            "as a server in the network: sealed messages, masked vectors, sizes and times; it "
-            "could add up what the aggregator adds up, and so counts as an aggregator",
+            "The network. Carries sealed messages; it could compute no more than the aggregator.",
+            "as a server in the network: sealed messages, masked vectors, sizes and "
+            "times; it could compute what the aggregator computes, and so counts as an "
+            "aggregator",
             "what any one silo contributed, or any key",
             against="aggregator",
         ),
         View(
             "node",
-            "Take masks off the sum. They get no data.",
+            "Take the masks off the sum. They hold no records.",
             "which silos took part in which round",
             "records, gradients, sums",
-            against="aggregator and all compute nodes but one",
+            against="the aggregator and all compute nodes but one",
         ),
         View(
             "aggregator",
@@ -132,7 +133,7 @@ BASELINES = {
         meaning="One party receives every silo's exact sum and adds the noise itself.",
         trust="the aggregator, with everything",
         against=AGAINST["trusted"],
-        beyond="The aggregator sees exact sums: nothing is promised against it.",
+        beyond="The aggregator sees exact sums: nothing is guaranteed against it.",
         sent="exact sums, without noise",
         views=(
             _SILO,
@@ -148,11 +149,11 @@ BASELINES = {
     ),
     "local-dp": Mode(
         label="local noise",
-        meaning="Every silo adds all the noise that it needs before it sends anything.",
+        meaning="Every silo adds all the noise it needs before it sends anything.",
         trust="nobody",
         against=AGAINST["local-dp"],
-        beyond="It holds however many others collude; with joint batches, as long as they own no "
-        "more records than the plan says.",
+        beyond="This holds however many others collude; with joint batches, as long as they own "
+        "no more records than the plan says.",
         sent="sums, each with all of its silo's noise",
         views=(
             _SILO,
@@ -167,7 +168,7 @@ BASELINES = {
     ),
     "alone": Mode(
         label="each silo alone",
-        meaning="Every silo trains a model of its own at the same ε; scores are averages.",
+        meaning="Every silo trains its own model at the same ε; scores are averages.",
         trust="nobody: nothing but a silo's own model leaves it",
         against=AGAINST["alone"],
         beyond="Nothing else leaves a silo.",
@@ -184,10 +185,10 @@ BASELINES = {
     ),
     "non-private": Mode(
         label="no privacy",
-        meaning="No noise is added: what the data could give if nobody had to be protected.",
+        meaning="No noise is added: what the data could give if nobody needed protection.",
         trust="everybody who sees a sum or a model",
         against=AGAINST["non-private"],
-        beyond="This baseline adds no noise: nothing is promised to anybody, so there is no ε.",
+        beyond="This baseline adds no noise: it guarantees nothing to anybody, so there is no ε.",
         sent="exact sums, without noise",
         views=(
             replace(_SILO, against=None),
@@ -196,8 +197,8 @@ BASELINES = {
             ),
             View(
                 "outsider",
-                "Anybody who gets the models; records may leak from them.",
-                "models trained without noise, from which records may leak",
+                "Anybody who has the models; they may reveal records.",
+                "models trained without noise, which may reveal records",
                 "the sums",
                 against=None,
             ),

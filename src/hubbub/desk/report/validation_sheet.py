@@ -16,9 +16,9 @@ from hubbub.desk.report.answers import Figure
 
 Validation = Mapping[str, Any]
 _INTERVALS = (
-    "Asked by one noisy sum at the model that is published. Every interval takes both into "
-    "account: that other people might have been asked, and the noise. Predictions were rounded to "
-    "public bins first."
+    "One noisy sum compared the published model's predictions with the outcomes. Every "
+    "interval covers both the sampling of people and the added noise. Predictions were "
+    "first rounded to public bins."
 )
 _LEAST = 0.05  # a net benefit that an axis shows at least
 _GROUP_HEAD = ("group", "records, with noise", "score", "value", "95 % interval", "told apart")
@@ -32,13 +32,13 @@ _NAMES = {
     "rmse": "root mean squared error",
     "mae": "mean absolute error",
     "deviance_explained": "explained deviance",
-    "calibration_gap": "foretold less observed, on average",
+    "calibration_gap": "mean of observed minus predicted",
     "calibration_slope": "calibration slope",
 }
 _NULLS = {
     "auc": "guessing",
     "c_index": "guessing",
-    "accuracy": "always saying the commonest class",
+    "accuracy": "always predicting the most common class",
 }
 _CLASS = "found_of_class_"
 _CLOSE = ("brier", "deviance_explained", "r_squared")  # how near numbers are, not only their order
@@ -47,7 +47,7 @@ _CLOSE = ("brier", "deviance_explained", "r_squared")  # how near numbers are, n
 def validation_name(score: str) -> str:
     """A score as people call it."""
     if score.startswith(_CLASS):
-        return f"share of class {score.removeprefix(_CLASS)} that is found"
+        return f"sensitivity for class {score.removeprefix(_CLASS)}"
     return _NAMES.get(score, score)
 
 
@@ -78,13 +78,13 @@ def whose(validation: Validation) -> str:
     unit = validation["unit"]
     count = "" if told is None else f"about {max(told['count'], 0):,.0f} "
     if validation["records"] == "held-back":
-        return f"{count}{unit}s that were held back from its training"
+        return f"{count}{unit}s held back from training"
     much = validation["flatters"]
-    by = "by how much is not known" if much is None else f"by up to about {much:.2g}"
+    by = "by an unknown amount" if much is None else f"by up to about {much:.2g}"
     name = validation_name(validation["telling"])
     return (
-        f"{count}{unit}s that it was trained on, which may flatter it: its {name} {by} (what was "
-        "seen at most; privacy keeps that small)"
+        f"{count}{unit}s it was trained on, which may flatter it: its {name} {by} (the "
+        "most seen in experiments; privacy keeps it small)"
     )
 
 
@@ -94,14 +94,15 @@ def sentence(validation: Validation) -> str:
         return f"private validation: no score; {validation['refusal']}"
     name, one = next(iter(validation["all"]["scores"].items()))
     return (
-        f"private validation: {validation_name(name)} {shown(one['value'])} ({_interval(one)}, "
-        f"chance and noise counted in), {verdict(name, one)}; on {whose(validation)}"
+        f"private validation: {validation_name(name)} {shown(one['value'])} "
+        f"({_interval(one)}, sampling and noise included), {verdict(name, one)}; on "
+        f"{whose(validation)}"
     )
 
 
 def verdict(name: str, one: Mapping[str, Any]) -> str:
     """Whether a model is told from one that knows nothing."""
-    null = _NULLS.get(name, "giving everybody the mean")
+    null = _NULLS.get(name, "predicting the mean for everybody")
     how = {None: "not told from", True: "better than", False: "worse than"}[one["is_better"]]
     return f"{how} {null}" + ("" if one["null"] is None else f" ({shown(one['null'])})")
 
@@ -120,43 +121,48 @@ def validation_lines(validation: Validation) -> Iterator[str]:
                 + (f", {told}" if told else "")
             )
         if validation["telling"] not in part["scores"]:
-            yield f"  {where}: too few records for the noise"
+            yield f"  {where}: too few records for this noise"
 
 
 def next_step(validation: Validation) -> str:
     """What to do with the model, or about it, in one sentence."""
     if validation["refusal"]:
         return (
-            "next: give the validation more of epsilon, or more records, or judge the model on "
-            "public records (data.test)"
+            "next: give the validation more epsilon or more records, or test the model "
+            "on public records (data.test)"
         )
     scores = validation["all"]["scores"]
     first = next(iter(scores.values()))
     if first["is_better"] is None:
         return (
-            "next: this cannot tell whether the model is better than knowing nothing, as its "
-            "interval holds both; give the validation more of epsilon or more records, or look at "
+            "next: this does not show whether the model beats guessing, as the interval "
+            "contains both; give the validation more epsilon or more records, or study "
             "the model with hubbub rehearse (docs/howto/bad_model.md)"
         )
     if not first["is_better"]:
         return (
-            "next: do not use it; look for the reason on public or made-up records with hubbub "
-            "rehearse, where it costs nothing (docs/howto/bad_model.md)"
+            "next: do not use this model; look for the cause on public or synthetic "
+            "records with hubbub rehearse, which costs no epsilon "
+            "(docs/howto/bad_model.md)"
         )
     if "c_index" in scores and not any(name in scores for name in _CLOSE):
         return (
-            "next: it ranks; how close its numbers are, the noise hides: read ranks, or give the "
-            "validation more of epsilon"
+            "next: the model ranks records, but the noise hides how accurate its values "
+            "are: use the ranking only, or give the validation more epsilon"
         )
     close = next((scores[name] for name in _CLOSE if name in scores), first)
     if close["is_better"] is not True:
         return (
-            "next: it ranks, but its numbers are not told from the mean: read ranks, not chances "
-            "or amounts, or see docs/howto/bad_model.md"
+            "next: the model ranks records, but its values are not shown to beat the "
+            "mean: use the ranking, not the probabilities or amounts; see "
+            "docs/howto/bad_model.md"
         )
     if gap := miscalibrated(scores):
-        return f"next: hubbub predict uses it, but {gap}; see the calibration plot"
-    return "next: hubbub predict uses it; what it costs and for whom it fails, judge elsewhere"
+        return f"next: use the model with hubbub predict, but {gap}; see the calibration plot"
+    return (
+        "next: use the model with hubbub predict; its costs, and the people for whom it "
+        "fails, must be judged elsewhere"
+    )
 
 
 def miscalibrated(scores: Mapping[str, Mapping[str, Any]]) -> str:
@@ -193,7 +199,7 @@ def validated(validation: Validation) -> markup.Html:
         for text in words
     ]
     if everybody is not None and everybody["scores"]:
-        caption = "The model beside one that knows nothing of a record"
+        caption = "The model beside one that ignores the record"
         rows = validation_rows(everybody)
         parts.append(markup.table(caption, HEAD, rows, numeric=(1, 2, 3)))
         drawn = [
@@ -205,9 +211,9 @@ def validated(validation: Validation) -> markup.Html:
     for by, group in groupby(validation["groups"], key=lambda part: part["by"]):
         lines = [row for part in group for row in _group_rows(part, validation["telling"])]
         parts.append(markup.tag("h3", f"By {by}"))
-        caption = f"Scores apart for each {by}"
+        caption = f"Scores by {by}"
         parts.append(markup.table(caption, _GROUP_HEAD, lines, numeric=(1, 3, 4)))
-    return markup.section("How good the model is on patients", *parts)
+    return markup.section("How well the model does on the sites' records", *parts)
 
 
 def figures_of(validation: Validation) -> Iterator[tuple[str, Figure]]:
@@ -226,9 +232,9 @@ def _calibration_chart(curve: Mapping[str, Any]) -> tuple[markup.Html, str]:
     across = charts.linear(curve["x"], charts.LEFT, charts.RIGHT)
     up = charts.linear(values, *charts.vertical(charts.HEIGHT))
     words = (
-        "Calibration: what came over what was foretold, in groups of about a fifth of the records, "
-        "with 95 % intervals. On the straight line foretold and observed are alike; below it the "
-        "model promises too much."
+        "Calibration: observed outcomes against predictions, in groups of about a fifth "
+        "of the records, with 95 % intervals. On the diagonal, predictions match what "
+        "happened; below it, they are too high."
     )
     ideal = charts.DrawnCurve(name="perfect", x=ends, y=ends)
     axes = charts.Axes(across=across, up=up, labels=("foretold", "observed"))
@@ -246,14 +252,14 @@ def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[markup.Html, st
     axes = charts.Axes(
         across=charts.linear([0.0, *places], charts.LEFT, charts.RIGHT),
         up=charts.linear([low, top], *charts.vertical(charts.HEIGHT)),
-        labels=("chance from which on one would treat", "net benefit"),
+        labels=("risk from which on one would treat", "net benefit"),
     )
-    everybody = ", beside treating everybody"
+    everybody = ", compared with treating everybody"
     if len(drawn) == 1:
-        everybody = "; treating everybody has one that is outside the picture"
+        everybody = "; the curve for treating everybody lies outside the picture"
     words = (
-        "Decision curve: the net benefit of treating whom the model gives at least that chance, "
-        f"with 95 % intervals{everybody}; treating nobody is 0."
+        "Decision curve: the net benefit of treating those whose predicted risk is at "
+        f"least the threshold, with 95 % intervals{everybody}; treating nobody is 0."
     )
     return charts.curves(drawn, axes, described=words), words
 
@@ -289,7 +295,7 @@ def _points(everybody: Mapping[str, Any], name: str) -> markup.Html:
     """A figure's points as a table that can be unfolded."""
     curve, head = everybody["calibration"], ("foretold", "observed")
     if name == "decisions":
-        curve, head = everybody["decisions"][0], ("from a chance of", "net benefit")
+        curve, head = everybody["decisions"][0], ("from a risk of", "net benefit")
     rows = [
         tuple(map(shown, point))
         for point in zip(*(curve[key] for key in ("x", "y", "low", "high")), strict=True)
@@ -303,7 +309,7 @@ def _group_rows(part: Mapping[str, Any], telling: str) -> list[tuple[str, ...]]:
     count = f"{max(part['count'], 0):,.0f}"
     rows = validation_rows({"scores": scores_of_group(part, telling)})
     if not rows:
-        return [(part["group"], count, "too few records for the noise", "", "", "")]
+        return [(part["group"], count, "too few records for this noise", "", "", "")]
     return [
         (part["group"], count, name, value, ends, apart) for name, value, ends, _, apart in rows
     ]

@@ -99,7 +99,7 @@ def _epsilon(bound: float | None) -> str:
 def _worst(plan: Plan) -> _Card:
     """The adversary to whom the study's epsilon is promised."""
     row = promise.stated(plan)
-    words = f"The worst case promised: {plan_rows.explained(row['adversary'])}."
+    words = f"The worst case covered by the guarantee: {plan_rows.explained(row['adversary'])}."
     bound = _epsilon(row["epsilon"])
     return _Card(name=row["adversary"].capitalize(), words=words, bound=bound, frame="card worst")
 
@@ -111,9 +111,9 @@ def _figure(drawn: Sequence[_Drawn], shown: Sequence[_Card]) -> markup.Html:
     words = f"Picture of who sees what. {said}"
     svg = markup.tag("svg", *parts, viewBox=box, role="img", aria_label=words, class_="picture")
     caption = (
-        "Who sees what. ε (epsilon) says how much somebody in that place can learn about one "
-        "record: 0 is nothing, below 1 very little, above 8 much. “≤” is “at most”: proven, not "
-        "measured."
+        "Who sees what. ε (epsilon) says how much somebody in that place can learn about "
+        "one record: 0 is nothing, below 1 very little, above 8 a lot. “≤” means “at "
+        "most”: proven, not measured."
     )
     return markup.figure(svg, caption, class_="who")
 

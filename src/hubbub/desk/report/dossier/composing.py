@@ -219,7 +219,7 @@ def sentence_of(question: BoardQuestion, facts: Facts) -> Sentence:
     except NotShownError as why:
         hidden = str(why)
     except _MALFORMED:  # what a party signs of itself may be anything
-        hidden = "the evidence says it in no form that can be read"
+        hidden = "the evidence does not say it in a readable form"
     return Sentence(ask=question.ask, text=f"Not shown: {hidden}.", standing=NOT_SHOWN, fields=())
 
 
@@ -231,7 +231,13 @@ def blanks_of() -> dict[str, Blank]:
 
 def draft_of() -> str:
     """A file with every blank open, and what is asked above it."""
-    lines = ["# What only people can write: a text for each name. Open ones stay open by name.", ""]
+    lines = [
+        (
+            "# Questions that only people can answer: write a text for each name. Unanswered "
+            "ones stay open."
+        ),
+        "",
+    ]
     for name, blank in blanks_of().items():
         lines += [f"# {blank.ask}", tomli_w.dumps({name: ""})]
     return "\n".join(lines)
@@ -246,13 +252,15 @@ def read_written(text: str, where: str) -> Mapping[str, str]:
     try:
         written = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"expected TOML in {where}, got: {error}; mend it") from None
+        raise UserError(f"expected TOML in {where}, got: {error}; correct it") from None
     names = blanks_of()
     if odd := sorted(set(written) - set(names)):
         raise UserError(
-            f"expected names of blanks in {where}, got {', '.join(odd)}; they are "
+            f"expected names of questions in {where}, got {', '.join(odd)}; they are "
             f"{', '.join(names)}"
         )
     if other := [name for name, value in written.items() if not isinstance(value, str)]:
-        raise UserError(f"expected texts in {where}, got something else for {', '.join(other)}")
+        raise UserError(
+            f"expected a text for each name in {where}, got something else for {', '.join(other)}"
+        )
     return written

@@ -14,8 +14,8 @@ from typing import Any, Generic, TypedDict, TypeVar
 REDERIVED, SIGNED = "re-derived", "signed"
 _GOOD = (REDERIVED, SIGNED)  # from the best to the weakest
 _WHY = {
-    "not verifiable": "nothing in the evidence can show it",
-    "not checked": "the check would take long; --thorough makes it all the same",
+    "not verifiable": "no evidence can show it",
+    "not checked": "the check would take long; --thorough does it all the same",
 }
 T = TypeVar("T")
 
@@ -53,13 +53,11 @@ class Facts:
             if any(is_within(path, member) or is_within(member, path) for member in about)
         ]
         if not verdicts:
-            raise NotShownError("nothing that was checked is about it")
+            raise NotShownError("no checked evidence is about it")
         bad = [verdict for verdict in verdicts if verdict not in _GOOD]
         if bad:
             is_wrong = any(verdict not in _WHY for verdict in bad)
-            raise NotShownError(
-                "what the evidence says of it is wrong" if is_wrong else _WHY[bad[0]]
-            )
+            raise NotShownError("the evidence about it is wrong" if is_wrong else _WHY[bad[0]])
         return max(verdicts, key=_GOOD.index)
 
     def value(self, path: str) -> Any:
@@ -254,5 +252,5 @@ class Run(Group):
     def standing(self) -> str:
         """The weakest of what was read; NotShownError if nothing was."""
         if not self._standing:
-            raise NotShownError("it rests on nothing that was checked")
+            raise NotShownError("it rests on no checked evidence")
         return max(self._standing.values(), key=_GOOD.index)

@@ -14,7 +14,7 @@ from hubbub.core.number_format import amount, at_least, at_most, chance, several
 from hubbub.core.planning.plan_rows import spoken
 from hubbub.desk.report.dossier.facts import NotShownError, Run
 
-_ONE_PROCESS = "that whoever ran the study could be trusted by all: every party ran in one process"
+_ONE_PROCESS = "that everybody could trust whoever ran the study: all parties ran in one process"
 _MANY = 12  # names that are read at once
 _ROWS = 4  # adversaries past the threshold that are named
 
@@ -28,10 +28,10 @@ def what_is_done(run: Run) -> str:
     """A model is trained, or questions are answered."""
     model = run.asked.model
     if model is None:
-        return "No model is trained: what is given out follows from noisy sums over all silos."
+        return "No model is trained: all results are computed from noisy sums over all silos."
     return (
-        f"One model of the kind “{model.kind}” with {amount(run.plan.dimension)} "
-        f"parameters is trained in {amount(run.plan.steps)} steps."
+        f"The study trains one model of the kind “{model.kind}” with "
+        f"{amount(run.plan.dimension)} parameters in {amount(run.plan.steps)} steps."
     )
 
 
@@ -61,8 +61,8 @@ def parties(run: Run) -> str:
     nodes = run.plan.compute_nodes
     others = f"; {several(nodes, 'compute node')} without records too" if nodes else ""
     return (
-        f"{len(names)} silos hold records: {', '.join(names[:_MANY])}{more}. An aggregator takes "
-        f"part besides, which adds up what silos send{others}."
+        f"{len(names)} silos hold records: {', '.join(names[:_MANY])}{more}. An "
+        f"aggregator adds up what the silos send{others}."
     )
 
 
@@ -71,7 +71,7 @@ def records(run: Run) -> str:
     stated, capacity = run.asked.data.records, run.asked.data.capacity
     total = f"{amount(stated)} records of all silos together" if stated else "no number of records"
     most = f", at most {', '.join(map(str, capacity[:_MANY]))} by silo" if capacity else ""
-    return f"The study states {total}{most}; it is public and was not counted here."
+    return f"The study states {total}{most}; this number is public and was not counted here."
 
 
 def columns(run: Run) -> str:
@@ -79,7 +79,7 @@ def columns(run: Run) -> str:
     data = run.asked.data
     named = [column["name"] for column in data.columns]
     target = data.target
-    learned = f"its target is “{target}”" if target else "it states no target"
+    learned = f"its target is “{target}”" if target else "it names no target"
     if named:
         return f"The study reads the columns {', '.join(named)}; {learned}."
     return (
@@ -93,8 +93,9 @@ def what_leaves(run: Run) -> str:
     how = "clipped" if run.asked.training is not None else "of bounded length"
     return (
         f"In each of {several(run.plan.steps, 'step')} a silo sends one vector of "
-        f"{amount(run.plan.dimension)} numbers of {run.plan.word_bits} bits; by the plan "
-        f"what each record adds is {how}, and the sum is noised and masked before it leaves."
+        f"{amount(run.plan.dimension)} numbers of {run.plan.word_bits} bits. By the plan, "
+        f"each record's contribution is {how}, and the sum gets noise and masks before it "
+        "leaves the silo."
     )
 
 
@@ -104,8 +105,8 @@ def code(run: Run) -> str:
     kind = "" if model is None else str(model.kind)
     own = [name for name in (source, kind) if name.startswith("python:")]
     if own:
-        return f"The study runs code of its own at each silo: {', '.join(own)}."
-    return "The study runs no code of its own: model and data source are hubbub's."
+        return f"The study runs its own code at each silo: {', '.join(own)}."
+    return "The study runs no code of its own: the model and the data source are part of hubbub."
 
 
 def against_stated(run: Run) -> str:
@@ -114,7 +115,7 @@ def against_stated(run: Run) -> str:
     return (
         f"Against {spoken(stated)}, epsilon is at most "
         f"{at_most(run.plan.row_of(stated)['epsilon'])} at delta {amount(run.plan.delta)} "
-        f"(relation: {run.plan.relation}), if the study is carried out as planned."
+        f"(relation: {run.plan.relation}), if the study runs as planned."
     )
 
 
@@ -122,11 +123,11 @@ def odds(run: Run) -> str:
     """Epsilon as a factor of odds."""
     epsilon = run.plan.row_of(run.plan.stated_adversary)["epsilon"]
     if epsilon is None:
-        raise NotShownError("epsilon is past what can be promised")
+        raise NotShownError("no epsilon can be guaranteed")
     return (
-        f"The odds between two guesses about one {run.plan.unit} change by at most a factor of "
-        f"{at_most(exp(epsilon))} through everything that this adversary sees, but for a "
-        f"probability of {chance(run.plan.delta)}."
+        f"The odds between two guesses about one {run.plan.unit} change by a factor of at "
+        f"most {at_most(exp(epsilon))} through everything this adversary sees, except "
+        f"with a probability of {chance(run.plan.delta)}."
     )
 
 
@@ -135,7 +136,7 @@ def delta(run: Run) -> str:
     stated, expected = run.asked.data.records, ""
     if stated:
         expected = (
-            f"; times the {amount(stated)} records that the study states, that is "
+            f"; times the {amount(stated)} records that the study states, this is "
             f"{at_most(stated * run.plan.delta)}"
         )
     return f"Delta is {amount(run.plan.delta)}{expected}."
@@ -145,8 +146,9 @@ def membership(run: Run) -> str:
     """What the best test of membership reaches."""
     power = at_most(100 * run.plan.attack_power_at_1_percent)
     return (
-        f"Of 100 {run.plan.unit}s that were used, the best possible test of membership finds at "
-        f"most {power}, where it wrongly accuses 1 of 100 others; blind guessing finds 1."
+        f"Of 100 {run.plan.unit}s that were used, the best possible test of membership "
+        f"identifies at most {power}, if it wrongly accuses 1 of 100 others; blind "
+        "guessing identifies 1."
     )
 
 
@@ -157,8 +159,8 @@ def outsiders(run: Run) -> str:
     if row is None:
         raise NotShownError("the plan has no row for it")
     return (
-        f"Against whoever sees only what is published, epsilon is at most {at_most(row['epsilon'])}"
-        f" at delta {amount(run.plan.delta)}."
+        "Against anybody who sees only published results, epsilon is at most "
+        f"{at_most(row['epsilon'])} at delta {amount(run.plan.delta)}."
     )
 
 
@@ -172,7 +174,7 @@ def beyond(run: Run) -> str:
         f"{at_most(row['epsilon'])} against the {row['adversary']}" for row in rows[:_ROWS]
     )
     return (
-        f"The study is planned for at most {most} of the silos to collude. Where more do, "
+        f"The study is planned for at most {most} colluding silos. If more collude, "
         f"epsilon is at most {bounds}."
     )
 
@@ -182,17 +184,18 @@ def unit(run: Run) -> str:
     patient = run.plan.patient
     if run.plan.unit == "patient" and patient is not None:
         return (
-            "One unit is a patient with all records at one silo; a patient of two silos is two "
-            f"units, for whom epsilon is at most {at_most(patient['in_two_silos'])} together."
+            "The guarantee covers a patient with all records at one silo; a patient with "
+            "records at two silos counts twice, and epsilon for both together is at most "
+            f"{at_most(patient['in_two_silos'])}."
         )
     if patient is not None:
         return (
-            f"One unit is one record. For {patient['who']} epsilon is at most "
+            f"The guarantee covers one record. For {patient['who']} epsilon is at most "
             f"{at_most(patient['epsilon'])}."
         )
     return (
-        "One unit is one record. The study does not say that a person may have several; a person "
-        "with several records is protected less."
+        "The guarantee covers one record. The study does not say whether a person may "
+        "have several; a person with several is protected less."
     )
 
 
@@ -201,8 +204,8 @@ def attempts(run: Run) -> str:
     count, adversary = run.epsilon.attempts, run.epsilon.stated_adversary
     bounds = {row["adversary"]: row["epsilon"] for row in run.epsilon.after_attempts}
     return (
-        f"{several(count, 'sum')} {'was' if count == 1 else 'were'} charged; after that epsilon "
-        f"is at most {at_most(bounds[adversary])} against the {adversary}."
+        f"{several(count, 'sum')} {('was' if count == 1 else 'were')} charged; after "
+        f"that, epsilon is at most {at_most(bounds[adversary])} against the {adversary}."
     )
 
 
@@ -211,15 +214,16 @@ def in_all(run: Run) -> str:
     parts = run.silos
     totals = [(part["silo"], part["data_set"]) for part in parts if part["data_set"] is not None]
     if not totals:
-        raise NotShownError("no silo tells what its records have spent in all")
+        raise NotShownError("no silo states what its records have spent in total")
     spent = "; ".join(
         f"{silo}: at most {at_most(total['epsilon'])} at delta {amount(total['delta'])}"
         for silo, total in totals[:_MANY]
     )
     silent = len(parts) - len(totals)
-    rest = f"; {silent} silos do not tell" if silent else ""
+    rest = f"; {silent} silos do not state it" if silent else ""
     return (
-        f"By what silos have signed, their records have spent in all studies so far {spent}{rest}."
+        "According to the silos' signatures, their records have spent in all studies so "
+        f"far {spent}{rest}."
     )
 
 
@@ -229,8 +233,8 @@ def ledgers(run: Run) -> str:
     closed = [part["silo"] for part in parts if part.get("closed") is True]
     most = max((part["attempts"] for part in parts), default=0)
     return (
-        f"{len(closed)} of {run.plan.silos} silos have signed a last word about this study, by "
-        f"which none has charged more than {several(most, 'sum')} to its ledger."
+        f"{len(closed)} of {run.plan.silos} silos have signed a final statement about "
+        f"this study: none has charged more than {several(most, 'sum')} to its ledger."
     )
 
 
@@ -238,11 +242,12 @@ def audit(run: Run) -> str:
     """What an attack on the training found."""
     result = run.audit
     return (
-        f"An audit played {amount(result['runs'])} trainings with {amount(result['canaries'])} "
-        f"made-up records each and tried to tell which were used: it showed an epsilon of at least "
-        f"{at_least(result['epsilon_lower'])}, where the sums may tell "
-        f"{at_most(result['epsilon_audited'])}. A small number proves nothing; a larger one than "
-        "that would have shown a defect."
+        f"An audit simulated {amount(result['runs'])} trainings with "
+        f"{amount(result['canaries'])} synthetic records each and tried to tell which "
+        "were used. It showed an epsilon of at least "
+        f"{at_least(result['epsilon_lower'])}; the sums may reveal up to "
+        f"{at_most(result['epsilon_audited'])}. A small number proves nothing; one above "
+        "that limit would have revealed a defect."
     )
 
 
@@ -250,12 +255,12 @@ def replayed(run: Run) -> str:
     """Whether model or answers follow from the messages."""
     if run.asked.model is not None:
         return (
-            "Every sum and every step was made again from the signed messages, and the model with "
-            f"the SHA-256 {run.replay.model} is what they give."
+            "Every sum and every step was recomputed from the signed messages; they "
+            f"yield the model with the SHA-256 {run.replay.model}."
         )
     files = run.replay.answers
     if not files:
-        raise NotShownError("nothing was given out")
+        raise NotShownError("nothing was published")
     return (
         "Every sum was made again from the signed messages, and what is given out follows from "
         f"them: {', '.join(f'{name} (SHA-256 {digest})' for name, digest in files.items())}."
@@ -266,11 +271,11 @@ def noise(run: Run) -> str:
     """How much noise is planned, and who adds it."""
     total, left = run.plan.total_noise_multiplier, run.plan.noise_multiplier
     return (
-        f"By the plan each of {run.plan.silos} silos adds its own share of Gaussian noise; the "
-        f"sum of all has a standard deviation of {amount(total)} times the most that one "
-        f"{run.plan.unit} can add, of which {amount(left)} is left where "
-        f"{spoken(run.plan.stated_adversary)} takes off what it knows. That each silo's "
-        "software did so, nothing shows."
+        f"By the plan, each of {run.plan.silos} silos adds its own share of Gaussian "
+        f"noise. The sum's noise has a standard deviation of {amount(total)} times the "
+        f"most that one {run.plan.unit} can add; {amount(left)} of it remains when "
+        f"{spoken(run.plan.stated_adversary)} subtracts what it knows. Nothing shows that "
+        "each silo's software did so."
     )
 
 
@@ -278,9 +283,10 @@ def grid(run: Run) -> str:
     """How rounding and finite arithmetic are counted."""
     certificate = run.plan.certificate
     return (
-        f"By the plan noise is rounded to a grid of {amount(run.plan.grid_step)} and summed as "
-        f"integers of {run.plan.word_bits} bits; what rounding and floating point can add to "
-        f"epsilon is bounded by {at_most(certificate['epsilon'])} and is part of it."
+        f"By the plan, noise is rounded to a grid of {amount(run.plan.grid_step)} and "
+        f"summed as integers of {run.plan.word_bits} bits. Rounding and floating point "
+        f"can add at most {at_most(certificate['epsilon'])} to epsilon, and epsilon "
+        "includes this."
     )
 
 
@@ -289,13 +295,14 @@ def clip(run: Run) -> str:
     training = run.asked.training
     if training is None:
         return (
-            "No gradient is clipped: each statistic encodes a record as a bounded vector, and its "
-            f"noise is {amount(run.plan.noise_multiplier)} times that bound."
+            "No gradient is clipped: each statistic encodes a record as a bounded "
+            f"vector, and the noise is {amount(run.plan.noise_multiplier)} times that "
+            "bound."
         )
     return (
-        f"By the plan the gradient of one {run.plan.unit} is shortened to the length "
-        f"{amount(training.clip_norm)} before it is added. That each silo's software "
-        "did so, nothing shows."
+        f"By the plan, the gradient of one {run.plan.unit} is shortened to the length "
+        f"{amount(training.clip_norm)} before it is added. Nothing shows that each silo's "
+        "software did so."
     )
 
 
@@ -305,8 +312,8 @@ def sampling(run: Run) -> str:
     if training is None:
         return f"All records are in every sum (sampling rate {amount(run.plan.sample_rate)})."
     return (
-        f"By the plan batches are drawn by “{training.sampling}” sampling at the rate "
-        f"{amount(run.plan.sample_rate)}, and epsilon is computed for that way of sampling."
+        f"By the plan, batches are drawn by “{training.sampling}” sampling at the rate "
+        f"{amount(run.plan.sample_rate)}, and epsilon is computed for that sampling."
     )
 
 
@@ -314,9 +321,9 @@ def beside(run: Run) -> str:
     """What is asked besides the main query, in the same epsilon."""
     queries = run.plan.auxiliary_queries
     if not queries:
-        return "Nothing else is asked of the records in this study."
+        return "The study asks nothing else of the records."
     named = ", ".join(sorted({str(query.get("purpose", "a further query")) for query in queries}))
-    return f"The same epsilon covers what is asked besides: {named}."
+    return f"The same epsilon also covers: {named}."
 
 
 def cap(run: Run) -> str:
@@ -324,8 +331,8 @@ def cap(run: Run) -> str:
     stated = run.asked.privacy.get("cap")
     if stated is None:
         return (
-            "The study asks for no cap on what records may spend over all studies; whether a silo "
-            "has set one by itself, it does not say."
+            "The study proposes no cap on what records may spend over all studies; the "
+            "evidence does not say whether a silo has set its own."
         )
     return f"The study asks each silo for a cap of {stated} over all studies."
 
@@ -333,8 +340,8 @@ def cap(run: Run) -> str:
 def authenticity(run: Run) -> str:
     """Who signed."""
     return (
-        f"{amount(run.replay.frames)} messages of {len(run.roster)} parties were read again: "
-        "each is signed with its sender's key of the roster, and in order."
+        f"{amount(run.replay.frames)} messages of {len(run.roster)} parties were checked "
+        "again: each is in order and signed with its sender's key in the roster."
     )
 
 
@@ -342,16 +349,17 @@ def apart(run: Run) -> str:
     """Whether it was a trial in one process."""
     if any(words.startswith(_ONE_PROCESS) for words in run.trust):
         return (
-            "By its aggregator's word all parties ran in one process, on a machine that saw all "
-            "records: this run is a trial, and whoever ran it has to be trusted."
+            "According to its aggregator, all parties ran in one process, on a machine "
+            "that saw all records: this run is a trial, and whoever ran it has to be "
+            "trusted."
         )
-    return "Its aggregator does not say that parties ran in one process."
+    return "The aggregator does not say that the parties ran in one process."
 
 
 def software(run: Run) -> str:
     """Which versions ran."""
     named = ", ".join(f"{name} {number}" for name, number in run.versions.items() if number)
-    return f"By its aggregator's word it was made with {named}."
+    return f"According to its aggregator, it was made with {named}."
 
 
 def model_digest(run: Run) -> str:
@@ -363,15 +371,15 @@ def model_digest(run: Run) -> str:
 def enclaves(run: Run) -> str:
     """Whether epsilon rests on protected hardware."""
     if run.asked.parties.trust == "tee":
-        return "The stated epsilon believes in protected hardware at the silos."
+        return "The stated epsilon relies on protected hardware at the silos."
     nodes = run.plan.compute_nodes
-    one_of = " It needs one compute node of each silo that does not collude." if nodes else ""
+    one_of = " It needs one compute node of a silo that does not collude." if nodes else ""
     return (
-        f"The stated epsilon is against {spoken(run.plan.stated_adversary)} and believes in no "
-        f"protected hardware.{one_of}"
+        f"The stated epsilon is against {spoken(run.plan.stated_adversary)} and relies on "
+        f"no protected hardware.{one_of}"
     )
 
 
 def never(_: Run) -> str:
     """What no member of the evidence is about."""
-    raise NotShownError("no member of the evidence is about it")
+    raise NotShownError("no part of the evidence is about it")

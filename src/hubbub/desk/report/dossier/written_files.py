@@ -14,14 +14,20 @@ from hubbub.desk.report.markup import Content, Html, join, printable, style, tag
 # What stands before the chapters, whatever they are drawn as.
 
 OPENING = (
-    "Each sentence rests on members of the run's evidence, named under it, which “hubbub verify” "
-    "has found to be re-derived (computed again and found equal) or signed (by the party that it "
-    "is about, or by the aggregator). What nothing shows is called not shown, and what only a "
-    "person can write is left open under a name.",
-    "It draws no conclusion of law and gives no advice: whoever decides does that, and signs it.",
+    (
+        "Each sentence cites the parts of the run's evidence that support it. “hubbub "
+        "verify” found each of them to be re-derived (recomputed and found equal) or signed "
+        "(by the party it concerns, or by the aggregator). A statement that nothing supports "
+        "is marked “not shown”. Questions that only a person can answer are left blank, each "
+        "under a name."
+    ),
+    (
+        "The dossier draws no legal conclusion and gives no advice: the person who decides "
+        "does that, and signs."
+    ),
 )
 WRONG_TITLE = "What does not hold"
-TRUST_TITLE = "What nothing shows, and has to be trusted"
+TRUST_TITLE = "What no evidence shows, and has to be trusted"
 
 
 def counted(dossier: Dossier) -> str:
@@ -29,14 +35,15 @@ def counted(dossier: Dossier) -> str:
     counts = ", ".join(f"{number} {name}" for name, number in sorted(dossier.counts.items()))
     left = several(len(dossier.open), "answer")
     return (
-        f"Study id {dossier.study_id}. Sentences: {counts}. Still to be written by people: {left}."
+        f"Study id {dossier.study_id}. Sentences: {counts}. Answers still needed from "
+        f"people: {left}."
     )
 
 
 def summed_up(chapter: Composed) -> str:
     """What a reader finds in a chapter."""
     said = several(len(chapter.sentences), "sentence")
-    left = f", {several(len(chapter.open), 'answer')} to be written" if chapter.open else ""
+    left = f", {several(len(chapter.open), 'answer')} still needed" if chapter.open else ""
     return f"{said}{left}"
 
 
@@ -106,7 +113,7 @@ def _part(part: Shown) -> Html:
             standing = tag("details", tag("summary", part.standing), members, class_="kicker")
         return tag("div", tag("p", tag("b", part.ask), " ", part.text), standing)
     said: Content = tag("p", part.text) if part.text else tag("p", tag("i", "To be written."))
-    name = tag("p", f"by a person: {part.blank.name}", class_="kicker")
+    name = tag("p", f"to be answered by a person: {part.blank.name}", class_="kicker")
     return tag("div", tag("p", tag("b", part.blank.ask)), said, name)
 
 
@@ -174,4 +181,4 @@ def _add(made: Any, part: Shown) -> None:
         return
     paragraph.add_run(part.blank.ask).bold = True
     paragraph.add_run(printable(f" {part.text or '________'} "))
-    paragraph.add_run(f"[by a person: {part.blank.name}]").italic = True
+    paragraph.add_run(f"[to be answered by a person: {part.blank.name}]").italic = True

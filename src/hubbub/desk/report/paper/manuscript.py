@@ -50,7 +50,7 @@ def _scores(validation: Validation) -> Iterator[PaperTable]:
         label, count = f"{part['by']}: {part['group']}", f"{max(part['count'], 0):,.0f}"
         kept = validation_sheet.scores_of_group(part, validation["telling"])
         if not kept:
-            lines.append((label, count, "", "too few for the noise"))
+            lines.append((label, count, "", "too few for this noise"))
         for name, value, ends, *_ in validation_sheet.validation_rows({"scores": kept}):
             lines.append((label, count, name, f"{value} ({ends})"))
             label = count = ""  # which stand in the first line of a group
@@ -144,8 +144,8 @@ def noise_note(answer: Answer) -> str:
     least, most = min(errors), max(errors)
     size = amount(least) if f"{least:.2g}" == f"{most:.2g}" else f"{least:.2g} to {most:.2g}"
     return (
-        f"Counts carry noise with a standard deviation of {size} records, which the tests take "
-        "into account"
+        f"Counts carry noise with a standard deviation of {size} records, which the tests "
+        "account for"
     )
 
 
@@ -154,8 +154,8 @@ def tests_note(answer: Answer) -> Iterator[str]:
     named = dict.fromkeys(test["name"] for test in answer["tests"] if test.get("column"))
     if named:
         yield (
-            f"P-values are of {' or '.join(f'{name} test' for name in named)}, noise taken into "
-            "account; SMD is the standardised mean difference"
+            f"P-values are of {' or '.join(f'{name} test' for name in named)}, adjusted "
+            "for noise; SMD is the standardised mean difference"
         )
 
 
@@ -369,19 +369,20 @@ def methods_sentence(
     family = any(_is_adjusted(statistic) for statistic in told["statistics"].values())
     epsilon = told["epsilon"] if plan is None else _stated_epsilon(plan)
     promised = (
-        "All numbers are read from sums over all sites to which noise was added before anybody saw "
-        "them; no site's numbers were seen by anybody. They have distributed differential privacy "
-        f"(epsilon {amount(epsilon)}, delta {amount(told['delta'])}, one {told['unit']} "
-        f"{changed}, against {spoken(told['adversary'])}). Intervals and p-values take sampling "
-        "and the added noise into account"
+        "All numbers were computed from sums over all sites, to which noise was added "
+        "before anybody saw them; nobody saw the numbers of a single site. They satisfy "
+        f"distributed differential privacy (epsilon {amount(epsilon)}, delta "
+        f"{amount(told['delta'])}, one {told['unit']} {changed}, against "
+        f"{spoken(told['adversary'])}). Intervals and p-values account for sampling and "
+        "the added noise"
     )
-    adjusted = "; p-values of the family were adjusted after Holm." if family else "."
+    adjusted = "; p-values of the family were adjusted by Holm's method." if family else "."
     scored = ""
     if validation:
         scored = (
-            f"The model was validated on {validation_sheet.whose(validation)}, by a noisy sum over "
-            "public bins of what it foretold and what came, with intervals of those values that "
-            "the noisy counts do not contradict."
+            f"The model was validated on {validation_sheet.whose(validation)}, by a noisy "
+            "sum over public bins of predictions and outcomes. Intervals contain the "
+            "values that the noisy counts do not contradict."
         )
     own = f"{_capital(done)}." if done else ""
     return " ".join(filter(None, (own, scored, promised + adjusted)))
@@ -430,8 +431,8 @@ def _flow(known: Sequence[Counted], unit: str) -> Iterator[PaperTable]:
     """How many records each question is about, with noise, and how many lack something for it."""
     if known:
         note = (
-            f"{_capital(unit)}s that lack what a question needs are left out of it; all numbers "
-            "carry noise"
+            f"{_capital(unit)}s with a missing value needed for a question are left out "
+            "of it; all numbers carry noise"
         )
         yield PaperTable("flow", f"Flow of {unit}s", flow_table(known, unit), (note,))
 

@@ -109,7 +109,7 @@ def flow_figure(known: Sequence[Counted], unit: str, sites: int | None) -> Figur
             end = max(end, below)
         y = end
     parts.append(_line(_STEM, start, _STEM, middle))
-    words = f"Flow of {unit}s. Every number carries noise, of so much in 95 of 100 releases (±)."
+    words = f"Flow of {unit}s. Every number carries noise; ± is its size in 95 of 100 releases."
     return Figure(charts.drawing(parts, y + charts.EDGE, words), words, y + charts.EDGE)
 
 
