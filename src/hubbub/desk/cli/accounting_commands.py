@@ -23,7 +23,7 @@ def add_commands(commands: Any) -> None:
     """Register the commands."""
     mechanism = (
         argument("--sample-rate", "default 1: every record", float, default=1.0),
-        argument("--steps", "how often noise is added", int, required=True),
+        argument("--steps", "how many times noise is added", int, required=True),
         argument(
             "--relation", "which data sets are neighbours", choices=RELATIONS, default="add-remove"
         ),
@@ -36,8 +36,8 @@ def add_commands(commands: Any) -> None:
         ),
         argument(
             "--plot",
-            "also write the whole curve, delta against epsilon from above and below, with the "
-            "answer as a dot, as an SVG file",
+            "also write the curve of delta against epsilon, upper and lower bounds, as "
+            "an SVG file; a dot marks the answer",
             Path,
             metavar="FILE.svg",
         ),

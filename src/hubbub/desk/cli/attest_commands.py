@@ -30,9 +30,9 @@ _MOST = 1 << 18  # bytes of a file
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    words = "evidence of attested machines: make it, verify it, and say what to pin"
+    words = "evidence that a machine is attested: make it, verify it, or find out what to pin"
     parts = add_family(commands, "attest", words, "WHAT")
-    has = "which one this machine has"
+    has = "the platform of this machine"
     bound = "64 bytes in hexadecimal digits that the evidence is bound to"
     add_command(
         parts,
@@ -46,7 +46,7 @@ def add_commands(commands: Any) -> None:
     add_command(
         parts,
         "verify",
-        "verify evidence and hold it against a policy: exit 0 if it is enough, 1 if not",
+        "verify evidence against a policy: exit code 0 if it satisfies the policy, 1 if not",
         _verify,
         argument("file", "a quote, a report or a document", Path),
         argument("--policy", "TOML with the keys of [attestation.silo]", Path, required=True),
@@ -61,7 +61,7 @@ def add_commands(commands: Any) -> None:
         argument("--report-data", bound, default="", metavar="HEX"),
         argument(
             "--max-age",
-            "of a document that says when it was made, at the time of verification; default: any",
+            "the oldest that a dated document may be at the time of verification; default: any age",
             int,
             metavar="SECONDS",
         ),
@@ -140,7 +140,7 @@ def _content(path: Path) -> bytes:
     try:
         return read_bytes(path, most=_MOST)
     except OSError as error:
-        raise UserError(f"expected a file at {path}, got: {why_of(error)}") from None
+        raise UserError(f"expected a readable file at {path}, got: {why_of(error)}") from None
 
 
 def _policy(path: Path) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _policy(path: Path) -> dict[str, Any]:
     try:
         return toml_table(read_text(path, most=_MOST))
     except OSError as error:
-        raise UserError(f"expected a policy at {path}, got: {why_of(error)}") from None
+        raise UserError(f"expected a readable policy at {path}, got: {why_of(error)}") from None
     except ValueError as error:
         raise UserError(f"expected a policy in TOML at {path}, got: {str(error)[:200]}") from None
 

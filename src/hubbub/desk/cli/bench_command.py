@@ -49,7 +49,7 @@ class Measurement:
 
 def add_commands(commands: Any) -> None:
     """Register the command."""
-    add_command(commands, "bench", "this machine against its physical limits", _bench)
+    add_command(commands, "bench", "measure this machine against its physical limits", _bench)
 
 
 def _bench(options: argparse.Namespace) -> int:
@@ -138,7 +138,7 @@ def _round() -> Measurement:
         name="round",
         work=lambda: parties.sum(next(rounds), no_model),
         limit=limit,
-        limit_is=f"noise and bare keystreams of {_SILOS} silos, and one SHA-256 of each vector",
+        limit_is=f"noise and keystreams alone of {_SILOS} silos, and one SHA-256 of each vector",
     )
 
 

@@ -48,36 +48,36 @@ def add_commands(commands: Any) -> None:
     add_command(
         commands,
         "compare",
-        "is joining worth it? a study beside its baselines, several times over",
+        "is joining worth it? run a study and its baselines several times",
         _compare,
         STUDY,
         argument("--repeats", "runs of each; default 10", int, default=10),
         argument(
             "--baselines", "some of trusted,local-dp,alone,non-private; default all", default=""
         ),
-        argument("--metric", "which to compare by; default: the telling one of the target's kind"),
+        argument("--metric", "metric to compare by; default: the usual one for the target"),
         argument("--out", "folder for hubbub's run and the report", Path),
         LEDGERS,
     )
     add_command(
         commands,
         "rehearse",
-        "what a run would give, without its protection: for public or made-up records",
+        "show what a run would give, without protection: for public or synthetic records only",
         _rehearse,
         STUDY,
-        argument("--repeats", "how often; default 1", int, default=1),
+        argument("--repeats", "number of rehearsals; default 1", int, default=1),
     )
     add_command(
         commands,
         "demo",
-        "studies of real hospitals, end to end, beside what else could be done",
+        "studies of real hospitals from start to end, compared with the alternatives",
         _demo,
         argument("--out", "folder for the runs; default runs/demo-<time>", Path),
         argument("--splits", "train/test splits to average over; default 20 and 80", int),
-        argument("--network", "every party a process of its own, over NATS", bool),
+        argument("--network", "run every party as a process of its own, over NATS", bool),
         argument(
             "--tee",
-            "with --network: silos are believed, by evidence of a platform that shows nothing",
+            "with --network: silos show software evidence of attestation, which proves nothing",
             bool,
         ),
     )
@@ -148,14 +148,15 @@ def _rehearse(options: argparse.Namespace) -> int:
     study, repeats = Study.load(options.study), _repeats(options)
     if study.training is None:
         raise UserError(
-            "expected a study that trains a model, got one of statistics alone; hubbub plan says "
-            "how exact they will be, and hubbub.rehearse gives answers to made-up records"
+            "expected a study that trains a model, got one with statistics only; hubbub "
+            "plan shows how precise they will be, and hubbub.rehearse answers them on "
+            "synthetic records"
         )
     measured = silo_records.has_test_set(study) or study.training.evaluate or study.validation
     if not measured:
         raise UserError(
-            "expected something to measure a rehearsal by, got a study without; state data.test, "
-            "or [validation]"
+            "expected a study that scores its model, got one without; add data.test, or "
+            "[validation]"
         )
     with bar(study.name, repeats, quiet=options.json, lines=True) as progress:
         rehearsal = rehearse(study, repeats=repeats, progress=progress.advance)
@@ -164,9 +165,10 @@ def _rehearse(options: argparse.Namespace) -> int:
     names = [name for name in held if all(name in result.final for result in rehearsal)]
     values = {name: [result.final[name] for result in rehearsal] for name in names}
     cost = (
-        f"a rehearsal protects nobody: on private records each one is a release of its own, so "
-        f"choosing among {repeats} of them costs up to epsilon {repeats * privacy.epsilon:g} at "
-        f"delta {repeats * privacy.delta:g}, beside that of the run"
+        "a rehearsal protects nobody: on private records each rehearsal is a release of "
+        f"its own, so choosing among {repeats} of them costs up to epsilon "
+        f"{repeats * privacy.epsilon:g} at delta {repeats * privacy.delta:g}, on top of "
+        "the run itself"
     )
     if options.json:
         emit(
@@ -181,8 +183,8 @@ def _rehearse(options: argparse.Namespace) -> int:
         )
         return 0
     table(
-        f"REHEARSAL of {study.name}: what {repeats} such runs would give, at epsilon "
-        f"{number(plan.stated.epsilon, 3)} each",
+        f"REHEARSAL of {study.name}: results to expect from {repeats} such runs, at "
+        f"epsilon {number(plan.stated.epsilon, 3)} each",
         ("", "mean", "± (95 %)"),
         [(name, f"{np.mean(column):.3f}", _margin(column)) for name, column in values.items()],
     )
@@ -226,34 +228,35 @@ class _Story:
 
 
 _OTHERS = {
-    "trusted": "all together, if somebody could be trusted",
-    "local-dp": "all together, each alone adding all the noise",
+    "trusted": "all together, with one trusted party",
+    "local-dp": "all together, each silo adding all the noise",
 }
 _FEW = _Story(
     key="few",
     file="heart.toml",
     words={
-        "federated": "hubbub: all hospitals together, nobody trusted",
+        "federated": "hubbub: all hospitals together, no trusted party",
         **_OTHERS,
-        "alone": "each hospital by itself (mean)",
-        "non-private": "all together, no privacy at all",
+        "alone": "each hospital alone (mean)",
+        "non-private": "all together, without privacy",
     },
     repeats=20,
-    moral="four hospitals gain by joining; with so few, noise for each alone costs little more",
+    moral="the four hospitals gain by joining; with so few, full noise at each costs little more",
 )
 _MANY = _Story(
     key="many",
     file="dialysis.toml",
     words={
-        "federated": "hubbub: 67 centres together, nobody trusted, 5 may collude",
+        "federated": "hubbub: 67 centres together, no trusted party, 5 may collude",
         **_OTHERS,
-        "non-private": "all together, no privacy at all",
+        "non-private": "all together, without privacy",
     },
     repeats=80,
-    moral="with many silos hubbub is as good as somebody trusted, and noise for each alone is not",
+    moral="with many silos, hubbub is as good as a trusted party, and full noise at each silo "
+    "is not",
 )
 # Where the data of _MANY cannot be fetched: the hospitals' records dealt to practices.
-_PRACTICES = "hubbub: 60 practices together, nobody trusted, 5 may collude"
+_PRACTICES = "hubbub: 60 practices together, no trusted party, 5 may collude"
 _DEALT = replace(_MANY, file="practices.toml", words={**_MANY.words, "federated": _PRACTICES})
 
 
@@ -261,15 +264,15 @@ def _demo(options: argparse.Namespace) -> int:
     if options.network:
         return _demo_network(options)
     if options.tee:
-        raise UserError("expected --tee with --network, got it alone; add --network")
+        raise UserError("expected --tee only with --network, got it alone; add --network")
     if options.splits is not None and options.splits < 1:
         raise UserError(f"expected --splits of at least 1, got {options.splits}; raise it")
     start = time.perf_counter()
     out = options.out or new_folder("demo")
     if out.is_dir() and any(out.iterdir()):
         raise UserError(
-            f"expected an empty or new folder for the runs, got {out} with files in it; choose "
-            "another --out"
+            f"expected an empty or new folder for the runs, got {out}, which contains "
+            "files; choose another --out"
         )
     many = _many(options)
     results = {story.key: _compared(story, out, options) for story in (_FEW, many)}
@@ -314,8 +317,8 @@ def _many(options: argparse.Namespace) -> _Story:
     except DataError:
         if not options.json:
             say(
-                "note: the dialysis records cannot be fetched here; the hospitals' records, dealt "
-                "to 60 practices, stand in for them"
+                "note: the dialysis records cannot be downloaded here; the hospitals' "
+                "records, divided among 60 practices, replace them"
             )
         return _DEALT
     return _MANY
@@ -376,7 +379,9 @@ def _demo_network(options: argparse.Namespace) -> int:
     from hubbub.site.network.demo import attested, run_demo
 
     if options.splits is not None:
-        raise UserError("expected --network without --splits, got both; it makes one run, leave it")
+        raise UserError(
+            "expected --network without --splits, got both; it makes a single run, leave it"
+        )
     start = time.perf_counter()
     out = options.out or new_folder("demo-network")
     told = (lambda _: None) if options.json else say
@@ -410,7 +415,7 @@ def _demo_network(options: argparse.Namespace) -> int:
     ]
     title = f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})"
     table(title, ("", "AUC", "epsilon", "seconds"), rows)
-    say("one run each, with noise of its own: AUCs so far apart are what so much noise makes")
+    say("one run each, with its own noise: AUCs this far apart are what this much noise causes")
     say(f"written to {out}; check the first with hubbub verify {apart['out']}")
     return 0
 

@@ -52,7 +52,7 @@ def add_commands(commands: Any) -> None:
         argument("name", "the party's name, as the study calls it"),
         argument(
             "--role",
-            "what the party does; default silo",
+            "the party's role; default silo",
             choices=("silo", "node", "aggregator"),
             default="silo",
         ),
@@ -60,53 +60,56 @@ def add_commands(commands: Any) -> None:
         argument("--relay", "an aggregator's: the relay's URL, as the others reach it"),
         argument(
             "--relay-certificate",
-            'PEM file whose key the roster will name, or "public" for one of a public CA; default: '
-            "one is made",
+            'PEM file whose key the roster will name, or "public" for a certificate of '
+            "a public CA; default: one is created",
         ),
-        argument("--passphrase", "ask for one that closes the keys", bool),
+        argument("--passphrase", "ask for a passphrase that protects the keys", bool),
         PASSPHRASE,
     )
     add_command(
         commands,
         "roster",
-        "make a roster of identities, or read one",
+        "make a roster from identities, or show one",
         _roster,
-        argument("files", "identities, or one roster", Path, nargs="+"),
+        argument("files", "identity files, or one roster", Path, nargs="+"),
         argument("--out", "file for the roster of these identities", Path),
     )
     add_command(
         commands,
         "relay",
-        "write what a relay reads, from a roster; one that runs reads it again",
+        "write the relay's configuration from a roster; a running relay reads it again",
         _relay,
         roster,
         argument("--relay", "its URL; default: the roster's"),
-        argument("--out", f"its folder; default {HOME / RELAY}", Path, default=HOME / RELAY),
-        argument("--leaf-port", "let leaf relays in at this port", int),
+        argument("--out", f"folder for it; default {HOME / RELAY}", Path, default=HOME / RELAY),
+        argument("--leaf-port", "accept leaf relays at this port", int),
     )
     add_command(
         commands,
         "leaf",
-        "write what a leaf relay reads, for parties whose machines may not leave their network",
+        "write the configuration of a leaf relay, for parties whose machines may not "
+        "connect outside their network",
         _leaf,
         roster,
-        argument("--relay", "the leaf's URL, as these parties reach it", required=True),
+        argument("--relay", "the leaf's URL, as these parties see it", required=True),
         argument(
-            "--hub", "tls://HOST:PORT of the roster's relay, of its --leaf-port", required=True
+            "--hub",
+            "tls://HOST:PORT of the roster's relay, where PORT is its --leaf-port",
+            required=True,
         ),
         argument(
             "--home",
-            f"folder of a party behind it; may be said again; default {HOME}",
+            f"folder of a party behind the leaf; may be repeated; default {HOME}",
             Path,
             action="append",
         ),
         argument(
             "--hub-certificate",
-            "what it shows, a PEM file; default relay.pem",
+            "its certificate, a PEM file; default relay.pem",
             Path,
             default=Path("relay.pem"),
         ),
-        argument("--out", "the leaf's folder, for its user alone", Path, required=True),
+        argument("--out", "the leaf's folder, readable by its user only", Path, required=True),
         PASSPHRASE,
     )
     add_command(
@@ -118,10 +121,12 @@ def add_commands(commands: Any) -> None:
         argument("--roster", "the consortium's roster", Path),
         argument("--home", "this party's folder", Path, default=HOME),
         argument("--ledger", "the data set's ledger; default in --home", Path),
-        argument("--data", "a silo: the folder of records, as join has it; default --home", Path),
-        argument("--yes", "do not ask; a script needs it", bool),
-        argument("--new-roster", "this roster replaces the one that is there", bool),
-        argument("--withdraw", "take an approval back instead", bool),
+        argument(
+            "--data", "for a silo: the folder of records, as given to join; default --home", Path
+        ),
+        argument("--yes", "do not ask for confirmation; scripts need this", bool),
+        argument("--new-roster", "replace the roster that is there by this one", bool),
+        argument("--withdraw", "withdraw an approval instead", bool),
         PASSPHRASE,
     )
 
@@ -130,7 +135,7 @@ def _keygen(options: argparse.Namespace) -> int:
     from hubbub.site.network.aggregator_process import named_relay
 
     if options.role != "aggregator" and (options.relay or options.relay_certificate):
-        raise UserError("expected --relay of an aggregator alone, got another role; leave it out")
+        raise UserError("expected --relay only for an aggregator, got another role; leave it out")
     PartyFolder.check_new(options.home, options.name, options.role)
     closed = chosen_passphrase(options)
     folder = options.home / RELAY
@@ -143,9 +148,9 @@ def _keygen(options: argparse.Namespace) -> int:
     answer(
         options,
         {"name": name, "role": role, "fingerprint": shown, "identity": str(path)},
-        f"{name} ({role}): keys in {options.home}, for this party alone",
+        f"{name} ({role}): keys in {options.home}, readable by this user only",
         f"fingerprint {shown}",
-        f"give {path} to whoever makes the roster, and read the fingerprint out",
+        f"give {path} to whoever makes the roster, and read the fingerprint to them by telephone",
     )
     return 0
 
@@ -170,7 +175,7 @@ def _roster(options: argparse.Namespace) -> int:
             "relay": relay,
             "parties": [dict(zip(keys, row, strict=True)) for row in _rows(roster)],
         },
-        "write this into the study, so that its id stands for these keys:",
+        "write this into the study, so that its id is bound to these keys:",
         "    [parties]",
         f'    roster = "{digest}"',
     )
@@ -182,7 +187,7 @@ def _rows(roster: Roster) -> list[tuple[str, str, str]]:
 
 
 def _show_roster(roster: Roster) -> None:
-    title = "The roster: compare every fingerprint with its owner"
+    title = "The roster: compare every fingerprint with its owner by telephone"
     table(title, ("party", "role", "keys"), _rows(roster))
     aggregator = roster.parties[0]
     vouched = aggregator.relay_key.hex()[:16] or "of a public CA"
@@ -204,16 +209,17 @@ def _relay(options: argparse.Namespace) -> int:
     }
     words = {
         None: f"run it with: nats-server -c {files.configuration}",
-        "": "the relay that runs with it has taken it",
+        "": "the running relay has loaded it",
     }.get(
         files.not_taken,
-        f"the relay that runs has NOT taken it, and knows the keys of before: {files.not_taken}; "
-        "restart it (systemctl restart hubbub-relay, or hubbub serve), then say this again",
+        "the running relay has NOT loaded it, and still knows the old keys: "
+        f"{files.not_taken}; restart it (systemctl restart hubbub-relay, or hubbub "
+        "serve), then run this command again",
     )
     answer(
         options,
         result,
-        f"{files.configuration}: one account for each party, from public keys alone",
+        f"{files.configuration}: one account for each party, from public keys only",
         f"certificate valid for {files.certificate.days_left:.0f} days",
         words,
     )
@@ -229,8 +235,8 @@ def _leaf(options: argparse.Namespace) -> int:
     for folder in folders:
         if folder.keys.identity not in roster.parties[1:]:
             raise UserError(
-                f"expected silos or nodes of {options.roster}, got {folder.name}, whom it does not "
-                "list with these keys; name its roster"
+                f"expected silos or nodes of {options.roster}, got {folder.name}, which "
+                "that roster does not list with these keys; use its own roster"
             )
     here = Relay.of(options.relay)
     hub = Relay.of(options.hub, roster.parties[0].relay_key)
@@ -241,7 +247,8 @@ def _leaf(options: argparse.Namespace) -> int:
     answer(
         options,
         {"configuration": str(files.configuration), "certificate": certificate},
-        f"{files.configuration}: has transport keys of {names}; for the server's user alone",
+        f"{files.configuration}: contains transport keys of {names}; readable by the "
+        "server's user only",
         f"run it with: nats-server -c {files.configuration}",
         f"join with: --relay {here.urls[0]} --relay-certificate {certificate}",
     )
@@ -254,7 +261,9 @@ def _approve(options: argparse.Namespace) -> int:
     if options.withdraw:
         return _withdraw(options, party_folder, study)
     if options.roster is None:
-        raise UserError("expected --roster, the file that all parties compared, got none; name it")
+        raise UserError(
+            "expected --roster, the file whose fingerprints all parties compared, got none; name it"
+        )
     roster = read_roster(options.roster)
     hashes = foreign_code.code_hashes(study)
     if not options.json:
@@ -263,9 +272,9 @@ def _approve(options: argparse.Namespace) -> int:
         if left := party_folder.open_collections(beside=roster):
             names = ", ".join(left.values())
             warn(
-                f"sums are open, whose keys are here, of studies of another roster: {names}; "
-                "nothing of them is answered with this one, and approve --withdraw erases their "
-                "keys"
+                "sums of studies with another roster are open and their keys are here: "
+                f"{names}; with this roster they will never be answered, and approve "
+                "--withdraw erases their keys"
             )
         _warn_of_restarts(party_folder, roster)
     if not _agreed(f"May {party_folder.name} take part in {study.name}?", options):
@@ -284,8 +293,9 @@ def _withdraw(options: argparse.Namespace, party_folder: PartyFolder, study: Stu
     """Take an approval back."""
     if study.id in party_folder.open_collections():
         warn(
-            f"a sum of {study.name} is open, whose key is here: it will be erased for ever, "
-            "nobody can open what was deposited, and what silos have paid stays paid"
+            f"a sum of {study.name} is open, and its key is here: the key will be erased "
+            "for ever, nobody can open what was deposited, and what silos have paid "
+            "stays paid"
         )
         if not _agreed("Withdraw it all the same?", options):
             say("not withdrawn; nothing was changed")
@@ -309,9 +319,10 @@ def _warn_of_restarts(party_folder: PartyFolder, roster: Roster) -> None:
     ]
     if ended:
         warn(
-            f"with this roster {', '.join(ended)} will not go on: an id stands for the roster's "
-            "keys; a training starts over at step 0 under its new id, and what was spent stays "
-            "spent; the ledger and finished results stay, and statistics are asked anew"
+            f"with this roster {', '.join(ended)} will not continue, because a study's id "
+            "is bound to the keys in its roster; a training starts again at step 0 under "
+            "its new id, and what was spent stays spent; the ledger and finished results "
+            "stay, and statistics are computed again"
         )
 
 
@@ -319,12 +330,12 @@ def _show(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, str])
     """Everything that is approved: with whom, what is trained on what, and what it costs."""
     _show_roster(roster)
     said = tomllib.loads(study.as_toml())
-    table("The study, word by word", ("", ""), list(_flat(said)))
+    table("The study in full", ("", ""), list(_flat(said)))
     if hashes:
         rows = [(name, known_hash or "not found here") for name, known_hash in hashes.items()]
-        table("Code that runs at this party, and the SHA-256 of its source", ("", ""), rows)
+        table("Code that runs at this party, with the SHA-256 of its source", ("", ""), rows)
     else:
-        say("code that runs at this party: that of hubbub alone")
+        say("code that runs at this party: only hubbub's own")
     training = study.training
     if training is not None and training.evaluate is None and study.validation is None:
         say("no evaluation on the silos' records")
@@ -356,6 +367,6 @@ def _agreed(question: str, options: argparse.Namespace) -> bool:
         return True
     if options.json or not sys.stdin.isatty():
         raise UserError(
-            "expected somebody to ask, found no terminal; read what is shown and say --yes"
+            "expected a terminal to ask on, found none; read what is shown and add --yes"
         )
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -36,7 +36,7 @@ def add_commands(commands: Any) -> None:
     add_command(
         commands,
         "dossier",
-        "write what a run's evidence shows to those who decide: DPIA annex, hazards, model card",
+        "write what a run's evidence shows, for those who decide: DPIA annex, hazards, model card",
         _dossier,
         argument("path", "folder of a run, or a file evidence.json", Path),
         argument(
@@ -44,7 +44,8 @@ def add_commands(commands: Any) -> None:
         ),
         argument(
             "--fill",
-            "TOML file of what people write, by name of each blank; it is drafted if it is missing",
+            "TOML file with people's answers, one for each open question; drafted if it "
+            "does not exist",
             Path,
         ),
     )
@@ -75,7 +76,7 @@ def _dossier(options: argparse.Namespace) -> int:
     say(", ".join(f"{number} sentences {name}" for name, number in sorted(dossier.counts.items())))
     if dossier.open:
         left = several(len(dossier.open), "answer")
-        say(f"{left} to be written by people: --fill FILE drafts a file of them")
+        say(f"{left} still needed from people: --fill FILE drafts a file for them")
     say(f"written: {out}")
     return int(bool(dossier.wrongs))
 
@@ -89,14 +90,14 @@ def facts_of(path: Path, *, quiet: bool) -> Facts:
     """
     evidence = path / FILE if path.is_dir() else path
     if not evidence.is_file():
-        raise UserError(f"expected evidence at {evidence}, found none; a finished run has one")
+        raise UserError(f"expected evidence at {evidence}, found none; only a finished run has it")
     content = load(evidence)
     findings = verified(path, quiet=quiet) if path.is_dir() else check(evidence)
     about_study = [finding for finding in findings if "study" in finding.about]
     if not about_study or not all(finding.holds for finding in about_study):
         wrong = next((finding for finding in findings if not finding.holds), None)
-        why = "it is about no study" if wrong is None else f"{wrong.claim}: {wrong.verdict}"
-        raise IntegrityError(f"expected evidence to make a dossier of, got other: {why}")
+        why = "it is not about a study" if wrong is None else f"{wrong.claim}: {wrong.verdict}"
+        raise IntegrityError(f"expected evidence to make a dossier from, got something else: {why}")
     asked = json.loads(Study.parse(content["study"]["toml"]).canonical)
     frames = sum(session["frames"] for session in content["transcripts"])
     answers = {name: content["files"][name] for name in _ANSWERS if name in content["files"]}

@@ -52,16 +52,16 @@ def add_commands(commands: Any) -> None:
         "init",
         "draft a study from one silo's files, or each silo's; nothing is sent",
         _init,
-        argument("files", "a CSV or Parquet file for each silo", Path, nargs="*"),
+        argument("files", "one CSV or Parquet file for each silo", Path, nargs="*"),
         argument(
             "--query",
-            "a file with one SELECT, in place of files; asked of the databases in sources.toml",
+            "a file with one SELECT, instead of files; it is run on the databases in sources.toml",
             Path,
             metavar="FILE",
         ),
         argument(
             "--person",
-            "of each table of the query, the column that says whose a row is",
+            "for each table of the query, the column with the person's key",
             metavar="TABLE=COLUMN",
             action="append",
             default=[],
@@ -73,16 +73,18 @@ def add_commands(commands: Any) -> None:
             default=Path(),
             metavar="DIR",
         ),
-        argument("--target", "what to learn; default: it is guessed", metavar="COLUMN"),
+        argument("--target", "the column to predict; default: it is guessed", metavar="COLUMN"),
     )
     whose = init.add_mutually_exclusive_group()
     for name, settings in (
         argument(
-            "--patient", "whose a row is: all rows of one patient are one unit", metavar="COLUMN"
+            "--patient",
+            "the column with the person's key: all rows of one patient are protected together",
+            metavar="COLUMN",
         ),
         argument(
             "--records-are-units",
-            "every row is another person's, though values that look like persons come back",
+            "every row is a different person, although some values look like repeated persons",
             bool,
         ),
     ):
@@ -90,26 +92,29 @@ def add_commands(commands: Any) -> None:
     for name, settings in (
         argument(
             "--join",
-            "one row for each of its values: of every column the first value; needs --tidy",
+            "one row for each value of this column, with the first value of every other "
+            "column; needs --tidy",
             metavar="COLUMN",
         ),
         argument(
             "--codes",
-            "columns whose whole numbers are codes, so categories; with commas",
+            "columns whose whole numbers are codes, so categories; separated by commas",
             metavar="COLUMNS",
         ),
         argument(
             "--amounts",
-            "columns whose few whole numbers are counts, scores or grades; with commas",
+            "columns whose few whole numbers are counts, scores or grades; separated by commas",
             metavar="COLUMNS",
         ),
-        argument("--kind", "of what to learn; default: it is guessed", choices=("class", *KINDS)),
+        argument("--kind", "kind of target; default: it is guessed", choices=("class", *KINDS)),
         argument(
-            "--event", "says whether the time in --time ended with the event", metavar="COLUMN"
+            "--event",
+            "the column that says whether the time in --time ended with the event",
+            metavar="COLUMN",
         ),
         argument(
             "--time",
-            "the time to learn, until the event; default with --event: it is guessed",
+            "the column with the time until the event; default with --event: it is guessed",
             metavar="COLUMN",
         ),
         argument(
@@ -118,25 +123,32 @@ def add_commands(commands: Any) -> None:
             float,
             metavar="SHARE",
         ),
-        argument("--out", "the study; default study.toml", Path, default=Path("study.toml")),
-        argument("--tidy", "also write copies that a run can read, there", Path, metavar="DIR"),
-        argument("--replace", "write over what is there", bool),
+        argument(
+            "--out", "file for the study; default study.toml", Path, default=Path("study.toml")
+        ),
+        argument(
+            "--tidy",
+            "also write corrected copies, which a run can read, into this folder",
+            Path,
+            metavar="DIR",
+        ),
+        argument("--replace", "overwrite existing files", bool),
     ):
         init.add_argument(name, **settings)
     init.set_defaults(parser=init)  # which reads what is typed in answer to a question, too
     add_command(
         commands,
         "check",
-        "list all that is wrong with a study's files, at once",
+        "list everything that is wrong with a study's files",
         _check,
         STUDY,
-        argument("--silo", "only the file of this silo", metavar="NAME"),
+        argument("--silo", "only this silo's file", metavar="NAME"),
         argument(
-            "--data", "where the files are; default here", Path, default=Path(), metavar="DIR"
+            "--data", "folder of the files; default here", Path, default=Path(), metavar="DIR"
         ),
         argument(
             "--mapping",
-            "write what one silo may have to map there, to be looked through",
+            "draft this silo's mapping file, for you to review",
             Path,
             metavar="FILE",
         ),
@@ -169,21 +181,20 @@ def _refuse(options: argparse.Namespace) -> None:
     """Refuse options that contradict each other, or what is there."""
     if options.out.exists() and not options.replace:
         raise UserError(
-            f"expected no file {options.out} yet, found one; name another with --out, or add "
-            "--replace"
+            f"expected no file {options.out}, found one; name another with --out, or add --replace"
         )
     share = options.test_share
     if share is not None and not 0.01 <= share <= 0.9:
         raise UserError(f"expected --test-share from 0.01 to 0.9, got {share:g}; choose .2")
     if bool(options.files) == bool(options.query) or (options.query and options.tidy):
         raise UserError(
-            "expected either files or --query (which makes no --tidy copies), got both or "
-            "neither; name a file for each silo"
+            "expected either files or --query (without --tidy), got both or neither; "
+            "name one file for each silo"
         )
     if options.join is not None and options.tidy is None:
         raise UserError(
-            f"expected --tidy with --join {options.join}, since only copies have joined rows, got "
-            "none; add --tidy tidy"
+            f"expected --tidy with --join {options.join}, because only copies contain the "
+            "joined rows, got none; add --tidy tidy"
         )
 
 
@@ -222,13 +233,13 @@ def _answers(options: argparse.Namespace) -> Answers:
     """What was said of the files."""
     if options.time is not None and options.event is None:
         raise UserError(
-            f"expected --event with --time {options.time}, got none; name the column that says "
-            "whether the time ended with the event"
+            f"expected --event with --time {options.time}, got none; name the column that "
+            "says whether the time ended with the event"
         )
     if options.time is not None and options.target not in (None, options.time):
         raise UserError(
-            f"expected --time to be what is learned, got --target {options.target} too; leave one "
-            "of them out"
+            f"expected --time as what the model predicts, got --target {options.target} "
+            "too; leave one of them out"
         )
     return Answers(
         target=options.time or options.target,
@@ -279,15 +290,18 @@ def _ask(options: argparse.Namespace, survey: Survey, questions: Sequence[Questi
         asked = [question.to_dict() for question in questions]
         emit({"ready": False, "out": None, "questions": asked, "next": following})
         return 1
-    say(f"{', '.join(table.origin for table in survey.tables)}: read; what follows is not in them")
+    say(
+        f"{', '.join(table.origin for table in survey.tables)}: read; please answer what "
+        "the files cannot say"
+    )
     for number, question in enumerate(questions, 1):
         say(f"{number}. {question.asked}")
         width = max(len(shlex.join(choice.options)) for choice in question.choices)
         for choice in question.choices:
             say(f"     {shlex.join(choice.options):{width}}  {choice.means}")
     if tidies:
-        say("a run cannot read these files as they are: --tidy tidy also writes copies that it can")
-    say("nothing was written: answer with these options; with the first answers it is")
+        say("a run cannot read these files as they are: --tidy tidy also writes corrected copies")
+    say("No study was written. Choose an option for each question, for example:")
     say(f"    {following}")
     return 1
 
@@ -386,11 +400,11 @@ def _show(options: argparse.Namespace, made: Draft, left_out: dict[str, int]) ->
         ones, zeros = ", ".join(target.positive), ", ".join(target.negative)
         meaning = ", ".join(target.classes) or f"1 is {ones}; 0 is {zeros}"
     elif outcome.grid:
-        meaning = f"a time to the event of {outcome.event}, seen up to {outcome.grid[-1]:g}"
+        meaning = f"time until {outcome.event}, observed up to {outcome.grid[-1]:g}"
     else:
         meaning = f"{outcome.kind} from {outcome.low:g} to {outcome.high:g}"
     others = f" (perhaps {', '.join(target.others)})" if target.others else ""
-    guess = (f"guessed: --target names another{others}",) if target.guessed else ()
+    guess = (f"guessed: choose another with --target{others}",) if target.guessed else ()
     note = "; ".join((*guess, *target.notes, *target.seen))
     rows = [(target.name, f"the target: {meaning}", note)]
     for drafted in made.columns:
@@ -407,7 +421,7 @@ def _show(options: argparse.Namespace, made: Draft, left_out: dict[str, int]) ->
     title = f"{options.out}: {len(made.parties)} silos, {', '.join(made.parties)}"
     table(title, ("column", "becomes", "note"), rows, texts=3)
     for (party, rows_lost), copied in zip(left_out.items(), made.tables, strict=False):
-        lost = "; rows that are none, or have no target, are left out" if rows_lost else ""
+        lost = "; rows that are not records, or have no target, are left out" if rows_lost else ""
         path = options.tidy / f"{party}.csv"
         say(f"copied to {path}: {copied.read - rows_lost} records{lost}")
 
@@ -425,38 +439,45 @@ def _last_words(
     lines = [words] if (words := too_wide(study)) else []
     if part:
         lines.append(
-            f"epsilon {EPSILON:g}: {EPSILON - part:g} trains the model, {part:g} tells how good it "
-            "is ([validation]); without that table the training has all of it, and only public "
-            "records (data.test) tell"
+            f"epsilon {EPSILON:g}: {EPSILON - part:g} trains the model, {part:g} measures "
+            "how good it is ([validation]). Without [validation] training has all of it, "
+            "and only public records (data.test) can measure the model"
         )
     else:
         lines.append(f"epsilon {EPSILON:g}: all of it trains the model; {TOO_FEW}")
     private = "; ".join(made.private)
     lines += [
-        f"from records, so agree on it or replace it before others see it: {private}",
-        "nothing was sent; the list above is for your own eyes",
+        (
+            "Read from your files: agree on these with your partners, or replace them, "
+            f"before you share the study: {private}"
+        ),
+        "nothing was sent; the list above is for you only",
     ]
     is_read = not any(fault.refused for fault in faults)
     if not made.files and (options.tidy is not None or is_read):
-        lines.append("the files' names fit no pattern like silo-{name}.csv, which a study needs")
+        lines.append(
+            "the files' names do not match a pattern such as silo-{name}.csv, which a study needs"
+        )
     if any("factor" in fault.remedy for fault in faults):
         lines.append(
-            "before anybody trains, settle with the sites whose units differ: see the notes above"
+            "agree on units with the sites that the notes above name before anybody trains"
         )
     if is_ready and len(made.tables) == 1:
-        last = "put the other silos' names into [parties] of the study; then see what it means with"
-    elif is_ready:
         last = (
-            f"look through {options.out}; then see what it means with hubbub plan, and train with"
+            "put the other silos' names into [parties] of the study; then see what it "
+            "guarantees with"
         )
+    elif is_ready:
+        last = f"review {options.out}; then see what it guarantees with hubbub plan, and train with"
     elif options.tidy is not None:
-        last = "a run still refuses what is wrong above: correct it, and see again with"
+        last = "a run still refuses what is marked as wrong above: correct it, and check again with"
     elif options.query:
         last = (
-            f"{_MISFITS}: mend them in the database, or let each site map its own, beginning with"
+            f"{_MISFITS}: correct them in the database, or let each site map its own, "
+            "beginning with"
         )
     else:
-        last = "a run cannot read these files yet: correct them, or have tidy copies made with"
+        last = "a run cannot read these files yet: correct them, or write corrected copies with"
     return [*lines, last]
 
 
@@ -483,15 +504,15 @@ def _check(options: argparse.Namespace) -> int:
         for note in notes:
             say(f"note: {note}")
     if not study.data.is_declared:
-        words = f"the records come from {study.data.source}, which only a run calls"
+        words = f"the records come from {study.data.source}, which is called only during a run"
         result = {"faults": [], "files": False, "notes": notes}
         answer(options, result, f"{words}: there is no file to check")
         return 0
     parties = [*study.parties.names, *([silo_records.TEST] if study.data.test else [])]
     if options.mapping is not None and (options.silo is None or options.mapping.exists()):
         raise UserError(
-            "expected --silo and a new file with --mapping, got no silo or a file that is there; "
-            "name another"
+            "expected --silo and a new file with --mapping, got no silo or an existing "
+            "file; name another"
         )
     if options.silo is not None and options.silo not in parties:
         raise UserError(
@@ -502,8 +523,8 @@ def _check(options: argparse.Namespace) -> int:
         text = mapping_draft(read_site(study, options.silo, options.data), options.silo, study.data)
         with writing(options.mapping):
             write_text(options.mapping, text)
-        what = "look through it; it stays here"
-        what = what if text else "nothing seems to need one: it is empty"
+        what = "review it; it stays on this machine"
+        what = what if text else "no mapping seems to be needed: the file is empty"
         answer(options, {"mapping": str(options.mapping)}, f"wrote {options.mapping}; {what}")
         return 0
     names = parties if options.silo is None else [options.silo]
@@ -517,6 +538,6 @@ def _check(options: argparse.Namespace) -> int:
         fine = f"a run can read the files of {', '.join(names)}"
         wrong = "a run refuses these files; this list"
         if study.data.is_asked:  # no cell keeps a silo away (P31)
-            wrong = f"{_MISFITS}; mend or map them (--mapping); this list"
-        say(f"{wrong} may quote cells, so it is for your own eyes" if refused else fine)
+            wrong = f"{_MISFITS}; correct or map them (--mapping); this list"
+        say(f"{wrong} may quote cells, so it is for you only" if refused else fine)
     return 2 if refused else 0

@@ -89,9 +89,9 @@ class LedgerBooks:
         words = f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g} ({cap.relation}), {rest}"
         if self.filter is None:
             words += " by the rule for fixed studies (P15)"
-            return [f"{words}; promised if all studies were fixed before the first"]
+            return [f"{words}; guaranteed if all studies were fixed before the first"]
         words += " by the rule for adaptive studies (P24)"
-        promise = f"{words}; promised however later studies are chosen"
+        promise = f"{words}; guaranteed however later studies are chosen"
         if self.least_cap == 0:
             return [promise]
         needed = f"epsilon {number(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
@@ -99,9 +99,9 @@ class LedgerBooks:
         if (law := self.filter.cap.law) is not None:
             lines.insert(
                 1,
-                f"reference law: noise {law.noise_multiplier:g}, rate {law.sample_rate:g}; "
-                f"{self.filter.unused} of its {law.steps} steps are not used, which keeps back "
-                f"epsilon {self.filter.kept_back(self.tally):.4g}",
+                f"reserved law: noise {law.noise_multiplier:g}, rate {law.sample_rate:g}; "
+                f"{self.filter.unused} of its {law.steps} steps are unused, which "
+                f"reserves epsilon {self.filter.kept_back(self.tally):.4g}",
             )
         return lines
 
@@ -144,23 +144,27 @@ def standing(path: Path, privacy: Privacy) -> list[str]:
         path: of the ledger, which may not be there yet.
         privacy: of the study.
     """
-    cap, words = None, [f"no ledger in {path} yet: nothing is spent"]
+    cap, words = None, [f"no ledger in {path} yet: nothing has been spent"]
     if path.is_file():
         books = LedgerBooks.of(path)
         cap, words = books.cap, [f"{path}: {books.words[-1]}"]
     if cap is not None and 0 < privacy.cap < cap.epsilon:
         words.append(
-            f"the study proposes a cap of epsilon {privacy.cap:g} for all studies together; the "
-            "ledger's own counts: lower it with hubbub budget set if you agree"
+            f"the study proposes a cap of epsilon {privacy.cap:g} for all studies "
+            "together; the ledger keeps its own: lower it with hubbub budget set if you "
+            "agree"
         )
     elif cap is None and privacy.cap:
         words.append(
-            f"the study's first charge sets its cap: epsilon {privacy.cap:g} at delta "
-            f"{privacy.delta:g} ({privacy.relation}) for all studies of these records together, "
-            "however later ones are chosen (P24); hubbub budget set sets another before or after"
+            f"the study's first charge sets the ledger's cap: epsilon {privacy.cap:g} at "
+            f"delta {privacy.delta:g} ({privacy.relation}) for all studies of these "
+            "records together, however later ones are chosen (P24); hubbub budget set "
+            "can set another before or after"
         )
     elif cap is None:
-        words.append("no cap will be set, by the study neither: hubbub budget set --new sets one")
+        words.append(
+            "no cap will be set, not by the study either: set one with hubbub budget set --new"
+        )
     return words
 
 
@@ -170,7 +174,9 @@ def after(path: Path, plan: Plan) -> str:
     goal = books.cap or plan.study.privacy
     epsilon = books.after(plan)
     by = "spent in all" if books.filter is None else "counted by the cap"
-    words = f"{by} with it: epsilon {epsilon:.4g} at delta {goal.delta:g} ({goal.relation})"
+    words = (
+        f"{by} after this study: epsilon {epsilon:.4g} at delta {goal.delta:g} ({goal.relation})"
+    )
     if books.cap is None or epsilon <= books.cap.epsilon:
         return words
     refused = "its last steps" if books.filter is None else "it"
@@ -353,8 +359,8 @@ def _said(content: Content, rows: int) -> str:
         cap = f"epsilon {content.epsilon:g} at delta {content.delta:g} ({content.relation})"
         return f"cap for {content.studies} studies: {cap}"
     if isinstance(content, Admission):
-        return f"let in by the cap: {several(sum(n for _, n in content.counts), 'attempt')}"
+        return f"admitted by the cap: {several(sum((n for _, n in content.counts)), 'attempt')}"
     if isinstance(content, Closing):
-        return "closed: nothing of it is charged any more"
-    purpose = content.kind.purpose or "a purpose that is not named"
+        return "closed: no further charge for it is possible"
+    purpose = content.kind.purpose or "a purpose without a name"
     return f"{several(rows, 'charge')} for {purpose}"

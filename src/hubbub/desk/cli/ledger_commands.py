@@ -53,7 +53,7 @@ def add_commands(commands: Any) -> None:
     add_command(
         actions,
         "show",
-        "what was spent, by study, and what is left",
+        "what was spent by each study, and what is left",
         _show,
         ledger,
         argument("--delta", "default: the cap's, or 1e-5", float),
@@ -65,10 +65,10 @@ def add_commands(commands: Any) -> None:
         "recompute the chain and its signatures",
         _verify,
         ledger,
-        argument("--head", "a head that `show` printed, noted elsewhere"),
+        argument("--head", "a head that `show` printed and you noted elsewhere"),
         argument(
             "--witness",
-            "statements that others kept (what `head` or `witness` printed with --json)",
+            "statements that other parties kept (what `head` or `witness` printed with --json)",
             Path,
             nargs="+",
             action="extend",
@@ -79,7 +79,7 @@ def add_commands(commands: Any) -> None:
     add_command(
         actions,
         "export",
-        "all entries, or what they cost, as JSON; or the party's audit trail, as CSV",
+        "all entries as JSON, or their cost; or the party's audit trail, as CSV",
         _export,
         ledger,
         argument(
@@ -100,10 +100,11 @@ def add_commands(commands: Any) -> None:
         "witness",
         "sign a statement of another party's ledger, and remember it",
         _witness,
-        argument("statement", "what `hubbub ledger head --json` printed", Path),
+        argument("statement", "the output of `hubbub ledger head --json`", Path),
         argument(
             "--key",
-            "the witness's key, made if absent with the list of what it signed, NAME, beside it",
+            "the witness's key; if it does not exist it is created, with a list beside "
+            "it of what it signed",
             Path,
             required=True,
             metavar="NAME.key",
@@ -112,7 +113,8 @@ def add_commands(commands: Any) -> None:
     add_command(
         actions,
         "missing",
-        "rows that a ledger lacks of what its silo has answered, as after an older backup",
+        "rows that a ledger lacks although its silo has answered, as after restoring an "
+        "older backup",
         _missing,
         ledger,
         argument("silo", "its name in the study"),
@@ -126,18 +128,19 @@ def add_commands(commands: Any) -> None:
         _set,
         ledger,
         argument("--epsilon", "all studies together", float, required=True),
-        argument("--delta", "at which epsilon is counted", float, required=True),
-        argument("--new", "make the ledger, which is not there", bool),
+        argument("--delta", "delta at which epsilon is counted", float, required=True),
+        argument("--new", "make a ledger where there is none", bool),
         argument(
             "--fixed-studies",
-            "all studies were fixed before the first: the cap goes further, and promises nothing "
-            "if one was chosen in view of earlier results",
+            "all studies were fixed before the first one: the cap then reaches further, "
+            "but guarantees nothing if any study was chosen after seeing results",
             bool,
         ),
         argument(
             "--law",
-            "keep room for so many steps of training at most this rate and at least this noise: "
-            "they cost nothing for being chosen late; state it before the first study",
+            "reserve room for this many training steps, with at most this rate and at "
+            "least this noise; reserved steps cost nothing extra for being chosen late. "
+            "State it before the first study",
             nargs=3,
             metavar=("NOISE", "RATE", "STEPS"),
         ),
@@ -177,13 +180,16 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     _show_studies(str(options.ledger), studies)
     counted_as = f"at delta {delta:g} ({relation})"
-    say(f"spent in all: epsilon {number(spent)} {counted_as}, studies fixed before the first")
+    say(
+        f"total spent: epsilon {number(spent)} {counted_as}, if all studies were fixed before "
+        "the first"
+    )
     if tally.unit == "patient":
-        say("it is that of a patient, all of whose records in the data set are one unit")
+        say("this is per patient: all records of a patient in the data set together")
     if tally.is_mixed:
         say(
-            "a study of records does not say how many a patient has (data.most_per_patient), so "
-            "nothing is promised to patients"
+            "a study of records does not limit how many a patient has "
+            "(data.most_per_patient), so nothing is guaranteed to patients"
         )
     for line in (*books.words, f"head {head}"):
         say(line)
@@ -232,11 +238,13 @@ def _verify(options: argparse.Namespace) -> int:
     lines = [f"{entries} entries, chain and signatures intact"]
     for own, statement in zip(kept, statements, strict=True):
         who = f"witness {own.witness.hex()}" if isinstance(own, Witnessed) else "nobody else"
-        lines.append(f"holds the {statement.rows} rows stated at {statement.time}, signed by {who}")
+        lines.append(
+            f"contains the {statement.rows} rows stated at {statement.time}, signed by {who}"
+        )
     if kept:
         result["witnessed"] = [own.to_dict() for own in kept]
     elif head is None:
-        lines.append("that this is the newest copy shows only against --head or --witness")
+        lines.append("whether this is the newest copy, only --head or --witness can show")
     answer(options, result, *lines)
     return 0
 
@@ -327,10 +335,13 @@ def _missing(options: argparse.Namespace) -> int:
         {"study": study.id.hex(), "missing": lost, "epsilon": spent, "epsilon_with": truly}
         | {"delta": goal.delta, "relation": goal.relation},
         *(f"{purpose}: {rows} rows are missing" for purpose, rows in lost.items() if rows),
-        f"spent in all: epsilon {number(spent)} as the ledger says, {number(truly)} with them, at "
-        f"delta {goal.delta:g} ({goal.relation}); lower the cap by the difference"
+        (
+            f"total spent: epsilon {number(spent)} according to the ledger, {number(truly)} "
+            f"with the missing rows, at delta {goal.delta:g} ({goal.relation}); lower the cap "
+            "by the difference"
+        )
         if any(lost.values())
-        else "no row is missing of what the transcripts show",
+        else "according to the transcripts no row is missing",
     )
     return 1 if any(lost.values()) else 0
 
@@ -342,10 +353,11 @@ def _head(options: argparse.Namespace) -> int:
         options,
         statement.to_dict(),
         f"ledger {statement.ledger.hex()}",
-        f"rows   {statement.rows}, caps and the first one included",
+        f"rows   {statement.rows}, including caps and the first row",
         f"head   {statement.head.hex()}",
         f"time   {statement.time}",
-        "with --json it is signed: give that to others, who run `hubbub ledger witness`",
+        "--json prints the signed statement: give that to other parties, who run `hubbub "
+        "ledger witness`",
     )
     return 0
 
@@ -355,8 +367,8 @@ def _witness(options: argparse.Namespace) -> int:
     statement = kept.statement if isinstance(kept, Witnessed) else kept
     if options.key.suffix != ".key":
         raise UserError(
-            f"expected --key to name a file that ends with .key, got {options.key}; the list of "
-            "what was signed lies beside it under the name without .key"
+            f"expected --key to name a file that ends with .key, got {options.key}; the "
+            "list of signed statements is kept beside it, under the name without .key"
         )
     with Witness(options.key.with_suffix("")) as witness:
         witnessed = witness.sign(statement)
@@ -365,7 +377,7 @@ def _witness(options: argparse.Namespace) -> int:
         witnessed.to_dict(),
         f"ledger  {statement.ledger.hex()}: {statement.rows} rows, witnessed",
         f"witness {witnessed.witness.hex()}",
-        "with --json the signature is printed: keep it for `hubbub ledger verify --witness`",
+        "--json prints the signature: keep it for `hubbub ledger verify --witness`",
     )
     return 0
 
@@ -415,8 +427,9 @@ def _law(noise: str, rate: str, steps: str) -> ReferenceLaw:
         )
     except ValueError:
         raise UserError(
-            f"expected --law with two numbers and a whole one, got {noise} {rate} {steps}; state "
-            "the least noise multiplier, the largest sample rate, and how many steps"
+            f"expected --law with two numbers and a whole number, got {noise} {rate} "
+            f"{steps}; state the least noise multiplier, the largest sample rate, and the "
+            "number of steps"
         ) from None
 
 
@@ -425,19 +438,25 @@ def _check_law(cap: Cap, before: PrivacyFilter | None, tally: Tally) -> None:
     let_in = before is not None and before.admissions and cap.studies == "adaptive"
     if before is not None and let_in and before.cap.law != cap.law:
         raise UserError(
-            "expected --law as it was before the first study was let in, got another or none; the "
-            "cap promises nothing if that is chosen in view of results: repeat the former one"
+            (
+                "expected the --law that was set before the first study, got another or "
+                "none; the cap guarantees nothing if the law is chosen after seeing results: "
+                "repeat the first one"
+            )
             if before.cap.law is not None
-            else "expected no --law, as before the first study was let in, got one; it promises "
-            "nothing if it is stated in view of results: leave it out"
+            else (
+                "expected no --law, because none was set before the first study, got one; it "
+                "guarantees nothing if it is chosen after seeing results: leave it out"
+            )
         )
     if cap.law is None:
         return
     after = before.under(cap) if before else PrivacyFilter.beginning(cap, tally)
     if not after.keeps_its_law:
         raise UserError(
-            f"expected a cap with room for its law, got epsilon {cap.epsilon:g} where at least "
-            f"{after.epsilon(tally):.4g} is needed; raise the cap or state fewer steps"
+            f"expected a cap with room for its law, got epsilon {cap.epsilon:g} where at "
+            f"least {after.epsilon(tally):.4g} is needed; raise the cap or state fewer "
+            "steps"
         )
 
 

@@ -47,7 +47,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "delta": "accounting_commands",
         "noise": "accounting_commands",
     },
-    "run it on this machine, and use what it gives": {
+    "run it on this machine, and use the results": {
         "run": "run_commands",
         "predict": "model_commands",
         "export": "model_commands",
@@ -58,7 +58,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("serve", "join", "status"), "network_commands"),
         "attest": "attest_commands",
     },
-    "check a run, and tell others": {
+    "check a run, and report it": {
         "verify": "verification_commands",
         "report": "verification_commands",
         "audit": "verification_commands",
@@ -155,7 +155,7 @@ def _done(note: CommandLog) -> int:
         warn(f"expected {error.name} to be installed for this command; {with_extra('learn')}")
         return 2
     except KeyboardInterrupt:
-        warn("interrupted; what the ledger holds has been charged")
+        warn("interrupted; charges already in the ledger stay")
         return INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
@@ -163,7 +163,10 @@ def _done(note: CommandLog) -> int:
     except OSError as error:
         _forget_stdout()
         said = str(error) or why_of(error)
-        warn(f"expected to read and write here, got: {said}; check the disk and the permissions")
+        warn(
+            f"expected to be able to read and write here, got: {said}; check the disk and the "
+            "permissions"
+        )
         return 2
 
 
@@ -220,8 +223,8 @@ def _parser(typed: Sequence[str] = ()) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hubbub",
         usage="hubbub COMMAND ...",
-        description="Train one model over many silos, with differential privacy that nobody has "
-        "to be trusted for.",
+        description="Train one model, or compute statistics, across many sites (silos) with "
+        "differential privacy, without a party that everybody has to trust.",
     )
     parser.add_argument("--version", action="version", version=f"hubbub {__version__}")
     # The commands stand in groups of their own, which argparse has for arguments alone.

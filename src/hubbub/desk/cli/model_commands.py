@@ -31,9 +31,9 @@ def add_commands(commands: Any) -> None:
         model,
         argument("table", "CSV or Parquet file with the study's columns", Path),
         TRUST_CODE,
-        argument("--out", "CSV file for the scores; stdout if left out", Path),
+        argument("--out", "CSV file for the scores; default: standard output", Path),
     )
-    words = "write the model of a finished run for other programs"
+    words = "write the model of a finished run in a format for other programs"
     onnx = argument("--onnx", "ONNX file to write", Path, required=True)
     add_command(commands, "export", words, _export, model, TRUST_CODE, onnx)
 
@@ -44,8 +44,8 @@ def _predict(options: argparse.Namespace) -> int:
     out = options.out
     if out is not None and out.resolve() == options.table.resolve():
         raise UserError(
-            f"expected another file for the scores than their table, got {out} for both; name "
-            "another with --out"
+            f"expected different files for the scores and for their table, got {out} for "
+            "both; name another with --out"
         )
     trained = load(options.run, trust_code=options.trust_code)
     columns = predictions(trained, options.table)
@@ -75,7 +75,10 @@ def _export(options: argparse.Namespace) -> int:
     answer(
         options,
         {"onnx": str(options.onnx), "classes": trained.classes, "shape": trained.shape},
-        f"written to {options.onnx}: features of shape {('n', *trained.shape)}, as the study "
-        "encodes them, give the scores of " + (" and ".join(trained.classes)),
+        (
+            f"written to {options.onnx}: features of shape {('n', *trained.shape)}, as the "
+            "study encodes them, give the scores of "
+        )
+        + (" and ".join(trained.classes)),
     )
     return 0

@@ -67,18 +67,21 @@ def add_commands(commands: Any) -> None:
         "run a study as its aggregator",
         _serve,
         argument("study", "the study's TOML file, approved here", Path),
-        argument("--relay", "URL of a relay that runs; default: start one here"),
+        argument("--relay", "URL of a running relay; default: start one here"),
         AUDIT,
-        argument("--deadline", "seconds for a phase; default 60", float),
-        argument("--waiting", "seconds for who is missing; default 3600", float),
+        argument("--deadline", "seconds to wait in each phase; default 60", float),
+        argument("--waiting", "seconds to wait for missing parties; default 3600", float),
         argument(
             "--until",
-            "collect a study of single sums from parties that come one after the other; from then "
-            "on enough silos are enough: 2026-12-24 (its end), or 2026-12-24T18:00, both UTC",
+            "collect a study of single sums from parties that come one after the other, "
+            "until this time, from which on enough silos suffice: 2026-12-24 (its end), "
+            "or 2026-12-24T18:00, both UTC",
             _moment,
             metavar="DATE",
         ),
-        argument("--grace", "seconds for late silos once enough are there; default 30", float),
+        argument(
+            "--grace", "seconds to wait for late silos once enough have answered; default 30", float
+        ),
         *process,
     )
     add_command(
@@ -97,15 +100,15 @@ def add_commands(commands: Any) -> None:
         argument("--roster", "where nothing is approved yet: the roster", Path),
         argument("--ledger", "the data set's ledger; default in --home", Path),
         DEVICE,
-        argument("--check", "say whether all is well to take part, and end", bool),
+        argument("--check", "check whether this party could take part, and exit", bool),
         argument(
             "--once",
-            "end when the aggregator, which serves with --until, has no more to do here for now",
+            "exit when the aggregator, started with --until, has no more work here for now",
             bool,
         ),
         argument(
             "--patience",
-            "with --once: how long the aggregator may be silent; default 120",
+            "with --once: how long to wait for a silent aggregator; default 120",
             float,
             default=120.0,
             metavar="SECONDS",
@@ -115,13 +118,15 @@ def add_commands(commands: Any) -> None:
     add_command(
         commands,
         "status",
-        "where a study stands, as this party sees it",
+        "the state of a study, as this party sees it",
         _status,
         argument("home", "the party's folder", Path),
-        argument("--check", "say whether its process lives and is well; 1 if not", bool),
+        argument(
+            "--check", "check whether its process is alive and well; exit code 1 if not", bool
+        ),
         argument(
             "--most-age",
-            "how old a status may be for --check; it is written every 30 s; default 120",
+            "with --check: the oldest acceptable status; one is written every 30 s; default 120",
             float,
             default=120.0,
             metavar="SECONDS",
@@ -141,7 +146,7 @@ def _moment(text: str) -> float:
     utc = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     seconds = utc.timestamp() + whole.total_seconds()
     if seconds <= 0:  # of a day that has passed, serve knows more: it may go on with what is open
-        raise argparse.ArgumentTypeError(f"expected a date to come, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a date in the future, got {text!r}")
     return seconds
 
 
@@ -182,7 +187,7 @@ def _serve(options: argparse.Namespace) -> int:
     try:
         return _served(options)
     except KeyboardInterrupt:  # the service's units take 1 for an end that was asked for
-        warn("interrupted; what ledgers hold has been charged; hubbub serve goes on with the run")
+        warn("interrupted; charges already in the ledgers stay; hubbub serve continues the run")
         return 1
 
 
@@ -198,7 +203,7 @@ def _served(options: argparse.Namespace) -> int:
     if options.audit is not None:
         party_folder.keep_audit(study.id, read_audit(options.audit, plan(study)))
     if (kept := party_folder.audit(study.id)) and not options.json:
-        say(f"the evidence will hold the audit in {kept}")
+        say(f"the evidence will contain the audit in {kept}")
     # What is not stated keeps the default that Timeouts has.
     stated = {name: getattr(options, name) for name in ("deadline", "waiting", "grace")}
     timeouts = Timeouts(**{name: value for name, value in stated.items() if value is not None})
@@ -216,7 +221,9 @@ def _served(options: argparse.Namespace) -> int:
             )
     content: dict[str, Any] = {"seconds": time.monotonic() - began}
     if out is None:
-        words = "what comes before the training is collected; hubbub serve trains"
+        words = (
+            "the statistics before the training are collected; hubbub serve without --until trains"
+        )
         answer(options, {"collected": True, **content}, f"{study.name}: {words}")
         return 0
     final = json.loads((out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
@@ -256,8 +263,8 @@ def _join(options: argparse.Namespace) -> int:
     named = (party_folder, options.relay, roster, machine.certificate)
     relay = options.socket or relay_of(*named)
     if not options.json:
-        names = ", ".join(approved) or "none yet, which hubbub approve changes"
-        say(f"{party_folder.name} takes part; approved studies: {names}; end with Ctrl-C")
+        names = ", ".join(approved) or "none yet; approve one with hubbub approve"
+        say(f"{party_folder.name} takes part; approved studies: {names}; stop with Ctrl-C")
     once = options.patience if options.once else None
     with (
         suppress(KeyboardInterrupt),
@@ -322,7 +329,7 @@ def _status(options: argparse.Namespace) -> int:
         emit(status)
         return 0
     rows = [(key.replace("_", " "), _cell(key, value)) for key, value in status.items()]
-    table("Where the study stands", ("", ""), rows)
+    table("State of the study", ("", ""), rows)
     return 0
 
 

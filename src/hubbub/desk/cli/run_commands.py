@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 
 
 _COPIED = (
-    "the study's attempts are used up: another copy of this folder, or a run beside it, has made "
-    "those that are missing here, and they count as spent"
+    "the study's attempts are used up: another copy of this folder, or another run "
+    "beside it, made the attempts that are missing here, and they count as spent"
 )
 _NOT_SCORED = (
-    "not scored: the study has neither [validation] nor data.test; judge the model on records that "
-    "were not used for it"
+    "not scored: the study has neither [validation] nor data.test; judge the model on "
+    "records that were not used to train it"
 )
 
 
@@ -64,7 +64,7 @@ def add_commands(commands: Any) -> None:
     add_command(
         commands,
         "run",
-        "train a study with all parties in this process",
+        "train a study with all parties in one process",
         _run,
         argument("study", "the study's TOML file", Path, nargs="?"),
         *TRIAL,
@@ -72,7 +72,7 @@ def add_commands(commands: Any) -> None:
         LEDGERS,
         argument("--baseline", "trusted, local-dp, alone or non-private"),
         AUDIT,
-        argument("--resume", "go on with the run in this folder instead", Path, metavar="DIR"),
+        argument("--resume", "continue the run in this folder instead", Path, metavar="DIR"),
         argument("--trust-code", f"with --resume: {TRUST_WORDS}", bool),
         argument(
             "--log",
@@ -152,10 +152,10 @@ def _lines(
         lines.append(standing)
     lines += [] if result.validation is None else validation_lines(result.validation)
     if who is None:
-        lines.append("no epsilon: this baseline adds no noise, and promises nothing to anybody")
+        lines.append("no epsilon: this baseline adds no noise and guarantees nothing")
     else:
         words = f"epsilon {number(result.epsilon)} at delta {study.privacy.delta:g} against "
-        theirs = f"; hubbub's holds against {spoken(plan.stated.adversary)}"
+        theirs = f"; hubbub's epsilon is against {spoken(plan.stated.adversary)}"
         lines.append(f"{words}{spoken(who)}{theirs if baseline else ''}")
     return [*lines, UNCHARGED_BASELINE] if baseline else lines
 
@@ -169,19 +169,21 @@ def _interrupted(out: Path, baseline: str | None) -> str:
     if not (out / "run.json").exists():
         return "interrupted before the run began; nothing was charged"
     if baseline is not None:
-        return f"interrupted; what there is of the baseline is in {out}; run it anew to finish it"
+        return f"interrupted; the unfinished baseline is in {out}; run it again from the start"
     again = f"hubbub run --resume {shlex.quote(str(out))}"
-    return f"interrupted; what was charged stays charged; the run is in {out}; go on with: {again}"
+    return (
+        f"interrupted; what was charged stays charged; the run is in {out}; continue with: {again}"
+    )
 
 
 def _new_run(options: argparse.Namespace) -> tuple[Study, Path]:
     """The study of a new run, and its folder."""
     if options.study is None:
-        raise UserError("expected a study file, or --resume DIR, got neither; name one of them")
+        raise UserError("expected a study file, or --resume DIR, got neither; give one of them")
     if options.trust_code:
         raise UserError(
-            "expected --trust-code with --resume DIR, got it with a study, whose code runs because "
-            "you name it here; leave it out"
+            "expected --trust-code only with --resume DIR, got it with a study file; "
+            "naming the file already permits its code to run: leave --trust-code out"
         )
     study = load_trial(options.study, options)
     if is_trial(options) and not options.json:
@@ -214,8 +216,8 @@ def _resumed(options: argparse.Namespace) -> Result:
     for name in ("study", "out", "ledgers", "baseline", "audit", "epsilon", "set"):
         if getattr(options, name) not in (None, []):
             raise UserError(
-                f"expected --resume alone, got {name} too; the run's folder says all of it: leave "
-                f"{name} out"
+                f"expected --resume alone, got {name} too; the run's folder already "
+                f"contains that: leave {name} out"
             )
     toml = options.resume / "study.toml"
     steps = steps_of(Study.load(toml)) if toml.is_file() else 0

@@ -25,7 +25,10 @@ def add_commands(commands: Any) -> None:
         "print the JSON schema of a study's file, for editors; or a study's data dictionary",
         _schema,
         argument(
-            "what", "data STUDY: what each column of a study means", nargs="*", metavar="data STUDY"
+            "what",
+            "data STUDY: the meaning of each column of a study",
+            nargs="*",
+            metavar="data STUDY",
         ),
         argument("--out", "write it there", Path, metavar="FILE"),
     )
@@ -64,7 +67,10 @@ def _data(options: argparse.Namespace) -> int:
     if options.json:
         emit({"columns": [dict(zip(HEAD, row, strict=True)) for row in rows]})
     elif options.out is not None:
-        say(f"wrote {options.out}; it has nothing of a record: give it to every site")
+        say(
+            f"wrote {options.out}; it contains nothing from any record, so you can give it to "
+            "every site"
+        )
     else:
-        table(f"{study.name}: what its columns mean", HEAD, rows, texts=len(HEAD))
+        table(f"{study.name}: the meaning of its columns", HEAD, rows, texts=len(HEAD))
     return 0

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 _LONGEST = 200  # letters of a study's name
 _LEDGERS = Path("runs/ledgers")  # where `hubbub run` has them
 TRIAL = (
-    argument("--epsilon", "in place of the study's, for a trial", metavar="EPSILON"),
+    argument("--epsilon", "this epsilon instead of the study's, to try it out", metavar="EPSILON"),
     argument(
         "--set",
-        "another value for a trial, such as training.steps=100; may stand several times",
+        "another value, to try it out, such as training.steps=100; may be repeated",
         action="append",
         default=[],
         metavar="KEY=VALUE",
@@ -49,12 +49,12 @@ def add_commands(commands: Any) -> None:
     """Register the command."""
     ledgers = argument(
         "--ledgers",
-        "folder of the silos' ledgers, to see what their records have spent; default that of the "
-        f"last run of these files, or {_LEDGERS}, if it is there",
+        "folder of the silos' ledgers, to see what their records have spent; default: "
+        f"that of the last run of these files, or {_LEDGERS}, if it exists",
         Path,
         metavar="DIR",
     )
-    words = "what a study means: noise, epsilon per adversary"
+    words = "show what a study means: noise, and epsilon for each adversary"
     add_command(commands, "plan", words, _plan, STUDY, *TRIAL, ledgers)
 
 
@@ -96,8 +96,8 @@ def load_trial(path: Path, options: argparse.Namespace) -> Study:
 def trial_words(study: Study, path: Path) -> str:
     """What people are told of a trial."""
     return (
-        f"a trial, “{study.name}”: {path} is as it was; what a run of it costs is charged, and the "
-        "charges add up"
+        f"a trial, “{study.name}”: {path} was not changed; a run of the trial is charged, "
+        "and charges add up"
     )
 
 
@@ -115,8 +115,8 @@ def _put(values: dict[str, Any], change: str) -> None:
         inner = inner.setdefault(part, {})
         if not isinstance(inner, dict):
             raise UserError(
-                f"expected --set to name a key of a table, got {shown(key)}, and {part} is none; "
-                "set the whole of it"
+                f"expected --set to name a key of a table, got {shown(key)}, and {part} "
+                "is not a table; set all of it"
             )
     try:
         inner[last] = tomllib.loads(f"value = {text.strip()}")["value"]
@@ -147,8 +147,8 @@ def _plan(options: argparse.Namespace) -> int:
     if spent:
         goal = study.privacy
         table(
-            f"Spent in all by these records (at delta {goal.delta:g}, {goal.relation}, "
-            "if they were fixed before the first)",
+            f"Total spent by these records (at delta {goal.delta:g}, {goal.relation}, if "
+            "all studies were fixed before the first)",
             ("silo", "epsilon so far", "with this study", "its cap"),
             [
                 (name, number(own.spent), number(own.after), own.words)
@@ -167,8 +167,8 @@ def _spending(made: Plan, stated: Path | None) -> Mapping[str, PlannedSpending]:
     there = {name: path for name, path in paths.items() if path.is_file()}
     if stated is not None and not there:
         raise UserError(
-            f"expected ledgers of {', '.join(paths)} in {stated}, found none; name the folder that "
-            "run --ledgers named, or leave --ledgers out"
+            f"expected ledgers of {', '.join(paths)} in {stated}, found none; name the "
+            "folder that was given to run --ledgers, or leave --ledgers out"
         )
     if not there:
         return {}
@@ -206,8 +206,9 @@ def show_plan(made: Plan) -> None:
         say(f"note: {warning}")
     if study.own_code:
         say(
-            f"code: {' and '.join(study.own_code)} will run on the machine of everybody who runs "
-            "or joins this study, and sees records there; nothing of it has run yet: read it first"
+            f"code: {' and '.join(study.own_code)} will run on the machine of everybody "
+            "who runs or joins this study, and sees the records there; none of it has "
+            "run yet: read it first"
         )
 
 
@@ -252,7 +253,7 @@ def _how_rows(made: Plan, plain: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("silos needed in a round", f"{made.quorum} of {parties.silos}"),
         ("a silo sends per step", "unknown" if upload is None else f"{upload:,} bytes"),
         (
-            "an attack that wrongly accuses 1 in 100 finds at most",
+            "an attack that wrongly accuses 1 in 100 identifies at most",
             f"{at_most(100 * made.attack_power)} in 100",
         ),
     ]
@@ -272,9 +273,9 @@ def _show_statistics(made: Plan) -> None:
             least = "none" if answer.least_epsilon is None else f"{answer.least_epsilon:g}"
             sentence = expected.sentence
         rows.append((name, kinds[name].kind, word, least, part, sentence))
-    said = "expected standard error, noise and chance together"
+    said = "expected standard error (noise and sampling)"
     head = ("statistic", "kind", "answered", "least epsilon", "part", said)
-    table("Statistics, before any record is touched", head, rows, texts=len(head))
+    table("Statistics: expected precision, before any record is read", head, rows, texts=len(head))
 
 
 def _show_validation(made: Plan) -> None:
@@ -297,10 +298,10 @@ def _show_validation(made: Plan) -> None:
     asked = made.study.validation
     share = "" if foreseen["rate"] is None else f", if {foreseen['rate']:.3g} have the outcome"
     if share and asked is not None and not asked.rate:
-        share += " (say how many with validation.rate)"
+        share += " (state your own guess in validation.rate)"
     table(
         f"Private validation: the {validation_name(foreseen['score'])} of the trained model{share}",
-        ("compared with", "standard error, noise and chance together", "may flatter by"),
+        ("compared with", "standard error (noise and sampling)", "may flatter by"),
         rows,
         texts=3,
     )

@@ -17,16 +17,16 @@ def add_commands(commands: Any) -> None:
     add_command(
         commands,
         "sample",
-        "draw synthetic records from a finished run that was asked for them",
+        "draw synthetic records from a finished run with [synthetic]",
         _sample,
         argument("run", "folder of the run", Path),
-        argument("--records", "how many; as many as the study says if left out", int),
-        argument("--seed", "another number gives other records", int, default=0),
-        argument("--out", "CSV file for them; stdout if left out", Path),
+        argument("--records", "number of records; default: as many as the study says", int),
+        argument("--seed", "another seed gives other records", int, default=0),
+        argument("--out", "CSV file for them; default: standard output", Path),
         argument(
             "--tables",
-            "so many tables instead, of models with fresh noise, for an analysis whose results are "
-            "combined; --out is then their folder",
+            "draw this many tables instead, from models with fresh noise, for an "
+            "analysis that combines their results; --out is then their folder",
             int,
         ),
     )
@@ -39,17 +39,18 @@ def _sample(options: argparse.Namespace) -> int:
     out, count = options.out, options.tables
     if count is not None:  # a file for each of several tables
         if not 5 <= count <= 1000:
-            raise UserError(f"expected --tables of 5 to 1,000, got {count}; 20 are enough")
+            raise UserError(f"expected --tables from 5 to 1,000, got {count}; 20 are enough")
         if out is None or options.records is not None or options.seed:
             raise UserError(
-                "expected --out FOLDER beside --tables, and no --records or --seed: each table has "
-                "as many records as there are units; name a folder, leave the others out"
+                "expected --out FOLDER beside --tables, and no --records or --seed: each "
+                "table has as many records as there are units; name a folder, leave the "
+                "others out"
             )
         with writing(out, "folder"):
             out.mkdir(parents=True, exist_ok=True)
             for number, table in enumerate(synthetic(options.run).tables(count), 1):
                 write_text(out / f"table-{number}.csv", records_text(table))
-        words = f"{count} tables for one analysis of each; written to {out}"
+        words = f"{count} tables; analyse each and combine the results; written to {out}"
         answer(options, {"tables": count, "out": str(out)}, words)
         return 0
     table = synthetic(options.run).draw(options.records, seed=options.seed)

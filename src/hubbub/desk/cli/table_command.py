@@ -19,8 +19,8 @@ def add_commands(commands: Any) -> None:
         _table,
         argument("folder", "folder of a run", Path),
         argument("--format", "some of html,docx,latex,csv; default html", default="html"),
-        argument("--figures", "files too: some of svg,pdf,png; default none", default=""),
-        argument("--out", "folder for the files; default paper in the run's", Path),
+        argument("--figures", "also as files: some of svg,pdf,png; default none", default=""),
+        argument("--out", 'folder for the files; default "paper" in the run\'s folder', Path),
     )
 
 

@@ -68,7 +68,10 @@ def argument(name: str, words: str, kind: Callable[[str], Any] = str, **settings
 
 STUDY = argument("study", "the study's TOML file", Path)
 AUDIT = argument("--audit", "file of hubbub audit --out, which the evidence will hold", Path)
-TRUST_WORDS = "code that the run's study names may run here, though it is not known here yet"
+TRUST_WORDS = (
+    "trust the code of its own that the run's study names, although this machine has not run "
+    "it before"
+)
 TRUST_CODE = argument("--trust-code", TRUST_WORDS, bool)
 DEVICE = argument(
     "--device", "auto (a GPU if there is one), cpu or cuda; default auto", default="auto"
@@ -340,7 +343,10 @@ def chosen_passphrase(options: argparse.Namespace) -> str:
         return ""
     first = _asked_passphrase("New passphrase of this party's keys: ", options)
     if first != _asked_passphrase("The same again: ", options):
-        raise UserError("expected the same passphrase twice, got two; nothing was made, try again")
+        raise UserError(
+            "expected the same passphrase twice, got two different ones; no keys were made, "
+            "try again"
+        )
     return first
 
 
@@ -354,7 +360,8 @@ def _given_passphrase(options: argparse.Namespace) -> str:
         except (OSError, ValueError, TypeError) as error:  # no number of a descriptor
             raise UserError(
                 f"expected a passphrase on descriptor {number}, got: "
-                f"{getattr(error, 'strerror', None) or 'no such number'}; open it for this command"
+                f"{getattr(error, 'strerror', None) or 'no such number'}; open it for "
+                "this command"
             ) from None
         return _line(content, f"on descriptor {number}")
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
@@ -377,8 +384,8 @@ def _line(content: bytes, where: str) -> str:
     line = content.decode(errors="replace").split("\n", 1)[0]
     if not any(letter.isprintable() and not letter.isspace() for letter in line):
         raise UserError(
-            f"expected a passphrase {where}, found an empty first line; see what writes it, or "
-            "leave it out for keys without one"
+            f"expected a passphrase {where}, found an empty first line; check the program "
+            "that writes it, or leave it out for keys without a passphrase"
         )
     return line
 
@@ -386,7 +393,7 @@ def _line(content: bytes, where: str) -> str:
 def _asked_passphrase(question: str, options: argparse.Namespace) -> str:
     if options.json or not sys.stdin.isatty():
         raise UserError(
-            "expected the passphrase of the keys, found nobody to ask; name --passphrase-fd, or "
-            f"give systemd's credential {CREDENTIAL}"
+            "expected the passphrase of the keys, found no terminal to ask on; give "
+            f"--passphrase-fd, or systemd's credential {CREDENTIAL}"
         )
     return _line(getpass(question).encode(), "to be typed")

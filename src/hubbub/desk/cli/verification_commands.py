@@ -37,19 +37,19 @@ def add_commands(commands: Any) -> None:
     add_command(
         commands,
         "verify",
-        "check a run, or its evidence alone: what holds, what does not, what is not verifiable",
+        "check a run, or its evidence alone: what is proven, what is wrong, what cannot be checked",
         _verify,
         argument("path", "folder of a run, or a file evidence.json", Path),
         argument(
             "--thorough",
-            "also make accounts again that take long, if you trust whoever chose the study",
+            "also recompute accounts that take long; use it if you trust whoever chose the study",
             bool,
         ),
     )
     add_command(
         commands,
         "report",
-        "write the report of a run anew",
+        "write the report of a run again",
         _report,
         argument("folder", "folder of a run", Path),
         argument(
@@ -64,15 +64,18 @@ def add_commands(commands: Any) -> None:
     add_command(
         commands,
         "audit",
-        "look for canaries in a study's training: a lower bound on epsilon, beside the promise",
+        "attack a study's training with canaries: a lower bound on epsilon, to compare "
+        "with the guarantee",
         _audit,
         argument("study", "the study's TOML file; no silo's data is read", Path),
-        argument("--runs", "trainings to play; by the study if left out", int),
-        argument("--canaries", "in each of them, at most 10000; by the study if left out", int),
+        argument("--runs", "trainings to simulate; default: as the study says", int),
+        argument(
+            "--canaries", "canaries in each of them, at most 10000; default: as the study says", int
+        ),
         argument("--confidence", "of the lower bound; default 0.95", float, default=0.95),
         argument(
             "--out",
-            "also write what was found to this file, for --audit of hubbub run and hubbub serve",
+            "also write the result to this file, for --audit of hubbub run and hubbub serve",
             Path,
         ),
     )
@@ -82,7 +85,7 @@ def _verify(options: argparse.Namespace) -> int:
     path: Path = options.path
     if not path.exists():
         raise UserError(
-            f"expected a run's folder or evidence at {path}, found nothing there; check the path"
+            f"expected a run's folder or evidence at {path}, found nothing; check the path"
         )
     if path.is_dir():
         findings = verified(path, quiet=options.json, thorough=options.thorough)
@@ -159,10 +162,13 @@ def _show_audit(study: Study, found: Audit) -> None:
         ("", ""),
         [
             ("promised", number(found.promised)),
-            ("of which the training's sums may tell", number(found.audited)),
-            (f"seen in them, at least ({found.confidence:.6g} confidence)", number(found.lower)),
-            (f'"{found.side}", said of so many rightly', _share(rates.true, rates.positives)),
-            ("and of so many wrongly", _share(rates.false, rates.negatives)),
+            ("of which the training's sums may reveal", number(found.audited)),
+            (
+                f"measured in them, at least ({found.confidence:.6g} confidence)",
+                number(found.lower),
+            ),
+            (f'"{found.side}", guessed and right', _share(rates.true, rates.positives)),
+            ("and guessed and wrong", _share(rates.false, rates.negatives)),
         ],
     )
     seen = found.seen
@@ -172,12 +178,15 @@ def _show_audit(study: Study, found: Audit) -> None:
     if seen.matrices:
         say(f"matrices of projections: {seen.repeated} of {seen.matrices} as in the step before")
     if seen.lists:
-        say(f"shuffled token lists: kept for all steps in {seen.kept} of {seen.lists} runs")
+        say(f"shuffled token lists: the same in all steps in {seen.kept} of {seen.lists} runs")
     say(f"{found.runs} runs of {found.canaries} canaries in {found.seconds:.0f} s")
     if found.contradicted:
-        say(f"CONTRADICTED: more was seen than these sums may tell; {remedy(found.confidence)}")
+        say(
+            "CONTRADICTED: more was measured than these sums may reveal; "
+            f"{remedy(found.confidence)}"
+        )
     else:
-        say("not contradicted; that proves nothing, and more runs look more closely")
+        say("not contradicted; this proves nothing, and more runs look more closely")
 
 
 def _share(part: int, whole: int) -> str:

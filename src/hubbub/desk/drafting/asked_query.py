@@ -51,8 +51,8 @@ class AskedQuery:
         pairs = [pair.partition("=")[::2] for pair in stated]
         if not pairs or not patient or not all(table and key for table, key in pairs):
             raise UserError(
-                "expected --patient and, for each table of --query, --person TABLE=COLUMN, got "
-                "fewer; say which column has the person's key"
+                "expected --patient and, for each table of --query, --person "
+                "TABLE=COLUMN, got fewer; name the columns with the person's key"
             )
         asked = cls(query=query.strip(), tables=tuple(sorted(pairs)), patient=patient)
         check_query(asked.query, asked.tables, (), patient)

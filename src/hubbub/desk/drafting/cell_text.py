@@ -221,31 +221,32 @@ def flaw_of(cell: str, fault: CellFault, spellings: Sequence[str], instead: str)
     if fault.kind != NUMBER:
         return Flaw(fault.kind, f"{cell!r} is {fault.found}", fault.remedy)
     if is_missing(cell):
-        remedy = "list it in the column's missing, or remove the record"
+        remedy = "list it in the column's “missing”, or remove the record"
         return Flaw(cell, f"{cell!r} looks like a missing value", remedy)
     if (number := measured(cell)) is not None:
         if is_limit(cell):
-            what = f"{cell!r} is the limit of what was measured, not a number"
+            what = f"{cell!r} is a limit of measurement, not a number"
             return Flaw("limit", what, f"write {number}, or list the cell in the column's missing")
         what = f"{cell!r} has a decimal comma, a thousands separator or a unit"
         return Flaw(NUMBER, what, f"write {number}")
     if is_date(cell):
         remedy = "turn it into a number, such as an age in years"
         return Flaw("date", f"{cell!r} is a date", remedy)
-    return Flaw(cell, f"{cell!r} is no number, or too large", fault.remedy)
+    return Flaw(cell, f"{cell!r} is not a number, or is too large", fault.remedy)
 
 
 def _strange_spelling(cell: str, fault: CellFault, spellings: Sequence[str], instead: str) -> Flaw:
     """What people are told of a spelling that no list has."""
     near = next((spelling for spelling in spellings if folded(spelling) == folded(cell)), None)
     if near is not None:
-        what = f"{cell!r} differs from {near!r} in case or spaces only"
+        what = f"{cell!r} differs from {near!r} only in case or spaces"
         return Flaw(cell, what, f"write {near!r}, or {instead}")
     if (meant := meant_by_truth(cell, spellings)) is not None:
-        what = f"{cell!r} is a truth value where {meant!r} was read as one, as by DuckDB's read_csv"
+        what = f"{cell!r} is a truth value, and {meant!r} was read as one, as by DuckDB's read_csv"
         remedy = (
-            f"map it in mapping.toml, spellings = {{ {cell!r} = {meant!r} }} (--mapping writes "
-            "them), or have the column read as text: read_csv(..., all_varchar = true)"
+            f"map it in mapping.toml, spellings = {{ {cell!r} = {meant!r} }} (--mapping "
+            "writes them), or have the column read as text: read_csv(..., all_varchar = "
+            "true)"
         )
         return Flaw(cell, what, remedy)
     if is_missing(cell):

@@ -107,7 +107,7 @@ def column_draft(
             why = _other_spellings([{canonical(c).casefold() for c in own} for own in there if own])
             return replace(draft, why=why or draft.why)
         if mixed:
-            why = "numbers in some files, words in others: write it alike in all of them"
+            why = "numbers in some files, words in others: write it the same way in all of them"
             return replace(draft, why=why)
     return draft if draft.column or mixed else _nearly_number(draft, by_file)
 
@@ -122,17 +122,17 @@ def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequenc
     """
     every = [cell for cells in there for cell in cells]
     if not name.isprintable() or len(name) > 100:
-        return "a study cannot name it"
+        return "a study cannot use this name"
     if not every:
         return "no file has a value in it"
     if _mostly(every, is_date):
-        return "dates: turn them into a number, such as an age in years"
+        return "dates: turn them into numbers, such as an age in years"
     values = [set(cells) for cells in there]
     alike = all(len(own) == 1 for own in values) and len(set[str]().union(*values)) == len(values)
     if len(values) > 1 and alike and all(len(cells) >= _FEW_ROWS for cells in files):
-        return "each file has a value of its own, which tells the file"
+        return "each file has its own value, which reveals the file"
     if is_key(name, files):
-        return "it looks like a row's key, which tells nothing about others"
+        return "it looks like the key of a row, which says nothing about others"
     return ""
 
 
@@ -144,7 +144,7 @@ def _nearly_number(draft: ColumnDraft, by_file: Sequence[Read]) -> ColumnDraft:
         return draft
     shown = ", ".join(repr(cell) for cell, _ in strange.most_common(_LISTED))
     rest = f" and {len(strange) - _LISTED} others" if len(strange) > _LISTED else ""
-    why = "numbers, but for a few spellings: correct them, or leave them empty"
+    why = "numbers, except for a few spellings: correct them, or leave them empty"
     words = f"{shown}{rest} in {strange.total()} of {len(there)} cells"
     return replace(draft, why=why, seen=words)
 
@@ -155,13 +155,16 @@ def _other_spellings(files: Sequence[set[str]]) -> str:
         for other in files:
             if own and all(meant_by_truth(cell, sorted(other)) is not None for cell in own):
                 return (
-                    "0 and 1 seem to be truth values of what another file spells: have them read "
-                    "as text"
+                    "0 and 1 seem to be truth values that another file spells out: have "
+                    "them read as text"
                 )
     for place, own in enumerate(files):
         others = set[str]().union(*files[:place], *files[place + 1 :])
         if others and not own & others:
-            return "one file shares no spelling with the others: does it mean the same?"
+            return (
+                "one file has no spelling in common with the others: does the column mean "
+                "the same there?"
+            )
     return ""
 
 
@@ -204,8 +207,8 @@ def _number(name: str, by_file: Sequence[Read], *, mixed: bool) -> ColumnDraft |
     left = [cell for cell, n in numbers if float(n) in impossible and n not in gone]
     if left:
         notes.append(
-            f"{len(left)} values cannot be, such as {left[0]}: they count as the nearer bound; "
-            "list them as missing if that is wrong"
+            f"{len(left)} values are impossible, such as {left[0]}: they count as the "
+            "nearer bound; list them as missing if that is wrong"
         )
     # Bounds and the default lie on steps, where values do.
     typical, step = _typical(values, low, high), common_step(values)
@@ -276,15 +279,19 @@ def _number_notes(values: Sequence[float], low: float, high: float) -> list[str]
             sum(value > high - tenth for value in values),
         )
         if max(ends) >= 0.8 * len(values):
-            notes.append("most values lie close to one bound: narrower bounds tell them apart")
+            notes.append(
+                "most values lie close to one bound: use narrower bounds to tell them apart"
+            )
     # The 9 that mostly means unknown, above few whole numbers that follow each other.
     most = max(different)
     rest = different - {most}
     few = rest <= _DIGITS and len(rest) > 1 and max(rest) - min(rest) == len(rest) - 1
     if few and most in UNKNOWN | {9} and most > max(rest) + 1:
-        notes.append(f"{most:g} lies apart: if it means unknown, list it as missing")
+        notes.append(
+            f"{most:g} lies apart from the others: if it means “unknown”, list it as missing"
+        )
     if several and low >= 0 and median(values) - low < (high - low) / _TAIL:
-        notes.append('a long tail: ask for its quantiles and histogram with spacing = "log"')
+        notes.append('a long tail: for its quantiles or histogram use spacing = "log"')
     return notes
 
 
@@ -415,7 +422,7 @@ def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> Co
         other=other,
         reference=commonest if is_common else "",
     )
-    why = f"{pooled} rare spellings, which may point to a person, count as {other!r}"
+    why = f"{pooled} rare spellings, which might identify a person, count as {other!r}"
     return ColumnDraft(name=name, column=column, why=why if pooled else "")
 
 

@@ -572,11 +572,14 @@ def telling(cells: Sequence[str], happened: Sequence[bool | None], sides: tuple[
     for side, words in zip((True, False), sides, strict=True):
         here, beyond = there[side] / rows[side], there[not side] / rows[not side]
         if there[side] >= _FEW_CELLS and here >= 0.1 and beyond <= 0.02 * here:
-            return f"it has a value only where {words}: it tells the target"
+            return f"it has a value only where {words}, so it reveals the target"
     # Few values may tell the answer in nearly all rows, the rarer answer's too.
     values = Counter((folded(cell), side) for cell, side in pairs)
     names = {value for value, _ in values}
     wrong = sum(min(values[name, True], values[name, False]) for name in names)
     if 2 <= len(names) <= _MOST_VALUES and wrong <= 0.02 * min(rows[True], rows[False]):
-        return f"each of its values occurs only where {sides[0]}, or only where not: it tells it"
+        return (
+            f"each of its values occurs only where {sides[0]}, or only where not, so it reveals "
+            "the target"
+        )
     return ""

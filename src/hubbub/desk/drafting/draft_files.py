@@ -40,14 +40,14 @@ def draft_text(made: Draft) -> str:
 
 def _study(made: Draft) -> list[str]:
     alone = len(made.tables) == 1
-    colluders = "one silo may help the aggregator without loss"
+    colluders = "one silo may collude with the aggregator without weakening the guarantee"
     if not made.colluders:
-        colluders = "with two silos, one that helps the aggregator weakens the promise"
+        colluders = "with two silos, one that colludes with the aggregator weakens the guarantee"
     return [
-        "# A first draft by hubbub init. Values marked “from records” were taken from files, and",
-        "# so was what is said of columns: nobody outside may see them before you have agreed on",
-        "# them, or put in their place what is known without looking (docs/data.md). Everything",
-        "# else is a proposal.",
+        "# A first draft by hubbub init. Values marked “from records” were read from your files:",
+        "# agree on them with your partners, or replace them by public knowledge, before anybody",
+        "# outside sees this file (docs/data.md). Everything else is a proposal, to be reviewed",
+        "# line by line.",
         "",
         "[study]",
         f"name = {_toml(f'{made.target.name}, {len(made.parties)} silos'[:200])}",
@@ -67,14 +67,14 @@ def _data(made: Draft) -> list[str]:
         source = [
             'source = "sql"',
             f'query = """\n{quoted}\n"""',
-            f"tables = {{ {tables} }}   # each table, and the column that says whose a row is",
+            f"tables = {{ {tables} }}   # each table, and its column with the person's key",
         ]
     else:
-        moved = "# Rename the files to this pattern, or let init --tidy do it."
+        moved = "# Rename the files to match this pattern, or let init --tidy do it."
         files = f"files = {_toml(made.files or '{name}.csv')}"
         source = [files] if made.files else [moved, files]
     patients = [
-        f"patient = {_toml(made.patient)}   # whose a record is; below, records are patients",
+        f"patient = {_toml(made.patient)}   # the person's key; below, “records” means patients",
         f"most_per_patient = {made.most_per_patient}             # from records, rounded up",
     ]
     return [
@@ -137,10 +137,10 @@ def _training(made: Draft) -> list[str]:
         *([f"outputs = {made.target.outputs}"] if made.target.outputs > 1 else []),
         *([begun] if made.intercept else []),
         "",
-        "[training]                       # by a rule that fits most studies",
+        "[training]                       # a rule that suits most studies",
         f"steps = {usual.steps}",
         'sampling = "poisson"',
-        f"sample_rate = {usual.sample_rate:g}                # a record's chance to be in a batch",
+        f"sample_rate = {usual.sample_rate:g}                # chance of a record to be in a batch",
         f"clip_norm = {usual.clip_norm:g}",
         f'optimizer = {{ name = "adam", lr = {usual.lr:g}, schedule = "linear" }}',
     ]
@@ -149,13 +149,13 @@ def _training(made: Draft) -> list[str]:
 def _validation(made: Draft) -> list[str]:
     if not made.validation_epsilon:
         return [
-            "# No [validation], which would tell how good the model is: of so few records at this",
-            "# epsilon the noise would hide it. With more of either, hubbub init drafts it; public",
-            "# records (data.test) tell it at no cost.",
+            "# No [validation], which would measure how good the model is: with so few records",
+            "# at this epsilon, the noise would hide it. With more of either, hubbub init drafts",
+            "# it; public records (data.test) measure it without epsilon.",
         ]
-    why = "how good the model is, with intervals: its part of epsilon"
-    whose = "those kept from the training; of it where too few: hubbub plan tells which"
-    bins = f"bins = {made.validation_bins}                         # fewer tell more of few records"
+    why = "this part of epsilon measures how good the model is"
+    whose = "held-back records if there are enough, else training records: hubbub plan says which"
+    bins = f"bins = {made.validation_bins}                         # fewer bins suit few records"
     return [
         "[validation]",
         f"epsilon = {made.validation_epsilon:g}                    # {why}",
@@ -171,20 +171,18 @@ def _privacy(made: Draft) -> list[str]:
     rules = made.rules
     lines = [f"# follows = {_toml(rules.follows)}"] if rules.follows else []
     lines += [f"# possible = {_toml(rules.possible)}"] if rules.possible else []
-    asks = (
-        "# Who asks for [synthetic] may say what holds in every row of these files, from records:"
-    )
+    asks = "# If you add [synthetic]: these rules hold in every row of these files (from records):"
     return [
         "[privacy]",
         (
-            f"epsilon = {EPSILON:.1f}                    # the promise to every "
-            f"{whose}; smaller promises more"
+            f"epsilon = {EPSILON:.1f}                    # the guarantee to every "
+            f"{whose}; smaller protects more"
         ),
         f"delta = {made.delta:g}",
         'relation = "add-remove"',
         (
-            f"cap = {3 * EPSILON:g}                        # epsilon of all studies of these records "
-            "together; a ledger without a cap takes it"
+            f"cap = {3 * EPSILON:g}                        # epsilon of all studies of these "
+            "records together; becomes the cap of a ledger that has none"
         ),
         *(["", asks, *lines] if lines else []),
     ]
@@ -229,7 +227,7 @@ def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str,
     there = [path for path in targets if path.exists()]
     if there and not replace:
         raise UserError(
-            f"expected no file {there[0]} yet, found one; name another folder with --tidy, or add "
+            f"expected no file {there[0]}, found one; name another folder with --tidy, or add "
             "--replace"
         )
     folder.mkdir(parents=True, exist_ok=True)
@@ -349,7 +347,7 @@ def _number_lines(cells: Sequence[str], column: Column) -> Iterator[str]:
     numbers = [number for number in plain if number is not None]
     if cells and not numbers:
         if date := next((form for form in _DATES if _are_dates(cells, form)), ""):
-            yield f"# these look like dates, as {date}: the study wants a number"
+            yield f"# these look like dates, such as {date}: the study expects a number"
         return
     low, high = column.bounds
 
@@ -358,7 +356,7 @@ def _number_lines(cells: Sequence[str], column: Column) -> Iterator[str]:
 
     if numbers and inside(Unit(1.0)) < _FEW_INSIDE:
         for unit in [unit for unit in UNITS if inside(unit) >= _MANY_INSIDE][:_PROPOSED]:
-            yield f"# {unit}: hardly a value is within the bounds; another unit?"
+            yield f"# {unit}: hardly any value is within the bounds; is it another unit?"
 
 
 def _are_dates(cells: Sequence[str], form: str) -> bool:

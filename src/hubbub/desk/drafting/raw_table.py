@@ -191,12 +191,12 @@ def raw_of(stream: CellStream) -> RawTable:
         header = tuple(cells)
         rows += zip(*cells.values(), strict=True)
         if len(rows) > MOST_ROWS:
-            what = f"only the first {MOST_ROWS} rows were looked at"
+            what = f"only the first {MOST_ROWS} rows were checked"
             remedy = "a run reads all of them"
             faults = (Fault(file=stream.origin, what=what, remedy=remedy, refused=False),)
             break
     if not rows:
-        raise DataError(f"expected records in {stream.origin}, found none; see what it selects")
+        raise DataError(f"expected records in {stream.origin}, found none; check what it selects")
     return RawTable.of(stream.origin, header, rows[:MOST_ROWS], faults)
 
 
@@ -305,7 +305,7 @@ class _Reading:
                 return raw.decode("cp1252")
             return raw.decode("latin-1")
         if text.startswith("\ufeff"):
-            self._say("it begins with a byte order mark", "nothing need be done", refused=False)
+            self._say("it begins with a byte order mark", "no action is needed", refused=False)
         return text.removeprefix("\ufeff")
 
     def _lines(self, text: str, separator: str) -> list[list[str]]:
@@ -332,7 +332,7 @@ class _Reading:
         if not first or width < 2:
             return lines
         title = " ".join(filter(None, lines[0]))
-        what = f"above the names of the columns there is {title!r}"
+        what = f"there is {title!r} above the names of the columns"
         self._say(what, "let the file begin with the header", count=first)
         return lines[first:]
 
@@ -360,10 +360,10 @@ class _Reading:
         # The first of these kinds that a row belongs to is said of it.
         no_record = set[int]()
         for what, rows in (
-            ("it is the names of the columns again", again),
+            ("it repeats the names of the columns", again),
             ("it holds units or labels, not a record", _labels(body, width)),
-            ("it sums others up", _summed(body)),
-            ("it is nearly empty, as a file's last lines are", _footer(body, width)),
+            ("it is a row of totals", _summed(body)),
+            ("it is nearly empty, as the last lines of a file often are", _footer(body, width)),
         ):
             if mine := sorted(rows - no_record - {*empty}):
                 shown = ", ".join(filter(None, body[mine[0]]))[:_SHOWN]
@@ -385,7 +385,7 @@ class _Reading:
             if not name:
                 self._say("a column has no name", "name it in the first line", count=times)
             elif times > 1:
-                what = f"the column name {name!r} stands {times} times in the header"
+                what = f"the column name {name!r} occurs {times} times in the header"
                 self._say(what, "rename all but one of them")
         taken: Counter[str] = Counter()
 

@@ -177,8 +177,8 @@ def draft(survey: Survey, given: Answers) -> Draft:
         elsewhere = ", ".join(survey.elsewhere)
         some = f" ({elsewhere}: only in some)" if elsewhere else ""
         raise DataError(
-            f"expected a column with two values to learn, found none in all files{some}; name the "
-            "column with --target, or call it the same in all files"
+            "expected a column with two values to predict, found none in all "
+            f"files{some}; name the column with --target, or call it the same in all files"
         )
     cells = {name: own for name, own in survey.cells.items() if name != given.patient}
     wanted = learned(cells, given.target or tiers[0][0], kind=given.kind, event=given.event)
@@ -189,7 +189,7 @@ def draft(survey: Survey, given: Answers) -> Draft:
     if not any(column.column for column in columns):
         why = "; ".join(f"{column.name}: {column.why}" for column in columns)
         raise DataError(
-            f"expected a column besides the target {wanted.name!r} that can be used, found none "
+            f"expected a usable column besides the target {wanted.name!r}, found none "
             f"({why or 'there is no other'}); correct the files"
         )
     # Units of one file stand for those of the silos that are not here.
@@ -227,7 +227,7 @@ def _columns(
     for name, own in cells.items():
         if name in wanted.columns:
             continue
-        why = "it says whose a row is, which tells nothing about others" if name in keys else ""
+        why = "it identifies a person, so it says nothing about others" if name in keys else ""
         why = why or ends.get(name, "") or telling(own, happened, wanted.sides)
         # A column that lies beside no target cannot be learned from.
         kept, lost = _shares_filled(own, there)
@@ -241,14 +241,17 @@ def _columns(
         is_code = is_code and bool(few_whole_numbers(own))
         drafted = column_draft(name, survey.by_file[name], survey.decimals(name), is_code=is_code)
         if is_code and name not in given.codes:
-            drafted = drafted.with_note("codes, by its name: --amounts if it counts or measures")
+            drafted = drafted.with_note(
+                "treated as codes, because of its name: --amounts if it counts or measures"
+            )
         if kept * _FEWER < lost:
             drafted = drafted.with_note(
-                f"filled in {kept:.0%} of the rows with a target, in {lost:.0%} of the others"
+                f"filled in for {kept:.0%} of the rows with a target, empty in {lost:.0%} "
+                "of the others"
             )
         drafts.append(drafted)
     for name, files in survey.elsewhere.items():
-        why = f"not in {files}: if it has another name there, rename it"
+        why = f"missing in {files}: rename it there if it has another name"
         drafts.append(ColumnDraft(name=name, why=why))
     return tuple(drafts)
 
@@ -274,8 +277,8 @@ def _ends(survey: Survey, wanted: TargetDraft) -> dict[str, str]:
     if wanted.outcome is not None and wanted.outcome.event:
         return {}
     why = (
-        f"it looks like the time until {wanted.name!r} was known, which tells it: --time learns "
-        "both together"
+        f"it looks like the time until {wanted.name!r} was known, which would reveal it: "
+        "--time predicts both together"
     )
     pairs = time_event_pairs(survey.cells)
     times = [pair.time for pair in pairs if pair.is_sure and pair.event == wanted.name]
@@ -290,8 +293,8 @@ def _whose(survey: Survey, patient: str | None) -> list[list[str]]:
         return []
     if patient not in survey.by_file:
         raise DataError(
-            f"expected --patient to name a column of every file, got {patient!r}; choose one of "
-            f"{', '.join(survey.by_file)}"
+            f"expected --patient to name a column that every file has, got {patient!r}; "
+            f"choose one of {', '.join(survey.by_file)}"
         )
     keys = [[*filter(None, map(patient_key, cells))] for cells in survey.by_file[patient]]
     if not all(keys):

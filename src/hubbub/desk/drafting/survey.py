@@ -180,15 +180,16 @@ def likely_namesakes(table: RawTable, column: str) -> Iterator[Fault]:
         groups.setdefault("" if is_missing(key) else near_key(key), []).append(key)
     if nobody := groups.pop("", []):
         yield table.odd(
-            f"{nobody[0]!r} looks like a missing value, and counts as one patient",
-            "leave the cells empty or fill them in, unless somebody is called so",
+            f"{nobody[0]!r} looks like a missing value, but counts as one patient",
+            "leave the cells empty or fill them in, unless it is a real key",
             column,
         )
     if near := [group for group in groups.values() if len(group) > 1]:
         shown = " and ".join(map(repr, near[0][:2]))
         yield table.odd(
-            f"{len(near)} times keys look alike, such as {shown}: they are several patients",
-            "spell each patient in one way, unless they are several people",
+            f"{len(near)} pairs of keys look alike, such as {shown}: they count as "
+            "different patients",
+            "spell each patient in one way, unless they are different people",
             column,
         )
 
@@ -199,10 +200,11 @@ def cut_numbers(table: RawTable, column: str) -> Iterator[Fault]:
     cut = [cell for cell in cells if _CUT.fullmatch(cell.strip())]
     if cut and len(cut) >= sum(not is_missing(cell) for cell in cells) / 2:
         yield table.odd(
-            f"{len(cut)} cells such as {cut[0]!r} are long numbers that a spreadsheet or a "
-            f"program has cut: {len(set(cut))} are left of them, so that several people share one",
-            "export the column as text; as a key it would make one unit of many people, and "
-            "as a number it says nothing",
+            f"{len(cut)} cells such as {cut[0]!r} are long numbers that a spreadsheet or "
+            f"a program has rounded: only {len(set(cut))} different ones are left, so "
+            "several people share one",
+            "export the column as text; as a key it would merge several people, and as a "
+            "number it means nothing",
             column,
         )
 
@@ -344,8 +346,8 @@ class Survey:
         """
         if lacking := [table.origin for table in self.full if key not in table.header]:
             raise DataError(
-                f"expected --join to name a column of every file, found no {key!r} in "
-                f"{', '.join(lacking)}; choose one of {', '.join(self.common)}"
+                f"expected --join to name a column that every file has, found no {key!r} "
+                f"in {', '.join(lacking)}; choose one of {', '.join(self.common)}"
             )
         tables = tuple(joined(table, key) if table.rows else table for table in self.tables)
         return replace(self, tables=tables)
@@ -386,8 +388,8 @@ def survey_of(raw: Sequence[RawTable], paths: Sequence[Path]) -> Survey:
     """
     if not any(table.rows for table in raw):
         raise DataError(
-            f"expected records in {', '.join(table.origin for table in raw)}, found none that can "
-            "be read; check the files, their separators and quotes"
+            f"expected readable records in {', '.join(table.origin for table in raw)}, "
+            "found none; check the files, their separators and quotes"
         )
     named = [table for table in raw if table.named]
     first = next((table for table in named if table.rows), raw[0])
@@ -404,7 +406,7 @@ def survey_of(raw: Sequence[RawTable], paths: Sequence[Path]) -> Survey:
         for old, new in zip(table.header, header, strict=True):
             if old != new and table.named:
                 what = f"this column is spelled {new!r} in other files"
-                remedy = "spell it alike in all files"
+                remedy = "spell it the same in all files"
                 faults.append(Fault(file=table.origin, column=old, what=what, remedy=remedy))
         tables.append(replace(table, header=header))
     return Survey(paths=tuple(paths), tables=tuple(tables), faults=tuple(faults))
@@ -452,8 +454,8 @@ class Answers:
         times = times or list(times_in(survey.cells))
         if not times:
             raise DataError(
-                f"expected a column that says how long it took until {self.event!r}, found none by "
-                f"its name among {', '.join(survey.common)}; name it with --time"
+                f"expected a column with the time until {self.event!r}, found none by its "
+                f"name among {', '.join(survey.common)}; name it with --time"
             )
         return replace(self, target=times[0])
 
@@ -506,20 +508,23 @@ def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
         return
     choices = [
         *(Option(means=f"{k.name} is the person", options=("--patient", k.name)) for k in keys[:3]),
-        Option(means="every row is another person, or public", options=("--records-are-units",)),
+        Option(
+            means="every row is a different person, or the records are public",
+            options=("--records-are-units",),
+        ),
     ]
     asks = given.can_join and (given.patient is None or _is_bare(survey, given))
     if asks and (two := scattered(survey.full, key)):
         join = Option(
-            means="one record each, of every column its first value: copies are made so (another "
-            "join: docs/howto/mapping.md)",
+            means="merge them into one record, with the first value of every column: copies "
+            "are written (for another way to join: docs/howto/mapping.md)",
             options=("--join", key, "--tidy", "tidy"),
         )
         yield Question(
             columns=(key, *two),
-            asked=f"the rows of one {key!r} hold its values apart: where {two[0]!r} stands "
-            f"{two[1]!r} is empty, so no row has both a target and what it is learned from. Are "
-            "they one record?",
+            asked=f"the rows of one {key!r} complete each other: where {two[0]!r} has a value, "
+            f"{two[1]!r} is empty, so no row has both a target and something to predict "
+            "it from. Should they be one record?",
             choices=(join, *(choices if given.patient is None else ())),
         )
     elif keys:
@@ -528,9 +533,9 @@ def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
         also = f" (or {' or '.join(map(repr, others))})" if others else ""
         yield Question(
             columns=tuple(likely.name for likely in keys),
-            asked=f"whose is a row? {key!r}{also} has {keys[0].values} values in {keys[0].rows} "
-            f"rows, one of them in {keys[0].most}: if that is a person, the promise must be to the "
-            "person, with all rows",
+            asked=f"Does a person have several rows? {key!r}{also} has {keys[0].values} values "
+            f"in {keys[0].rows} rows, up to {keys[0].most} rows each. If it identifies a "
+            "person, the guarantee should cover the person, with all rows",
             choices=tuple(choices),
         )
 
@@ -563,7 +568,7 @@ def _codes(survey: Survey, given: Answers) -> Iterator[Question]:
         yield Question(
             columns=tuple(open_columns),
             asked=f"{shown}: few whole numbers. Are they codes, whose size means nothing, or "
-            "amounts? A 9 or 99 apart from the others often means unknown",
+            "amounts? A 9 or 99 apart from the others often means “unknown”",
             choices=(
                 Option(means="codes: each number is a category", options=("--codes", names)),
                 Option(means="amounts: counts, scores, grades", options=("--amounts", names)),
@@ -589,7 +594,7 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
             _learn_time(pair.time, pair.event),
             _learn(
                 pair.event,
-                " as yes or no; its column of times says when that was known, and is left out",
+                " as yes or no; its column of times, which shows when that was known, is left out",
             ),
         ]
         if not pair.is_sure:
@@ -597,8 +602,9 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
         others = [name for name in names if name not in (pair.time, pair.event)]
         yield Question(
             columns=(pair.time, pair.event),
-            asked=f"what is to be learned? {pair.time!r} looks like a time and {pair.event!r} like "
-            "whether it ended with the event; who was only watched until then is no “no”",
+            asked=f"Which column should the model predict? {pair.time!r} looks like a time, and "
+            f"{pair.event!r} like whether it ended with the event; people who were "
+            "observed only until then do not count as “no”",
             choices=(*choices, *map(_learn, others[:2])),
         )
         return
@@ -611,9 +617,9 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
         time, events = times[0], [name for name in names if name != times[0]][:_SHOWN]
         yield Question(
             columns=(time, *events),
-            asked=f"what is to be learned? {time!r} looks like how long people were followed, "
-            "which tells what happened: name the column that says whether it ended with the "
-            "event, or learn another without it",
+            asked=f"Which column should the model predict? {time!r} looks like the length of "
+            "follow-up, which reveals the outcome: name the column that says whether it "
+            "ended with the event, or predict another one without it",
             choices=(
                 *(_learn_time(time, name) for name in events),
                 *(_learn(name, f"; {time!r} is left out") for name in events[:1]),
@@ -624,13 +630,14 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
         more = f" or {rest} other{'s' * (rest > 1)}" if rest > 0 else ""
         yield Question(
             columns=tuple(names),
-            asked=f"what is to be learned? It may be {', '.join(map(repr, names[:_SHOWN]))}{more}",
+            asked="Which column should the model predict? Perhaps "
+            f"{', '.join(map(repr, names[:_SHOWN]))}{more}",
             choices=tuple(map(_learn, names[:_SHOWN])),
         )
 
 
 def _learn_time(time: str, event: str) -> Option:
-    means = f"learn the time in {time!r} until {event!r} (survival)"
+    means = f"predict the time in {time!r} until {event!r} (survival)"
     return Option(means=means, options=("--time", time, "--event", event))
 
 

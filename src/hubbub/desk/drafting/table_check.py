@@ -128,15 +128,18 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
         yield from _absent(table, data.patient)
         return
     nobody = CellFault(
-        GAP, "a patient", "an empty cell, so nobody's record it is", "fill it in, or remove it"
+        GAP,
+        "a patient",
+        "an empty cell, so the record belongs to nobody",
+        "fill it in, or remove it",
     )
     yield from _rows(table, data.patient, lambda cell: 0.0 if patient_key(cell) else nobody)
     counts = Counter(map(patient_key, table.column(data.patient)))
     yield from likely_namesakes(table, data.patient)
     if over := sum(max(0, count - data.most_per_patient) for count in counts.values()):
         yield table.odd(
-            f"{over} records are beyond the {data.most_per_patient} of a patient",
-            "each patient's first ones are used: raise data.most_per_patient for more",
+            f"{over} records exceed the {data.most_per_patient} that count for each patient",
+            "only each patient's first records are used: raise data.most_per_patient for more",
             data.patient,
         )
 
@@ -144,10 +147,10 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
 def _absent(table: RawTable, name: str) -> Iterator[Fault]:
     """That the file has no column that the study names, if it has none."""
     if name not in table.header:
-        what = f"there is no column of this name in the header ({', '.join(table.header)})"
+        what = f"the header has no column of this name ({', '.join(table.header)})"
         remedy = "rename the column in the file, or correct the study"
         if near := [own for own in table.header if folded(own) == folded(name)]:
-            what = f"the header has {near[0]!r}, which differs in case or spaces only"
+            what = f"the header has {near[0]!r}, which differs only in case or spaces"
             remedy = f"write {name!r} in the file's first line"
         yield Fault(file=table.origin, column=name, what=what, remedy=remedy)
 
@@ -166,7 +169,7 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
             yield table.odd(
                 f"{len(cells)} of {len(table.rows)} cells are in no list and count as "
                 f"{column.other!r}",
-                "list the commonest of them if they are another spelling of a category",
+                "if the most common of them are spellings of a category, list them",
                 column.name,
             )
 
@@ -183,8 +186,8 @@ def _outside(table: RawTable, column: Column) -> Iterator[Fault]:
         near = 1e-6 * column.step
         within = [(number, row) for number, row in there if low <= number <= high]
         if off := [pair for pair in within if abs(pair[0] - column.nearest(pair[0])) > near]:
-            what = f"{off[0][0]:.15g} is not {low:g} and whole steps of {column.step:g}"
-            remedy = "it will count as the nearest value that is: correct the cells, or the step"
+            what = f"{off[0][0]:.15g} is not {low:g} plus whole steps of {column.step:g}"
+            remedy = "it will count as the nearest valid value: correct the cells, or the step"
             yield _seen(table, column.name, what, remedy, off)
     outside = [
         (number, row)
@@ -194,7 +197,7 @@ def _outside(table: RawTable, column: Column) -> Iterator[Fault]:
     if len(outside) * _WORTH_SAYING > len(table.rows):
         widen = "widen the bounds if that is too many"
         if 2 * len(outside) > len(there):
-            widen = "is it another unit (hubbub check --mapping)? Otherwise widen the bounds"
+            widen = "is it in another unit (hubbub check --mapping)? Otherwise widen the bounds"
         yield table.odd(
             f"{len(outside)} of {len(table.rows)} values lie outside {low:g} to {high:g}",
             f"they will count as the nearer bound: {widen}",
@@ -204,7 +207,7 @@ def _outside(table: RawTable, column: Column) -> Iterator[Fault]:
     span = high - low
     if far := [pair for pair in outside if not low - span <= pair[0] <= high + span]:
         what = f"{far[0][0]:g} lies far outside {low:g} to {high:g}"
-        remedy = "a slip of the pen, or another unit? it will count as the nearer bound"
+        remedy = "a typing error, or another unit? It will count as the nearer bound"
         yield _seen(table, column.name, what, remedy, far)
 
 
@@ -214,14 +217,16 @@ def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
         return
     files = [[number for number, _ in _numbers(table, column)] for table in tables]
     for place, ((low, high), usual, unit) in apart(files).items():
-        remedy = "is it another unit, or are they other patients? hubbub check --mapping helps"
+        remedy = "is it in another unit, or are these other patients? hubbub check --mapping helps"
         if unit is not None:
             remedy = (
-                f"if that is another unit, write {unit} for it into mapping.toml, under "
-                f"[NAME.{key_of(column.name)}] with the silo's name (docs/howto/mapping.md)"
+                f"if it is in another unit, write {unit} for it into mapping.toml, under "
+                f"[NAME.{key_of(column.name)}] with the silo's name "
+                "(docs/howto/mapping.md)"
             )
         yield tables[place].odd(
-            f"half of its values lie from {low:.3g} to {high:.3g}, the others' around {usual:.3g}",
+            f"half of its values lie between {low:.3g} and {high:.3g}, the other silos' "
+            f"around {usual:.3g}",
             remedy,
             column.name,
         )
@@ -252,10 +257,10 @@ def _lumps(table: RawTable, study: Study) -> Iterator[Fault]:
         different = len(set(values))
         if len(values) > _FEW and different <= min(_LUMPS * bins, len(values) // _LUMP):
             step = common_step(values)
-            remedy = f"step = {step:.9g}, if others have the same" if step else "their step"
+            remedy = f"step = {step:.9g}, if the other silos agree" if step else "their step"
             yield table.odd(
-                f"{different} values hold all {len(values)}",
-                f"declare {remedy}, in data.columns: without it they count as spread evenly",
+                f"{different} different values make up all {len(values)}",
+                f"declare {remedy} in data.columns: without it they count as spread evenly",
                 name,
             )
 
@@ -327,7 +332,7 @@ def _target(table: RawTable, data: Data) -> Iterator[Fault]:
     if outside and not outcome.grid:
         yield table.odd(
             f"{outside} of {len(numbers)} targets lie outside {outcome.low:g} to {outcome.high:g}",
-            "they will count as the nearer end: widen it if that is too many",
+            "they will count as the nearer bound: widen it if that is too many",
             data.target,
         )
     if outcome.exposure in table.header:
@@ -335,7 +340,7 @@ def _target(table: RawTable, data: Data) -> Iterator[Fault]:
         if longer := sum((number_in(cell) or 0.0) > outcome.exposure_high for cell in cells):
             yield table.odd(
                 f"{longer} of {len(cells)} exposures are above {outcome.exposure_high:g}",
-                "they will count as that, with all of their counts: raise exposure_high",
+                "they will count as that limit, but with all of their counts: raise exposure_high",
                 outcome.exposure,
             )
     if outcome.grid and numbers:
@@ -350,14 +355,15 @@ def _times(
     if (longer := sum(time > ends[-1] for time in times)) * _MUCH >= len(times):
         yield table.odd(
             f"{longer} of {len(times)} times lie beyond the grid, which ends at {ends[-1]:g}",
-            "what happens after it is not seen: add times to the grid if that matters",
+            "what happens after it is not observed: extend the grid if that matters",
             data.target,
         )
     off = [time for time in few if time <= ends[-1] and time not in ends]
     if len(few) <= _MOST_VISITS and off and not outcome.step and len(times) >= _MANY * len(few):
         yield table.odd(
-            f"{len(few)} values hold all times, and {len(off)} of them are no time of the grid",
-            "where they are visits, let the grid's times be visits, or give data.target.step",
+            f"{len(few)} values make up all times, and {len(off)} of them are not times "
+            "of the grid",
+            "if they are visits, use the visits' times as the grid, or set data.target.step",
             data.target,
         )
     if outcome.event not in table.header:
@@ -370,8 +376,8 @@ def _times(
         inside = sum(begin < time < end for time in lost)
         if inside * _MUCH >= len(times):
             yield table.odd(
-                f"{inside} of {len(times)} records are lost after {begin:g} and before {end:g}, in "
-                "one interval of the grid",
+                f"{inside} of {len(times)} records leave observation after {begin:g} and "
+                f"before {end:g}, in one interval of the grid",
                 "its events count as spread evenly over it: add times to the grid between them",
                 data.target,
             )
@@ -381,8 +387,9 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
     """What a run takes, and people should see."""
     if len(table.rows) < _FEW:
         yield table.odd(
-            f"there are {len(table.rows)} records only",
-            "few records learn little behind the noise: check that the file is whole",
+            f"there are only {len(table.rows)} records",
+            "the model can learn little from so few records behind the noise: check that "
+            "the file is complete",
         )
     if not data.patient:
         yield from _copies(table)
@@ -392,13 +399,14 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
     features = [name for name in table.header if name not in data.targets]
     for name in declared if data.columns else features:
         if is_key(name, [table.column(name)]):
-            what = "it looks like a row's key, which tells nothing about others"
+            what = "it looks like the key of a row, which says nothing about others"
             yield table.odd(what, "leave it out", name)
     classes = _classes(table, data)
     if len(classes) == 1:
         yield table.odd(
             f"only one class occurs, {classes.pop()!r}",
-            "check the lists of spellings; a silo may hold one class if others hold more",
+            "check the lists of spellings; it is fine for a silo to have one class if "
+            "others have both",
             data.target,
         )
 
@@ -417,10 +425,10 @@ def _copies(table: RawTable) -> Iterator[Fault]:
         if copies > max(_COPIES * count, 10 * chance):
             but = "" if place is None else f" but {table.header[place]!r}"
             yield table.odd(
-                f"{copies} of {count} rows are copies of another one in every cell{but}",
-                "the promise is to a row: who stands there twice is promised what a row is of two "
-                "(hubbub epsilon --records-per-unit 2). Take the copies out, or name the column "
-                "that says whose a row is (data.patient)",
+                f"{copies} of {count} rows are copies of another row in every cell{but}",
+                "the guarantee is for one row: a person with two rows is protected less "
+                "(hubbub epsilon --records-per-unit 2). Remove the copies, or name the "
+                "column with the person's key (data.patient)",
             )
             return
 

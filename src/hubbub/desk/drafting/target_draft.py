@@ -50,19 +50,17 @@ _MANY = 200  # values, from which on a hundredth at either end is no single pers
 _LONG_TAIL = 3.0  # skewness, from which on the largest values would leave all others one number
 _FAR = 4.0  # times that which one in a hundred exceeds: a slip, or nobody like the others
 _TAIL_NOTE = (
-    "a long tail: some values lie beyond {high:g} and count as it, since bounds that hold them "
-    "would make all others alike"
+    "a long tail: some values lie above {high:g} and count as it, because bounds that include "
+    "them would make all others look alike"
 )
-_LOG_NOTE = (
-    'a long tail, so scale = "log": its logarithm is learned, and errors are by how many times'
-)
+_LOG_NOTE = 'a long tail, so scale = "log": the model predicts its logarithm, and errors are ratios'
 _NEGATIVE_NOTE = (
-    "{count} times are below 0, such as {least:g}: dates the wrong way round? Such rows are "
+    "{count} times are below 0, such as {least:g}: are the dates in the wrong order? Such rows are "
     "refused, and left out by --tidy"
 )
 _LINK_NOTE = (
-    'a long tail, and zeros, so scale = "log-link": the logarithm of its mean is learned; mean is '
-    "where a model begins"
+    'a long tail with zeros, so scale = "log-link": the model predicts the logarithm '
+    "of its mean; “mean” is where it starts"
 )
 
 
@@ -161,7 +159,7 @@ def learned(
     wanted = TIME_TO_EVENT if kind is None and event is not None else kind
     cells = columns.get(asked)
     if wanted is None and cells is not None and counts_something(asked, cells):
-        note = f'whole numbers from 0, so kind = "{COUNT}": say --kind class if they are classes'
+        note = f'whole numbers from 0, so kind = "{COUNT}": use --kind class if they are classes'
         return _number(COUNT, asked, cells, (note,))
     if wanted not in KINDS:
         if cells is None:
@@ -176,13 +174,13 @@ def learned(
             measures = len(set(there)) > 2 and all(measured(cell) is not None for cell in there)
             if wanted or not measures:
                 raise
-            note = f'numbers, so kind = "{NUMERIC}": say --kind {COUNT} if they count something'
+            note = f'numbers, so kind = "{NUMERIC}": use --kind {COUNT} if they count something'
             return _number(NUMERIC, asked, cells, (note,))
     for name, key in ((asked, "--target"), (event, "--event")):
         if name not in columns and (key == "--target" or wanted == TIME_TO_EVENT):
             raise DataError(
-                f'expected {key} to name a column of every file for kind = "{wanted}", found '
-                f"{name!r}; the files have {', '.join(columns)}"
+                f'expected {key} to name a column of every file for kind = "{wanted}", '
+                f"found {name!r}; the files have {', '.join(columns)}"
             )
     if wanted == TIME_TO_EVENT:
         return _time(columns, asked, event or "")
@@ -338,12 +336,15 @@ def _event_of(columns: Columns, name: str) -> TargetDraft:
         found = ", ".join(draft.classes)
     if draft is None or draft.classes:
         raise DataError(
-            f"expected the event's column {name!r} to say yes or no, found {found}; name one that "
-            "does with --event, or write who had the event in a column of two values"
+            f"expected the event's column {name!r} to say yes or no, found {found}; name "
+            "one that does with --event, or make a column of two values that says who "
+            "had the event"
         )
     if not is_censoring(name) or {"censored", "event"} & {*map(folded, draft.positive)}:
         return draft
-    note = f"{name!r} says who was censored, so its {draft.positive[0]!r} is no event"
+    note = (
+        f"{name!r} says who was censored, so its {draft.positive[0]!r} does not count as an event"
+    )
     return replace(draft, positive=draft.negative, negative=draft.positive, notes=(note,))
 
 
@@ -376,15 +377,16 @@ def _classes(name: str, cells: Sequence[str]) -> TargetDraft:
     else:
         raise DataError(
             f"expected a target {name!r} of two to {MOST_CLASSES} classes, found "
-            f"{_how_many(values)} in all files; name another column with --target, or say --kind "
-            "numeric, count or time-to-event"
+            f"{_how_many(values)} in all files; name another column with --target, or use "
+            "--kind numeric, count or time-to-event"
         )
     if not slips:
         return draft
     more = " and others" * (len(slips) > _SHOWN)
     note = (
-        f"no class, as next to no row has it: {', '.join(map(repr, slips[:_SHOWN]))}{more}; slips, "
-        "or a footer? Such rows are refused, and left out by --tidy"
+        "not a class, because hardly any row has it: "
+        f"{', '.join(map(repr, slips[:_SHOWN]))}{more}; typing errors, or a footer? Such "
+        "rows are refused, and left out by --tidy"
     )
     return replace(draft, seen=(note,))
 
@@ -412,7 +414,7 @@ def _of_two(name: str, values: Spellings) -> TargetDraft:
         why = "larger"
     elif zero in ONES or one in ZEROS:
         zero, one, why = one, zero, "likelier"
-    note = f"{one!r} counts as 1, since it is the {why} one: exchange the lists if it should not"
+    note = f"{one!r} counts as 1, because it is the {why} one: swap the lists if it should not"
     return _pair(name, values[one], values[zero], note)
 
 
@@ -425,7 +427,7 @@ def _of_answers(name: str, values: Spellings) -> TargetDraft:
         (value, *_) = values
         other = next(pair[1 if ones else 0] for pair in ANSWERS if value in pair)
         (zeros if ones else ones).append(other)
-        note = f"only one class occurs; {other!r} was made up for the other: correct it"
+        note = f"only one class occurs; {other!r} is a placeholder for the other: correct it"
     return _pair(name, ones, zeros, note)
 
 
@@ -442,7 +444,7 @@ def _of_several(name: str, values: Spellings) -> TargetDraft:
     """More than two classes; stages from 0 upwards are two: none, and any."""
     if all(value.isdigit() for value in values) and "0" in values:
         ones = [spelling for value in values if value != "0" for spelling in values[value]]
-        note = "0 against every other number: write classes instead to tell them apart"
+        note = "0 against every other number: write classes instead to keep them apart"
         return _pair(name, ones, values["0"], note)
     order = sorted(values, key=lambda value: (float(plain_number(value) or "inf"), value))
     usual = {value: spelled.most_common(1)[0][0] for value, spelled in values.items()}
