@@ -105,7 +105,7 @@ def test_two_queries_that_were_made_before_either_was_released_do_not_both_fit()
 def test_a_query_without_room_is_told_of_the_total_and_which_would_do() -> None:
     context = asked(2.0)
     context.query([KINDS["histogram"]], epsilon=2.0).release()
-    words = r"2 is the total of all that is asked.* state a larger total.* here ([\d.]+)"
+    words = r"2 is the total for everything asked.* state a larger total.* here ([\d.]+)"
     with pytest.raises(StudyError, match=words) as refused:
         context.query([KINDS["crosstab"]], epsilon=1.0)
     total = float(re.findall(words, str(refused.value))[0])
@@ -227,7 +227,7 @@ def test_a_folder_gives_no_answer_of_other_tables(
     asked(2.0, out=home).query([KINDS["histogram"]], epsilon=1.0).release()
     begin(monkeypatch)
     context = asked(2.0, corrected, out=home)
-    with pytest.raises(SpentError, match=r"asked out of [^,]* before, got others"):
+    with pytest.raises(SpentError, match=r"earlier queries in [^,]*, got others"):
         context.query([KINDS["histogram"]], epsilon=1.0).release()
     left = context.remaining()
     assert left < 2.0  # one ledger for both
@@ -293,7 +293,7 @@ def test_patients_are_units_by_a_column_or_by_keys() -> None:
 @pytest.mark.parametrize(
     ("patients_", "most", "error", "words"),
     [
-        ("who", 2, DataError, "a column 'who' that says whose each row of north is"),
+        ("who", 2, DataError, "a column 'who' with the patient of each row of north"),
         ({"north": ["a"] * 400}, 2, DataError, "the patients of south"),
         ({name: ["a"] * 3 for name in SILOS}, 2, DataError, "a patient for every row of north"),
         ({name: ["a"] * 400 for name in SILOS}, None, StudyError, "most_per_patient beside"),

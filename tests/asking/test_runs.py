@@ -127,7 +127,7 @@ def test_a_run_writes_what_it_found_and_it_is_verified(folder: Path) -> None:
     }
     page = (out / "report.html").read_text()
     assert "Description of age, sex by stage" in page
-    assert "Chi-square test, noise taken into account" in page
+    assert "Chi-square test, adjusted for noise" in page
     findings = verify(out)
     assert all(one.holds for one in findings)
     assert any("statistics.json says what the sums say" in one.claim for one in findings)
@@ -439,7 +439,7 @@ def test_the_commands_show_what_is_expected_and_what_was_found(
     path = folder / "study.toml"
     path.write_text(study(folder, baseline=KINDS["table"], tests=KINDS["crosstab"]).as_toml())
     assert main(["plan", str(path)]) == 0
-    assert "Statistics, before any record is touched" in capsys.readouterr().out
+    assert "Statistics: expected precision, before any record is read" in capsys.readouterr().out
     assert main(["plan", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["statistics"]["baseline"]["answered"] is True
     assert main(["run", str(path), "--out", str(folder / "run"), "--json"]) == 0
@@ -448,7 +448,7 @@ def test_the_commands_show_what_is_expected_and_what_was_found(
     assert main(["run", str(path), "--out", str(folder / "again")]) == 0
     shown = capsys.readouterr().out
     assert "Description of age, sex by stage" in shown
-    assert "chi-square test, noise taken into account" in shown
+    assert "chi-square test, adjusted for noise" in shown
 
 
 @pytest.mark.slow

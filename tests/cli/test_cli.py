@@ -193,7 +193,7 @@ def test_plan_looks_at_the_ledgers_that_a_run_would_charge(ask, command, study, 
     assert all(8 < one["spent"] * 1.1 < one["after"] < 25 for one in moved.values())
     assert "of 9: will be refused" in moved["hungary"]["words"]
     said = command("plan", other, "--ledgers", "runs/ledgers").out
-    assert "Spent in all by these records" in said
+    assert "Total spent by these records" in said
     nowhere = command("plan", study, "--ledgers", tmp_path)
     assert (nowhere.code, nowhere.out) == (2, "")
     assert "expected ledgers of" in nowhere.err
@@ -407,9 +407,9 @@ def test_the_demo_for_people_shows_the_comparison(command):
     done = command("demo", "--splits", "1", "--out", "demo")
     assert (done.code, done.err) == (0, "")
     for words in (
-        "nobody trusted",
+        "no trusted party",
         "each hospital by itself",
-        "no privacy at all",
+        "without privacy",
         "<- promised",
         "cannot be fetched here",
         "60 practices together",
@@ -460,7 +460,7 @@ def test_the_plot_is_a_picture_with_the_asked_for_point(command, tmp_path, name,
 @pytest.mark.parametrize("name", ["epsilon", "delta", "noise"])
 def test_the_help_says_what_is_plotted(command, name):
     said = " ".join(command(name, "--help").out.split())
-    assert "--plot FILE.svg also write the whole curve, delta against epsilon" in said
+    assert "--plot FILE.svg also write the curve of delta against epsilon" in said
 
 
 def test_version(command):

@@ -28,7 +28,7 @@ def test_what_is_no_date_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["0001-01-01", "1969-12-30", "0001-01-01T00:00+05:00"])
 def test_a_date_before_all_computers_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="--until: expected a date to come"):
+    with pytest.raises(UserError, match="--until: expected a date in the future"):
         _parser().parse_args(["serve", "study.toml", "--until", text])
 
 

@@ -24,10 +24,10 @@ HEEDS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)
 MAIN = "import sys; from hubbub.desk.cli.main import main; sys.exit(main())"
 START = [sys.executable, "-c", f"{HEEDS}; {MAIN}"]
 WHO = {
-    "trusted": "against those who see only models; hubbub's holds against the aggregator together "
+    "trusted": "against those who see only models; hubbub's epsilon is against the aggregator together "
     "with 1 silo",
-    "local-dp": "against everybody but the silo itself; hubbub's holds",
-    "alone": "against those who see a silo's model; hubbub's holds",
+    "local-dp": "against everybody but the silo itself; hubbub's epsilon is",
+    "alone": "against those who see a silo's model; hubbub's epsilon is",
     "non-private": "no epsilon: this baseline adds no noise",
 }
 
@@ -190,7 +190,7 @@ def test_ctrl_c_names_the_folder_and_the_command_that_goes_on(
     study, out = a_study(tmp_path), tmp_path / "a run"
     said = interrupted(monkeypatch, capsys, ["run", str(study), "--out", str(out)])
     assert f"is in {out};" in said
-    again = shlex.split(said.partition("go on with: hubbub ")[2])
+    again = shlex.split(said.partition("continue with: hubbub ")[2])
     assert again == ["run", "--resume", str(out)]
     assert main(again) == 0
     assert "5 steps" in capsys.readouterr().out
@@ -202,7 +202,7 @@ def test_ctrl_c_of_a_baseline_does_not_promise_to_go_on(
     more = ["--out", str(tmp_path / "run"), "--baseline", "trusted"]
     said = interrupted(monkeypatch, capsys, ["run", str(a_study(tmp_path)), *more])
     assert "--resume" not in said
-    assert "run it anew" in said
+    assert "run it again from the start" in said
 
 
 @pytest.mark.slow
@@ -222,4 +222,4 @@ def test_a_real_sigint_ends_a_process_with_130_and_the_command_that_goes_on(tmp_
         out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
     assert err.count("\n") == 1
-    assert err.endswith("go on with: hubbub run --resume mine\n")
+    assert err.endswith("continue with: hubbub run --resume mine\n")

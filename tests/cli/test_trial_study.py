@@ -72,7 +72,7 @@ def test_a_run_of_a_trial_is_charged_like_any_other(study, tmp_path, capsys):
     [
         (["--set", "steps"], "--set KEY=VALUE"),
         (["--set", "steps=3"], "--set KEY=VALUE"),
-        (["--set", "study.name.x=3"], "name is none"),
+        (["--set", "study.name.x=3"], "name is not a table"),
         (["--set", "training.steps=many"], "training.steps"),
         (["--set", "data.outcome=x"], "did you mean target?"),
         (["--set", "data.qqq=x"], "remove it"),

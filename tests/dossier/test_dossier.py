@@ -112,7 +112,7 @@ def test_every_sentence_of_an_honest_run_is_shown_but_those_that_nothing_shows(
     hidden = {one.text for one in shown if one.standing == NOT_SHOWN}
     assert hidden == {
         "Not shown: no member of the evidence is about it.",  # what no run can show
-        "Not shown: nothing that was checked is about it.",  # the audit, which was not made
+        "Not shown: no checked evidence is about it.",  # the audit, which was not made
     }
     assert sum(one.standing == "re-derived" for one in shown) > len(shown) / 2
     assert {"silos", "versions", "model"} <= {
@@ -185,7 +185,7 @@ def test_a_changed_member_changes_its_sentence(facts: Facts) -> None:
         ("asked.model", None, "No model is trained"),
         ("asked.training", None, "No gradient is clipped"),
         ("asked.privacy", {"cap": 3.0}, "a cap of 3.0"),
-        ("trust", [], "does not say that parties ran in one process"),
+        ("trust", [], "does not say that the parties ran in one process"),
         (
             "plan.patient",
             {"is_unit": False, "who": "a patient with 5 records", "epsilon": 2.5},
@@ -226,7 +226,7 @@ delta = 1e-5
     assert follows.standing == "re-derived"
     assert f"statistics.json (SHA-256 {digest})" in follows.text
     assert "1 sum was charged" in said["Was more spent than planned?"].text
-    assert "it states no target" in said["Which columns are read?"].text
+    assert "it names no target" in said["Which columns are read?"].text
     columns = [{"categories": ["f"], "name": "sex"}, {"low": 1, "name": "age"}]
     crossed = [{"name": "both", "kind": "crosstab", "rows": "sex", "columns": "stage"}]
     facts_of_more = with_value(facts, "asked.data.columns", columns)
@@ -352,11 +352,11 @@ def test_the_word_file_has_the_same_sentences(facts: Facts) -> None:
         for part in chapter.parts:
             if isinstance(part, Sentence):
                 assert f"{part.ask} {part.text} [{part.standing}" in text
-    assert "________ [by a person: controller]" in text
+    assert "________ [to be answered by a person: controller]" in text
 
 
 def test_a_file_of_another_kind_is_refused(run: Path, tmp_path: Path) -> None:
     assert main(["dossier", str(run), "--out", str(tmp_path / "d.pdf")]) == 2
     assert main(["dossier", str(tmp_path)]) == 2
-    with pytest.raises(UserError, match="names of blanks"):
+    with pytest.raises(UserError, match="names of questions"):
         dossier_command.read_written("nobody = ''", "here")

@@ -106,16 +106,16 @@ def test_all_is_said_at_once_with_file_column_and_row(home, check):
     code, out = check()
     assert code == 2
     assert "north.csv, column 'died', row 2 after the header (and " in out
-    assert "differs from 'no' in case or spaces only; write 'no'" in out
+    assert "differs from 'no' only in case or spaces; write 'no'" in out
     assert "south.csv, column 'pressure', row 5 after the header: '1,5' has a decimal comma" in out
-    assert "west.csv, column 'age': there is no column of this name" in out
+    assert "west.csv, column 'age': the header has no column of this name" in out
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda rows: column(rows, "age", lambda k, c: "n/a" if k else c), "a missing value"),
-        (lambda rows: column(rows, "sex", lambda k, c: "m" if k else c), "in case or spaces only"),
+        (lambda rows: column(rows, "sex", lambda k, c: "m" if k else c), "only in case or spaces"),
         (
             lambda rows: column(rows, "sex", lambda k, c: "x" if k else c),
             "not one of the 2 declared categories",
@@ -205,7 +205,7 @@ def test_times_of_few_values_are_told_where_the_study_has_no_step(home, check, s
         (home / f"{name}.csv").write_text(text(rows))
     code, out = check()
     assert code == 0, out
-    assert ("column 'days': 12 values hold all 120; declare step = 84" in out) == said
+    assert ("column 'days': 12 different values make up all 120; declare step = 84" in out) == said
 
 
 def test_one_class_in_one_silo_is_a_note_and_in_all_is_wrong(home, check):
@@ -240,7 +240,7 @@ def test_own_code_is_not_called_by_a_check(home, check):
     (home / "study.toml").write_text(body.replace("[data.columns]", ""))
     assert check() == (
         0,
-        "the records come from python:no_such:f, which only a run calls: "
+        "the records come from python:no_such:f, which is called only during a run: "
         "there is no file to check\n",
     )
 
@@ -250,8 +250,8 @@ def test_a_check_says_what_nobody_knows_of_a_model_before_it_runs(home, check, c
     (home / "study.toml").write_text(text)
     code, said = check()
     assert code == 0
-    assert "note: python:no_such:model: nothing of a record may be kept for the next" in said
-    assert "note: python:no_such:model: whether a record decides how much is computed" in said
+    assert "note: python:no_such:model: your code must keep nothing about a record" in said
+    assert "note: python:no_such:model: before the code has run, nobody knows whether the amount" in said
     assert main(["check", "study.toml", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["notes"]) == 2
 

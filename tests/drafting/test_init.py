@@ -127,7 +127,7 @@ def test_a_word_of_totals_that_records_have_too_is_a_record(ask):
     for name in names:
         with Path(name).open("a") as file:
             file.write("x1,50,f,120,Total,yes\nx2,,f,120,Total,no\n")
-    assert not [one for one in ask("init", *names)["faults"] if "sums others up" in one["found"]]
+    assert not [one for one in ask("init", *names)["faults"] if "a row of totals" in one["found"]]
 
 
 def test_clean_files_are_used_where_they_are_and_nothing_is_copied(ask):
@@ -384,7 +384,7 @@ def test_many_records_have_a_validation_and_the_plan_takes_it(ask):
 def test_a_validation_that_its_plan_calls_worthless_is_not_drafted_and_it_is_said_why(command):
     code, out, _ = command("init", *write(clean()), "--target", "died")
     assert code == 0
-    assert "no [validation] is drafted: of so few records" in out
+    assert "no [validation] was drafted: with so few records" in out
     assert Study.load("study.toml").validation is None
     assert "the noise would hide it" in Path("study.toml").read_text()
 
@@ -397,7 +397,7 @@ def test_a_validation_that_its_plan_calls_worthless_is_not_drafted_and_it_is_sai
         (lambda made: [*write(made), "--target", "sex", "--kind", "numeric"], "number"),
         (lambda made: [*write(made), "north.csv"], "once"),
         (lambda made: ["/dev/zero"], "ordinary"),
-        (lambda made: write({"north": [[*HEADER]]}), "found none that can be read"),
+        (lambda made: write({"north": [[*HEADER]]}), "found none; check the files"),
         (lambda made: write({"north": [[*HEADER], ["1"]]}), "separators and quotes"),
     ],
 )
@@ -423,7 +423,7 @@ def test_a_limit_of_what_was_measured_is_its_number_in_a_tidy_copy(ask):
     column(made["west"], "pressure", lambda k, cell: ("<60", ">= 180", cell, cell)[k % 4])
     found = ask("init", *write(made))
     assert not found["ready"]
-    assert "limit of what was measured" in str(found["faults"])
+    assert "a limit of measurement" in str(found["faults"])
     ask(*shlex.split(found["next"])[1:])
     cells = read_raw(Path("tidy/west.csv")).column("pressure")
     assert cells[:2] == ["60", "180"]
@@ -489,14 +489,14 @@ def test_a_file_that_spells_all_categories_otherwise_is_noted(command):
     made = clean()
     column(made["west"], "sex", lambda _, cell: {"F": "2", "M": "1"}[cell])
     _, out, _ = command("init", *write(made))
-    assert "one file shares no spelling with the others" in " ".join(out.replace("│", "").split())
+    assert "one file has no spelling in common with the others" in " ".join(out.replace("│", "").split())
 
 
 def test_rare_categories_are_pooled_and_stand_in_no_study(command):
     made = clean()
     column(made["west"], "sex", lambda k, cell: "intersex" if k == 1 else cell)
     _, out, _ = command("init", *write(made))
-    assert "1 rare spellings, which may point to a person, count as 'other'" in " ".join(
+    assert "1 rare spellings, which might identify a person, count as 'other'" in " ".join(
         out.replace("│", "").split()
     )
     assert "intersex" not in Path("study.toml").read_text()

@@ -37,7 +37,7 @@ def followed(capsys, words: list[str], trial: list[str]) -> list[str]:
         capsys.readouterr()
         code = main([*words, *(trial if words[0] == "run" else ())])
         said = capsys.readouterr().out
-        stopped = "nothing was written" in said or "a run cannot read" in said
+        stopped = "No study was written" in said or "a run cannot read" in said
         assert code == stopped, said
         if words[0] == "run":
             return typed
@@ -73,4 +73,4 @@ def test_a_cohort_becomes_a_scored_report_by_what_is_printed_alone(
     scores = told["all"]["scores"].values()
     assert scores or steps < 150  # after a few steps noise may hide them all
     assert all(one["low"] <= one["value"] <= one["high"] for one in scores)
-    assert not scores or "chance and noise counted in" in page
+    assert not scores or "sampling and noise included" in page

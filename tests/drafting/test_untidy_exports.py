@@ -60,15 +60,15 @@ def note_of(made: Draft, name: str) -> str:
 @pytest.mark.parametrize(
     ("lines", "what", "lost"),
     [
-        ([HEAD, *body(), ",,Mean,0.353", f",,n,{ROWS}"], "sums others up: Mean", 2),
-        ([HEAD, *body(), ",,Average rate:,0.336"], "sums others up: Average", 1),
-        ([HEAD, *body()[:30], "Subtotal,,,33", *body()[30:]], "sums others up: Subtotal", 1),
+        ([HEAD, *body(), ",,Mean,0.353", f",,n,{ROWS}"], "a row of totals: Mean", 2),
+        ([HEAD, *body(), ",,Average rate:,0.336"], "a row of totals: Average", 1),
+        ([HEAD, *body()[:30], "Subtotal,,,33", *body()[30:]], "a row of totals: Subtotal", 1),
         ([HEAD, *body(), ",,,0.336", f",,,{ROWS}"], "nearly empty", 2),
         ([HEAD, *body(), "Page 1 of 1"], "nearly empty", 1),
         ([HEAD, *body(), "---,---,---,---", "55.2,,3.1,0.33"], "nearly empty", 2),
         ([HEAD, *body()[:30], "Age, Sex,CRP ,Relapse", *body()[30:]], "names of the columns", 1),
         ([HEAD, "years,,mg/L,0/1", *body()], "units or labels", 1),
-        ([HEAD, *numbered(), "Mean,f,4.2,0.5", "Total,f,250.1,30"], "sums others up: Mean", 2),
+        ([HEAD, *numbered(), "Mean,f,4.2,0.5", "Total,f,250.1,30"], "a row of totals: Mean", 2),
         (["# exported by me, on Monday, at noon, twice", HEAD, *body()], "above the names", 0),
     ],
 )
@@ -249,7 +249,7 @@ def test_values_that_cannot_be_are_named_and_are_no_bounds():
     assert cannot_be("gestational_age_days", [*ages, 300.0]) == []
     made = column_draft("age", [[f"{age:g}" for age in ages] + ["300"] * 20])
     assert made.column.high <= 90
-    assert "20 values cannot be, such as 300" in made.why
+    assert "20 values are impossible, such as 300" in made.why
     glucose = column_draft("glucose", [["0"] * 9 + [f"{70 + k % 50}" for k in range(200)]])
     assert glucose.column.missing == ("0",)
 
@@ -351,7 +351,7 @@ def test_a_terminal_is_asked_and_elsewhere_options_are_printed(monkeypatch, caps
     monkeypatch.setattr(drafting_commands.sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr("builtins.input", Mock(side_effect=EOFError))
     assert main(words) == 1
-    assert "nothing was written" in capsys.readouterr().out
+    assert "No study was written" in capsys.readouterr().out
     monkeypatch.setattr("builtins.input", lambda _: next(typed))
     assert main(words) == 0
     kin = next(one for one in Study.load("study.toml").data.columns if one.name == "kin")

@@ -159,7 +159,7 @@ def test_columns_that_say_the_same_are_named(kind: str) -> None:
         }
     )
     answer = asked.answers(drawn(asked, cells, rng, 1.0, asked.rounds), 1.0)["q"]
-    assert "as age and twin say nearly the same (aliased)" in answer.refusal
+    assert "because age and twin carry nearly the same information (aliased)" in answer.refusal
 
 
 def test_a_number_that_tells_nearly_every_outcome_is_named() -> None:

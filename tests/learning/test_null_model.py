@@ -106,11 +106,11 @@ def test_what_is_said_next_follows_from_the_scores():
     draw = np.random.default_rng(6)
     outputs, targets = classes(draw, 400, 0.3, 2.0)
     told = {name: one.to_dict() for name, one in beside_null(CLASSES, outputs, targets).items()}
-    assert "predict uses it" in what_next(told, {})
+    assert "use the model with hubbub predict" in what_next(told, {})
     outputs, targets = classes(draw, 400, 0.3, 0.8)
     found = beside_null(CLASSES, 9 * outputs, targets)
     sure = {name: one.to_dict() for name, one in found.items()}
-    assert "read ranks, not chances" in what_next(sure, {})
+    assert "use the ranking only" in what_next(sure, {})
     assert "public records" in what_next({}, {"held_back_accuracy": 0.9})
     assert "[validation]" in what_next({}, {})
 

@@ -78,7 +78,7 @@ LENGTHS = [to_padding_of_zeros, to_padding_of_nan, as_the_first_number_says, to_
 def test_a_loop_to_a_records_own_length_is_seen(length, caplog) -> None:
     with caplog.at_level(logging.WARNING):
         assert method_for(Recurrent(length), (16,), np.zeros(1, np.int64)) == "loop"
-    assert "how long it takes tells of records" in caplog.text
+    assert "the time it takes reveals something about records" in caplog.text
 
 
 def test_a_branch_on_what_a_record_holds_is_seen() -> None:

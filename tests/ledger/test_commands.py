@@ -102,10 +102,10 @@ def test_show_says_which_promise_a_cap_is_and_what_both_would_count(path, comman
     with Ledger(path) as ledger:
         ledger.set_cap(cap_for(9))
     fixed = command("ledger", "show", path)[1]
-    assert "left by the rule for fixed studies (P15); promised if all studies were fixed" in fixed
-    assert "promised if" in command("budget", "set", path, *wide, "--fixed-studies")[1]
+    assert "left by the rule for fixed studies (P15); guaranteed if all studies were fixed" in fixed
+    assert "guaranteed if" in command("budget", "set", path, *wide, "--fixed-studies")[1]
     adaptive = command("budget", "set", path, *wide)[1]
-    assert "by the rule for adaptive studies (P24); promised however later studies" in adaptive
+    assert "by the rule for adaptive studies (P24); guaranteed however later studies" in adaptive
     sampled = {"noise_multiplier": 1.0, "sample_rate": 0.1, "sampling": "poisson"}
     with Ledger(path) as ledger:
         ledger.charge(entry(study=OTHER, **sampled), attempts=1)
@@ -114,7 +114,7 @@ def test_show_says_which_promise_a_cap_is_and_what_both_would_count(path, comman
     assert found["epsilon"] < found["least_cap"] < 1.2 * found["epsilon"]
     assert found["left"] == pytest.approx(20 - found["least_cap"])
     shown = command("ledger", "show", path)[1]
-    assert "spent in all: epsilon" in shown
+    assert "total spent: epsilon" in shown
     assert f"counted by the cap: epsilon {found['least_cap']:.4g} at delta 1e-05" in shown
 
 

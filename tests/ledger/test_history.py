@@ -71,7 +71,7 @@ def test_commands_and_rows_are_one_trail(home, study, capsys):
         ("", "row 1: cap for fixed studies: epsilon 40 at delta 1e-05 (add-remove)", ""),
         ("1970-01-02", "rows 2 to 4: 3 charges for training", ""),
         ("1970-01-03", "rows 5 to 7: 3 charges for training", ""),
-        ("", "row 8: closed: nothing of it is charged any more", ""),
+        ("", "row 8: closed: no further charge for it is possible", ""),
         ("", "row 9: cap for adaptive studies: epsilon 9 at delta 1e-05 (add-remove)", ""),
         ("1970-01-04", "hubbub budget set", "0"),
         ("1970-01-04", "hubbub ledger export", ""),  # it goes on

@@ -143,7 +143,7 @@ def test_the_commands_say_whose_epsilon_it_is(tmp_path, capsys, monkeypatch) -> 
         monkeypatch.setattr(Tally, "check_units", lambda *_: None)  # as ledgers once were written
         ledger.charge(record_rows(1)[0])
     assert main(["ledger", "show", str(path)]) == 0
-    assert "nothing is promised to patients" in capsys.readouterr().out
+    assert "nothing is guaranteed to patients" in capsys.readouterr().out
     assert main(["ledger", "show", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["unit"], found["epsilon"]) == ("patient", None)

@@ -119,7 +119,7 @@ def test_the_command_states_a_law_and_says_what_is_not_used(place, capsys):
     assert "where at least 0.98" in said(*setting, "--epsilon", "0.5", "--new", *law)
     assert not place.exists()
     words = said(*setting, "--epsilon", "1.2", "--new", *law)
-    assert "5000 of its 5000 steps are not used, which keeps back epsilon 0.98" in words
+    assert "5000 of its 5000 steps are unused, which reserves epsilon 0.98" in words
     with Ledger(place) as ledger:
         begin(ledger, 0)
     shown = json.loads(said("ledger", "show", str(place), "--json")[2:])
@@ -127,7 +127,7 @@ def test_the_command_states_a_law_and_says_what_is_not_used(place, capsys):
     assert shown["law_unused"] == 4000
     assert 0.3 < shown["law_kept_back"] < 0.7
     late = said(*setting, "--epsilon", "1.2", "--law", "0.7", "0.001", "6000")
-    assert "before the first study was let in" in late
+    assert "before the first study" in late
     dropped = said(*setting, "--epsilon", "1.2")
     assert "got another or none" in dropped
     assert json.loads(said("ledger", "show", str(place), "--json")[2:]) == shown
@@ -144,5 +144,5 @@ def test_p24_the_command_takes_no_law_once_a_study_was_let_in(place, capsys):
         begin(ledger, 0)
     setting = ("budget", "set", str(place), "--delta", "1e-5", "--epsilon", "3")
     assert main([*setting, "--law", "0.7", "0.001", "5000"]) != 0
-    assert "expected no --law, as before the first study was let in" in capsys.readouterr().err
+    assert "expected no --law, because none was set before the first study" in capsys.readouterr().err
     assert main([*setting]) == 0

@@ -240,10 +240,10 @@ def test_whoever_approves_sees_what_is_approved(command, home):
     flat = " ".join(out.split())
     for shown in ("model.kind", "logistic", "data.target", "training.steps", "cleveland", "node-1"):
         assert shown in flat
-    assert "code that runs at this party: that of hubbub alone" in flat
+    assert "code that runs at this party: only hubbub's own" in flat
     assert "no evaluation on the silos' records" in flat
     assert "no ledger in" in flat
-    assert "no cap will be set, by the study neither" in flat
+    assert "no cap will be set, not by the study either" in flat
 
 
 def test_whoever_approves_sees_the_cap_that_the_study_sets(command, home):
@@ -251,12 +251,12 @@ def test_whoever_approves_sees_the_cap_that_the_study_sets(command, home):
     said["privacy"]["cap"] = 2.0
     (home / "study.toml").write_text(tomli_w.dumps(said))
     flat = " ".join(command(*approval(home))[1].split())
-    assert "the study's first charge sets its cap: epsilon 2 at delta 1e-05" in flat
+    assert "the study's first charge sets the ledger's cap: epsilon 2 at delta 1e-05" in flat
     ledger = home / "cleveland" / "ledger.sqlite"
     assert command("budget", "set", ledger, "--epsilon", 3, "--delta", 1e-5, "--new")[0] == 0
     flat = " ".join(command(*approval(home))[1].split())
     assert "the study proposes a cap of epsilon 2" in flat
-    assert "the ledger's own counts" in flat
+    assert "the ledger keeps its own" in flat
 
 
 def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command, home, tmp_path):
@@ -284,7 +284,7 @@ def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command,
     ):
         assert shown in flat
     assert "this study spends at most epsilon 0.9999" in flat
-    assert "counted by the cap with it: epsilon 0.9999 at delta 1e-05 (add-remove)" in flat
+    assert "counted by the cap after this study: epsilon 0.9999 at delta 1e-05 (add-remove)" in flat
     assert "above the cap" not in flat
     assert command("budget", "set", ledger, "--epsilon", 0.5, "--delta", 1e-5)[0] == 0
     _, out, _ = command(*approval(home))
@@ -309,9 +309,9 @@ def test_a_new_roster_takes_the_place_of_the_old_one_if_so_said(ask, command, ho
     event_log.progress(3, 40, study="a consortium", attempts=3)
     code, _, err = command(*approval(home, "cleveland", "--new-roster"))
     assert code == 0
-    assert "with this roster a consortium (3 attempts made) will not go on: " in err
+    assert "with this roster a consortium (3 attempts made) will not continue, " in err
     assert "a training starts over at step 0 under its new id" in err
-    assert "the ledger and finished results stay, and statistics are asked anew" in err
+    assert "the ledger and finished results stay, and statistics are computed again" in err
     assert command(*approval(home, "cleveland", "--new-roster"))[::2] == (0, ""), "nothing new"
     folder = PartyFolder.opened(home / "cleveland")
     assert folder.roster.digest.hex() == said["digest"]
@@ -684,7 +684,7 @@ def _written_ago(home, seconds, **state):
     ("age", "state", "code", "said"),
     [
         (60, {"state": "waiting", "connected": True}, 0, "waiting"),
-        (130, {"state": "waiting", "connected": True}, 1, "it has ended, is frozen"),
+        (130, {"state": "waiting", "connected": True}, 1, "it has ended, hangs"),
         (60, {"state": "lost", "connected": False, "unconnected": "no route"}, 1, "no route"),
         (60, {"state": "training", "connected": True, "refusing": "the cap"}, 1, "the cap"),
     ],
@@ -791,4 +791,4 @@ def test_the_last_word_on_the_aggregator_is_how_it_is_now(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 8
     assert lines[:4] == lines[4:]
-    assert lines[2] == "the aggregator is heard again"
+    assert lines[2] == "the aggregator answers again"

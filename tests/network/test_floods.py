@@ -258,7 +258,7 @@ def test_a_flood_at_ones_own_subject_disturbs_nobody_else_and_ends(own: Relayed,
             wait(lambda: link.unheard)
             why = carrier._line.missing("ann")
             assert asked(carrier, {"bob": b"abc"}, 60.0) == {"bob": b"cba"}
-            assert why.startswith("it sends so much") or what == "goodbyes"
+            assert why.startswith("it sends so many") or what == "goodbyes"
             process.join()
             assert process.exitcode == 0
         wait(lambda: not link.unheard)
@@ -378,7 +378,7 @@ def test_a_study_is_served_to_its_end_though_a_silos_key_floods_the_relay(tmp_pa
     serving = threading.Thread(target=lambda: served.append(everybody.serve(relay.urls[0])))
     with flooding(here, "ann", answers_of(keys.identity), HELLO, 10**9):
         serving.start()
-        wait(lambda: any("waiting for ann (it sends so much" in one for one in everybody.said))
+        wait(lambda: any("waiting for ann (it sends so many" in one for one in everybody.said))
     serving.join(60)
     everybody.end()
     server.stop()

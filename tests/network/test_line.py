@@ -626,7 +626,7 @@ def test_a_relay_that_runs_takes_in_who_is_added_and_cuts_off_who_is_removed(
             wait(lambda: any("does not know this party's key" in one for one in added.said))
             come(carrier, "bob")
             why = missing(asked(carrier, {"new-0": b"x"}, 0.2)["new-0"])
-            assert "relay does not know its key: it has another roster" in why
+            assert "relay does not know its key, so it has another roster" in why
             assert write_server(own.folder, roster, own.relay, own.certificate)[1] == ""
             come(carrier, "bob", "new-0")
             assert asked(carrier, {"new-0": b"abc", "bob": b"x"}) == {"new-0": b"cba", "bob": b"x"}
@@ -672,7 +672,7 @@ def test_the_command_ends_with_1_where_the_relay_has_not_taken_it(
     write_roster(roster, own.roster)
     asked = ["relay", str(roster), "--relay", url, "--out", str(own.folder)]
     assert main(asked) == 0
-    assert "the relay that runs with it has taken it" in " ".join(capsys.readouterr().out.split())
+    assert "the running relay has loaded it" in " ".join(capsys.readouterr().out.split())
     assert main([*asked, "--leaf-port", str(free_port())]) == 1
     said = " ".join(capsys.readouterr().out.split())
     assert "has NOT taken it" in said

@@ -366,7 +366,7 @@ def test_what_is_garbled_on_the_way_costs_the_session_and_blames_nobody(
     relay = Relay(parties.phase, tells=at(call, flipped, "bob", times=1))
     result = parties.serve(relay, timeouts=HASTY)
     assert result.final["step"] == 1
-    assert any("from bob, nothing that can be used" in line for line in parties.said)
+    assert any("from bob, an unusable message" in line for line in parties.said)
     assert {len(parties.rows(name)) for name in NAMES} == {1}
 
 

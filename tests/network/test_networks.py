@@ -96,7 +96,7 @@ def test_a_line_through_a_proxy_that_is_cut_comes_back(
         (b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\n", "wants credentials (407)"),
         (
             b"HTTP/1.1 407 No\r\nProxy-Authenticate: NTLM\r\nProxy-Authenticate: Negotiate\r\n",
-            "wants Negotiate or NTLM (407), of which hubbub speaks none; run cntlm or px",
+            "requires Negotiate or NTLM (407), which hubbub does not support; run cntlm or px",
         ),
         (b"HTTP/1.1 403 No\r\n", "answers 403 to CONNECT 127.0.0.1:"),
     ],

@@ -142,7 +142,7 @@ def not_at_all(inputs, outputs):
 @pytest.mark.parametrize(
     ("factory", "says"),
     [
-        ("to_its_end", "does more for one than for another: how long it takes tells of records"),
+        ("to_its_end", "does more work for some than for others: the time reveals something"),
         ("three_times", "with the same work for any"),
         ("not_at_all", "expected layers that treat each record alone"),
     ],

@@ -47,7 +47,7 @@ from network.relay import (
 
 NODES = pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 SESSION = bytes(range(16))
-ANOTHERS = "from {}, nothing that can be used: .*got one of something else: what reached it breaks"
+ANOTHERS = "from {}, an unusable message: .*got one of something else: what reached it breaks"
 NEW = bytes(range(16, 32))
 
 
@@ -769,5 +769,5 @@ def test_a_silo_that_says_all_is_spent_is_told_of_and_the_study_goes_on(
     payload = json.dumps({"attempts": {"training": count}}).encode()
     result = parties.serve(Relay(parties.phase, tells=ready(parties, payload)), timeouts=HASTY)
     assert result.final["step"] == 4
-    assert said(parties, f"bob says that it has paid for {count} attempts")  # on disk, too
+    assert said(parties, f"bob states that it paid for {count} attempts")  # on disk, too
     assert parties.aggregator.notes.most_paid(parties.study.id, "training", {})[2] == count

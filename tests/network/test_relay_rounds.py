@@ -611,7 +611,7 @@ def test_a_set_up_that_fails_for_a_copied_home_does_not_blame_the_relay(
     relay = Relay(
         parties.phase, tells=at("confirm", on_parts(lambda parts: [*map(flipped, parts)]))
     )
-    with pytest.raises(ProtocolError, match="expected a set-up that everybody could") as caught:
+    with pytest.raises(ProtocolError, match="expected a set-up that every party could") as caught:
         opened(parties, relay, twice=twice)
     assert caught.value.culprit == ("" if twice else "relay")
     assert ("two processes take part as bob" in str(caught.value)) is bool(twice)
@@ -655,7 +655,7 @@ def test_a_run_whose_silo_never_closes_ends_without_its_part_and_says_so(gather:
     session.round(1)
     parts = session.close([session.rounds.session])
     assert sorted(part["silo"] for part in parts) == ["ann", "cyn"]
-    assert any("no signed part of bob" in line for line in parties.said)
+    assert any("no signed part from bob" in line for line in parties.said)
     assert len(clock.slept) == 4
 
 

@@ -153,12 +153,12 @@ def test_p15_a_silo_that_is_set_back_in_the_middle_of_a_run_is_refused_at_once(
         parties.serve(timeouts=timeouts, progress=happens)
     else:
         with pytest.raises(
-            IntegrityError, match="it has answered or told of 4: its folder was set back"
+            IntegrityError, match="but it answered or reported at least 4: its folder was set back"
         ):
             parties.serve(timeouts=timeouts, progress=happens)
     assert len(parties.rows("ann")) == 2
     assert any(
-        "ann says that it has paid for 2 attempts, it has answered or told of 4" in one
+        "ann states that it paid for 2 attempts, but it answered or reported at least 4" in one
         for one in parties.said
     )
     run = parties.home / "run"
@@ -190,7 +190,7 @@ def test_p15_an_aggregator_that_is_started_again_knows_what_was_answered(tmp_pat
     back.restore("ann")
     (parties.home / "aggregator" / "paid").unlink(missing_ok=True)
     with pytest.raises(
-        IntegrityError, match="it has answered or told of 4: its folder was set back"
+        IntegrityError, match="but it answered or reported at least 4: its folder was set back"
     ):
         parties.serve(timeouts=HASTY)
 
@@ -207,7 +207,7 @@ def test_p15_serve_ends_with_what_silos_have_signed_against_what_they_answered(
 
     monkeypatch.setattr(SiloEndpoint, "_accounted", less)
     with pytest.raises(
-        IntegrityError, match="they have signed: ann 3 of 4: their folders were set"
+        IntegrityError, match="but they signed: ann 3 of 4: their folders were set"
     ):
         parties.serve(timeouts=HASTY)
     assert [one.claim for one in verify(parties.home / "run") if not one.holds] == [_SET_BACK]
@@ -284,7 +284,7 @@ def test_p15_who_was_set_back_ends_no_run_that_others_can_go_on_with(tmp_path: P
     timeouts = replace(HASTY, grace=0.0, waiting=600.0, clock=Jumping())
     assert parties.serve(relay, timeouts=timeouts).scores is not None
     assert not late
-    assert any("ann says that it has paid for 0" in one for one in parties.said)
+    assert any("ann states that it paid for 0" in one for one in parties.said)
 
 
 def test_p15_a_silo_keeps_the_newest_that_was_witnessed_of_a_ledger(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_auto_leaves_noise_independent_with_adam_and_where_nothing_is_gained() -
     assert any("expect less" in one for one in forced.warnings)
     never = hubbub.plan(study(sample_rate=0.9))
     assert never.mechanism.noise == INDEPENDENT
-    assert any("no number of bands gains" in one for one in never.warnings)
+    assert any("no number of bands helps" in one for one in never.warnings)
     assert "correlated_noise" not in never.to_dict()
 
 

@@ -273,7 +273,7 @@ def test_a_folder_without_a_run_is_not_resumed(tmp_path):
 def test_a_baseline_is_not_resumed(tmp_path, plan):
     with pytest.raises(KeyboardInterrupt):
         run(STUDY, tmp_path / "run", plan=plan, baseline="trusted", progress=interrupted)
-    with pytest.raises(UserError, match="run it anew"):
+    with pytest.raises(UserError, match="run it again from the start"):
         resume(tmp_path / "run")
 
 

@@ -56,7 +56,7 @@ def test_a_run_says_what_its_records_have_spent_in_all_and_which_charge_it_was(t
     assert second.spending.before == first.spending.epsilon
     with Ledger(home / "ledgers" / "silo-1.sqlite") as ledger:
         assert second.spending.epsilon == ledger.epsilon(delta=1e-5, relation="add-remove")
-    assert "spent in all: epsilon" in repr(second)
+    assert "total spent: epsilon" in repr(second)
     assert json.loads((home / "b" / "spending.json").read_text()) == second.spending.to_dict()
 
 
@@ -77,7 +77,7 @@ def test_the_study_proposes_a_cap_which_a_ledger_without_one_takes_and_keeps(thr
 def test_the_first_line_says_that_one_studys_epsilon_is_not_all_that_was_spent(three):
     home, _, second, _ = three
     first_line = repr(second).splitlines()[0]
-    assert "is this study's alone: in 2 charges the records have spent" in first_line
+    assert "is for this study alone: over 2 charges these records have spent" in first_line
     page = write_report(home / "b").read_text()
     assert "ε spent in all by these records" in page
     assert page.index("that is what holds for them now") < page.index("silos (places with records")
@@ -95,7 +95,7 @@ def test_the_command_prints_it_and_puts_it_into_its_json(tmp_path, capsys):
     assert main([*asked, str(tmp_path / "b"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["spending"]["charge"] == 2
-    assert "is this study's alone" in found["warnings"][0]
+    assert "is for this study alone" in found["warnings"][0]
 
 
 def test_a_cap_below_the_studys_own_epsilon_is_refused_and_none_changes_no_id():
@@ -114,7 +114,7 @@ def plan_with(patient, stated=1.0):
 
 def test_what_patients_are_not_promised_comes_first():
     whose = {"is_unit": False, "who": "a patient with up to 9 records"}
-    assert "no promise to patients" in broken(plan_with({**whose, "epsilon": None}))[0]
+    assert "no guarantee for patients" in broken(plan_with({**whose, "epsilon": None}))[0]
     assert "epsilon is 9" in broken(plan_with({**whose, "epsilon": 9.0}))[0]
     assert broken(plan_with({**whose, "epsilon": 3.0})) == []
     assert broken(plan_with({**whose, "is_unit": True, "epsilon": None})) == []
@@ -124,6 +124,6 @@ def test_what_patients_are_not_promised_comes_first():
 def test_spending_past_what_can_be_certified_is_no_promise_any_more():
     spent = {"silo": "north", "before": 49.0, "epsilon": None, "delta": 1e-5, "charge": 9}
     (words,) = broken(plan_with(None), spent)
-    assert words.startswith("no promise any more: in 9 charges")
+    assert words.startswith("no guarantee any more: in 9 charges")
     said = spent_words({**spent, "cap": None, "left": None})
     assert "no cap is set" in said

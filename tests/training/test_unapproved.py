@@ -88,8 +88,8 @@ def test_approve_runs_nothing_and_names_what_a_run_would_run(sprung, capsys, mon
     assert main(asked) == 1
     shown = capsys.readouterr().out.replace("\n", " ")
     assert all(name in shown for name in CODE)
-    assert f"{CODE[1]}: nothing of a record may be kept for the next" in shown
-    assert f"{CODE[1]}: whether a record decides how much is computed for it" in shown
+    assert f"{CODE[1]}: your code must keep nothing about a record" in shown
+    assert f"{CODE[1]}: before the code has run, nobody knows whether the amount" in shown
     assert main([*asked, "--yes", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["own_code"] == CODE
     assert not sprung.exists()

@@ -227,9 +227,9 @@ class Table(OneSum):
             )
         if self.by and self.by.column.name in names:
             raise StudyError(
-                f"expected a table that is divided by a column to describe others, found "
-                f"{self.by.column.name} in both columns and by; leave it out of columns, where "
-                "each group would only be itself, or divide by another"
+                "expected a table that describes other columns than the one that divides "
+                f"it, found {self.by.column.name} in both columns and by; leave it out of "
+                "columns, or divide by another"
             )
 
     @property
@@ -409,7 +409,7 @@ class _Group(NamedTuple):
             name = part.column.name
             for quantity, what in (("mean", "mean"), ("sd", "standard deviation")):
                 if not part.levels and (quantity, name) not in shown:
-                    yield f"the {what} of {name}{of} is not told: too few records for it"
+                    yield f"the {what} of {name}{of} is withheld: too few records for it"
 
     def counted(self, part: _Part) -> GroupShares:
         """The classes of a column, without "missing"."""

@@ -68,8 +68,8 @@ class Centres(OneSum):
     kind = "centres"
     keys: ClassVar = {"by": BY, "outcome": OUTCOME}
     methods = (
-        "centres were compared with the whole by limits that hold drawing and noise, and their "
-        "shares shrunk by the variance between centres"
+        "centres were compared with the overall share by limits that allow for sampling "
+        "and noise, and their shares shrunk by the variance between centres"
     )
     sensitivity = 1.0  # docs/privacy.md P28
     diameter = math.sqrt(2.0)
@@ -132,8 +132,10 @@ class Centres(OneSum):
         kept = np.flatnonzero(margins >= 0)
         few = [name for place, name in enumerate(self.by.names) if place not in kept]
         notes = (
-            f"records that lack {self.by.column.name} or {self.outcome.name} are left out; the mix "
-            "of cases is not accounted for",
+            (
+                f"records without {self.by.column.name} or {self.outcome.name} are left out; "
+                "differences in case mix are not taken into account"
+            ),
             *(f"too few records of {name} for the noise" for name in few),
         )
         if len(kept) < 3:

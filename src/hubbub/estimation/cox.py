@@ -309,7 +309,7 @@ class HazardRatios(Regression):
     }
     methods = "hazard ratios are from Cox regressions"
     ratio = "hazard ratio"
-    note = "records that lack time, event or a covariate are left out"
+    note = "records without time, event or a covariate are left out"
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> OneSum | Iterated:
@@ -362,7 +362,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
             covariate.column.name for covariate in self.on
         ]:
             raise StudyError(
-                f"expected strata of a column that is no covariate, found "
+                "expected strata of a column that is not a covariate, found "
                 f"{self.strata.column.name}; name another"
             )
         _ = self.sets

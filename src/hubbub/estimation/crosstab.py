@@ -69,7 +69,7 @@ class Crosstab(OneSum):
 
     kind = "crosstab"
     keys: ClassVar = {
-        "rows": classed('`"crosstab"`: the column down; required there.'),
+        "rows": classed('`"crosstab"`: the column whose categories are the rows; required there.'),
         "columns": COLUMNS,
         "test": TEST,
     }
@@ -121,9 +121,9 @@ class Crosstab(OneSum):
         kept = 1.0 / (1.0 + sigma**2 * self.size / records)
         least = self._least(sigma)
         told = (
-            f"cells known to ±{sigma:.3g} records, shares of a row to ±{100 * error:.2g} points "
-            f"(one standard error); the test has {100 * kept:.2g} % of the information that it has "
-            "without noise"
+            f"cells known to ±{sigma:.3g} records, shares of a row to ±{100 * error:.2g} "
+            f"points (one standard error); the test has {100 * kept:.2g} % of the "
+            "information it would have without noise"
         )
         errors = {"records": sigma, "share of row": error}
         return self.make_expectation(
@@ -137,7 +137,7 @@ class Crosstab(OneSum):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         margin = (float(sums.sum()) - self._least(sigma)) / (sigma * math.sqrt(self.size))
-        notes = ("records that lack one of the two columns are left out",)
+        notes = ("records without one of the two columns are left out",)
         if margin < 0:
             return self.make_answer(TOO_FEW, notes=notes)
         sigma *= float(caution(np.array(margin)))

@@ -21,7 +21,7 @@ def data_frame(content: Any, otherwise: str) -> Any:
         import pandas as pd
     except ImportError:
         raise UserError(
-            f"expected pandas for a data frame, found that it is not installed; pip install "
+            "expected pandas to be installed for a data frame, found none; pip install "
             f"pandas, or {otherwise}"
         ) from None
     return pd.DataFrame(content)

@@ -221,14 +221,16 @@ class Incidence(OnRiskSets):
         "at": AT,
         "test": TEST,
     }
-    methods = "cumulative incidence of competing events is Aalen and Johansen's"
+    methods = "cumulative incidence of competing events was estimated by the Aalen-Johansen method"
     if_noisy = "cut short or refused"
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Incidence:
         grid, by, test = keys.survived(_BINS, several=True), keys.by(), keys.test(_TEST)
         if test and not by:
-            raise keys.section.refusal("test", "absent without by, which says the groups", "add by")
+            raise keys.section.refusal(
+                "test", "absent without by, which names the groups", "add by"
+            )
         return cls(**grid, by=by, at=keys.numbers("at", ()), test=test, **keys.common)
 
     def settings(self) -> dict[str, Any]:

@@ -130,7 +130,8 @@ class AskedStatistics:
             number(
                 0.001,
                 50,
-                "What they may cost beside a training; required there.",
+                "The most these may spend of the study's epsilon when a model is trained "
+                "too; required there.",
                 default="either",
             )
         ),
@@ -141,8 +142,8 @@ class AskedStatistics:
             whole(
                 1,
                 16,
-                "In how many sums they are asked. Two say as much as one, and if one is lost the "
-                "other is left, with √2 of its noise.",
+                "The number of sums. Two are as precise as one; if one is lost, the "
+                "other remains, with √2 times the noise.",
             )
         ),
     ] = 1
@@ -151,8 +152,8 @@ class AskedStatistics:
         by_hand(
             later(
                 texts(
-                    "Statistics whose p-values are one family: each is told adjusted after Holm, "
-                    "too.",
+                    "Statistics whose p-values form one family: each p-value is also "
+                    "given adjusted by Holm's method.",
                     "list of names",
                 )
             )
@@ -193,7 +194,9 @@ def statistics_from(
     plain = {key: value for key, value in table.items() if key not in named}
     section = section_of(AskedStatistics, "statistics", plain)
     if alone:
-        section.absent("epsilon", "where no model is trained: statistics have all of the study's")
+        section.absent(
+            "epsilon", "where no model is trained: statistics then have all of the study's"
+        )
     if not 0 < len(named) <= _MOST_STATISTICS:
         raise StudyError(
             f"expected 1 to {_MOST_STATISTICS} tables [statistics.NAME], got {len(named)}; add one "
@@ -244,7 +247,7 @@ def _check_name(name: str) -> None:
     plain = name.isprintable() and not {*"/\\"} & {*name} and not name.startswith(".")
     if not (plain and 0 < len(name) <= _MOST_LETTERS):
         raise StudyError(
-            f"expected the name of a statistic to be 1 to {_MOST_LETTERS} printable characters, "
-            "without / and \\ and with no . in front, as files are called by it, got "
-            f"{name[:_MOST_LETTERS]!r}; rename it"
+            f"expected the name of a statistic to be 1 to {_MOST_LETTERS} printable "
+            "characters, without / and \\ and not starting with ., because files are "
+            f"named after it, got {name[:_MOST_LETTERS]!r}; rename it"
         )

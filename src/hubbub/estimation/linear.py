@@ -68,8 +68,8 @@ class Linear(Regression, OneSum):
     keys: ClassVar = {"outcome": OUTCOME, "covariates": COVARIATES, "reference": REFERENCE}
     methods = "differences of means are from linear regressions"
     note = (
-        f"{LEFT_OUT}; standard errors take residuals to spread alike everywhere, intervals and "
-        "tests are a tenth wider for those that do not"
+        f"{LEFT_OUT}; standard errors assume the same spread of residuals everywhere; "
+        "intervals and tests are a tenth wider to allow for unequal spread"
     )
 
     @classmethod
@@ -250,8 +250,8 @@ def log_linear(outcome: Column, on: tuple[Levels | Column, ...]) -> LogLinear:
     low, high = outcome.bounds
     if low <= 0:
         raise StudyError(
-            f"expected bounds above 0 of {outcome.name}, whose logarithm is asked of, found "
-            f"{low:g}; name the least amount that matters"
+            f"expected bounds above 0 for {outcome.name}, whose logarithm is modelled, "
+            f"found {low:g}; use the smallest amount that matters as the lower bound"
         )
     return LogLinear(outcome=replace(outcome, low=math.log(low), high=math.log(high)), on=on)
 

@@ -295,8 +295,7 @@ class NewtonPoisson(ModelRegression):
 
     kind = "poisson"
     methods = (
-        "rate ratios are from Poisson regressions, with standard errors that know how far counts "
-        "spread around their rates"
+        "rate ratios are from Poisson regressions, with standard errors adjusted for overdispersion"
     )
     ratio = "rate ratio"
     sensitivity = 1.0  # docs/privacy.md P36
@@ -382,10 +381,14 @@ class NewtonPoisson(ModelRegression):
         noise = z / math.sqrt(weights.sum())
         spread = self._read(*sums[-1]).spread
         return (
-            f"counts spread {spread:.2g} times as much as a Poisson law's, by variance over mean, "
-            "and intervals and tests know it; never less than 1",
-            f"records above the public bound, which count as {high:g}: {max(number, 0.0):,.0f} "
-            f"(noise of up to {noise:,.0f} either way)",
+            (
+                f"counts spread {spread:.2g} times as much as in a Poisson model (variance "
+                "over mean, at least 1), and intervals and tests allow for it"
+            ),
+            (
+                f"records above the public bound, which count as {high:g}: "
+                f"{max(number, 0.0):,.0f} (noise of up to {noise:,.0f} either way)"
+            ),
         )
 
     def guessed(self, guess: Guess, records: float, sigma: float) -> Scored:

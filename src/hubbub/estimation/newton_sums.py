@@ -45,10 +45,10 @@ _QUIET = 0.01  # noise of a score, beside its variance by sampling, that is noth
 # How often noise alone makes sums contradict each other; and the part of the variance by sampling
 # that does not count against them, as little as curvature makes of it.
 _CONTRADICTION, _SAMPLED = 1e-4, 1 / 16
-FAR = "its sums were taken too far from what the records say for their steps to have led there"
+FAR = "the Newton steps did not reach the estimate: its sums were taken too far from it"
 APART = (
-    "its sums contradict each other by more than their noise nearly ever does: ask again, or with "
-    "more of epsilon"
+    "its sums contradict each other by far more than their noise explains: ask again, or "
+    "with more epsilon"
 )
 
 
@@ -201,8 +201,8 @@ class NewtonRegression(Regression, Iterated):
             moved = np.abs(root.values - told[-1].at[self.first :])
             which = spelled(self.names, moved >= moved.max() / 2)
             return self.make_answer(
-                f"{FAR}, most of all in {which}, as where it tells nearly everybody's outcome "
-                "(separation): leave it out, or join classes"
+                f"{FAR}, most of all in {which}, as happens where it predicts nearly "
+                "everybody's outcome (separation): leave it out, or join classes"
             )
         answer, last = self.answer_of(root), told[-1]
         if answer.refusal != TOO_NOISY:

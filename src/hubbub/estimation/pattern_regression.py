@@ -123,21 +123,21 @@ PER_CLASS = "trend per class"
 INTERACTION = "interaction"
 OF_PATTERNS: Mapping[str, Key] = {
     "interactions": Key(
-        says='`"logistic"`, `"cox"` on classes: pairs of covariates whose products are in the '
-        "model, too, each pair with a test.",
+        says='`"logistic"`, `"cox"` on classes: pairs of covariates whose interaction is '
+        "in the model too, each with a test.",
         values='list of pairs such as `[["sex", "stage"]]`',
         schema={"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
         default="none",
     ),
     "trend": texts(
-        '`"logistic"`, `"cox"` on classes: covariates whose trend over their classes is told '
-        "besides.",
+        '`"logistic"`, `"cox"` on classes: covariates whose trend over their classes '
+        "is also given.",
         "list of covariates",
         default="none",
     ),
     "subgroups": text(
-        '`"logistic"`, `"cox"` on classes: the covariate whose effect alone is told in each class '
-        "of every other one, with tests of interaction.",
+        '`"logistic"`, `"cox"` on classes: the covariate whose effect is given in '
+        "each class of every other one, with tests of interaction.",
         "covariate",
         default="none",
     ),
@@ -171,10 +171,13 @@ class PatternRegression(Regression, OneSum):
                     "covariates, in classes"
                 )
         if any(one == other for one, other in self.interactions):
-            raise StudyError("expected pairs of different covariates, found one twice; name two")
+            raise StudyError(
+                "expected pairs of different covariates, found the same one twice; name two"
+            )
         if self.subgroups and len(known) < 2:
             raise StudyError(
-                f"expected covariates besides {self.subgroups}, found none; subgroups are theirs"
+                f"expected covariates other than {self.subgroups}, found none; subgroups "
+                "are formed by them"
             )
 
     @property

@@ -158,7 +158,9 @@ class Quantiles(OneSum):
             )
         by, test = keys.by(), keys.test(_TEST)
         if test and not by:
-            raise keys.section.refusal("test", "absent without by, which says the groups", "add by")
+            raise keys.section.refusal(
+                "test", "absent without by, which names the groups", "add by"
+            )
         bins = min(column.steps + 1, _VALUES) if column.step else 0  # each value its own
         edges = keys.spaced(column, max(bins, _BINS))
         return cls(column=column, at=at, edges=edges, by=by, test=test, **keys.common)

@@ -90,14 +90,14 @@ class EventRates(OneSum):
         "per": number(
             0,
             1e9,
-            '`"rates"`: the time that rates are per, in the unit of `time`; 100 if left out.',
+            '`"rates"`: the person-time of a rate, in the unit of `time`; 100 if left out.',
             above=True,
             default="none",
         ),
     }
     methods = (
-        "rates are events over person-time, with score intervals, and compared on the "
-        "logarithmic scale"
+        "rates are events over person-time, with score intervals, and were compared on "
+        "the logarithmic scale"
     )
 
     @classmethod
@@ -108,7 +108,7 @@ class EventRates(OneSum):
             grid = keys.survived(2)
             time, event, horizon = grid["time"], grid["event"], grid["edges"][-1]
         else:
-            keys.section.absent("horizon", "where event is a number, which is of all the time")
+            keys.section.absent("horizon", "where event is a number, which covers all the time")
             time = keys.column("time", numeric=True)
             horizon = float(time.bounds[1])
         return cls(
@@ -211,8 +211,10 @@ class EventRates(OneSum):
                 f"records without {self.time.name}, {self.event.name} or group are left out",
                 *(f"too few records of {name} for the noise" for name in few),
                 *(
-                    f"the rate of {one.name or 'all'} is not told: by its noise there may be next "
-                    "to no time at risk, and no upper limit"
+                    (
+                        f"the rate of {one.name or 'all'} is withheld: with this noise there "
+                        "may be almost no time at risk, so there is no upper limit"
+                    )
                     for one in told
                     if not self._is_limited(one)
                 ),

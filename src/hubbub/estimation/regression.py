@@ -256,13 +256,17 @@ _ENDLESS = 6.0  # logarithm of a ratio that no interval reaches: one of 400
 # Of a direction of length 1, columns that have as much of it are named; where as little is left of
 # the information in it, of what it would be without correlation.
 _ALIASED, _ALIKE = 0.3, 0.1
-LEFT_OUT = "records that lack the outcome or a covariate are left out"
+LEFT_OUT = "records without the outcome or a covariate are left out"
 NOISE = "below the noise"
-NO_END = "no end of it is to be seen, as where all of a class have the outcome or none (separation)"
-STILL_LED_ON = (
-    "its steps have not led to it, as where it tells nearly everybody's outcome (separation)"
+NO_END = (
+    "the estimate does not converge, as happens where all records of a class have the "
+    "outcome, or none (separation)"
 )
-TOO_NOISY = "the information of the records does not exceed the noise"
+STILL_LED_ON = (
+    "its steps did not reach the estimate, as happens where a covariate predicts nearly "
+    "everybody's outcome (separation)"
+)
+TOO_NOISY = "the information in the records does not exceed the noise"
 Names = tuple[tuple[str, str], ...]  # column and level of each effect
 
 
@@ -555,7 +559,10 @@ def too_noisy(names: Names, information: Array, blur: float) -> str:
     which = " and ".join(dict.fromkeys(names[place][0] for place in np.flatnonzero(apart)))
     if values[0] > _ALIKE or " and " not in which:
         return TOO_NOISY
-    return f"{TOO_NOISY}, as {which} say nearly the same (aliased): leave one of them out"
+    return (
+        f"{TOO_NOISY}, because {which} carry nearly the same information (aliased): leave one "
+        "of them out"
+    )
 
 
 def _bounded_exp(value: float) -> float:

@@ -214,8 +214,8 @@ class RiskSets:
     def between(self) -> str:
         """How times are taken to lie between edges."""
         if self.time.step:
-            return f"{self.time.name} is taken in whole steps of {self.time.step:g}"
-        return "between edges of the grid the hazard is taken as constant"
+            return f"{self.time.name} is rounded to whole steps of {self.time.step:g}"
+        return "between grid times the hazard is taken to be constant"
 
     @property
     def entered(self) -> Array:
@@ -232,7 +232,7 @@ class RiskSets:
     @property
     def needed(self) -> str:
         """Cells without which a record is left out."""
-        entry = f", {self.entry.name} (or that left before it)" if self.entry else ""
+        entry = f", {self.entry.name} (or left observation before it)" if self.entry else ""
         return f"{self.time.name}, {self.event.name}{entry}"
 
     @property

@@ -329,7 +329,7 @@ class Statistic(ABC):
         """What is expected of it: `told`, if it may be answered, and what is in doubt."""
         why = f"records{group} for its noise of {sigma:.3g}{place}"
         if not answered:
-            doubtful = f"{told}; but if they are skewed there are too few {why}"
+            doubtful = f"{told}; but if the values are skewed there are too few {why}"
             hopeless = f"too few {why}: it will be {self.if_noisy}"
             told = f"{doubtful}, and it is {self.if_noisy}" if possible else hopeless
         return Expectation(

@@ -31,7 +31,7 @@ MOST_BINS = 1000
 SPACINGS = ("equal", "log")
 COMMON: Mapping[str, Key] = {
     "weight": number(
-        1e-3, 1e3, "How much its errors count beside those of others.", default="`1.0`"
+        1e-3, 1e3, "The weight of its errors against those of others.", default="`1.0`"
     ),
     "confidence": number(0.5, 0.999, "Of its intervals.", default="`0.95`"),
 }
@@ -53,29 +53,30 @@ def classed(says: str) -> Key:
 
 # Keys that several kinds have.
 COLUMNS = Key(
-    says='`"table"`: what is described, all columns if left out. `"crosstab"`: the column across.',
+    says='`"table"`: the columns to describe, all if left out. `"crosstab"`: the column '
+    "whose categories are the columns.",
     values="list of columns, numeric ones also in classes; in a crosstab one",
     schema={"anyOf": [{"type": "array", "items": _CLASSED}, *_CLASSED["anyOf"]]},
     default="none",
 )
 BY = classed(
-    '`"table"`, `"quantiles"`, `"survival"`, `"incidence"`, `"rates"`: groups side by side. '
-    '`"centres"`: the centres; required there.'
+    '`"table"`, `"quantiles"`, `"survival"`, `"incidence"`, `"rates"`: groups '
+    'to compare. `"centres"`: the centres; required there.'
 )
 COLUMN = text(
-    '`"histogram"`, `"quantiles"`: whose values; required there.',
+    '`"histogram"`, `"quantiles"`: the column of values; required there.',
     "numeric column",
     default="none",
 )
 AT = numbers(
-    '`"quantiles"`: which ones; the quartiles if left out. `"survival"`, `"incidence"`: '
-    "times at which it is told in a row.",
+    '`"quantiles"`: the probabilities; quartiles if left out. `"survival"`, '
+    '`"incidence"`: times at which the estimates are listed.',
     "rising list of numbers between 0 and 1, or of times",
     default="none",
 )
 BINS = Key(
-    says='`"histogram"`, `"quantiles"`, `"survival"`, `"incidence"`, `"cox"`: so many '
-    "intervals of equal width, or cuts at these points.",
+    says='`"histogram"`, `"quantiles"`, `"survival"`, `"incidence"`, `"cox"`: the '
+    "number of intervals of equal width, or a list of break points.",
     values=f"2 to {MOST_BINS:,}, or a rising list of break points",
     schema={
         "anyOf": [
@@ -87,31 +88,32 @@ BINS = Key(
 )
 SPACING = one_of(
     *SPACINGS,
-    says='`"histogram"`, `"quantiles"` without break points: `"log"` for a long tail, bins of '
-    "equal ratios; from 0, the first one ends at a thousandth of the upper bound.",
+    says='`"histogram"`, `"quantiles"` without break points: `"log"` for a long tail, '
+    "with bins of equal ratios; if the lower bound is 0, the first bin ends at a "
+    "thousandth of the upper one.",
     default="none",
 )
 TIME = text(
-    '`"survival"`, `"incidence"`, `"cox"`, `"rates"`: how long a record was followed; '
-    "required there.",
+    '`"survival"`, `"incidence"`, `"cox"`, `"rates"`: how long a record was '
+    "observed; required there.",
     "numeric column with bounds from 0",
     default="none",
 )
 EVENT = text(
-    "Whether that ended with the event, the second category; required there. "
-    '`"rates"`: or how many events there were in all that time. `"incidence"`: with '
-    "which kind of event, all categories but the first.",
+    "Whether that time ended with the event, the second category; required there. "
+    '`"rates"`: or the number of events in that time. `"incidence"`: the kind of '
+    "event, all categories but the first.",
     "column with two categories; with three or more; numeric, from 0",
     default="none",
 )
 ENTRY = text(
-    '`"survival"`, `"incidence"`, `"cox"` on classes: since when a record was observed; all '
-    "from the start if left out. Its lower bound is where the grid begins.",
+    '`"survival"`, `"incidence"`, `"cox"` on classes: when observation of a record '
+    "began; from time 0 if left out. Its lower bound is where the grid begins.",
     "numeric column, on the scale of `time`",
     default="none",
 )
 HORIZON = Key(
-    says="Until when; to the bound if left out.",
+    says="End of the grid; the upper bound of `time` if left out.",
     values="above 0, to the bound of `time`",
     schema={"type": "number", "exclusiveMinimum": 0},
     default="none",
@@ -123,22 +125,23 @@ TEST = one_of(
     default="none",
 )
 STRATA = classed(
-    '`"survival"`, `"cox"` on classes: within which the test, or the regression, compares.'
+    '`"survival"`, `"cox"` on classes: the test, or the regression, compares records '
+    "within these strata."
 )
 OUTCOME = text(
-    '`"logistic"`, `"linear"`: what is explained; `"centres"`: what is counted; required there.',
+    '`"logistic"`, `"linear"`: the outcome; `"centres"`: what is counted; required there.',
     'column: two categories, or for `"linear"` numeric',
     default="none",
 )
 COVARIATES = table(
-    '`"logistic"`, `"linear"`, `"cox"`: by what: a list of break points, `"number"` (ten '
-    'sums, but for `"linear"`) or `"categories"` for each column; required there.',
+    '`"logistic"`, `"linear"`, `"cox"`: how each covariate enters: a list of break '
+    'points, `"number"` (ten sums, except for `"linear"`) or `"categories"`; '
+    "required there.",
     "table of columns",
     default="none",
 )
 REFERENCE = table(
-    '`"logistic"`, `"linear"`, `"cox"`: the class that others are compared with; the first if '
-    "left out.",
+    '`"logistic"`, `"linear"`, `"cox"`: the reference class; the first if left out.',
     'table such as `{ stage = "II" }`',
     default="none",
 )
@@ -185,7 +188,7 @@ class StatisticKeys:
             what = "a column with two categories, of which the second is the event"
             raise self.section.refusal(key, what, 'declare it like categories = ["no", "yes"]')
         if several and len(column.categories) < 3:
-            what = "a column with no event and two kinds of it or more"
+            what = "a column with “no event” and two or more kinds of event"
             remedy = 'declare it like categories = ["none", "relapse", "death"]'
             raise self.section.refusal(key, what, remedy)
         return column
@@ -342,7 +345,7 @@ class StatisticKeys:
         example = ", ".join(f'{key_of(one)} = "{kind}"' for one, kind in kinds.items())
         raise self.section.refusal(
             key,
-            "a table that says how each column counts",
+            "a table that says how each column enters the model",
             f"write it like {{ {example or 'age = [40, 60]'} }}, where a list holds break points",
         )
 

@@ -585,8 +585,8 @@ class Survival(OnRiskSets):
         "strata": STRATA,
     }
     methods = (
-        "survival was estimated by the Kaplan-Meier method on a grid of times that was fixed "
-        "beforehand"
+        "survival was estimated by the Kaplan-Meier method on a grid of times that was "
+        "fixed in advance"
     )
     if_noisy = "cut short or refused"
 
@@ -594,7 +594,9 @@ class Survival(OnRiskSets):
     def read(cls, keys: StatisticKeys) -> Survival:
         by, test = keys.by(), keys.test(_TEST)
         if test and not by:
-            raise keys.section.refusal("test", "absent without by, which says the groups", "add by")
+            raise keys.section.refusal(
+                "test", "absent without by, which names the groups", "add by"
+            )
         strata = keys.levels("strata") if "strata" in keys.section else None
         if strata and (not test or not by or strata.column == by.column):
             wanted = "another column than by, beside test"

@@ -111,8 +111,8 @@ def _with_weights(frozen: Frozen, tensors: Mapping[str, torch.Tensor]) -> nn.Mod
             if name not in own or name not in tensors or own[name].shape != tensors[name].shape
         )
         raise ModelError(
-            f"expected {frozen.weights} to hold the names and shapes of {frozen.module}, found "
-            f"other ones for {strange[:4]}; save the module's state_dict"
+            f"expected {frozen.weights} to hold the names and shapes of {frozen.module}, "
+            f"found other ones for {strange[:4]}; save the module's state_dict"
         ) from None
     return module.float()
 
@@ -125,9 +125,9 @@ def _one_by_one(module: nn.Module, records: torch.Tensor) -> NDArray[np.float32]
         made_up, raised = attempted(lambda: module(zeros).flatten(1))
     if raised:
         raise DataError(
-            f"expected model.frozen to take records of shape {tuple(records.shape[1:])}, found "
-            f"that it raised {raised} on zeros; correct the data, such as the channels and the "
-            "size of images, or name other weights"
+            f"expected model.frozen to take records of shape {tuple(records.shape[1:])}, "
+            f"found that it raised {raised} on zeros; correct the data, such as the "
+            "channels and the size of images, or name other weights"
         )
     state, features = ModelState(module), np.zeros((len(records), made_up.shape[1]), np.float32)
     for number, record in enumerate(records.unsqueeze(1)):

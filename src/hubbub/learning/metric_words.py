@@ -43,19 +43,20 @@ def _share(name: str, meaning: str) -> MetricWords:
 METRICS = {
     "auc": _share(
         "AUC",
-        "AUC is the chance that the model ranks a positive test record above a negative one: "
-        "0.5 is guessing, 1 is perfect.",
+        "AUC is the probability that the model ranks a positive test record above a "
+        "negative one: 0.5 is guessing, 1 is perfect.",
     ),
     "accuracy": _share(
-        "accuracy", "Accuracy is the share of test records that are classified rightly."
+        "accuracy", "Accuracy is the share of test records that are classified correctly."
     ),
     "c_index": _share(
         "c-index",
-        "The c-index (Harrell) is the chance that of two test records the model gives the higher "
-        "risk to the one that has the event first: 0.5 is guessing, 1 is perfect.",
+        "The c-index (Harrell) is the probability that, of two test records, the model "
+        "gives the higher risk to the one that has the event first: 0.5 is guessing, 1 "
+        "is perfect.",
     ),
     "c_index_uno": _share(
-        "c-index (Uno)", "Uno's c-index weighs pairs so that early ends of observation count less."
+        "c-index (Uno)", "Uno's c-index weights pairs so that early censoring counts less."
     ),
     "poisson_deviance": MetricWords(
         name="mean Poisson deviance",
@@ -64,8 +65,8 @@ METRICS = {
     ),
     "rmsle": MetricWords(
         name="RMSE of logarithms",
-        meaning="The RMSE of logarithms says by how many times predictions are off on test "
-        "records: 0.1 is about 10 %.",
+        meaning="The RMSE of logarithms is the typical ratio by which predictions are off on "
+        "test records: 0.1 is about 10 %.",
     ),
     "rmse": MetricWords(
         name="RMSE",
@@ -77,8 +78,8 @@ METRICS = {
     ),
     "integrated_brier": MetricWords(
         name="integrated Brier score",
-        meaning="The integrated Brier score is the squared error of the chances to be without the "
-        "event, over time: 0 is perfect, 0.25 is guessing.",
+        meaning="The integrated Brier score is the squared error of the predicted survival "
+        "probabilities, over time: 0 is perfect, 0.25 is guessing.",
     ),
     "brier": MetricWords(
         name="Brier score",
@@ -86,31 +87,33 @@ METRICS = {
     ),
     "calibration_slope": MetricWords(
         name="calibration slope",
-        meaning="The calibration slope is 1 where probabilities are as sure as they may be, and "
-        "below 1 where they are too sure.",
+        meaning="The calibration slope is 1 where probabilities are as extreme as they should "
+        "be, and below 1 where they are too extreme.",
         better="",
     ),
     "held_back_accuracy": _share(
         "held-back accuracy",
-        "Held-back accuracy is the share of records that are classified rightly among those that "
-        "silos kept out of the training; it is told with noise, which ε includes. Whether that is "
-        "better than always saying the commoner class it cannot say: [validation] does.",
+        "Held-back accuracy is the share of correctly classified records among those "
+        "that silos kept out of the training. It is published with noise, which ε "
+        "includes. It cannot show whether this beats always predicting the more common "
+        "class; [validation] can.",
     ),
     "held_back_rmsle": MetricWords(
         name="held-back RMSE of logarithms",
-        meaning="The held-back RMSE of logarithms says by how many times predictions are off on "
-        "records that silos kept out of the training; it is told with noise, which ε includes.",
+        meaning="The held-back RMSE of logarithms is the typical ratio by which predictions are "
+        "off on records that silos kept out of the training. It is published with noise, "
+        "which ε includes.",
     ),
     "held_back_rmse": MetricWords(
         name="held-back RMSE",
-        meaning="Held-back RMSE is that of records that silos kept out of the training; it is told "
-        "with noise, which ε includes.",
+        meaning="Held-back RMSE is that of records that silos kept out of the training. It is "
+        "published with noise, which ε includes.",
     ),
     "held_back_hazard_brier": MetricWords(
         name="held-back hazard Brier score",
-        meaning="The held-back hazard Brier score is the squared error of the chances to have the "
-        "event in each interval, of records that silos kept out of the training; it is told with "
-        "noise, which ε includes.",
+        meaning="The held-back hazard Brier score is the squared error of the predicted event "
+        "probability in each interval, on records that silos kept out of the training. "
+        "It is published with noise, which ε includes.",
     ),
 }
 

@@ -324,9 +324,9 @@ def attributes_unchanged(model: nn.Module) -> Iterator[None]:
     changed = [kept.named(k) for k in before | after if before.get(k) != after.get(k)]
     if changed:
         raise ModelError(
-            f"expected a forward that leaves the model's attributes alone, found that it changed "
-            f"{changed[:4]}; keep nothing of a record, and draw from torch's own generator, which "
-            "is seeded for every row"
+            "expected a forward that leaves the model's attributes alone, found that it "
+            f"changed {changed[:4]}; store nothing about a record, and draw from torch's "
+            "own generator, which is seeded for every row"
         )
 
 
@@ -485,9 +485,10 @@ def refuse_unsafe(model: nn.Module) -> None:
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise ModelError(
-                f"expected a module of Python code, found {f'{name} in ' * bool(name)}TorchScript, "
-                "of which no gradient of each record is to be had; hand over the module that was "
-                "scripted or traced, with its state_dict"
+                "expected a module of Python code, found "
+                f"{f'{name} in ' * bool(name)}TorchScript, for which gradients of single "
+                "records are not available; pass the module that was scripted or traced, "
+                "with its state_dict"
             )
         problem = _problem(module)
         if problem:

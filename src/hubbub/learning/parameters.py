@@ -56,8 +56,8 @@ def layout_of(model: nn.Module) -> ParameterLayout:
     if not parameters:
         raise ModelError(
             "expected parameters to train, found "
-            f"{'all of them frozen' if next(model.parameters(), None) is not None else 'none'}; "
-            "call requires_grad_(True) on those that are to learn"
+            f"{('all of them frozen' if next(model.parameters(), None) is not None else 'none')}; "
+            "call requires_grad_(True) on those that should be trained"
         )
     kinds = {(p.dtype, p.device) for p in parameters.values()}
     if len(kinds) != 1 or next(iter(kinds))[0] not in _DTYPES:
@@ -210,7 +210,7 @@ def load_model(path: Path, model: nn.Module) -> dict[str, str]:
     """
     tensors, header = _tensors_and_header(path)
     if header.pop(_DIGEST, None) != _digest(tensors, header):
-        raise IntegrityError(f"expected the digest of {path} to fit its contents; copy it anew")
+        raise IntegrityError(f"expected the digest of {path} to match its contents; copy it again")
     _refuse_other_shapes(path, model, {k: v.shape for k, v in tensors.items()})
     model.load_state_dict(tensors)
     header.pop(_ORDER, None)
@@ -255,7 +255,7 @@ def stored_shape(path: Path) -> tuple[int, ...]:
     except ValueError:
         pass
     raise IntegrityError(
-        f"expected {path} to state the shape of a record's features, found none; copy it anew"
+        f"expected {path} to state the shape of a record's features, found none; copy it again"
     )
 
 
@@ -339,7 +339,7 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (SafetensorError, ValueError, RuntimeError, OSError) as error:
         raise IntegrityError(
-            f"expected a whole safetensors file at {path}, found that {error}; copy it anew"
+            f"expected a complete safetensors file at {path}, found that {error}; copy it again"
         ) from error
 
 

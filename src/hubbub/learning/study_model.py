@@ -124,8 +124,8 @@ def with_usual_outputs(
     )
     if last := usual.last[False] or usual.last[True]:
         _LOG.warning(
-            "the model ends in a %s, which the loss has already: its outputs are read as "
-            "probabilities; leave that layer out, and they are logits",
+            "the model ends in a %s, which the loss already contains: its outputs are "
+            "read as probabilities; leave that layer out, and they are logits",
             last,
         )
     if usual.columns not in (1, 2 if pairs and classes else 1):

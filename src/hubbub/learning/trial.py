@@ -162,7 +162,7 @@ _NO_CLIP = 1e30
 _CPU = torch.device("cpu")
 _SEED = 1  # of random layers, while rows are tried
 _MIXING = (
-    "records mix; use nn.GroupNorm or nn.LayerNorm in place of batch statistics, and "
+    "records mix; use nn.GroupNorm or nn.LayerNorm instead of batch statistics, and "
     "batch_first=True in attention"
 )
 
@@ -262,7 +262,7 @@ def _refuse_unequal(whole: torch.Tensor, pieces: list[torch.Tensor]) -> None:
     if stacks and torch.allclose(whole, torch.cat(pieces), rtol=1e-6, atol=1e-9, equal_nan=True):
         return
     raise ModelError(
-        "expected outputs for a batch that are those of its records one by one, found others: "
+        ("expected the outputs for a batch to be those for its records one by one, found others: ")
         + _MIXING
     )
 
@@ -276,16 +276,21 @@ def _refuse_reaching(model: nn.Module, batch: Batch, together: list[torch.Tensor
         stacks = all(x.dim() and len(x) == batch.size for x in (*together, *outputs))
         if not stacks or not _alike([x[place] for x in together], [x[place] for x in outputs]):
             raise ModelError(
-                "expected outputs for a record that are the same beside any other records at the "
-                "same seed, found others: " + _MIXING + "; draw as much for any record"
+                (
+                    "expected the outputs for a record not to depend on the other records, "
+                    "at the same seed, found others: "
+                )
+                + _MIXING
+                + "; draw as much for any record"
             )
 
 
 def _remembering() -> ModelError:
     return ModelError(
-        "expected the same outputs and gradient for the same record and seed, found others: the "
-        "model remembers, or draws from a generator of its own; keep nothing of a record, and draw "
-        "from torch's generator, which is seeded for every row"
+        "expected the same outputs and gradient for the same record and seed, found "
+        "others: the model remembers, or draws from a generator of its own; store "
+        "nothing about a record, and draw from torch's generator, which is seeded for "
+        "every row"
     )
 
 

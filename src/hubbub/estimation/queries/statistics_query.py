@@ -116,7 +116,10 @@ class StatisticsQuery(SumsQuery):
     def warnings(self, study: Study) -> QueryWarnings:
         """Of sums that cannot be foreseen, or lost."""
         lost = self.asked.rounds == 1 and study.parties.dropouts and not study.parties.compute_nodes
-        unforeseen = "data.records is not stated: what the statistics will say cannot be foreseen"
+        unforeseen = (
+            "data.records is not stated: the precision of the statistics cannot be computed "
+            "in advance"
+        )
         loses = (
             "dropouts without compute nodes: a silo that drops out of the statistics' only sum "
             "loses it; ask for statistics.sums = 2, which costs no accuracy, or use compute nodes"
@@ -215,8 +218,9 @@ def check_expected(plan: Plan) -> None:
             for name, one in below.items()
         )
         raise StudyError(
-            f"expected statistics that stand out from the noise, got {len(below)} that would not "
-            f"({said}); leave them out, raise their weight or epsilon, or ask for fewer"
+            f"expected statistics that stand out from the noise, got {len(below)} that "
+            f"would not ({said}); leave them out, raise their weight or epsilon, or ask "
+            "for fewer"
         )
 
 

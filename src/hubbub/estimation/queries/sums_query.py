@@ -223,8 +223,8 @@ class SumsQuery(KeptQuery):
         assert silo.cells is not None, "such a query has cells"  # noqa: S101
         if self.most_units is not None and self.units(silo) > self.most_units:
             raise DataError(
-                f"expected at most {self.most_units:,} units of a silo for the {self.purpose}, got "
-                "more; divide them among several silos"
+                f"expected at most {self.most_units:,} units of a silo for the "
+                f"{self.purpose}, got more; divide them among several silos"
             )
         return StatisticTask(self.layout, silo.cells, silo.max_cells)
 
@@ -274,9 +274,10 @@ class SumsQuery(KeptQuery):
         if not layout.is_enough(kept):
             least, made = layout.stacked.least_rounds, layout.made(kept)
             raise IntegrityError(
-                f"expected {least} sums of the {self.purpose}, {made} are here and the others "
-                "were charged and lost in an interruption; approve the study under another name "
-                f"and run that, with one more of {self.purpose}.sums if it may happen again"
+                f"expected {least} sums of the {self.purpose}, {made} are here, and the "
+                "others were charged and lost in an interruption; approve the study "
+                f"under another name and run that, with one more of {self.purpose}.sums "
+                "if it may happen again"
             )
 
 

@@ -46,13 +46,14 @@ KIND, TWO_WAY = "synthetic", "two-way"
 _MOST_TABLES = 8  # two-way tables that are shown
 # The sentence that stands wherever records are handed out.
 CAUTION = (
-    "these records are made up from noisy sums: intervals that an analysis of one such table "
-    "prints leave the noise out and are too narrow (a 95 % interval held the truth in 40 to 84 of "
-    "100 cases); use the shares with intervals, or combine the same analysis of twenty tables"
+    "these records are synthetic, made from noisy sums: intervals from an ordinary "
+    "analysis of one such table ignore the noise and are too narrow (a 95 % interval "
+    "contained the truth in 40 to 84 of 100 cases); use the shares with intervals, or "
+    "combine the same analysis of twenty tables"
 )
 _NOT_FOR = (
-    "not for decisions about single people, nor for how three or more columns depend on each "
-    "other, which was not measured: such results depend on the model"
+    "not for decisions about single people, nor for how three or more columns depend on "
+    "each other: that was not measured, and such results depend on the model"
 )
 
 
@@ -103,7 +104,7 @@ def _pairs(data: SyntheticData, confidence: float) -> Answer:
         apart, noise = _variation(data, pair)
         how = "whole" if pair in chosen else "in groups of levels"
         score = data.choice.scores[pair]
-        level = f"{how}, dependency {score:.1f} standard deviations over noise"
+        level = f"{how}, dependency {score:.1f} standard deviations above the noise"
         names = {"column": _pair_name(data, pair), "level": level}
         rows.append(_plain(apart, group="apart", **names))
         rows.append(_plain(noise, group="noise alone", **names))
@@ -113,10 +114,12 @@ def _pairs(data: SyntheticData, confidence: float) -> Answer:
         confidence=confidence,
         rows=tuple(rows),
         notes=(
-            f"{len(chosen)} of {len(data.design.pairs)} pairs were measured level by level: each "
-            "column with the targets, and with those on which the first noisy sum says it depends "
-            "most",
-            "model-dependent is what rests on another pair, or on three columns or more",
+            (
+                f"{len(chosen)} of {len(data.design.pairs)} pairs were measured level by "
+                "level: each column with the targets, and with the columns on which it "
+                "depends most according to the first noisy sum"
+            ),
+            ("model-dependent: based on a pair that was not measured, or on three columns or more"),
         ),
     )
 
@@ -142,9 +145,15 @@ def _two_way(data: SyntheticData, confidence: float) -> Answer:
         confidence=confidence,
         rows=tuple(rows),
         notes=(
-            f"of {cells} cells the synthetic share is inside the interval of the sums in {inside}",
-            f"these are {len(shown)} of {len(_chosen(data))} pairs that were measured level by "
-            "level, those with a target first, then those that depend most; pair_shares has all",
+            (
+                f"of {cells} cells, in {inside} the synthetic share is inside the interval of "
+                "the sums"
+            ),
+            (
+                f"shown are {len(shown)} of {len(_chosen(data))} pairs that were measured "
+                "level by level, those with a target first, then those that depend most; "
+                "pair_shares has all"
+            ),
         ),
     )
 
@@ -243,8 +252,8 @@ class SynthesisQuery(SumsQuery):
         data, sums = self.data, []
         if data.records > self.most_units and not data.capacity:
             sums.append(
-                f"a silo of more than {self.most_units:,} {data.unit}s cannot take part in "
-                "synthetic records: divide it among several, and state data.capacity"
+                f"a silo with more than {self.most_units:,} {data.unit}s cannot take part "
+                "in synthetic records: divide it among several, and state data.capacity"
             )
         if crowded := without_room(self.design):
             sums.append(
@@ -253,7 +262,10 @@ class SynthesisQuery(SumsQuery):
             )
         return QueryWarnings(
             records_unknown=(
-                "data.records is not stated: how near synthetic records will be cannot be foreseen",
+                (
+                    "data.records is not stated: the accuracy of synthetic records cannot be "
+                    "computed in advance"
+                ),
             ),
             sums=tuple(sums),
         )
@@ -265,9 +277,13 @@ class SynthesisQuery(SumsQuery):
         expected = foreseen(self.design, planned.total_sigma, records)
         fine = ", ".join(expected.too_fine) or "none"
         return [
-            PlanRow("synthetic records", expected.column, "share that noise misplaces in a column"),
             PlanRow(
-                "synthetic records", expected.pair, "share that noise misplaces in a pair, at most"
+                "synthetic records", expected.column, "share that the noise misplaces in a column"
+            ),
+            PlanRow(
+                "synthetic records",
+                expected.pair,
+                "share that the noise misplaces in a pair, at most",
             ),
             PlanRow("synthetic records", fine, "columns too fine for the noise"),
         ]

@@ -314,8 +314,8 @@ def combine(
     """
     if basis not in (MEASURED, MODEL_DEPENDENT):
         raise UserError(
-            f"expected a basis {MEASURED!r} or {MODEL_DEPENDENT!r}, got {basis!r}; take what "
-            "SyntheticData.basis says"
+            f"expected a basis {MEASURED!r} or {MODEL_DEPENDENT!r}, got {basis!r}; use "
+            "SyntheticData.basis"
         )
     values = np.asarray(estimates, np.float64)
     if values.ndim != 1 or len(values) < 5 or not np.isfinite(values).all():
@@ -474,8 +474,8 @@ def _solved(counts: Array, noise: Array, outcome: Array, given: Array) -> tuple[
             variance = inverse @ slope.T @ spread @ slope @ inverse
             return found / scale, np.sqrt(np.diag(variance)) / scale
     raise UserError(
-        "expected counts of the pair from which coefficients follow, got some that noise has left "
-        "too little of; take fewer levels, or more epsilon"
+        "expected counts of the pair, from which coefficients follow, got some that the "
+        "noise has left too small; use fewer levels, or more epsilon"
     )
 
 

@@ -149,8 +149,8 @@ class SyntheticData:
                 break
         if off:
             raise UserError(
-                f"expected records that keep the rules of [synthetic], found none for {len(off)} "
-                f"of {many}; correct follows and possible"
+                "expected records that obey the rules of [synthetic], found none for "
+                f"{len(off)} of {many}; correct follows and possible"
             )
         return table
 
@@ -187,7 +187,7 @@ class SyntheticData:
             UserError: pandas is not installed.
         """
         table = self.draw(records, seed=seed)
-        return data_frame(table, "hand the columns of draw() to another library, such as Polars")
+        return data_frame(table, "pass the columns of draw() to another library, such as Polars")
 
     def tables(self, many: int = REFITS) -> Iterator[Table]:
         """Several tables for an analysis whose results `hubbub.combine` makes one of.
@@ -285,8 +285,9 @@ class SyntheticData:
             raise UserError(f"expected a level of {outcome}, {', '.join(levels)}, got {level!r}")
         if a == b or not self.components.is_whole((min(a, b), max(a, b))):
             raise UserError(
-                f"expected a pair that was measured level by level, got {outcome} and {column}; "
-                "name the outcome in synthetic.targets, or combine an analysis of twenty tables"
+                f"expected a pair that was measured level by level, got {outcome} and "
+                f"{column}; name the outcome in synthetic.targets, or combine the same "
+                "analysis of twenty tables"
             )
         return pair_coefficients(self.components, (a, b), levels.index(level), confidence)
 

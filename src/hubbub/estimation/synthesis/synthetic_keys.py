@@ -110,7 +110,7 @@ class RowRules:
         }
         for text in self.possible:
             if self._evaluated(text, one).kind != _TRUTH:
-                raise _refusal(text, "a comparison, which holds or not")
+                raise _refusal(text, "a comparison, which is true or false")
         for name, text in self.follows:
             found, column = self._evaluated(text, one), self.columns[name]
             wanted = (_TRUTH, _TEXT) if column.categories else (_NUMBER,)
@@ -266,7 +266,7 @@ class RowRules:
         left, right = one.cells, other.cells
         if _TEXT in (one.kind, other.kind):
             if not isinstance(op, ast.Eq | ast.NotEq):
-                raise _refusal(text, "numbers where more and less is asked")
+                raise _refusal(text, "numbers where “less” or “greater” is asked")
             left = self._in_categories(one, other.columns, text)
             right = self._in_categories(other, one.columns, text)
         return np.asarray(_ORDERS[type(op)](left, right), dtype=np.bool_)
@@ -330,14 +330,14 @@ class AskedSynthesis:
 
     columns: Annotated[
         tuple[CodedColumn, ...],
-        by_hand(texts("What synthetic records have; all columns if left out.", default="none")),
+        by_hand(texts("Columns of synthetic records; all columns if left out.", default="none")),
     ]
     targets: Annotated[
         tuple[str, ...],
         by_hand(
             texts(
-                "Columns of most interest, such as the outcome, or time and event: each other "
-                "column is counted with each of them.",
+                "Columns of most interest, such as the outcome, or time and event: every "
+                "other column is counted with each of them.",
                 "up to 3 of these columns",
             )
         ),
@@ -361,8 +361,8 @@ class AskedSynthesis:
         whole(
             2,
             16,
-            "How many sums: the first one tells what to measure, the others measure it, with equal "
-            "parts of the budget. One that is lost is not the end if there are 3 or more.",
+            "The number of sums: the first one shows what to measure, the others measure "
+            "it, with equal parts of the budget. With 3 or more, one may be lost.",
         ),
     ] = 3
     follows: Annotated[
@@ -370,8 +370,8 @@ class AskedSynthesis:
         by_hand(
             later(
                 table(
-                    "Columns that follow from others, each as an "
-                    '[expression](synthetic.md#rules) of them: `total = "first + second"`.',
+                    "Columns that are computed from others, each by an "
+                    '[expression](synthetic.md#rules): `total = "first + second"`.',
                     "table of expressions",
                     default="none",
                 )
@@ -383,15 +383,21 @@ class AskedSynthesis:
         by_hand(
             later(
                 texts(
-                    "What holds in every record, as [expressions](synthetic.md#rules); others are "
-                    'drawn anew: `["age - years_married >= 14"]`.',
+                    "What is true in every record, as [expressions](synthetic.md#rules); "
+                    'records that break one are drawn again: `["age - years_married >= '
+                    '14"]`.',
                     "list of expressions",
                 )
             )
         ),
     ] = ()
     records: Annotated[
-        int, whole(0, 1_000_000, "Synthetic records to draw; 0: about as many as there are units.")
+        int,
+        whole(
+            0,
+            1_000_000,
+            "The number of synthetic records to draw; 0: about as many as there are units.",
+        ),
     ] = 0
     epsilon: Annotated[
         float,
@@ -399,7 +405,8 @@ class AskedSynthesis:
             number(
                 0.001,
                 50,
-                "What they may cost beside a training or statistics; required there.",
+                "The most these may spend of the study's epsilon beside a training or "
+                "statistics; required there.",
                 default="either",
             )
         ),
@@ -461,7 +468,9 @@ def synthesis_from(
     if len(targets) > 3 or len(set(targets)) < len(targets) or not set(targets) <= set(names):
         raise section.refusal("targets", f"up to 3 of {', '.join(names)}", "name those")
     if alone:
-        section.absent("epsilon", "where nothing else is asked: it has all of the study's")
+        section.absent(
+            "epsilon", "where nothing else is asked: synthetic records then have all of the study's"
+        )
     bins = read_key(AskedSynthesis, section, "bins")
     cuts = _cuts(section, names, columns)
     asked = AskedSynthesis(

@@ -108,8 +108,8 @@ def dialysis_cells(
         ]
     except (KeyError, ValueError, IndexError):
         raise DataError(
-            "expected the whole table of dialysis patients, found it damaged; delete it in "
-            f"{data_folder()} and load again"
+            "expected the complete table of dialysis patients, found it damaged; delete "
+            f"it in {data_folder()} and load again"
         ) from None
     return {name: [texts[row] for row in rows] for name, texts in cells.items()}
 
@@ -159,8 +159,8 @@ def _known_first_year(path: Path) -> dict[str, list[str]]:
         known = []
     if not known:
         raise DataError(
-            f"expected {path.name} to be a whole table of dialysis patients, found it damaged; "
-            f"delete {path} and load again"
+            f"expected {path.name} to be a complete table of dialysis patients, found it "
+            f"damaged; delete {path} and load again"
         )
     return {
         name: [text for text, keep in zip(texts, known, strict=True) if keep]

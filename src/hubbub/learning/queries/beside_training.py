@@ -171,8 +171,9 @@ class StandardisingQuery(SteppedQuery):
         """Refuse to go on without the sum."""
         if not state.optimizer:
             raise IntegrityError(
-                "expected the sums that standardise the features, they were charged and lost in "
-                "an interruption; approve the study under another name and run that"
+                "expected the sums that standardise the features, they were charged and "
+                "lost in an interruption; approve the study under another name and run "
+                "that"
             )
 
 
@@ -256,9 +257,9 @@ def features_of(shape: tuple[int, ...] | None) -> int:
     """
     if shape is None or len(shape) != 1:
         raise StudyError(
-            "expected records of so many features each with data.standardise, got "
-            f"{'an unknown shape' if shape is None else f'the shape {list(shape)}'}; state "
-            "model.inputs = [features], or leave data.standardise out"
+            "expected records with a fixed number of features with data.standardise, got "
+            f"{('an unknown shape' if shape is None else f'the shape {list(shape)}')}; "
+            "state model.inputs = [features], or leave data.standardise out"
         )
     return shape[0]
 

@@ -199,8 +199,9 @@ def _check_target(data: Data, model: Model) -> None:
         _check_outcome(data.outcome, model)
     elif model.loss == HUBER:
         raise StudyError(
-            'expected no model.loss = "huber" for a target of classes, got it; it is for amounts: '
-            'write data.target = { kind = "numeric", ... }, or leave it out'
+            'expected no model.loss = "huber" for a target of classes, got it; it is '
+            'for amounts: write data.target = { kind = "numeric", ... }, or leave it '
+            "out"
         )
     classes = 2 if data.positive else len(data.classes)
     wanted = classes if classes > 2 else 1
@@ -232,13 +233,13 @@ def _check_outcome(outcome: Outcome, model: Model) -> None:
         )
     if model.loss == HUBER and outcome.is_log_link:
         raise StudyError(
-            'expected no model.loss = "huber" with data.target.scale = "log-link", got it; it '
-            "would learn less than the mean: leave it out"
+            'expected no model.loss = "huber" with data.target.scale = "log-link", '
+            "got it; it would learn less than the mean: leave it out"
         )
     if model.intercept and outcome.mean is not None:
         raise StudyError(
-            "expected data.target.mean or model.intercept, got both; either says where the model "
-            "begins: leave one of them out"
+            "expected data.target.mean or model.intercept, got both; either one says "
+            "where the model starts: leave one of them out"
         )
     if model.loss == HUBER and outcome.kind != NUMERIC:
         raise StudyError(
@@ -265,8 +266,9 @@ def _check_joint_batches(data: Data, dropouts: int, relation: str) -> None:
     """A joint batch of fixed size makes the number of records public, and needs everybody."""
     if dropouts:
         raise StudyError(
-            'expected parties.dropouts = 0 with training.sampling = "without-replacement", got '
-            f"{dropouts}; a batch over all silos is not of its size without one of them"
+            "expected parties.dropouts = 0 with training.sampling = "
+            f'"without-replacement", got {dropouts}; without one of the silos, a batch '
+            "over all silos does not have its size"
         )
     if relation == "add-remove":
         raise StudyError(

@@ -121,8 +121,8 @@ class TrainingQuery(SteppedQuery):
     def warnings(self, study: Study) -> QueryWarnings:
         """Of the divisor, the model's size, correlated noise, and code from elsewhere."""
         unknown_size = (
-            "the model's size is not known yet: bytes per step are left open; state model.inputs "
-            "where the model is one of hubbub's"
+            "the model's size is not known yet, so neither are the bytes per step; state "
+            "model.inputs if the model is one of hubbub's"
         )
         return QueryWarnings(
             records_unknown=(
@@ -287,7 +287,7 @@ def _about_noise(training: Training, noise: StepNoise) -> list[str]:
     if correlated.error >= 1:
         words.append(
             f"bands = {correlated.bands}: the error of the training's noise is "
-            f'{correlated.error:.3g} of that of independent noise; use bands = "auto"'
+            f'{correlated.error:.3g} times that of independent noise; use bands = "auto"'
         )
     return words
 
@@ -303,12 +303,18 @@ def about_own_code(study: Study) -> list[str]:
     if not names:
         return []
     return [
-        f"{names}: nothing of a record may be kept for the next; weights, attributes and "
-        "generators are seen to, but memory elsewhere (globals, files) would not be found, and "
-        "what it shows is outside epsilon: it is yours to rule out",
-        f"{names}: whether a record decides how much is computed for it (a loop to its length, a "
-        "branch) is not known before the code has run; the time would tell, outside epsilon; a run "
-        "warns of what it sees on made-up records, and hubbub join --check does before it",
+        (
+            f"{names}: your code must keep nothing about a record for the next one. hubbub "
+            "checks weights, attributes and generators, but would not notice memory "
+            "elsewhere (globals, files), and epsilon does not cover what that reveals: make "
+            "sure there is none"
+        ),
+        (
+            f"{names}: before the code has run, nobody knows whether the amount of "
+            "computation depends on the record (a loop to its length, a branch); the time "
+            "would reveal it, which epsilon does not cover. A run warns of what it sees on "
+            "synthetic records, and hubbub join --check does so before the run"
+        ),
     ]
 
 
@@ -337,10 +343,11 @@ def too_wide(study: Study) -> str:
     if weights < _FEWEST or weights <= room:
         return ""
     return (
-        f"{weights} weights are many for {data.records} {data.unit}s at epsilon {epsilon:g}, which "
-        f"has room for about {max(room, 1)}: each has noise of its own, and wide tables lost .02 "
-        "to .1 of AUC so. Leave out columns that cannot matter and pool rare codes, by what is "
-        f"known without looking at these {data.unit}s; or agree on a larger epsilon"
+        f"{weights} weights are many for {data.records} {data.unit}s at epsilon "
+        f"{epsilon:g}, which has room for about {max(room, 1)}: each weight has its own "
+        "noise, and wide tables lost .02 to .1 of AUC that way. Leave out columns that "
+        "cannot matter and pool rare codes, by what is known without looking at these "
+        f"{data.unit}s; or agree on a larger epsilon"
     )
 
 
@@ -372,8 +379,8 @@ def _model_findings(path: Path, plan: Plan, course: Course, shown: Set[bytes]) -
     claim = f"{path} holds the model that the last step gave"
     if _built(plan) is None:
         claim = (
-            f"{path} contains the numbers that the last step gave, in the order that it states; "
-            "what others are for, only the study's own code or data say"
+            f"{path} contains the numbers of the last step, in the order that it states; "
+            "what else it contains, only the study's own code or data can say"
         )
     if course.led is None:
         yield course.judged(claim, "").covering("replay.model")

@@ -40,10 +40,11 @@ def refuse_fewer(silos: Any, example: str, remedy: str, colluders: Any) -> None:
     spare = len(silos) - 2
     if isinstance(colluders, int) and colluders > spare:
         raise StudyError(
-            f"expected colluders <= silos - 2 = {spare}, since the noise is that of at least two "
-            f"silos outside the adversary, got colluders = {colluders} of {len(silos)} silos; say "
-            f"colluders={spare}{', which protects against the aggregator alone' * (not spare)}, or "
-            "hand over more silos"
+            f"expected colluders <= silos - 2 = {spare}, because the noise is that of at "
+            f"least two silos that do not collude, got colluders = {colluders} of "
+            f"{len(silos)} silos; use "
+            f"colluders={spare}{', which protects against the aggregator alone' * (not spare)}, "
+            "or pass more silos"
         )
 
 
@@ -67,8 +68,8 @@ def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> t
         )
     if len(classes) > _MOST:
         raise DataError(
-            f"expected targets of at most {_MOST} classes, found {len(classes)}: each would be "
-            "public; state classes if that is meant"
+            f"expected targets of at most {_MOST} classes, found {len(classes)}: each "
+            "would become public; state classes if that is intended"
         )
     refuse_several_codings(values_of)
     return classes
@@ -90,14 +91,14 @@ def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
     richest = max(each, key=lambda who: len(each[who]))
     if strange := [who for who, classes in each.items() if classes - each[richest]]:
         raise DataError(
-            f"expected a silo with every class that occurs, found none: {strange[0]} has classes "
-            f"that {richest} has not, as if they were spelled in two ways; spell them alike, or "
-            "state classes"
+            f"expected a silo with every class that occurs, found none: {strange[0]} has "
+            f"classes that {richest} does not have, as if they were spelled in two ways; "
+            "spell them alike, or state classes"
         )
     if len({" ".join(name.split()).casefold() for name in everything}) < len(everything):
         raise DataError(
-            "expected every class in one spelling, found some that differ in case or spaces only; "
-            "spell them alike, or state classes"
+            "expected every class in one spelling, found some that differ only in case "
+            "or spaces; spell them alike, or state classes"
         )
 
 
@@ -106,8 +107,8 @@ def _stated(classes: Any) -> tuple[str, ...]:
     spelled = () if isinstance(classes, int) else tuple(map(_spelled, classes))
     if len(set(spelled)) < max(2, len(spelled)):
         raise DataError(
-            f'expected classes to be at least two different values, such as ["well", "ill"], got '
-            f"{classes!r}; state each once"
+            'expected classes to be at least two different values, such as ["well", '
+            f'"ill"], got {classes!r}; state each once'
         )
     return spelled
 
@@ -117,8 +118,8 @@ def _check_targets(who: str, targets: list[Any]) -> None:
     for row, value in enumerate(targets):
         if str(value).strip() in ("", "nan", "None", "NaT", "<NA>"):
             raise DataError(
-                f"expected a target for every record of {who}, found none at {row}; leave the "
-                "record out"
+                f"expected a target for every record of {who}, found none at {row}; leave "
+                "the record out"
             )
         if isinstance(value, float) and not value.is_integer():
             raise DataError(
@@ -138,9 +139,9 @@ def refuse_other_columns(tables: Mapping[str, Table]) -> None:
     for who, own in names.items():
         if first is not None and own != names[first]:
             raise DataError(
-                f"expected data frames with the same columns in the same order, found "
-                f"{_difference(own, names[first])} for {who} and not for {first}; put them in one "
-                "order, or say with columns what they are"
+                "expected data frames with the same columns in the same order, found "
+                f"{_difference(own, names[first])} for {who} and not for {first}; put "
+                "them in one order, or use columns to say what they are"
             )
 
 
@@ -165,7 +166,7 @@ def records_of(
     features, targets = _pair(who, table)
     _refuse_other_rows(who, features, targets)
     if np.shape(targets)[:1] == (0,):
-        raise DataError(f"expected records of {who}, found none at all; hand some over")
+        raise DataError(f"expected records of {who}, found none at all; pass some")
     if outcome is not None:
         numbers = _array(who, targets, np.float64, "targets")
     else:
@@ -193,9 +194,10 @@ def warn_of_far_features(silos: Mapping[str, Records]) -> None:
     far = [name for name, feature in largest.items() if feature > _FAR]
     if far:
         warnings.warn(
-            f"expected features from about -1 to 1, got some beyond {_FAR:g} at {', '.join(far)}: "
-            "a record's gradient is clipped, so the largest feature is nearly all that is learned; "
-            "divide by public numbers, or state columns with low and high",
+            f"expected features from about -1 to 1, got some beyond {_FAR:g} at "
+            f"{', '.join(far)}: a record's gradient is clipped, so the model would learn "
+            "almost only from the largest feature; divide by public numbers, or state "
+            "columns with low and high",
             UserWarning,
             stacklevel=3,
         )
@@ -231,8 +233,8 @@ def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
         return
     if list(names) != list(others) and set(names) == set(others):
         raise DataError(
-            f"expected features and targets of {who} with their rows in one order, found the same "
-            "index in two; sort both by it"
+            f"expected features and targets of {who} with their rows in one order, found "
+            "the same index in two orders; sort both by it"
         )
 
 
@@ -320,8 +322,9 @@ def arrays_of(who: str, table: Any) -> Any:
     """
     if hasattr(table, "dataset") and hasattr(table, "batch_size"):
         raise DataError(
-            f"expected the records of {who}, found a {type(table).__name__}, which deals them in "
-            "batches: hubbub draws its own, as the privacy account needs; hand over its .dataset"
+            f"expected the records of {who}, found a {type(table).__name__}, which draws "
+            "its own batches: hubbub draws batches itself, because the privacy account "
+            "depends on how; pass its .dataset"
         )
     kind = type(table)
     has_places = hasattr(kind, "__getitem__") and hasattr(kind, "__len__")
@@ -380,8 +383,8 @@ def tables_of(
     """
     if patients is not None and not most_per_patient:
         raise StudyError(
-            "expected most_per_patient beside patients, the public number of rows of one patient "
-            "that count, got none; state it"
+            "expected most_per_patient beside patients, the public number of rows that "
+            "count for one patient, got none; state it"
         )
     # Keys that are handed over beside the tables become a column of them.
     patient = patients if isinstance(patients, str) else _PATIENT if patients is not None else ""
@@ -410,8 +413,8 @@ def _with_keys(
         cells = {**cells, patient: list(map(str, keys_of(patients[who])))}
     if patient and patient not in cells:
         raise DataError(
-            f"expected a column {patient!r} that says whose each row of {who} is, found none; "
-            "correct its name"
+            f"expected a column {patient!r} with the patient of each row of {who}, found "
+            "none; correct its name"
         )
     if len(set(map(len, cells.values()))) > 1:
         raise DataError(

@@ -155,7 +155,7 @@ def fit(
     >>> score["low"] > 0.5, score["is_better"], result.epsilon <= 8
     (True, True, True)
     """
-    array_inputs.refuse_fewer(silos, "(X, y)", "deal the records to silos", colluders)
+    array_inputs.refuse_fewer(silos, "(X, y)", "divide the records among silos", colluders)
     # What was stated, before any record is looked at.
     stated = array_inputs.declared(columns)
     declared = columns_from(stated) if stated else ()
@@ -297,5 +297,6 @@ def _check_model(model: Any) -> None:
     named = ", ".join(f'"{kind}"' for kind in MODEL_KINDS if kind != LORA)
     raise ModelError(
         f"expected model to be {named} or a torch module, got "
-        f"{'a class' if isinstance(model, type) else type(model).__name__}; hand over a module"
+        f"{('a class' if isinstance(model, type) else type(model).__name__)}; pass a "
+        "module"
     )

@@ -80,9 +80,9 @@ def prepare(
     """
     if study.is_unattested:  # which the study format knows, and this version cannot run
         raise StudyError(
-            f'expected parties.trust = "none" or an [attestation.silo], got "'
-            f'{study.parties.trust}" without it; smaller noise shares are believed of attested '
-            "silos only: say what they must show, or leave trust out"
+            'expected parties.trust = "none" or an [attestation.silo], got '
+            f'"{study.parties.trust}" without it; smaller noise shares are accepted '
+            "only from attested silos: state what they must show, or leave trust out"
         )
     for name, digest in foreign_code.keep(study).items():
         foreign_code.note(name, digest)  # whoever runs a study runs its code
@@ -223,7 +223,7 @@ def _reused(made: Plan, study: Study, dimension: int | None) -> Plan:
     is_other = without_options(made.study) != without_options(study)
     if is_other or made.dimension not in (None, dimension or made.dimension):
         raise StudyError(
-            "expected a plan of this study, got another's; leave the plan out and it is made anew"
+            "expected a plan of this study, got another's; leave the plan out and it is computed"
         )
     if made.dimension is None:  # it counts on more parameters than there are
         return plan_study(study, dimension=dimension)
@@ -260,15 +260,15 @@ def _check_counts(study: Study, counts: list[int]) -> None:
     data, together = study.data, study.parties.colluders + 1
     if list(data.counts or counts) != counts or sum(counts) != data.records:
         raise DataError(
-            f"expected {list(data.counts) or data.records} records, as the study states, got "
-            f"{counts}, {sum(counts)} in all; joint batches make the numbers public: fix "
-            "data.records or data.counts"
+            f"expected {list(data.counts) or data.records} records, as the study states, "
+            f"got {counts}, {sum(counts)} in all; joint batches make the numbers public: "
+            "correct data.records or data.counts"
         )
     most = owned_records(training_of(study).mechanism, study.parties, together)
     if sum(sorted(counts)[-together:]) > most > 0:
         raise DataError(
-            f"expected no {together} silos to hold more than {most} of the records, as if all held "
-            f"equally many, got {counts}; state data.counts"
+            f"expected no {together} silos to hold more than {most} of the records, as if "
+            f"all held equally many, got {counts}; state data.counts"
         )
 
 
@@ -303,12 +303,13 @@ def check_wanted(
         )
     if study.parties.roster and baseline is None:
         raise StudyError(
-            "expected a study without parties.roster in one process, where keys are made for the "
-            "run, got one with it; leave it out to try the study, or use hubbub serve and join"
+            "expected a study without parties.roster in one process, where keys are made "
+            "for the run, got one with it; leave it out to try the study, or use hubbub "
+            "serve and join"
         )
     if baseline is not None and study.training is None:
         raise StudyError(
-            f"expected no baseline of a study that only asks for statistics, got {baseline!r}; "
+            f"expected no baseline of a study with statistics only, got {baseline!r}; "
             "leave it out, or see what a run would give with hubbub.rehearse"
         )
     if out is not None:
@@ -316,7 +317,7 @@ def check_wanted(
     if audit is not None and (baseline is not None or out is None):
         raise UserError(
             "expected an audit with a run that leaves evidence, got one with "
-            f"{'no folder' if out is None else 'a baseline'}; leave it out"
+            f"{('no folder' if out is None else 'a baseline')}; leave it out"
         )
 
 
@@ -328,6 +329,6 @@ def check_plan(path: Path, made: Plan) -> None:
         why = f"it cannot be read ({type(error).__name__})"
     if why:
         raise IntegrityError(
-            f"expected {path} to be the plan that follows from the study, {why}; restore it, or "
-            "use the version of hubbub that began the run"
+            f"expected {path} to be the plan that follows from the study, {why}; restore "
+            "it, or use the version of hubbub that began the run"
         )

@@ -195,7 +195,7 @@ class Result:
         """
         state = self.states.get(SYNTHESIS)
         query = synthesis_of(self.plan.study)
-        assert state is not None, "a run of a study that asks for them has them"  # noqa: S101
+        assert state is not None, "a run of a study with them has them"  # noqa: S101
         return query.synthetic(self.plan, state.parameters)
 
     @property

@@ -226,19 +226,19 @@ def resume(
         opened, study = stack.enter_context(run_folder.RunFolder.again(Path(folder)))
         if opened.baseline is not None:
             raise UserError(
-                f"expected a run of hubbub in {folder}, got the baseline {opened.baseline}; it "
-                "charges nothing, so run it anew"
+                f"expected a run of hubbub in {folder}, got the baseline "
+                f"{opened.baseline}; it charges nothing, so run it again from the start"
             )
         if opened.ledgers is None:
             raise UserError(
-                f"expected a run in one process in {folder}, got one whose parties run apart; go "
-                "on with hubbub serve"
+                f"expected a run in one process in {folder}, got one between machines; "
+                "continue with hubbub serve"
             )
         if not opened.ledgers.is_dir():
             raise IntegrityError(
-                f"expected the silos' ledgers in {opened.ledgers}, where the run charged them, "
-                "found no such folder; put them back (no older copy or another ledger), or start "
-                "a new run"
+                f"expected the silos' ledgers in {opened.ledgers}, where the run charged "
+                "them, found no such folder; put them back (not an older copy or another "
+                "ledger), or start a new run"
             )
         # The folder may be anybody's: code that it names runs only where it is known.
         foreign_code.keep_known(study, study.own_code, trusted=trust_code)

@@ -206,7 +206,7 @@ class StatisticsContext:
             StudyError: there are fewer than 1, or more than 1000.
         """
         if not 1 <= queries <= 1000:
-            raise StudyError(f"expected 1 to 1000 queries, got {queries}; ask for some")
+            raise StudyError(f"expected 1 to 1000 queries, got {queries}; ask at least one")
         return min(self.budget.left(tally, queries) for tally in self.ledgers.tallies())
 
     def query(self, questions: Questions | None = None, *, epsilon: float) -> ReleasableQuery:
@@ -223,8 +223,8 @@ class StatisticsContext:
         query = ReleasableQuery(context=self, study=study)
         if not query.is_charged and not 0 < epsilon <= (left := self.remaining()):
             raise StudyError(
-                f"expected an epsilon above 0 and up to {_rounded_down(left)}, what is left, got "
-                f"{epsilon:g}: {self.remedy(query.plan)}"
+                f"expected an epsilon above 0 and up to {_rounded_down(left)}, which is "
+                f"what is left, got {epsilon:g}: {self.remedy(query.plan)}"
             )
         return query
 
@@ -232,9 +232,9 @@ class StatisticsContext:
         """Why a query has no room, and what total would have let it in."""
         less = "ask for less, or" if self.remaining() else "nothing more can be asked:"
         words = (
-            f"epsilon {self.epsilon:g} is the total of all that is asked of these tables, "
-            f"statistics and synthetic records together: {self._used} (epsilons do not add up, "
-            "squares of what they let be seen do)"
+            f"epsilon {self.epsilon:g} is the total for everything asked of these tables, "
+            f"statistics and synthetic records together: {self._used} (epsilons do not "
+            "simply add up; the squares of what they reveal do)"
         )
         # Larger totals, in steps of a twentieth.
         totals = (float(f"{self.epsilon * (1 + k / 20):.3g}") for k in range(1, 61))
@@ -246,7 +246,7 @@ class StatisticsContext:
         else:
             return f"{words}; ask for less, or of other tables"
         return (
-            f"{words}; {less} state a larger total if everybody agrees, here {total:g} "
+            f"{words}; {less} state a larger total if all sites agree, here {total:g} "
             "(statistics: epsilon, synthesize: total)"
         )
 
@@ -270,8 +270,8 @@ class ReleasableQuery:
 
     def __repr__(self) -> str:
         return (
-            f"query of epsilon {self.study.privacy.epsilon:g}, not released by this; `expected` "
-            "says how exact its answers will be, `release()` asks the silos"
+            f"query of epsilon {self.study.privacy.epsilon:g}, not released yet; "
+            "`expected` shows how precise its answers will be, `release()` asks the silos"
         )
 
     @cached_property
@@ -322,15 +322,16 @@ class ReleasableQuery:
         others = [name for name, tally in tallies if not tally.attempts(self.study.id)]
         if self.is_charged and others:
             raise SpentError(
-                "expected the tables of which this was asked before, got others of "
-                f"{', '.join(others)}: the other silos' would be released a second time; hand over "
-                "the same tables, or ask with another epsilon, which is another release"
+                "expected the tables used in earlier queries, got others of "
+                f"{', '.join(others)}: the other silos' would be released a second time; "
+                "pass the same tables, or ask with another epsilon, which is another "
+                "release"
             )
         if self.is_charged:
             raise SpentError(
-                "expected a query that is new or was answered, got one that was charged and "
-                "stopped before its answers were there; ask it with another epsilon, which is "
-                "another release"
+                "expected a query that is new or was answered, got one that was charged "
+                "and then interrupted before its answers were ready; ask it with another "
+                "epsilon, which is another release"
             )
 
     def _check_left(self, tallies: Iterable[Tally]) -> None:
@@ -450,8 +451,8 @@ class FolderLedgers:
                 stack.enter_context(locked(self.home / "lock"))
             except BlockingIOError:
                 raise UserError(
-                    f"expected to be the only program that asks out of {self.home}, another one "
-                    "does; wait for it"
+                    f"expected to be the only program that asks in {self.home}, another "
+                    "one does; wait for it"
                 ) from None
             except OSError as error:
                 raise UserError(
@@ -479,8 +480,8 @@ class FolderLedgers:
             return result
         if not hmac.compare_digest(read_bytes(mark, most=_KEY), self._marked(plan.study)):
             raise SpentError(
-                f"expected the tables of which this was asked out of {self.home} before, got "
-                "others; ask with another epsilon, which is another release"
+                f"expected the tables used in earlier queries in {self.home}, got others; "
+                "ask with another epsilon, which is another release"
             )
         return result
 

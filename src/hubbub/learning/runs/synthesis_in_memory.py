@@ -150,8 +150,8 @@ def synthetic(folder: str | Path) -> SyntheticData:
     home = Path(folder)
     if not (home / "study.toml").is_file():
         raise UserError(
-            f"expected the folder of a run at {home}, found no study.toml in it; name the folder "
-            "that --out named"
+            f"expected the folder of a run at {home}, found no study.toml in it; name the "
+            "folder given to --out"
         )
     study = Study.load(home / "study.toml")
     query = synthesis_of(study)
@@ -159,7 +159,7 @@ def synthetic(folder: str | Path) -> SyntheticData:
     state = query.restored(home, start)
     if not query.is_enough(state.parameters):
         raise UserError(
-            f"expected a run in {home} that has made its sums, it has {state.step} of "
-            f"{query.mechanism.steps}; go on with hubbub run --resume"
+            f"expected a run in {home} that has finished its sums, it has {state.step} of "
+            f"{query.mechanism.steps}; continue with hubbub run --resume"
         )
     return query.synthetic(plan(study), state.parameters)

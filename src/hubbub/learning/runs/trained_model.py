@@ -106,8 +106,8 @@ class TrainedModel:
         if not finite.all():
             raise ModelError(
                 f"expected finite predictions, found others for {int((~finite).sum())} of "
-                f"{len(finite)} rows, the first of them row {int(np.argmin(finite)) + 1}; look at "
-                "that row, or train the model anew"
+                f"{len(finite)} rows, the first of them row {int(np.argmin(finite)) + 1}; "
+                "look at that row, or train the model again"
             )
         return predicted
 
@@ -284,13 +284,13 @@ def _study_in(folder: Path) -> Study:
     study = Study.load(folder / "study.toml") if (folder / "study.toml").is_file() else None
     if study is not None and study.model is None:
         raise UserError(
-            f"expected a run that trained a model in {folder}, got one of statistics alone; its "
-            "answers are in statistics.json"
+            f"expected a run that trained a model in {folder}, got one with statistics "
+            "only; its answers are in statistics.json"
         )
     if study is None or not (folder / MODEL).is_file():
         what = "study.toml" if study is None and (folder / MODEL).is_file() else "model"
         raise UserError(
-            f"expected a finished run in {folder}, found no {what} in it; name the folder that "
-            "--out named, or go on with hubbub run --resume"
+            f"expected a finished run in {folder}, found no {what} in it; name the folder "
+            "given to --out, or continue with hubbub run --resume"
         )
     return study

@@ -73,9 +73,10 @@ def folder_for(study: Study, out: Path, stated: Path | None) -> Path:
     if apart:
         where = ", ".join(sorted({str(book) for books in apart.values() for book in books}))
         warnings.warn(
-            f"the same files of {few([*apart], _SHOWN)} have been counted in {where}, which this "
-            f"run does not add to, but to {here}: the epsilons of both add up, and nobody counts "
-            "their sum; name one folder with --ledgers each time, and call each silo as before",
+            f"the same files of {few([*apart], _SHOWN)} were counted in {where}, to which "
+            f"this run does not add; it adds to {here}: the epsilons of both add up, and "
+            "nobody counts their sum; use the same folder for --ledgers each time, and "
+            "the same name for each silo",
             UncountedWarning,
             stacklevel=2,
         )

@@ -187,8 +187,8 @@ class Federated(BaseEstimator):  # type: ignore[misc]
             return validate_data(self, X, dtype=np.float64, reset=reset)
         if not hasattr(X, "columns"):
             raise ValueError(
-                f"expected X to be a data frame beside columns, got {type(X).__name__}; hand over "
-                "a frame, or leave columns out and scale numbers by public bounds"
+                f"expected X to be a data frame beside columns, got {type(X).__name__}; "
+                "pass a frame, or leave columns out and scale numbers by public bounds"
             )
         return validate_data(self, X, skip_check_array=True, reset=reset)
 
@@ -217,8 +217,9 @@ class Federated(BaseEstimator):  # type: ignore[misc]
 def warn_of_read_off(what: str, parameter: str) -> None:
     """A bound that nobody has stated was read off a private row, and the model shows it."""
     warnings.warn(
-        f"expected {parameter} to be stated, read {what} off y: a row's own value, which counts as "
-        f"public now; state {parameter} from what is known without the rows",
+        f"expected {parameter} to be stated, read {what} from y: a value of a single row, "
+        f"which now counts as public; state {parameter} from what is known without the "
+        "rows",
         UserWarning,
         stacklevel=4,
     )
@@ -258,8 +259,8 @@ def _owners(groups: ArrayLike | None, rows: int, silos: int) -> tuple[list[str],
     names = [_silo_name(value) for value in values.tolist()]
     if len(set(names)) < len(names):
         raise ValueError(
-            "expected every silo in groups in one spelling, found two that read alike, such as 7 "
-            "and 7.0; spell each in one way"
+            "expected every silo in groups in one spelling, found two that look alike, "
+            "such as 7 and 7.0; spell each in one way"
         )
     return names, owners
 
@@ -302,10 +303,10 @@ def _warn_of_what_is_around(inputs: Array | None, epsilon: float) -> None:
     frames = list(_under_way())
     if any(_module(frame).startswith("sklearn.model_selection") for frame in frames):
         warnings.warn(
-            f"expected one fit, got one of a search or a cross-validation: each of its fits costs "
-            f"up to epsilon {epsilon:g}, they add up, and what is chosen by them is chosen by "
-            "private rows; choose on public or made-up records (hubbub.rehearse), "
-            "then fit once",
+            "expected a single fit, got one within a search or a cross-validation: each "
+            f"fit costs up to epsilon {epsilon:g}, they add up, and the choice depends on "
+            "private rows; choose on public or synthetic records (hubbub.rehearse), then "
+            "fit once",
             UncountedWarning,
             stacklevel=3,
         )
@@ -313,10 +314,10 @@ def _warn_of_what_is_around(inputs: Array | None, epsilon: float) -> None:
     if learned or (inputs is not None and _is_standardised(inputs)):
         what = ", ".join(dict.fromkeys(learned)) or "what made each mean 0 and each deviation 1"
         warnings.warn(
-            f"expected features that each silo makes by public numbers alone, got those of "
-            f"{what}, which has seen all silos' rows together: what it learned of them reaches "
-            "the model without noise; scale by public bounds (columns of hubbub.fit), or with "
-            "noise (data.standardise)",
+            "expected features that each silo computes from public numbers alone, got "
+            f"those of {what}, which was fitted on all silos' rows together: what it "
+            "learned reaches the model without noise; scale by public bounds (columns of "
+            "hubbub.fit), or with noise (data.standardise)",
             UnnoisedWarning,
             stacklevel=3,
         )

@@ -227,8 +227,8 @@ class Frozen:
         str,
         by_hand(
             text(
-                "Makes the module whose weights they are, called without arguments; without it "
-                'they are convolutions. A `"lora"` needs it.',
+                "A function without arguments that makes the module whose weights these "
+                'are; without it they are convolutions. A `"lora"` needs it.',
                 '`"python:module:factory"`',
             )
         ),
@@ -239,7 +239,7 @@ class Frozen:
             whole(
                 1,
                 _MOST_FEATURES,
-                'Of a `"lora"`: how many numbers the module gives for a record.',
+                'For `"lora"`: how many numbers the module gives for a record.',
                 default="none",
             )
         ),
@@ -248,7 +248,7 @@ class Frozen:
         str,
         by_hand(
             text(
-                "The file of the layers, which every silo needs, relative to where it runs.",
+                "The file of the frozen layers, which every silo needs, relative to where it runs.",
                 "path, `.npz` or `.safetensors`",
             )
         ),
@@ -275,10 +275,10 @@ class Model:
         str,
         by_hand(
             text(
-                '[Least squares from one sum](data.md#linear-probe) is `"linear-probe"`, [adapters '
-                'over a frozen module](data.md#adapters) `"lora"`; a '
-                "[factory](howto/own_model.md) is called with `inputs` and `outputs`; "
-                '`"in-memory"` is the module that `hubbub.fit` is handed.',
+                "[Least squares from one sum](data.md#linear-probe) is "
+                '`"linear-probe"`, [adapters over a frozen module](data.md#adapters) '
+                '`"lora"`; a [factory](howto/own_model.md) is called with `inputs` and '
+                '`outputs`; `"in-memory"` is the module that `hubbub.fit` is given.',
                 ", ".join(
                     f'`"{kind}"`' for kind in (*MODEL_KINDS, "python:module:factory", IN_MEMORY)
                 ),
@@ -300,8 +300,9 @@ class Model:
         by_hand(
             wholes(
                 8,
-                'Shape of a record, where no public test set shows it; of a `"cnn"` [channels, '
-                'height, width]; beside `frozen`, but for `"lora"`, [features].',
+                'Shape of a record, where no public test set shows it: for `"cnn"` '
+                '[channels, height, width]; with `frozen`, except for `"lora"`, '
+                "[features].",
                 "list of at most 8 whole numbers above 0",
             )
         ),
@@ -311,14 +312,14 @@ class Model:
         whole(
             1,
             1_000_000,
-            "Logits: 1 for two classes, else one for each class; for times 1 (proportional odds), "
-            "or one for each of the grid.",
+            "The number of logits: 1 for two classes, else one for each class; for times "
+            "1 (proportional odds), or one for each time of the grid.",
         ),
     ] = 1
     bias: Annotated[bool, truth("Whether fully connected layers have biases.")] = True
     frozen: Annotated[
         Frozen | None,
-        table('Public layers before the model, if that is no `"cnn"`, or in a `"lora"`.'),
+        table('Public layers before the model, if it is not a `"cnn"`, or inside a `"lora"`.'),
     ] = None
     rank: Annotated[
         int,
@@ -326,7 +327,8 @@ class Model:
             whole(
                 1,
                 10_000,
-                'Of a `"lora"`: the rank of its adapters, at most a target\'s smaller side.',
+                'For `"lora"`: the rank of its adapters, at most the smaller side of a '
+                "target layer.",
                 default="none",
             )
         ),
@@ -335,8 +337,8 @@ class Model:
         tuple[str, ...],
         by_hand(
             texts(
-                'Of a `"lora"`: the frozen module\'s Linear layers that get adapters, by the ends '
-                "of their names."
+                'For `"lora"`: the frozen module\'s Linear layers that get adapters, by '
+                "the ends of their names."
             )
         ),
     ] = ()
@@ -344,8 +346,8 @@ class Model:
         str,
         by_hand(
             text(
-                "A [loss](data.md#a-loss-or-a-metric-of-your-own) in place of the target's own; "
-                '`"huber"` for amounts.',
+                "A [loss](data.md#a-loss-or-a-metric-of-your-own) instead of the "
+                'target\'s usual one; `"huber"` for amounts.',
                 '`"huber"`, `"python:module:function"`',
             )
         ),
@@ -357,8 +359,9 @@ class Model:
                 number(
                     -20,
                     20,
-                    'Where the bias of a `"logistic"` with one output begins, by what is public: '
-                    "the log-odds of a rare outcome's rate, -4.5 of one in ninety.",
+                    'Where the bias of a `"logistic"` with one output starts, from '
+                    "public knowledge: the log-odds of a rare outcome's rate, -4.5 for "
+                    "one in ninety.",
                 )
             )
         ),

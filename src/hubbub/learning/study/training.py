@@ -47,11 +47,11 @@ OPTIMIZER = {
     "lr": number(0, 1e6, "Learning rate.", above=True),
     "schedule": one_of(
         *("constant", "linear", "cosine"),
-        says="How the rate falls to zero over all steps, if at all.",
+        says="How the learning rate falls to zero over all steps, if it does.",
         default='`"constant"`',
     ),
     "momentum": number(
-        0, 0.999999, "SGD: how much of the last direction is kept.", default="`0.0`"
+        0, 0.999999, "SGD: the share of the last direction that is kept.", default="`0.0`"
     ),
     "beta1": number(0, 0.999999, "Decay of Adam's mean of gradients.", default="`0.9`"),
     "beta2": number(0, 0.999999, "Decay of Adam's mean of their squares.", default="`0.999`"),
@@ -163,14 +163,14 @@ class Evaluate:
     ]
     epsilon: Annotated[
         float,
-        number(0.001, 50, "What all of them together may cost ([P16](privacy.md#p16))."),
+        number(0.001, 50, "The most that all of them together may spend ([P16](privacy.md#p16))."),
     ]
     holdout: Annotated[
         float,
         number(
             0.01,
             0.9,
-            "Share of each silo's records that is held back from the training for it.",
+            "Share of each silo's records that is held back from training for it.",
         ),
     ] = 0.2
 
@@ -179,7 +179,7 @@ class Evaluate:
 class Training:
     """How the model is trained."""
 
-    steps: Annotated[int, whole(1, 1_000_000, "Updates of the model.")]
+    steps: Annotated[int, whole(1, 1_000_000, "Number of updates of the model.")]
     sampling: Annotated[
         str,
         one_of(
@@ -207,7 +207,7 @@ class Training:
                 whole(
                     1,
                     10**12,
-                    "Another way to write the rate: `batch` / `data.records`.",
+                    "The rate in another form: `batch` / `data.records`.",
                     values="1 to `data.records`",
                     default="either",
                 )
@@ -221,7 +221,7 @@ class Training:
     optimizer: Annotated[
         tuple[tuple[str, str | float], ...],
         table(
-            "What the noisy sum does to the model.",
+            "How the noisy sum changes the model.",
             default='`{ name = "adam", lr = 0.1 }`',
         ),
     ]
@@ -230,8 +230,8 @@ class Training:
         whole(
             0,
             10**7,
-            "Silos send so many numbers instead of a gradient ([P8](privacy.md#p8)); 0: no "
-            "projection.",
+            "Silos send this many numbers instead of a gradient ([P8](privacy.md#p8)); "
+            "0: no projection.",
             values="0, or 2 to 10,000,000",
         ),
     ] = 0
@@ -254,15 +254,15 @@ class Training:
                 "per-step",
                 "per-epoch",
                 "static",
-                says="How long a shuffled token list serves; all but the first are charged without "
-                "gain from sampling ([P9](privacy.md#p9)).",
+                says="How many steps a shuffled token list serves; all but the first are "
+                "charged without amplification by sampling ([P9](privacy.md#p9)).",
             )
         ),
     ] = "per-step"
     evaluate: Annotated[
         Evaluate | None,
         table(
-            "Accuracy and loss on records that are held back, or what the [target's "
+            "Accuracy and loss on held-back records, or the scores that the [target's "
             "kind](data.md#amounts-counts-and-times) has instead."
         ),
     ] = None
@@ -271,8 +271,8 @@ class Training:
         one_of(
             "float32",
             "bfloat16",
-            says="The format in which models go down to the silos, which take their gradients at "
-            "what they got.",
+            says="The number format in which models are sent to the silos, which compute "
+            "gradients at the model as they received it.",
         ),
     ] = "float32"
     noise: Annotated[
@@ -289,8 +289,8 @@ class Training:
     bands: Annotated[
         int,
         Key(
-            says='Steps that a noise vector has a part in, at most 1 / `sample_rate`; `"auto"` '
-            "takes what leaves least noise in the model, 1 included.",
+            says="The number of steps that share a noise vector, at most 1 / `sample_rate`; "
+            '`"auto"` minimises the noise in the model, 1 included.',
             values=f'`"auto"`, or 2 to {MOST_BANDS}',
             schema={
                 "anyOf": [
@@ -321,8 +321,8 @@ def learning_of(study: Study) -> tuple[Model, Training]:
     """
     if study.training is None:
         raise StudyError(
-            "expected a study with [model] and [training], got one of statistics alone; add "
-            "them, or use what is there for statistics"
+            "expected a study with [model] and [training], got one with statistics only; "
+            "add them, or use the statistics"
         )
     return study.model, study.training
 

@@ -140,13 +140,13 @@ def _hindrances(study: Study, planned: PlannedQuery[Query]) -> Iterator[str]:
     parties, mechanism = study.parties, planned.mechanism
     if planned.query.is_asked_last:
         yield (
-            f"a sum that is asked at first weights, got {planned.purpose}, which is asked at the "
-            "released model; serve it without --until"
+            f"a sum of a query at the first weights, got {planned.purpose}, which needs "
+            "the released model; serve it without --until"
         )
     if mechanism.steps != 1:
         yield (
-            f"one sum of {planned.purpose}, got {mechanism.steps}, of which each waits for the one "
-            "before; serve it without --until"
+            f"one sum of {planned.purpose}, got {mechanism.steps}, each of which needs "
+            "the one before; serve it without --until"
         )
     if not parties.compute_nodes:
         yield (

@@ -144,8 +144,8 @@ def _check_left(state: QueryState, plan: Plan, coordinator: Coordinator) -> None
         paid = coordinator.requests.paid.get(purpose, {})
         listed = ", ".join(f"{name} {count}" for name, count in paid.items())
         raise BudgetError(
-            f"expected attempts of this study to be left, the silos have paid for {listed} of "
-            f"{steps}; approve the study under another name to run it again"
+            "expected attempts of this study to be left, the silos have paid for "
+            f"{listed} of {steps}; approve the study under another name to run it again"
         )
 
 

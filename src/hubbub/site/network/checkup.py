@@ -130,8 +130,9 @@ def _relay(
 def _reachability(trial: LoginTrial) -> str:
     if trial.why:
         raise UserError(
-            f"expected to log in to the relay, got: {trial.why}; see with whoever runs it that it "
-            "is up, that firewalls let this machine out to it, and that it has this roster"
+            f"expected to log in to the relay, got: {trial.why}; ask whoever runs it "
+            "whether it is up and has this roster, and whether firewalls let this "
+            "machine connect to it"
         )
     return f"logged in at {trial.url}"
 
@@ -140,19 +141,21 @@ def _certificate(relay: Relay, trial: LoginTrial) -> str:
     shown = trial.certificate
     if shown is None:
         raise UserError(
-            f"expected a certificate of {trial.url} that is believed, got none; see what is said "
-            "of its reachability"
+            f"expected a trusted certificate of {trial.url}, got none; see the line about "
+            "reachability"
         )
     if relay.pin and shown.pin != relay.pin:
         raise UserError(
             f"expected the relay's key {relay.pin.hex()[:16]} of the roster, got "
-            f"{shown.pin.hex()[:16]}; ask the aggregator which is right before anything else"
+            f"{shown.pin.hex()[:16]}; ask the aggregator which is right before you do "
+            "anything else"
         )
     left = (shown.ends - datetime.now(UTC)) / timedelta(days=1)
     if left < TELL_DAYS:
         raise UserError(
-            f"expected the relay's certificate to hold for {TELL_DAYS} days or more, it ends on "
-            f"{shown.ends:%F}; have it renewed with hubbub relay, where the relay runs"
+            f"expected the relay's certificate to be valid for {TELL_DAYS} days or more, "
+            f"it ends on {shown.ends:%F}; have it renewed with hubbub relay, where the "
+            "relay runs"
         )
     vouched = "the key is the roster's" if relay.pin else "a public CA vouches for it"
     return f"{shown.begins:%F} to {shown.ends:%F}, {left:.0f} days left; {vouched}"
@@ -163,16 +166,17 @@ def _clock(shown: list[ShownCertificate]) -> str:
     now = datetime.now(UTC)
     if not shown:
         raise UserError(
-            f"expected the relay's certificate to compare this clock with ({now:%F %T} UTC), got "
-            "none; see what is said of its reachability"
+            f"expected the relay's certificate to compare this clock with ({now:%F %T} "
+            "UTC), got none; see the line about reachability"
         )
     for one in shown:
         if not one.begins - _SKEW <= now <= one.ends:
             raise UserError(
-                f"expected this clock within the relay's certificate, {one.begins:%F} to "
-                f"{one.ends:%F}, got {now:%F %T} UTC; set the clock, or have it renewed"
+                "expected this clock to be within the relay's certificate, "
+                f"{one.begins:%F} to {one.ends:%F}, got {now:%F %T} UTC; set the clock, "
+                "or have the certificate renewed"
             )
-    return f"{now:%F %T} UTC, within the dates of the relay's certificate; the relay tells no time"
+    return f"{now:%F %T} UTC, within the dates of the relay's certificate; the relay states no time"
 
 
 def _approval(party_folder: PartyFolder) -> str:
@@ -190,7 +194,7 @@ def _data(party_folder: PartyFolder, machine: Machine) -> str:
         check_records(party_folder, study, machine)
         if said := _try_records(study, party_folder, machine):
             near.append(f"{study.name} has {said}")
-    found = "readable" if studies else "nothing is approved that has any"
+    found = "readable" if studies else "no approved study has any"
     return "; ".join([found, *near])
 
 
@@ -209,7 +213,7 @@ def _try_records(study: Study, party_folder: PartyFolder, machine: Machine) -> s
         open_ordinary(path).close()
     except OSError as error:
         raise DataError(
-            f"expected to read {path.resolve()}, got: {why_of(error)}; see who may read it"
+            f"expected to read {path.resolve()}, got: {why_of(error)}; check who may read it"
         ) from None
     return party_folder.read(study, machine.data) if path.stat().st_size <= _READ_WHOLE else ""
 
@@ -228,18 +232,19 @@ def _model(study: Study) -> str:
     foreign_code.keep(study)  # the bytes that were approved, and no others
     seen = tried_model(study)
     if seen is None:
-        return f"{study.name}: not tried; it can be where model.inputs is stated"
+        return f"{study.name}: not tried; it can be tried if model.inputs is stated"
     if seen.work_varies:
         return (
-            f"{study.name}: takes made-up records, but does more for one than for another: how "
-            "long it takes tells of records, which is outside epsilon"
+            f"{study.name}: accepts synthetic records, but does more work for some than "
+            "for others: the time reveals something about records, which epsilon does "
+            "not cover"
         )
     if seen.method == "loop":
         return (
-            f"{study.name}: takes made-up records row by row, with the same work for each; for "
-            "others it may do more"
+            f"{study.name}: accepts synthetic records row by row, with the same work for "
+            "each; for other records it may do more"
         )
-    return f"{study.name}: takes made-up records, with the same work for any"
+    return f"{study.name}: accepts synthetic records, with the same work for each"
 
 
 def _evidence(party_folder: PartyFolder) -> Iterator[Checked]:
@@ -266,14 +271,15 @@ def _disk(*folders: Path) -> str:
     for folder in folders:
         if not (folder.is_dir() and os.access(folder, os.W_OK)):
             raise UserError(
-                f"expected {folder.resolve()} to be a folder that can be written, it is not; make "
-                "it, or see who may write there"
+                f"expected {folder.resolve()} to be a writable folder, it is not; make "
+                "it, or check who may write there"
             )
         free.append(shutil.disk_usage(folder).free)
         if free[-1] < _DISK:
             raise UserError(
                 f"expected {_DISK / _GIB:g} GiB free where {folder.resolve()} lies, found "
-                f"{free[-1] / _GIB:.2f}; make room: a ledger that cannot be written answers nothing"
+                f"{free[-1] / _GIB:.2f}; make room: if the ledger cannot be written, this "
+                "party cannot answer"
             )
     return f"{min(free) / _GIB:.1f} GiB free"
 
@@ -287,8 +293,8 @@ def _memory(party_folder: PartyFolder, machine: Machine) -> str:
         return "not known on this system"
     if free < need * _GIB:
         raise UserError(
-            f"expected some {need} GiB of memory for torch and the records, found "
-            f"{free / _GIB:.1f} available; end what else runs here, or add memory"
+            f"expected about {need} GiB of memory for torch and the records, found "
+            f"{free / _GIB:.1f} available; stop other programs, or add memory"
         )
     return f"{free / _GIB:.1f} GiB available"
 

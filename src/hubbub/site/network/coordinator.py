@@ -87,7 +87,9 @@ class Gathering:
         spare = len(roster.silos) - made.round_parameters.quorum - len(away)
         out = _left_out([one for one, _ in self._sits_out.most_common()], away.keys())
         for index in out[: max(spare, 0)]:
-            away[index] = Absent(why=LEFT_OUT, said="it failed in a set-up, and sits this one out")
+            away[index] = Absent(
+                why=LEFT_OUT, said="it failed during a set-up, and is left out of this one"
+            )
         self._sits_out -= Counter(dict.fromkeys(self._sits_out, 1))  # keeps what is above zero
         self._enough_since = None
         return away
@@ -368,9 +370,10 @@ class Coordinator:
         if less:
             listed = ", ".join(f"{name} {count} of {answers[name]}" for name, count in less.items())
             raise IntegrityError(
-                f"expected every silo to have paid for what it has answered, they have signed: "
-                f"{listed}: their folders were set back, and what their records have spent is more "
-                "than their ledgers say; have them find what is missing with hubbub ledger missing"
+                "expected every silo to have paid for what it answered, but they signed: "
+                f"{listed}: their folders were set back, and their records have spent "
+                "more than their ledgers say; have them find what is missing with hubbub "
+                "ledger missing"
             )
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
@@ -425,12 +428,13 @@ class Coordinator:
 
     def _unsound(self, lies: int, error: AbsentError, liars: Sequence[Absent]) -> ProtocolError:
         """Why a session cannot be set up: who carries the messages, or a party with two voices."""
-        said = f"expected a set-up that everybody could check, got {lies} that failed: {error}"
+        said = f"expected a set-up that every party could check, got {lies} that failed: {error}"
         if self.requests.twice:
             names = ", ".join(sorted(self.requests.twice))
             return ProtocolError(
-                f"{said}; two processes take part as {names}, of which either answers: end one of "
-                "them; if there is one alone, find out who carries the messages"
+                f"{said}; two processes take part as {names}, and either of them answers: "
+                "stop one of them; if there is only one, find out who carries the "
+                "messages"
             )
         return ProtocolError(
             f"{said}; find out who carries the messages, and start again",
@@ -461,8 +465,9 @@ class Coordinator:
         if not self.party_folder.approves(self.study.id):
             raise UserError(
                 f"expected {self.study.name} and its roster to be approved in "
-                f"{self.party_folder.home.resolve()}, they were withdrawn or replaced since it is "
-                "served; approve a study with the roster that holds now, and serve that"
+                f"{self.party_folder.home.resolve()}, they were withdrawn or replaced "
+                "while it was served; approve a study with the current roster, and serve "
+                "that"
             )
 
     def _doubt(self, error: AbsentError, *, in_round: bool) -> None:
@@ -518,7 +523,7 @@ class Coordinator:
         self._doubt(lost, in_round=True)
         refusing = sum(absence.why == "budget" for absence in lost.absent.values())
         if refusing > self.study.parties.dropouts:
-            raise BudgetError(f"{lost}; no round is possible without them") from None
+            raise BudgetError(f"{lost}; without them no round is possible") from None
         self._patience.wait(lost, in_round=True, check=self.check_approval)
 
     def close(self, sessions: Sequence[bytes], parameters: bytes) -> list[dict[str, Any]]:

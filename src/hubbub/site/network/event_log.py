@@ -33,28 +33,30 @@ REFUSING = "refusing"  # shown of a party that waits or is at work, and cannot d
 # What happened, and what to do, for people.
 _SENTENCES = {
     "session": "{study}: a session for {purpose} is being set up",
-    "set-up": "the session is set up; rounds may come",
+    "set-up": "the session is set up; rounds can begin",
     "answered": "{attempts} attempts answered so far; epsilon of this study {epsilon}",
     "refused": "refused to answer ({why}): {said}",
-    "revoked": "{study}: withdrawn here, or its roster replaced; its session for {purpose} is over",
+    "revoked": (
+        "{study}: withdrawn here, or its roster was replaced; its session for {purpose} is over"
+    ),
     "waiting": "waiting for {parties}; start hubbub join there, or wait",
     "open": "session for {purpose} set up among {parties} parties in {seconds:.1f} s",
     "missing": "{whom} did not answer within {deadline:g} s: {then}",
     "declined": "{whom} refuses: {reason}",
     "attempt": "round {round}: attempt {attempt} was aborted; {then}",
-    "list": "list {number} of {records} tokens is mixed: {seconds:.1f} s",
+    "list": "list {number} of {records} tokens was mixed: {seconds:.1f} s",
     "complaint": "{whom} complains about the list; it is opened to see who lied",
     "step": "step {step} of {steps}: epsilon {epsilon:.3f}, {seconds:.2f} s",
-    "unsigned": "no signed part of {parties}: the evidence is without what their ledgers hold",
+    "unsigned": "no signed part from {parties}: the evidence lacks what their ledgers hold",
     "closed": "{study} is done; the model is in {model}",
-    "resumed": "going on after step {step}",
-    "came": "{whom} has come: {come} of {silos}",
+    "resumed": "continuing after step {step}",
+    "came": "{whom} has joined: {come} of {silos}",
     "reminder": "{study}: open until {until}; waiting for {missing}; hubbub join --once there",
-    "seed": "{whom} cannot open what {silo} has sealed for it; {silo} is left out; look at both",
-    "fixed": "the set is fixed: {silos} silos; all nodes are waited for: {missing}",
-    "deposited": "{study}: the deposit is made and kept here; no other is ever sent",
+    "seed": "{whom} cannot open what {silo} sealed for it; {silo} is left out; check both",
+    "fixed": "the set is final: {silos} silos; waiting for all nodes: {missing}",
+    "deposited": "{study}: the deposit was made and is kept here; no other will ever be sent",
     "received": "{study}: the aggregator has the deposit; nothing is left to do here",
-    "told": "{study}: the total is told, and the key of this sum is erased",
+    "told": "{study}: the total was published, and the key of this sum is erased",
     "connected": "connected to the relay",
     "listening": "requests are taken at {path}",
     "unconnected": "not connected: {why}",
@@ -63,17 +65,24 @@ _SENTENCES = {
     "end one of them",
     "moved": "the new roster names another relay; going there",
     "left": "the aggregator has ended; waiting for it to serve again",
-    "silent": "nothing was heard of the aggregator for {seconds:.0f} s",
-    "heard": "the aggregator is heard again",
+    "silent": "the aggregator has been silent for {seconds:.0f} s",
+    "heard": "the aggregator answers again",
     "lost": "round {round}: {said}; a new session is set up",
-    "version": "{whom}: {said}; install the same everywhere",
-    "unbelieved": "{whom} says that it has paid for {count} attempts, which too few others say; "
-    "the run goes on as if it had not",
-    "set-back": "{whom} says that it has paid for {count} attempts, it has answered or told of "
-    "{least}: its folder was set back; it takes no part until the newest copy is there",
-    "older": "the ledger of {whom} has {rows} rows, it has stated {before} before: its folder was "
-    "set back; it takes no part until the newest copy is there",
-    "garbled": "from {whom}, nothing that can be used: {said}",
+    "version": "{whom}: {said}; install the same version everywhere",
+    "unbelieved": (
+        "{whom} states that it paid for {count} attempts, which too few others confirm; the "
+        "run continues as if it had not"
+    ),
+    "set-back": (
+        "{whom} states that it paid for {count} attempts, but it answered or reported at "
+        "least {least}: its folder was set back; it takes no part until the newest copy is "
+        "there"
+    ),
+    "older": (
+        "the ledger of {whom} has {rows} rows, but it stated {before} before: its folder was "
+        "set back; it takes no part until the newest copy is there"
+    ),
+    "garbled": "from {whom}, an unusable message: {said}",
     "stopped": "stopped: {said}",
 }
 
@@ -90,8 +99,8 @@ def last_status(home: Path) -> dict[str, Any]:
         status["age_seconds"] = max(0.0, time.time() - status.pop("time"))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         raise UserError(
-            f"expected a party's folder that has taken part in a study, found no {path}; check the "
-            "path"
+            f"expected a party's folder that has taken part in a study, found no {path}; "
+            "check the path"
         ) from None
     return status
 

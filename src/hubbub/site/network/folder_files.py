@@ -391,8 +391,9 @@ class SessionNotes:
             approved, used = (lines[_mark(study, word)] for word in (_APPROVAL, _ANSWER))
             if lines[_mark(study)] >= MOST_FRUITLESS * max(1, approved) + 2 * used:
                 raise FruitlessError(
-                    f"expected at most {MOST_FRUITLESS} mask graphs more than were of use, got "
-                    "one more; find out who does not do its part, then approve the study again"
+                    f"expected at most {MOST_FRUITLESS} mask graphs more than were used, "
+                    "got one more; find out who does not do their part, then approve the "
+                    "study again"
                 )
             return MOST_GRAPHS
 
@@ -453,8 +454,8 @@ class SessionNotes:
                 os.fsync(file.fileno())
         except OSError as error:
             raise IntegrityError(
-                f"expected to note a line in {self.home / name}, the disk says: "
-                f"{why_of(error)}; make room, or see who may write there"
+                f"expected to write a line to {self.home / name}, the disk says: "
+                f"{why_of(error)}; make room, or check who may write there"
             ) from None
         return True
 

@@ -43,21 +43,24 @@ _COUNTERS = {
     "answers": ("hubbub_attempts_answered", "Attempts that this party has answered."),
     "bytes_sent": ("hubbub_bytes_sent", "Bytes of requests or answers sent."),
     "bytes_received": ("hubbub_bytes_received", "Bytes of requests or answers received."),
-    "refusals": ("hubbub_refusals", "Requests refused: here, or at the aggregator by others."),
-    "reconnects": ("hubbub_reconnects", "Times that the line to the relay has come back."),
+    "refusals": ("hubbub_refusals", "Requests refused here, or at the aggregator by others."),
+    "reconnects": ("hubbub_reconnects", "How often the connection to the relay was restored."),
 }
 _GAUGES = {
-    "connected": ("hubbub_connected", "Whether there is a line to the relay."),
+    "connected": ("hubbub_connected", "Whether there is a connection to the relay."),
     "step": ("hubbub_step", "Steps of the study that are done, at the aggregator."),
     "steps": ("hubbub_steps", "Steps of the study in all."),
-    "attempts": ("hubbub_attempts", "Attempts that the epsilon pays for."),
-    "epsilon": ("hubbub_epsilon", "Epsilon of the study that is spent by now."),
+    "attempts": ("hubbub_attempts", "Attempts that epsilon covers."),
+    "epsilon": ("hubbub_epsilon", "Epsilon of the study spent so far."),
     "refusing": ("hubbub_refusing", "Whether this party cannot do its part; /healthz says why."),
     "left_out": ("hubbub_left_out", "Parties that are missing, at the aggregator."),
-    "parties_refusing": ("hubbub_parties_refusing", "Those of them that say they cannot."),
+    "parties_refusing": (
+        "hubbub_parties_refusing",
+        ("Those of them that report that they cannot take part."),
+    ),
     "last_progress": (
         "hubbub_last_progress_timestamp_seconds",
-        "When an attempt was last answered; at the aggregator, a step done. Since 1970.",
+        "When an attempt was last answered; at the aggregator, a step done. Seconds since 1970.",
     ),
 }
 
@@ -74,7 +77,7 @@ def health(state: Mapping[str, Any], most_age: float = 4 * BEAT) -> tuple[bool, 
     """
     now = state.get("state", CONNECTING)
     if (age := state.get("age_seconds", 0.0)) > most_age:
-        reason = f"wrote its status {age:.0f} s ago: it has ended, is frozen, or cannot write"
+        reason = f"wrote its status {age:.0f} s ago: it has ended, hangs, or cannot write"
         return False, {"state": now, "reason": reason}
     if refusing := state.get("refusing"):
         return False, {"state": now, "reason": f"refuses to take part: {refusing}"}
@@ -82,7 +85,7 @@ def health(state: Mapping[str, Any], most_age: float = 4 * BEAT) -> tuple[bool, 
         return False, {"state": now, "reason": state.get("unconnected") or "not connected yet"}
     if now in _WELL:
         return True, {"state": now}
-    return False, {"state": now, "reason": state.get("last_error") or "no study goes on"}
+    return False, {"state": now, "reason": state.get("last_error") or "no study is running"}
 
 
 @contextmanager
@@ -331,6 +334,6 @@ class _Once(logging.Handler):
         if not self._said:
             self._said = True
             self._say(
-                "events do not reach the collector that OTEL_EXPORTER_OTLP_ENDPOINT names; the "
-                "event log has them, and it is tried again"
+                "events do not reach the collector that OTEL_EXPORTER_OTLP_ENDPOINT "
+                "names; they are in the event log, and hubbub tries again"
             )

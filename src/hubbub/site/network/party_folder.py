@@ -53,8 +53,8 @@ def alone(home: Path) -> Iterator[None]:
             stack.enter_context(locked(home / LOCK))
         except BlockingIOError:
             raise UserError(
-                f"expected to be the only process that works with {home.resolve()}, another hubbub "
-                "does; end that one, or name another --home"
+                f"expected to be the only process that works with {home.resolve()}, "
+                "another hubbub does; stop that one, or name another --home"
             ) from None
         yield
 
@@ -164,12 +164,12 @@ class PartyFolder:
         path = home / KEYS
         if not path.is_file():
             raise UserError(
-                f"expected keys in {home}, found none; name the right --home, or make it with "
-                "hubbub keygen"
+                f"expected keys in {home}, found none; name the right --home, or make "
+                "keys with hubbub keygen"
             )
         if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise UserError(
-                f"expected {path} to be readable by its owner alone, it is open to others; "
+                f"expected {path} to be readable only by its owner, it is open to others; "
                 f"chmod 600 {path}, and make new keys if anybody else may have read it"
             )
         return cls(home=home, keys=keys_of(text_of(path), unlock))
@@ -217,8 +217,9 @@ class PartyFolder:
             return
         if self.keys.identity not in roster.parties and kept != self.keys.identity:
             raise ReplacedError(
-                f"expected the keys in {self.home.resolve()} that this process began with, found "
-                "others and a roster without the old ones; start hubbub join again"
+                f"expected the keys in {self.home.resolve()} with which this process "
+                "began, found others and a roster without the old ones; start hubbub "
+                "join again"
             )
         self._place_in(roster)
 
@@ -287,9 +288,9 @@ class PartyFolder:
         held = self.home / ROSTER
         if held.is_file() and not new_roster and read_roster(held) != roster:
             raise StudyError(
-                f"expected the roster that is in {held} already, got another; a party has one "
-                "folder for each consortium: choose another --home, or say --new-roster if "
-                "somebody was added, replaced or taken out"
+                f"expected the roster that is already in {held}, got another; a party has "
+                "one folder for each consortium: choose another --home, or add "
+                "--new-roster if a party was added, replaced or removed"
             )
         approval = self._approval(study.id)
         file = silo_records.file_of(study, self.name, data or self.home)
@@ -375,8 +376,9 @@ class PartyFolder:
                 left.append(kept.folder)
         if left:
             raise IntegrityError(
-                f"expected to erase the keys of the study's collections, {left[0]} cannot be read "
-                "or written; the study is withdrawn: see to the disk, and withdraw it again"
+                f"expected to erase the keys of the study's collections, {left[0]} cannot "
+                "be read or written; the study is withdrawn: check the disk, and "
+                "withdraw it again"
             )
         return there
 

@@ -154,7 +154,7 @@ class Requests(Peers):
     def _missed(self, name: str, missing: Missing, silent: dict[str, list[str]]) -> Absent:
         """A party that did not answer, which is told of once the phase is over."""
         silent.setdefault(missing.why, []).append(name)
-        return Absent(why="silent", said=f"{missing.why}; see that hubbub join runs there")
+        return Absent(why="silent", said=f"{missing.why}; make sure that hubbub join runs there")
 
     def see_twice(self, name: str) -> None:
         """Hear that two processes take part as a party: what comes of it may be of either."""
@@ -194,9 +194,10 @@ class Requests(Peers):
             if count < least[name]:
                 self.warn("set-back", whom=name, count=count, least=least[name])
                 said = (
-                    f"its ledger has {count} paid attempts of this study, it has answered or told "
-                    f"of {least[name]}: its folder was set back; restore the newest copy of it "
-                    "there, or find what is missing with hubbub ledger missing"
+                    f"its ledger has {count} paid attempts of this study, but it answered "
+                    f"or reported at least {least[name]}: its folder was set back; "
+                    "restore the newest copy of it there, or find what is missing with "
+                    "hubbub ledger missing"
                 )
                 return Absent(why=SET_BACK, said=said)
             self.paid.setdefault(purpose, {})[name] = count
@@ -218,9 +219,9 @@ class Requests(Peers):
         if before is not None and not stated.follows(before):
             self.warn("older", whom=name, rows=stated.rows, before=before.rows)
             said = (
-                f"its ledger has {stated.rows} rows, where it has stated {before.rows}, or others, "
-                "before: its folder was set back; restore the newest copy of it there, or see "
-                "the runbook if that is lost"
+                f"its ledger has {stated.rows} rows, but it stated {before.rows}, or "
+                "others, before: its folder was set back; restore the newest copy of it "
+                "there, or follow the runbook if that is lost"
             )
             return Absent(why=SET_BACK, said=said)
         self.heads[name] = witness.sign(stated)
@@ -297,7 +298,7 @@ class Requests(Peers):
             ) from None
         if to != hashlib.sha256(asked).hexdigest():
             raise ProtocolError(
-                f"expected a refusal of what was asked, got one of something else: {reason}",
+                f"expected a refusal of this request, got one of something else: {reason}",
                 culprit="relay",
             )
         blamed = f", by {culprit}" if culprit else ""

@@ -180,8 +180,8 @@ class Patience:
             raise WaitedError(f"{error}; {self._told}")
         if now + seconds > self._until:
             raise WaitedError(
-                f"{error}; start again when they can take part, with a longer --deadline if the "
-                "line is slow"
+                f"{error}; start again when they can take part, with a longer --deadline "
+                "if the connection is slow"
             )
         self.timeouts.clock.sleep(seconds, check)
 
@@ -204,6 +204,7 @@ class Patience:
         """Who failed, and what to do."""
         listed = ", ".join(f"{name} {count} times" for name, count in self._failed.most_common())
         return (
-            f"{MOST_FRUITLESS} sessions in a row gave no sum, each of which uses up what the study "
-            f"has: {listed} did not do their part; see to it there, or make a study without them"
+            f"{MOST_FRUITLESS} sessions in a row gave no sum, and each uses up part of "
+            f"what the study has: {listed} did not do their part; check there, or make a "
+            "study without them"
         )

@@ -113,8 +113,8 @@ _CONCEPTS = Key(
     reader=lambda section, key, _: section.wholes(key, longest=1000),
 )
 _DESCENDANTS = truth(
-    "Whether the concepts below them count too, by the site's own table `concept_ancestor`, which "
-    "is taken to be the same whoever is in the database."
+    "Whether the concepts below them count too, by the site's own table "
+    "`concept_ancestor`, which is assumed not to depend on who is in the database."
 )
 
 
@@ -139,14 +139,16 @@ class OmopColumn:
         str,
         one_of(
             *TAKES,
-            says="Whether it happened (`1`, `0`), how often, a measurement's first, last, least or "
-            'largest value; of `"person"` the age in years or the sex (`F`, `M`).',
+            says="Whether it happened (`1`, `0`), how often, or a measurement's first, last, "
+            'smallest or largest value; for `"person"` the age in years or the sex '
+            "(`F`, `M`).",
         ),
     ] = "any"
     days: Annotated[
         tuple[int, int],
         Key(
-            says="The window: from so many days after the index date to so many; negative: before.",
+            says="The window, from this many days after the index date to this many; "
+            "negative: before.",
             values="list of two whole numbers",
             schema={
                 "type": "array",
@@ -173,12 +175,13 @@ class Omop:
         table("The index date is the first day on which this happens.", default="required"),
     ]
     prior: Annotated[
-        int, whole(0, _ALWAYS, "Days of observation that must lie before the index date.")
+        int, whole(0, _ALWAYS, "Days of observation required before the index date.")
     ] = 0
     age: Annotated[
         tuple[int, ...],
         Key(
-            says="Least and largest age in years at the index date; others are not in the cohort.",
+            says="Youngest and oldest age in years at the index date; others are not in the "
+            "cohort.",
             values="list of two whole numbers from 0",
             schema={
                 "type": "array",

@@ -275,8 +275,8 @@ def rows_of(connection: Connection, statement: str, party: str) -> Iterator[Rows
         said += " within the minutes that sources.toml allows"
     if said:  # out here, since the exception above may quote a row
         raise DataError(
-            f"expected the database of {party} to answer the study's query, got {said}; see "
-            "whether it runs, and what its role may read"
+            f"expected the database of {party} to answer the study's query, got {said}; "
+            "check whether the query runs, and what its role may read"
         )
 
 

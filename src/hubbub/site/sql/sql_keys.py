@@ -29,8 +29,8 @@ class Query:
         later(
             by_hand(
                 text(
-                    'With `"sql"`: one SELECT that [keeps people apart](privacy.md#p31); part of '
-                    "the study id.",
+                    'With `"sql"`: one SELECT that [keeps people '
+                    "apart](privacy.md#p31); part of the study id.",
                     "text, in PostgreSQL's SQL",
                 )
             )
@@ -40,7 +40,7 @@ class Query:
         tuple[tuple[str, str], ...],
         later(
             table(
-                "With `query`: each table that it reads, and the column that says whose a row is.",
+                "With `query`: each table that it reads, and its column with the person's key.",
                 "table of columns",
             )
         ),
@@ -49,8 +49,9 @@ class Query:
         tuple[str, ...],
         later(
             texts(
-                "With `query`: tables of nobody, such as a vocabulary. That they are the same "
-                "whoever is in the database is an assumption, which `approve` shows."
+                "With `query`: tables that belong to nobody, such as a vocabulary. "
+                "`approve` shows the assumption that they do not depend on who is in the "
+                "database."
             )
         ),
     ] = ()
@@ -58,8 +59,8 @@ class Query:
         str,
         later(
             text(
-                "With `query`: the column of its result, numbers or dates, by which a patient's "
-                "first records are told."
+                "With `query`: the column of its result, numbers or dates, that orders a "
+                "patient's records."
             )
         ),
     ] = ""

@@ -29,15 +29,17 @@ _MOST_EFFECTS = 60  # whose noise in the information still fits into memory, ent
 class Coefficients:
     """Effects of the trained linear model with intervals ([P32](privacy.md#p32), P36)."""
 
-    epsilon: Annotated[float, number(0.001, 50, "What they may cost, a part of the study's.")]
+    epsilon: Annotated[
+        float, number(0.001, 50, "The most they may spend, a part of the study's epsilon.")
+    ]
     sums: Annotated[
         int,
         whole(
             1,
             16,
-            "In how many sums. Of classes and counts 1: at the released model alone; else at least "
-            "eight, of which the first lead Newton steps and the last have most of the epsilon. "
-            "Times to an event take ten, whatever stands here.",
+            "The number of sums. For classes and counts, 1: at the released model alone; "
+            "otherwise at least eight, of which the first guide Newton steps and the "
+            "last have most of the epsilon. Times to an event always use ten.",
         ),
     ] = 2
 
@@ -89,37 +91,45 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
     """Why there are none, and what to do; empty where there are."""
     if model.kind != "logistic" or model.extractor:
         return (
-            "where the model is not one linear layer on the columns, as no number of it is the "
-            "effect of a column",
-            "leave it out, and see by [validation] what the model is good for",
+            (
+                "where the model is not one linear layer on the columns, because then no "
+                "single number is the effect of a column"
+            ),
+            "leave it out, and use [validation] to see how good the model is",
         )
     if not data.is_declared or not data.features:
         return (
-            "without data.columns, whose public bounds and categories make the effects",
+            "without data.columns, whose public bounds and categories define the effects",
             "declare the columns",
         )
     if data.outcome is not None and (data.outcome.exposure_high or data.outcome.is_log_link):
         return (
             "of a count with data.target.exposure, or of an amount with a log link, for which "
             "there are no sums",
-            "leave it out; [statistics] tells rates by group",
+            "leave it out; [statistics] gives rates by group",
         )
     if data.outcome is not None and data.outcome.kind == COUNT and data.outcome.mean is not None:
         return (
-            "of a count beside data.target.mean: its sums begin at the model, whose intercept is "
-            "without it",
+            (
+                "of a count beside data.target.mean: its sums start at the model, whose "
+                "intercept does not contain the mean"
+            ),
             "leave data.target.mean out, or write model.intercept",
         )
     if data.standardise is not None:
         return (
-            "beside data.standardise: effects are per unit of a column already, and are told of "
-            "features within public bounds",
+            (
+                "beside data.standardise: effects are per unit of a column already, and are "
+                "given for features within public bounds"
+            ),
             "leave data.standardise out",
         )
     if not model.bias or model.loss:
         return (
-            "with model.bias = false or a model.loss of its own: effects are those of greatest "
-            "likelihood, with an intercept",
+            (
+                "with model.bias = false or a model.loss of its own: effects are "
+                "maximum-likelihood estimates with an intercept"
+            ),
             "leave these keys out",
         )
     effects = sum(max(len(feature.categories) - 1, 1) for feature in data.features)
@@ -127,8 +137,11 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
     effects = others * (effects + 1) - 1  # each of several classes has an intercept of its own
     if effects > _MOST_EFFECTS:
         return (
-            f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here, those of "
-            "each class but the first and its intercept counted: none would stand out of the noise",
+            (
+                f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here, "
+                "counting those of each class but the first and its intercept: none would "
+                "stand out from the noise"
+            ),
             "take fewer columns, or leave it out",
         )
     return "", ""

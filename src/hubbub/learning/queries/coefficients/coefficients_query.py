@@ -51,14 +51,16 @@ COEFFICIENT = "coefficients"
 COEFFICIENT_SUMS, COEFFICIENTS = CoefficientsAsk.files
 NAME = "model coefficients"
 LOST = "its sums were charged, and lost in an interruption"
-FAR = "the released model is too far from what the records say"
-CURE = "; ask for coefficients.sums = 2 or more, or give the training more of epsilon"
+FAR = "the released model is too far from the maximum-likelihood estimate"
+CURE = "; ask for coefficients.sums = 2 or more, or give the training more epsilon"
 _ENDS, _LEAST = (1, 2, 4), 8  # sums after which a step is over, and how many there are at least
 _NOTE = (
-    "of all records, held back or not, that lack neither the outcome nor a feature; one Newton "
-    "step from the released model: what is likeliest, not what was released"
+    "of all records, held back or not, with an outcome and all features; one Newton step "
+    "from the released model towards maximum likelihood, not the released coefficients"
 )
-_OWN_NOTE = "of all records, held back or not; what is likeliest, not what was released"
+_OWN_NOTE = (
+    "of all records, held back or not; maximum-likelihood estimates, not the released coefficients"
+)
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,10 @@ class CoefficientsQuery(SumsQuery):
         )
         return QueryWarnings(
             records_unknown=(
-                "data.records is not stated: how exact coefficients will be cannot be foreseen",
+                (
+                    "data.records is not stated: the precision of coefficients cannot be "
+                    "computed in advance"
+                ),
             ),
             sums=(
                 "dropouts without compute nodes: a silo that drops out of the coefficients' only "
@@ -155,7 +160,7 @@ class CoefficientsQuery(SumsQuery):
             PlanRow(
                 COEFFICIENT,
                 "answered" if expected.answered else answered,
-                "whether they stand out of the noise",
+                "whether they stand out from the noise",
             ),
         ]
 

@@ -45,14 +45,16 @@ HELD_BACK, TRAINING, AUTO = "held-back", "training", "auto"
 class Validation:
     """Scores of the trained model with intervals, from one noisy sum ([P27](privacy.md#p27))."""
 
-    epsilon: Annotated[float, number(0.001, 50, "What it may cost, a part of the study's.")]
+    epsilon: Annotated[
+        float, number(0.001, 50, "The most it may spend, a part of the study's epsilon.")
+    ]
     records: Annotated[
         str,
         one_of(
             *(AUTO, HELD_BACK, TRAINING),
-            says="Whose outcomes the model is compared with: records that are kept from its "
-            'training, or those that it was trained on; `"auto"` takes the first where they are '
-            "enough ([how](validation.md#on-which-records)).",
+            says="The records on which the model is scored: those held back from training, or "
+            'those that it was trained on; `"auto"` uses the first if there are enough '
+            "([how](validation.md#on-which-records)).",
         ),
     ] = AUTO
     holdout: Annotated[
@@ -63,8 +65,8 @@ class Validation:
         whole(
             4,
             50,
-            "Public bins of predicted amounts and counts, and as many of outcomes, 10 where "
-            "nothing is said. Risks have narrow ones, whatever it says.",
+            "Public bins of predicted amounts and counts, and as many of outcomes; 10 if "
+            "left out. Risks always have narrow bins.",
             default="none",
         ),
     ] = 0
@@ -73,8 +75,8 @@ class Validation:
         number(
             0.0005,
             0.9995,
-            "Share of the records that has the second class, from public knowledge and not "
-            "from these records; what a plan says of the standard error follows from it.",
+            "Share of records in the second class, from public knowledge and not from "
+            "these records; the plan's standard error follows from it.",
             default="none",
         ),
     ] = 0.0
@@ -82,21 +84,23 @@ class Validation:
         tuple[Levels, ...],
         by_hand(
             table(
-                "Subgroups that are scored apart, each column by its categories or at cuts: "
-                '`{ sex = "categories", age = [60, 75] }`.',
+                "Subgroups to score separately, each column by its categories or at "
+                'cuts: `{ sex = "categories", age = [60, 75] }`.',
                 'table from columns to `"categories"` or to break points',
                 default="none",
             )
         ),
     ] = ()
-    centres: Annotated[bool, truth("Whether each silo's records are scored apart, too.")] = False
+    centres: Annotated[bool, truth("Whether each silo's records are scored separately, too.")] = (
+        False
+    )
     sums: Annotated[
         int,
         whole(
             1,
             16,
-            "In how many sums it is asked. Two say as much as one, and if one is lost the other "
-            "is left, with √2 of its noise.",
+            "The number of sums. Two are as precise as one; if one is lost, the other "
+            "remains, with √2 times the noise.",
         ),
     ] = 1
 
@@ -152,8 +156,8 @@ class ValidationAsk(Ask):
             )
         if asked.by and not data.is_declared and data.source != IN_MEMORY:
             raise StudyError(
-                "expected data.columns with validation.by, whose columns silos read, got "
-                f"{data.source}; leave validation.by out"
+                "expected data.columns with validation.by, because silos read its "
+                f"columns, got {data.source}; leave validation.by out"
             )
 
     def subgroups(self, study: Study) -> tuple[Levels, ...]:

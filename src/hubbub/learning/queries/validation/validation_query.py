@@ -64,10 +64,10 @@ VALIDATION_SUMS, VALIDATED = ValidationAsk.files
 _SUMS = "sums"
 _MOST_BYTES = 2**30
 _LOST = (
-    "its sum was charged, and lost in an interruption; with validation.sums = 2 another would be "
-    "left"
+    "its sum was charged, and lost in an interruption; with validation.sums = 2, another "
+    "would be left"
 )
-_NOISE = "too few records for the noise: give it more of epsilon, or records"
+_NOISE = "too few records for this noise: give it more epsilon, or records"
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ValidationQuery(KeptQuery):
     dimension: int | None
 
     kept_in, answered_in = VALIDATION_SUMS, VALIDATED
-    turn, taken_at = Turn.LAST, ", at the model that the last step gave"
+    turn, taken_at = Turn.LAST, ", at the model of the last step"
 
     @property
     def asked(self) -> Validation:
@@ -133,18 +133,19 @@ class ValidationQuery(KeptQuery):
         sentences, whose = [], self.whose
         if not whose.held_back:
             by = (
-                "by how much is not known"
+                "by an unknown amount"
                 if whose.flatters is None
                 else f"its {whose.score.replace('_', ' ')} by up to about {whose.flatters:.2g}"
             )
             sentences.append(
-                "[validation] is asked of the records of the training, because too few could be "
-                f"held back or the study says so: it may flatter the model, {by}"
+                "[validation] uses the training records, because too few could be held "
+                f"back or the study says so: it may flatter the model, {by}"
             )
         if not whose.is_telling:
             sentences.append(
-                "[validation] will say next to nothing: its records are too few for its noise; "
-                "raise validation.epsilon, take fewer bins (validation.bins = 6), or leave it out"
+                "[validation] will show almost nothing: its records are too few for its "
+                "noise; raise validation.epsilon, use fewer bins (validation.bins = 6), "
+                "or leave it out"
             )
         if self.asked.sums == 1 and study.parties.dropouts and not study.parties.compute_nodes:
             sentences.append(

@@ -141,9 +141,9 @@ def reason(error: BaseException | None, relay: Relay, *, was_up: bool = False) -
     if "uthorization" in words:
         return f"the relay at {where} does not know this party's key: it has another roster"
     if was_up:
-        return f"{where} has ended the connection"
+        return f"{where} closed the connection"
     if error is None or "EOF" in words or isinstance(error, ConnectionError):
-        return f"{where} has ended the connection, as it does with keys that it does not know"
+        return f"{where} closed the connection, as it does if it does not know a key"
     return f"{where}: {words or type(error).__name__}"
 
 

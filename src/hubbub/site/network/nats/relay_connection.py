@@ -197,20 +197,21 @@ class RelayConnection:
     def missing(self, name: str) -> str:
         """Why somebody does not answer, as far as can be seen from here."""
         if self.why:
-            return f"there is no line to the relay ({self.why})"
+            return f"no connection to the relay ({self.why})"
         if self._ends[name].unknown:
             return (
-                "the relay does not know its key: it has another roster than this party; see "
-                "which is the newer, and say hubbub relay with it where the relay runs"
+                "the relay does not know its key, so it has another roster than this "
+                "party; find out which is newer, and run hubbub relay with it where the "
+                "relay runs"
             )
         if (there := self.present(name)) is not True:
             return "it has not connected" if there is None else "it has left"
         if self._ends[name].unheard:
-            return "it sends so much that nobody can use that it is not heard for now"
+            return "it sends so many unusable messages that it is ignored for now"
         if size := self._ends[name].link.too_large:
             return f"its answer has {size:,} bytes, expected {self._ends[name].link.most:,} at most"
         if (silence := self.silence(name)) > 2 * BEAT_SECONDS:
-            return f"no answer in time, nothing was heard of it for {silence:.0f} s"
+            return f"no answer in time; it has been silent for {silence:.0f} s"
         return "no answer in time"
 
     def _call(self, work: Callable[[], None]) -> None:

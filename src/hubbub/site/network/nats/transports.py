@@ -146,8 +146,9 @@ class Proxy:
         if status == 407 and schemes and "basic" not in schemes:
             wanted = " or ".join(name for name in _SCHEMES if name.lower() in schemes)
             return (
-                f"the proxy {self} wants {wanted} (407), of which hubbub speaks none; run cntlm or "
-                "px on this machine, which do, and name that as the proxy"
+                f"the proxy {self} requires {wanted} (407), which hubbub does not "
+                "support; run cntlm or px on this machine, which do, and name that as "
+                "the proxy"
             )
         if status == 407:
             given = "other credentials than it was given" if self.credentials else "credentials"
@@ -155,7 +156,7 @@ class Proxy:
                 f"the proxy {self} wants {given} (407); put USER:PASSWORD into a file, and name "
                 f"that with {VARIABLE}"
             )
-        return f"the proxy {self} answers {status} to CONNECT {where}; have it permit that"
+        return f"the proxy {self} answers {status} to CONNECT {where}; have it permitted"
 
 
 def _read(path: Path) -> Credentials:
