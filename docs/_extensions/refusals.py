@@ -1,4 +1,4 @@
-"""The page of reasons for which a number is not told, made from the code that prints them.
+"""The page of reasons for which a number is withheld, made from the code that prints them.
 
 `python docs/_extensions/refusals.py` writes `docs/reference/refusals.md` anew. What a reason means,
 and what helps, stands here; a reason of the code that is not here is an error, and so is one that
@@ -18,96 +18,94 @@ _SAID_IN = ("refusal", "notes")  # what an answer says of itself
 _SENTENCE = 3  # words that a reason has at least
 
 # By what is withheld the reasons as the code has them, "…" for a name: what each means, what helps.
-_MORE = "More of epsilon, alone or by its `weight` among several, or more records"
+_MORE = "More epsilon (or a higher `weight` than the other statistics), or more records"
 REASONS: dict[str, dict[str, tuple[str, str]]] = {
     "A whole answer": {
         "too few records for the noise": (
-            "The noisy number of records is not clear of its noise, in all groups together.",
+            "The noisy number of all records does not stand out from its noise.",
             f"{_MORE}.",
         ),
         "too few records at risk for the noise": (
-            "At the first time already the noise hides how many are at risk.",
+            "The noise hides how many are at risk, even at the first time.",
             f"{_MORE}; fewer groups or strata.",
         ),
-        "the information of the records does not exceed the noise": (
-            "Effects of a regression would be noise: the matrix that they are solved with is.",
+        "the information in the records does not exceed the noise": (
+            "The effects of a regression would be noise.",
             f"{_MORE}; fewer covariates, or joined classes.",
         ),
-        "the information of the records does not exceed the noise in …: …": (
-            "The same, and the named columns alone are why: they vary too little.",
+        "the information in the records does not exceed the noise in …: …": (
+            "The same, and only because of the named columns: they vary too little.",
             "Leave them out, or join rare classes with others.",
         ),
-        "the information of the records does not exceed the noise, as … say nearly the same "
-        "(aliased): leave one of them out": (
-            "Two or more columns say the same of nearly everybody, so that no effect is one's own.",
+        "the information in the records does not exceed the noise, because … carry nearly the same "
+        "information (aliased): leave one of them out": (
+            "Two or more columns agree for nearly everybody, so their effects cannot be separated.",
             "Leave all but one of them out.",
         ),
-        "its sums were taken too far from what the records say for their steps to have led there, "
-        "most of all in …, as where it tells nearly everybody's outcome (separation): leave it "
+        "the Newton steps did not reach the estimate: its sums were taken too far from it, most of "
+        "all in …, as happens where it predicts nearly everybody's outcome (separation): leave it "
         "out, or join classes": (
-            "A covariate nearly decides the outcome; its effect has no end, and Newton's steps did "
-            "not reach one.",
+            "A covariate almost decides the outcome, so its effect is infinite.",
             "Leave it out, or join its classes.",
         ),
-        "its sums contradict each other by more than their noise nearly ever does: ask again, or "
-        "with more of epsilon": (
-            "The last sum alone would have had an answer, all together have none. Chance does so "
-            "very rarely.",
-            "Ask again as another study, or with more of epsilon.",
+        "its sums contradict each other by far more than their noise explains: ask again, or with "
+        "more epsilon": (
+            "The last sum alone has an answer, all sums together do not. This is very rare.",
+            "Ask again as another study, or with more epsilon.",
         ),
-        "the released model is too far from what the records say…; ask for coefficients.sums = 2 "
-        "or more, or give the training more of epsilon": (
-            "Coefficients are one Newton step from the released model, which is too long a step.",
-            "`coefficients.sums = 2` or more, or more of epsilon for the training.",
+        "the released model is too far from the maximum-likelihood estimate…; ask for "
+        "coefficients.sums = 2 or more, or give the training more epsilon": (
+            "One Newton step from the released model does not reach the coefficients.",
+            "`coefficients.sums = 2` or more, or more epsilon for the training.",
         ),
         "its sums were charged, and lost in an interruption": (
-            "A run stopped between a sum's charge and its answer; asking again would be a second "
-            "release.",
+            "A run stopped between the charge and the answer; asking again is a second release.",
             "A study of its own, for its own epsilon.",
         ),
-        "its sum was charged, and lost in an interruption; with validation.sums = 2 another would "
+        "its sum was charged, and lost in an interruption; with validation.sums = 2, another would "
         "be left": (
-            "The same, of a validation.",
+            "The same, for a validation.",
             "`validation.sums = 2` in the next study.",
         ),
-        "too few records for the noise: give it more of epsilon, or records": (
-            "A validation's noisy counts are not clear of their noise.",
-            "More of `validation.epsilon`, or more records.",
+        "too few records for this noise: give it more epsilon, or records": (
+            "A validation's noisy counts do not stand out from their noise.",
+            "More `validation.epsilon`, or more records.",
         ),
         "no records: …": (
-            "Hardly a synthetic record keeps the study's rules, so none are drawn.",
-            "Relax `follows` or `possible`; the shares of the columns are told all the same.",
+            "Hardly any synthetic record obeys the study's rules, so none are drawn.",
+            "Relax `follows` or `possible`; the shares of the columns are given all the same.",
         ),
     },
     "An effect, a group or a time": {
         "too few records of … for the noise": (
-            "This group is not clear of the noise; the others are told.",
+            "This group does not stand out from the noise; the others are given.",
             f"{_MORE}; joined groups.",
         ),
         "below the noise": (
             "The information about this effect does not exceed its noise.",
             f"{_MORE}; a class joined with another.",
         ),
-        "no end of it is to be seen, as where all of a class have the outcome or none "
-        "(separation)": (
-            "The effect runs to infinity: no interval of it has an end.",
+        "the estimate does not converge, as happens where all records of a class have the outcome, "
+        "or none (separation)": (
+            "The effect is infinite, and no interval of it has an end.",
             "Join the class with another, or leave the column out.",
         ),
-        "its steps have not led to it, as where it tells nearly everybody's outcome (separation)": (
-            "Newton's steps did not reach this effect; the others are told.",
+        "its steps did not reach the estimate, as happens where a covariate predicts nearly "
+        "everybody's outcome (separation)": (
+            "Newton's steps did not reach this effect; the others are given.",
             "Leave the column out, or join classes.",
         ),
-        "the … of …… is not told: too few records for it": (
-            "By its noise a mean or a standard deviation could be anything that the bounds allow.",
+        "the … of …… is withheld: too few records for it": (
+            "With this noise, a mean or standard deviation could be anything within the bounds.",
             f"{_MORE}; narrower public bounds of the column.",
         ),
-        "the rate of … is not told: by its noise there may be next to no time at risk, and no "
-        "upper limit": (
-            "The noise reaches down to no time at risk, so a rate has no upper end.",
+        "the rate of … is withheld: with this noise there may be almost no time at risk, so there "
+        "is no upper limit": (
+            "The time at risk may be zero, so the rate has no upper limit.",
             f"{_MORE}; joined groups.",
         ),
         "… ends where too few are at risk": (
-            "A curve stops where the noise hides how many are still at risk.",
+            "The curve stops where the noise hides how many are still at risk.",
             f"{_MORE}; fewer groups or strata.",
         ),
     },
@@ -115,57 +113,57 @@ REASONS: dict[str, dict[str, tuple[str, str]]] = {
 # What answers say besides, of which nothing is withheld.
 REMARKS = frozenset(
     {
-        "Counts carry noise with a standard deviation of … records, which the tests take into "
-        "account",
-        "P-values are of …, noise taken into account; SMD is the standardised mean difference",
+        "Counts carry noise with a standard deviation of … records, which the tests account for",
+        "P-values are of …, adjusted for noise; SMD is the standardised mean difference",
         "leave it out, or join rare classes with others",
-        "of all records, held back or not, that lack neither the outcome nor a feature; one Newton "
-        "step from the released model: what is likeliest, not what was released",
-        "of all records, held back or not; what is likeliest, not what was released",
-        "records that lack one of the two columns are left out",
-        "records that lack … or … are left out; the mix of cases is not accounted for",
+        "of all records, held back or not, with an outcome and all features; one Newton step from "
+        "the released model towards maximum likelihood, not the released coefficients",
+        "of all records, held back or not; maximum-likelihood estimates, not the released "
+        "coefficients",
+        "records without one of the two columns are left out",
+        "records without … or … are left out; differences in case mix are not taken into account",
         "records without a group are left out",
         "records without … or group are left out",
         "records without …, … or group are left out",
         "records without …… are left out",
         "…; records without …, group or stratum are left out",
-        "… of … pairs were measured level by level: each column with the targets, and with those "
-        "on which the first noisy sum says it depends most",
+        "… of … pairs were measured level by level: each column with the targets, and with the "
+        "columns on which it depends most according to the first noisy sum",
         "columns are drawn in this order: …",
-        "model-dependent is what rests on another pair, or on three columns or more",
+        "model-dependent: based on a pair that was not measured, or on three columns or more",
         "not for decisions about single people, nor for how three or more columns depend on each "
-        "other, which was not measured: such results depend on the model",
-        "of … cells the synthetic share is inside the interval of the sums in …",
-        "these are … of … pairs that were measured level by level, those with a target first, then "
+        "other: that was not measured, and such results depend on the model",
+        "of … cells, in … the synthetic share is inside the interval of the sums",
+        "shown are … of … pairs that were measured level by level, those with a target first, then "
         "those that depend most; pair_shares has all",
-        "these records are made up from noisy sums: intervals that an analysis of one such table "
-        "prints leave the noise out and are too narrow (a 95 % interval held the truth in 40 to 84 "
-        "of 100 cases); use the shares with intervals, or combine the same analysis of twenty "
-        "tables",
+        "these records are synthetic, made from noisy sums: intervals from an ordinary analysis of "
+        "one such table ignore the noise and are too narrow (a 95 % interval contained the truth "
+        "in 40 to 84 of 100 cases); use the shares with intervals, or combine the same analysis of "
+        "twenty tables",
         "… to …",
         "…, …: …",
     }
 )
-_HEAD = """# Why a number is not told
+_HEAD = """# Why a number is missing
 
-Made by `docs/_extensions/refusals.py` from the code that prints the reasons: every sentence by
-which an answer, an effect or a group is withheld, with what it means and what helps. "…" stands
-for what is put in. A withheld number costs what a told one does: the noisy sums decide whether it
-is told, after they are charged. `hubbub plan` and `query.expected` say beforehand, at no cost,
-whether an answer will come, and a study that asks what cannot stand out from the noise is refused
-before anything is spent.
+For an analyst. hubbub withholds a number that the noise would drown: an answer, an effect, a
+group or a p-value. Each reason that it prints is below, with what it means and what helps; "…"
+stands for a name or a number. (`docs/_extensions/refusals.py` makes this page from the code.) A
+withheld number costs as much as a given one, because the noisy sums decide after they are charged.
+`hubbub plan` and `query.expected` show beforehand, at no cost, whether to expect an answer, and a
+study with a question that cannot have one is refused before anything is spent.
 """
 _TAIL = """## A p-value
 
-A p-value has no sentence of its own: it is there where all that it compares is told.
+A p-value is missing where one of the numbers that it compares is missing; its reason stands there.
 
-- Groups of a table are compared where two of them are told, those of `"quantiles"` where all are,
-  centres where three are, curves where that of all records is.
-- An interaction is tested where each of its effects is told. A trend, or an effect in a subgroup,
-  that is below the noise is left out without a word.
-- In a table 1 p and SMD stand in the first row of each column, once for all of its classes.
+- Tests between groups need two groups in a table, all groups for `"quantiles"`, three centres for
+  `"centres"`, and for curves the curve of all records.
+- An interaction is tested if each of its effects is given. A trend, or an effect in a subgroup,
+  that is below the noise is left out without a reason.
+- In Table 1, p and SMD stand in the first row of each column, once for all of its classes.
 
-The cure is that of the group or the effect that is missing.
+What helps is what helps the missing group or effect.
 """
 
 

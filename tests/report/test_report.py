@@ -286,7 +286,7 @@ def test_every_epsilon_of_the_plan_stands_in_the_row_of_its_adversary() -> None:
     }
     for row in plan["epsilon"]:
         assert rows[row["adversary"]] == at_most(row["epsilon"])
-    assert rows["aggregator + 4 silos"] == "over 50: no promise"
+    assert rows["aggregator + 4 silos"] == "over 50: no guarantee"
 
 
 @given(st.floats(1e-12, 50))
@@ -344,7 +344,7 @@ def test_the_degradation_chart_shows_the_worst_adversary_for_each_number_of_silo
 def test_a_bound_past_fifty_is_marked_as_no_promise_and_has_no_point() -> None:
     drawn = chart(rendered(), "Line chart of epsilon by")
     crosses = [one for one in drawn.all("path") if one.attributes["class"] == "cross"]
-    assert [one.text for one in crosses] == ["4: over 50: no promise"]
+    assert [one.text for one in crosses] == ["4: over 50: no guarantee"]
 
 
 def test_intervals_stand_where_their_numbers_are() -> None:
@@ -372,7 +372,7 @@ def test_every_arrangement_has_its_epsilon_and_against_whom_it_holds() -> None:
             *("0.860", "0.850 to 0.870", "0.500", "the aggregator together with 1 silo")
         ],
         "each silo alone": ["0.750", "0.710 to 0.790", "0.500", "those who see a silo's model"],
-        "no privacy": ["0.900", "–", "none", "nobody: no promise"],
+        "no privacy": ["0.900", "–", "none", "nobody: no guarantee"],
     }
 
 
@@ -487,7 +487,7 @@ def test_the_command_shows_runs_beside_the_one_that_it_names(
     assert main(["report", mine, "--with", *others]) == 0
     page = (tmp_path / "mine" / "report.html").read_text(encoding="utf-8")
     assert {"mine", "theirs", "open"} <= rows_of(page).keys()
-    assert rows_of(page)["open"][-2:] == ["none", "nobody: no promise"]
+    assert rows_of(page)["open"][-2:] == ["none", "nobody: no guarantee"]
     assert not (tmp_path / "theirs" / "report.html").exists()
     assert main(["report", mine, "--with", str(tmp_path)]) == 2
     assert "no plan.json" in capsys.readouterr().err
@@ -517,10 +517,10 @@ def test_the_page_opens_with_a_picture_of_who_sees_what(
     ]
     expected = {
         None: ["0.400", "0.341", "0.341", "0.341", "0.341", "0.500"],
-        "trusted": ["0.500", "no promise", "0.500"],
+        "trusted": ["0.500", "no guarantee", "0.500"],
         "local-dp": ["0.500"] * 3,
         "alone": ["0.500"] * 2,
-        "non-private": ["no promise"] * 3,
+        "non-private": ["no guarantee"] * 3,
     }[baseline]
     assert [one.removeprefix("ε ≤ ") for one in bounds_] == expected
     label = drawn.attributes["aria-label"] or ""
@@ -691,8 +691,8 @@ def test_what_does_not_hold_stands_on_the_first_screen_and_in_full_below() -> No
         (0.02, "hardly", "strong promise"),
         (0.9, "hardly", "strong promise"),
         (2.0, "only a little", "fair promise"),
-        (20.0, "perhaps", "weak promise"),
-        (None, "nothing is promised", "no promise"),
+        (20.0, "perhaps", "weak guarantee"),
+        (None, "nothing is guaranteed", "no guarantee"),
     ],
 )
 def test_the_first_screen_says_in_plain_words_how_strong_the_promise_is(

@@ -118,7 +118,7 @@ def test_what_patients_are_not_promised_comes_first():
     assert "epsilon is 9" in broken(plan_with({**whose, "epsilon": 9.0}))[0]
     assert broken(plan_with({**whose, "epsilon": 3.0})) == []
     assert broken(plan_with({**whose, "is_unit": True, "epsilon": None})) == []
-    assert "no promise to anybody" in broken(plan_with(None, None))[0]
+    assert "no guarantee to anybody" in broken(plan_with(None, None))[0]
 
 
 def test_spending_past_what_can_be_certified_is_no_promise_any_more():

@@ -134,7 +134,7 @@ _LINES = (
     "be due to chance."
 )
 _DOTS = "One run each, so the differences may be due to chance."
-_NOBODY = "nobody: no promise"
+_NOBODY = "nobody: no guarantee"
 
 
 def joining(found: ArrangementTable | None) -> markup.Html:
@@ -355,7 +355,7 @@ def _row(one: ReportedRun, found: Sequence[str]) -> list[str]:
         amount(one.last.get("step")),
         *(metric_words.words_of(key).shown(finite(one.last, key)) for key in found),
         "none" if against is None else at_most(_spent(one)) if one.metrics else NOT_KNOWN,
-        "nobody: no promise" if against is None else plan_rows.spoken(against),
+        "nobody: no guarantee" if against is None else plan_rows.spoken(against),
     ]
 
 

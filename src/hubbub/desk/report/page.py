@@ -401,7 +401,7 @@ def _standing(name: str, scores: Scores, row: Row) -> str:
 
 def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:
     if against is None:
-        return [_tile("privacy cost ε", "no promise", "this baseline adds no noise")]
+        return [_tile("privacy cost ε", "no guarantee", "this baseline adds no noise")]
     epsilon = promise.stated(plan)["epsilon"]
     power = at_most(100 * plan["attack_power_at_1_percent"])
     remark = f"how much {plan_rows.spoken(against)} can learn about one record; 0 is nothing"

@@ -42,7 +42,7 @@ def broken(plan: Mapping[str, Any], spending: Mapping[str, Any] | None = None) -
     sentences = []
     if stated is None:
         sentences.append(
-            f"no promise to anybody: against {spoken(plan['stated_adversary'])} epsilon"
+            f"no guarantee to anybody: against {spoken(plan['stated_adversary'])} epsilon"
         )
         sentences[-1] += " is past 50"
     sentences += _to_patients(plan.get("patient"), stated)
@@ -155,7 +155,7 @@ def scale(epsilon: float | None) -> markup.Html:
     """Where an epsilon stands between a strong promise and none."""
     zones = [(_STRONG, "strong"), (_WEAK_FROM, "fair"), (50.0, "weak")]
     words = next((name for end, name in zones if epsilon is not None and epsilon <= end), "no")
-    described = f"A scale from strong (ε below 1) over fair to weak (above 8): {words} promise."
+    described = f"A scale from strong (ε below 1) over fair to weak (above 8): {words} guarantee."
     return charts.strip(epsilon, zones, described)
 
 
@@ -242,7 +242,7 @@ def _at_most(epsilon: float | None) -> str:
 def _table(plan: Plan) -> markup.Html:
     rows: Sequence[Exposure] = plan["epsilon"]
     body = [_row(row, plan) for row in rows] + _patient_row(plan)
-    head = ("Adversary", "ε at most", "in plain words", "promise", "noise left, times C")
+    head = ("Adversary", "ε at most", "in plain words", "guarantee", "noise left, times C")
     caption = (
         f"ε for each adversary, at δ = {amount(plan['delta'])}. To collude is to share, "
         "in secret, everything one knows; the study is planned for up to T = "
@@ -267,7 +267,7 @@ def _patient_row(plan: Plan) -> list[tuple[str, ...]]:
     patient, row = plan.get("patient"), stated(plan)
     if patient is None:
         return []
-    about, promise = f"{row['adversary']}, about {patient['who']}", "the study's promise"
+    about, promise = f"{row['adversary']}, about {patient['who']}", "the study's guarantee"
     if not patient["is_unit"]:
         promise = (
             "none"
@@ -280,7 +280,7 @@ def _patient_row(plan: Plan) -> list[tuple[str, ...]]:
 
 def _promise(row: Exposure, plan: Plan) -> str:
     if row["adversary"] == plan["stated_adversary"]:
-        return "the study's promise"
+        return "the study's guarantee"
     if row["colluding_silos"] <= stated(plan)["colluding_silos"]:
         return "kept"
     if row["epsilon"] is None:

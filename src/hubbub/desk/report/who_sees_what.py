@@ -21,7 +21,7 @@ Plan = Mapping[str, Any]
 _WIDTH, _GAP = 400, 12
 _LINE, _LETTER = 18.0, 8.4  # height of a line, and width of a letter of the widest usual fonts
 _DRUMS = 6  # at most so many silos are drawn
-_NO_PROMISE = "no promise"
+_NO_PROMISE = "no guarantee"
 
 
 @dataclass(frozen=True, kw_only=True)
