@@ -136,7 +136,7 @@ def test_the_commands_say_whose_epsilon_it_is(tmp_path, capsys, monkeypatch) -> 
     with Ledger(path) as ledger:
         ledger.charge(patient_rows(1)[0])
     assert main(["ledger", "show", str(path)]) == 0
-    assert "that of a patient" in capsys.readouterr().out
+    assert "this is per patient" in capsys.readouterr().out
     with Ledger(path) as ledger:
         with pytest.raises(BudgetError, match="what a patient has lost"):
             ledger.charge(record_rows(1)[0])

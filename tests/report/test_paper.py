@@ -152,7 +152,7 @@ def test_a_model_has_its_scores_by_group_its_figures_and_a_sentence() -> None:
     tables = {one.name: one.table for one in paper.tables}
     assert tables["validation"].rows[0][:2] == ("AUC", "0.800 (0.750–0.850)")
     assert tables["validation-groups"].rows[0][:2] == ("sex: f", "150")
-    assert tables["validation-groups"].rows[1][3] == "too few for the noise"
+    assert tables["validation-groups"].rows[1][3] == "too few for this noise"
     assert "calibration" in [one.name for one in paper.figures]
     assert "held back" in paper.methods
     assert "epsilon 3.5," in paper.methods

@@ -381,7 +381,7 @@ def test_every_arrangement_has_its_epsilon_and_against_whom_it_holds() -> None:
     [
         (0.86, 0.75, 0.04, "Yes"),
         (0.86, 0.85, 0.04, "No clear"),
-        (0.7, 0.8, 0.04, "Not here"),
+        (0.7, 0.8, 0.04, "No: "),
         (0.86, 0.75, None, "Not known"),
     ],
 )
@@ -470,7 +470,7 @@ def test_runs_of_one_study_answer_whether_joining_is_worth_it() -> None:
     assert len(verdicts) == 1
     assert verdicts[0].startswith("Yes: AUC 0.861 (0.859 to 0.863) together, 0.701 (")
     assert UNCHARGED_BASELINES in read(page).text
-    assert "more than one study" in read(page).text
+    assert "belong to different studies" in read(page).text
 
 
 def test_the_command_shows_runs_beside_the_one_that_it_names(
@@ -570,7 +570,7 @@ def test_rows_without_scores_and_scores_that_are_no_numbers_are_left_out() -> No
 
 def test_no_epsilon_is_claimed_for_the_baseline_without_noise() -> None:
     text = read(rendered(baseline="non-private", comparison=None)).text
-    assert "nothing is promised" in text
+    assert "guarantees nothing" in text
     assert "0.500" not in text
     assert "0.500" in read(rendered(baseline="trusted")).text
 
@@ -688,9 +688,9 @@ def test_what_does_not_hold_stands_on_the_first_screen_and_in_full_below() -> No
 @pytest.mark.parametrize(
     ("epsilon", "word", "scale"),
     [
-        (0.02, "hardly", "strong promise"),
-        (0.9, "hardly", "strong promise"),
-        (2.0, "only a little", "fair promise"),
+        (0.02, "hardly", "strong guarantee"),
+        (0.9, "hardly", "strong guarantee"),
+        (2.0, "only a little", "fair guarantee"),
         (20.0, "perhaps", "weak guarantee"),
         (None, "nothing is guaranteed", "no guarantee"),
     ],

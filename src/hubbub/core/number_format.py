@@ -12,7 +12,7 @@ from math import isfinite
 
 Row = Mapping[str, float]  # of the metrics
 
-NO_PROMISE = "over 50: no promise"
+NO_PROMISE = "over 50: no guarantee"
 NOT_KNOWN = "–"
 _DIGITS = 3
 
@@ -22,7 +22,7 @@ def at_most(bound: float | None) -> str:
 
     Example:
         >>> at_most(0.34061), at_most(24.0), at_most(None)
-        ('0.341', '24.0', 'over 50: no promise')
+        ('0.341', '24.0', 'over 50: no guarantee')
     """
     if bound is None or not isfinite(bound):
         return NO_PROMISE

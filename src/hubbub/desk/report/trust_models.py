@@ -113,7 +113,7 @@ FEDERATED = Mode(
             "Take the masks off the sum. They hold no records.",
             "which silos took part in which round",
             "records, gradients, sums",
-            against="the aggregator and all compute nodes but one",
+            against="aggregator and all compute nodes but one",
         ),
         View(
             "aggregator",
