@@ -185,7 +185,7 @@ def test_cells_that_are_no_values_of_a_step_are_counted_and_taken(home, check):
     spoil(home, lambda rows: column(rows, "age", lambda k, c: "40.5" if k in (2, 7) else c))
     code, out = check()
     assert code == 0
-    said = "note: north.csv, column 'age', row 3 after the header (and 1 more): 40.5 is not 30 and"
+    said = "note: north.csv, column 'age', row 3 after the header (and 1 more): 40.5 is not 30 plus"
     assert said in out
 
 

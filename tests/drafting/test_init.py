@@ -269,7 +269,7 @@ def test_one_large_cost_does_not_make_all_others_alike(ask):
     assert (outcome.kind, outcome.scale, outcome.low) == ("numeric", "log-link", 0)
     assert outcome.high < 5000
     assert 50 <= outcome.mean <= 100  # .8 e^4.5 = 72
-    assert "lie beyond" in Path("study.toml").read_text()
+    assert "lie above" in Path("study.toml").read_text()
 
 
 @pytest.mark.slow

@@ -154,7 +154,7 @@ def test_columns_that_are_filled_only_for_the_dead_are_named_as_telling_who_died
     code, found = init(*FILES)
     assert (code, found["target"]) == (0, "died_30d")
     for name in ("date_of_death", "cause_of_death", "autopsy"):
-        assert "only where 'died_30d' is 1: it tells the target" in found["left_out"][name]
+        assert "only where 'died_30d' is 1, so it reveals the target" in found["left_out"][name]
 
 
 @pytest.mark.slow
@@ -276,7 +276,7 @@ def test_a_column_tells_only_if_it_is_filled_or_fixed_by_one_answer():
     other = ["" if one else "x" for one in happened]
     both = ["x" if k % 3 else "" for k in range(80)]
     assert telling(only, happened, sides) == (
-        "it has a value only where 'y' is 1: it tells the target"
+        "it has a value only where 'y' is 1, so it reveals the target"
     )
     assert "'y' is 0" in telling(other, happened, sides)
     assert telling(both, happened, sides) == ""

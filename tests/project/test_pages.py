@@ -15,7 +15,7 @@ from hubbub.desk.cli.main import _parser
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-REFUSALS = DOCS / "reference" / "refusals.md"  # from the code
+WRITTEN = tuple(DOCS / "reference" / name for name in ("refusals.md", "wire.md"))  # from the code
 OTHERS = tuple(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"))
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("*/*.md"), *OTHERS])
 ELSEWHERE = sorted(
@@ -49,7 +49,7 @@ def name_of(page: Path) -> str:
 
 def has_text_of_its_own(page: Path) -> bool:
     """Whether a page is more than a table of contents or another file, put in by the site."""
-    return page not in (DOCS / "index.md", REFUSALS) and "<!-- file " not in text_of(page)
+    return page not in (DOCS / "index.md", *WRITTEN) and "<!-- file " not in text_of(page)
 
 
 def reader(page: Path) -> str:

@@ -37,12 +37,9 @@ Audit = Mapping[str, Any] | None
 
 _HOW = {
     "re-derived": ("recomputed from public data", "and found equal"),
-    "signed": ("with the signature verified", "signed by the party it concerns"),
-    "not verifiable": ("and have to be trusted", "shown by nothing here"),
-    "not checked": (
-        "would take long",
-        "and can be checked with hubbub verify --thorough",
-    ),
+    "signed": ("signed by the party it concerns,", "with the signature verified"),
+    "not verifiable": ("shown by nothing here,", "and have to be trusted"),
+    "not checked": ("take long to check:", "hubbub verify --thorough does it"),
 }
 _BRIEF = {
     "re-derived": "recomputed and found equal",

@@ -14,7 +14,7 @@ from hubbub.core.number_format import amount, at_least, at_most, chance, several
 from hubbub.core.planning.plan_rows import spoken
 from hubbub.desk.report.dossier.facts import NotShownError, Run
 
-_ONE_PROCESS = "that everybody could trust whoever ran the study: all parties ran in one process"
+_ONE_PROCESS = "that whoever ran the study could be trusted by all: every party ran in one process"
 _MANY = 12  # names that are read at once
 _ROWS = 4  # adversaries past the threshold that are named
 

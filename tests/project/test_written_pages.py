@@ -1,4 +1,4 @@
-"""docs/reference/refusals.md names each reason for which an answer withholds something."""
+"""Pages in docs/reference that are made from the code: reasons to withhold, and messages."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ def made() -> dict[str, Any]:
 def test_the_page_is_what_the_code_says_now(made: dict[str, Any]) -> None:
     """If this fails: describe the reason there, then `python docs/_extensions/refusals.py`."""
     assert (ROOT / "docs/reference/refusals.md").read_text(encoding="utf-8") == made["page"]()
+
+
+def test_the_list_of_messages_is_what_the_code_has_now() -> None:
+    """If this fails: describe the tag or call there, then `python docs/_extensions/wire.py`."""
+    wire = runpy.run_path(str(ROOT / "docs/_extensions/wire.py"))
+    assert (ROOT / "docs/reference/wire.md").read_text(encoding="utf-8") == wire["page"]()
+    del wire["TAGS"]["SHARE"]
+    with pytest.raises(ValueError, match="a description of each Tag, not: .*SHARE"):
+        wire["page"]()
 
 
 def test_reasons_are_found_wherever_an_answer_takes_them_from(
