@@ -21,13 +21,24 @@ def test_the_page_is_what_the_code_says_now(made: dict[str, Any]) -> None:
     assert (ROOT / "docs/reference/refusals.md").read_text(encoding="utf-8") == made["page"]()
 
 
-def test_the_list_of_messages_is_what_the_code_has_now() -> None:
-    """If this fails: describe the tag or call there, then `python docs/_extensions/wire.py`."""
-    wire = runpy.run_path(str(ROOT / "docs/_extensions/wire.py"))
-    assert (ROOT / "docs/reference/wire.md").read_text(encoding="utf-8") == wire["page"]()
-    del wire["TAGS"]["SHARE"]
-    with pytest.raises(ValueError, match="a description of each Tag, not: .*SHARE"):
-        wire["page"]()
+@pytest.mark.parametrize(
+    ("name", "texts", "missing", "words"),
+    [
+        ("wire", "TAGS", "SHARE", "a description of each Tag, not: .*SHARE"),
+        ("wire", "CALLS", "SEED", "a description of each Call, not: .*SEED"),
+        ("kinds", "FORMULAS", "cox", "formulas of each kind, not: .*cox"),
+    ],
+)
+def test_a_list_from_the_code_is_fresh_and_lacks_nothing(
+    name: str, texts: str, missing: str, words: str
+) -> None:
+    """If this fails: describe the new thing there, then run `python docs/_extensions/NAME.py`."""
+    written = runpy.run_path(str(ROOT / f"docs/_extensions/{name}.py"))
+    page = (ROOT / f"docs/reference/{name}.md").read_text(encoding="utf-8")
+    assert page == written["page"]()
+    del written[texts][missing]
+    with pytest.raises(ValueError, match=words):
+        written["page"]()
 
 
 def test_reasons_are_found_wherever_an_answer_takes_them_from(
