@@ -13,6 +13,7 @@
 #   make docs    make these pages a site in docs/_build/html, with a search
 #   make pdf     statements, proofs, protocol and threat model as docs/_build/hubbub-statements.pdf
 #   make bench   measure this machine against its physical limits
+#   make gallery   make the pictures of docs/gallery.md again (BROWSER=chromium photographs pages)
 #   make experiments   make every figure of docs/experiments.md again (hours; goes on where it stopped)
 #   make release   wheel, sdist, SBOM, SHA256SUMS and provenance of the last commit in dist/, built twice and
 #                  compared; RELEASE_KEY=key.pem signs the provenance
@@ -136,6 +137,12 @@ pdf: $(PDF)
 bench: $(RUNTIME)
 	$(SAY) measuring this machine
 	@$(BIN)/hubbub bench $(ARGS)
+
+BROWSER ?= chromium
+
+gallery: $(TOOLS)
+	$(SAY) making the pictures of the gallery
+	@$(BIN)/python -m experiments.gallery --browser $(BROWSER) $(ARGS)
 
 # The last three need the paper's frozen layers: HUBBUB_CONV names their file (docs/experiments.md).
 experiments: $(TOOLS)

@@ -1,8 +1,9 @@
 """The pictures of docs/gallery.md: what two runs and a browser draw.
 
-`python -m experiments.gallery` trains the demo's four hospitals, asks the statistics of
-`examples/followup.py`, and keeps the charts of both pages as files. `--browser chromium` takes a
-picture of a page, too. Noise is drawn anew each time, so no two galleries are alike.
+`make gallery` trains the demo's four hospitals, asks the statistics of `examples/followup.py`, and
+keeps the charts of both pages as files. `--browser chromium` photographs pages, too: a report, its
+picture of who sees what, and a dossier. Noise is drawn anew each time, so no two galleries are
+alike.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hubbub
+from hubbub.desk.cli.main import main as command
 from hubbub.desk.report import charts, markup
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,6 +60,9 @@ CHARTS = {
     "survival": "Survival:",
     "hazards": "Cox regression of",
 }
+# What a browser photographs: the size of its window.
+PHOTOGRAPHS = {"report": (1100, 1120), "trust": (1100, 560), "dossier": (1000, 1150)}
+_WHO_SEES_WHAT = re.compile(r'<figure class="who">.*?</figure>', re.DOTALL)
 _CHART = re.compile(
     r'<svg viewBox="0 0 (\d+) (\d+)" role="img" aria-label="([^"]*)".*?</svg>', re.DOTALL
 )
@@ -75,11 +80,24 @@ def charts_of(page: str) -> dict[str, str]:
 
 def photograph(browser: str, page: Path, out: Path) -> None:
     """What a reader sees first of a page, by a browser without a screen."""
-    size = "--window-size=1100,1120"
-    words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", size]
-    subprocess.run(  # noqa: S603 - whoever makes the gallery names the browser
-        [*words, f"--screenshot={out}", page.resolve().as_uri()], check=True, capture_output=True
-    )
+    width, height = PHOTOGRAPHS[out.stem]
+    words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    shot = [f"--window-size={width},{height}", f"--screenshot={out}", page.resolve().as_uri()]
+    subprocess.run([*words, *shot], check=True, capture_output=True)  # noqa: S603 - as named
+
+
+def photographs(browser: str, report: Path, out: Path) -> None:
+    """A report, its picture of who sees what alone, and the dossier of the same run."""
+    page = report.read_text(encoding="utf-8")
+    head, _, _ = page.partition("<body>")
+    picture = _WHO_SEES_WHAT.search(page)
+    if picture is None:
+        raise LookupError("expected a picture of who sees what on the report's page, found none")
+    alone = report.with_name("trust.html")
+    alone.write_text(f"{head}<body><main>{picture[0]}</main></body></html>", encoding="utf-8")
+    command(["dossier", str(report.parent)])
+    for file in (report, alone, report.with_name("dossier.html")):
+        photograph(browser, file, out / f"{file.stem}.png")
 
 
 def reports(folder: Path) -> list[Path]:
@@ -96,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Make all pictures anew."""
     parser = argparse.ArgumentParser(description="the pictures of docs/gallery.md")
     parser.add_argument("--out", type=Path, default=PICTURES, help="folder of the pictures")
-    parser.add_argument("--browser", help="a Chromium: takes a picture of a page, too")
+    parser.add_argument("--browser", help="a Chromium: photographs pages, too")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for name, chart in charts_of(page.read_text(encoding="utf-8")).items():
                 (options.out / f"{name}.svg").write_text(chart, encoding="utf-8")
         if options.browser:
-            photograph(options.browser, pages[0], options.out / "report.png")
+            photographs(options.browser, pages[0], options.out)
 
 
 if __name__ == "__main__":

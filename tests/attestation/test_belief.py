@@ -90,7 +90,7 @@ def test_a_run_that_believes_leaves_evidence_and_says_in_red_what_it_is_worth(ra
     jsonschema.validate(json.loads((ran / "evidence.json").read_text()), schema)
     page = (ran / "report.html").read_text(encoding="utf-8")
     assert page.count('class="alarm"') == 2
-    assert "everybody can make such evidence" in page
+    assert "anybody can make such evidence" in page
 
 
 def test_the_ledgers_rows_hold_the_hashes_and_survive_being_read(ran: Path) -> None:

@@ -39,7 +39,7 @@ from network.restored_folders import CollectionGame, Images, SessionGame, check_
 __all__ = ["deposits"]
 MINUTES = 5  # of each kind of game, where there is time
 _FIVE = ("ann", "bob", "cyn", "dan", "eve")
-_SET_BACK = "every silo that has signed has charged what it answered"
+_SET_BACK = "every silo that signed has charged what it answered"
 
 
 def collection_games(

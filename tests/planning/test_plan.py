@@ -982,7 +982,7 @@ def test_p19_the_plan_says_where_no_capacity_is_stated():
         return [one for one in plan_in_short(study(data=own)).warnings if "data.capacity" in one]
 
     (words,) = said()
-    assert "outside the promise (P19)" in words
+    assert "epsilon does not cover one" in words
     assert said(capacity=300) == []
 
 

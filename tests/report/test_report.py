@@ -548,7 +548,7 @@ def test_every_adversary_of_a_plan_is_said_in_plain_words() -> None:
     assert "the aggregator and 1 silo that secretly tell each other all they know" in page
     assert all(explained(row["adversary"]) for row in a_plan()["epsilon"])
     assert "hardware" in explained("aggregator + 1 silo, no enclave holding")
-    assert "whom no silo helps" in explained("aggregator + 0 silos")
+    assert "with no silo colluding" in explained("aggregator + 0 silos")
 
 
 def test_a_study_without_test_records_says_so_and_still_shows_its_cost() -> None:

@@ -178,7 +178,7 @@ def contradicting(found: dict[str, Any], steps: int = 3) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_evidence_with_an_audit_that_contradicts_it_is_wrong(lied: Callable[..., str]) -> None:
-    assert "more was seen than they may tell" in lied(lambda a: a.update(contradicting(dict(a))))
+    assert "more was found than they may reveal" in lied(lambda a: a.update(contradicting(dict(a))))
 
 
 @pytest.mark.slow
@@ -411,8 +411,8 @@ def test_evidence_is_checked_where_no_plan_can_be_made(
     found = verify(folder)
     assert wrongs(found) == ""
     trusted = "\n".join(one.claim for one in found if one.verdict == NOT_VERIFIABLE)
-    assert trusted.count("only its own code or data know") == 1
-    assert "what the transcripts make of them" in trusted
+    assert trusted.count("own code or data can say how many") == 1
+    assert "follow from the transcripts" in trusted
     content, keys = load(folder / FILE), Keys.generate("aggregator", "aggregator")
     content["audit"]["epsilon_lower"] = 0.4
     content["plan"]["noise_multiplier"] = 0.001

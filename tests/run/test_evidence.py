@@ -343,7 +343,7 @@ def test_p15_a_count_that_so_few_silos_sign_as_may_lie_accuses_nobody_and_confir
     assert "hungary (1000)" in disputed.claim
     (said,) = [one for one in found if "it is at most" in one.claim and "after" in one.claim]
     assert said.verdict == SIGNED
-    assert "hungary signed a last word that says more" in said.claim
+    assert "hungary signed a final statement with a higher count" in said.claim
     assert "counted for 6 attempts only" in wrongs(lied(_says_that_it_charged(1000, 2, 3)))
 
 

@@ -372,7 +372,7 @@ def test_a_cap_that_is_raised_lets_the_run_go_on(tmp_path, plan):
 
 @pytest.mark.parametrize(
     ("ledgers", "advice", "never"),
-    [(None, "go on with hubbub serve", "--resume"), (Path("books"), "--resume", "serve")],
+    [(None, "continue with hubbub serve", "--resume"), (Path("books"), "--resume", "serve")],
     ids=["apart", "in one process"],
 )
 def test_a_full_disk_advises_the_command_that_goes_on(

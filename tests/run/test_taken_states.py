@@ -242,10 +242,10 @@ def test_where_a_training_was_kept_as_hashes_nothing_that_is_asked_of_its_model_
     assert holds(found)
     assert given(found) == []
     doubts = {one.claim.split("/run/")[-1] for one in found if one.verdict == NOT_VERIFIABLE}
-    sent = "it begins with a state that was sent and could not be computed here"
+    sent = "it begins with a state that was sent and could not be recomputed here"
     assert doubts >= {
         "model.safetensors holds the model that the last step gave: "
-        "not every sum, and step along it, could be made again",
+        "not every sum and step could be recomputed",
         f"validation.json says what the sums say: {sent}",
         f"validation-sums.json follows from the sums, at the model that the last step gave: {sent}",
     }
@@ -455,6 +455,6 @@ def test_what_rests_on_a_first_model_that_was_taken_is_not_proven(
     found = verify(forger.folder)
     assert holds(found)
     assert [*given(found), *proven(found, "model.safetensors")] == []
-    taken = [one for one in found if "could not be computed here" in one.claim]
+    taken = [one for one in found if "could not be recomputed here" in one.claim]
     assert {one.verdict for one in taken} == {NOT_VERIFIABLE}
     assert len(taken) >= 3

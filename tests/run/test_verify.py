@@ -745,7 +745,7 @@ def test_a_plan_for_a_model_that_no_file_has_room_for_is_not_built(
     built: list[object] = []
     monkeypatch.setattr("hubbub.learning.model_of", lambda *given: built.append(given))
     found = verify(folder)
-    assert "no file holds a model of the size" in claims(found, NOT_VERIFIABLE)
+    assert "no file contains a model of the size" in claims(found, NOT_VERIFIABLE)
     assert built == []
 
 

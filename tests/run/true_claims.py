@@ -215,19 +215,19 @@ def _frames(session: Content) -> list[bytes]:
 
 
 TRUE_IF: tuple[tuple[str, Callable[..., bool]], ...] = (
-    (r"the study “(.*)” has the id ([0-9a-f]{16})…, as follows from its text", _study),
+    (r"the study “(.*)” has the id ([0-9a-f]{16})…, which follows from its text", _study),
     (
         r"the plan's numbers follow from the study ([0-9a-f]{16})…, to six digits, for (\d+) "
         "parameters",
         _plan,
     ),
-    (r"epsilon is at most (\S+) at delta .* where the study is carried out as planned", _claimed),
+    (r"epsilon is at most (\S+) at delta .* if the study ran as planned", _claimed),
     (
         r"after the (\d+) attempts (charged|that are counted), it is at most \S+; "
-        r"no silo has charged more than (\d+), as all have signed with the roster's keys",
+        r"no silo has charged more than (\d+), as all silos signed with the roster's keys",
         _attempts,
     ),
-    ("epsilon is said for delta, relation and adversary of the study ([0-9a-f]{16})…", _asked),
+    ("epsilon is stated for delta, relation and adversary of the study ([0-9a-f]{16})…", _asked),
     ("the roster lists the study's silos, and as many compute nodes", _roster),
     ("the roster has the digest ([0-9a-f]{64}), which the study names", _digest),
     ("parties showed evidence in every session with an attempt", _every_session),

@@ -125,7 +125,7 @@ def test_the_cap_alone_shows_what_a_patient_is_promised() -> None:
     assert made.patient.epsilon is not None
     assert exact.lower <= made.patient.epsilon <= exact.upper * 1.001
     assert made.to_dict()["unit"] == "record"
-    assert any("data.patient makes the patient the unit" in one for one in made.warnings)
+    assert any("in data.patient to protect patients" in one for one in made.warnings)
     one = plan(study(data={"patient": None, "most_per_patient": 1}))
     assert one.patient is not None
     assert one.patient.epsilon == one.stated.epsilon

@@ -114,9 +114,9 @@ class PrivacyFilter:
             return
         if len(self._blocks) > 1 or self._spent(self._blocks[0], sessions) > self.cap.epsilon:
             raise BudgetError(
-                f"expected at most epsilon {self.cap.epsilon:g} at delta {self.cap.delta:g} on "
-                "this data set, the studies that were let in and their sessions are past it; "
-                "raise the cap with `hubbub budget set`, or stop"
+                f"expected at most epsilon {self.cap.epsilon:g} at delta "
+                f"{self.cap.delta:g} on this data set, the admitted studies and their "
+                "sessions exceed it; raise the cap with `hubbub budget set`, or stop"
             )
 
     def epsilon(self, tally: Tally, more: Counts = ()) -> float:
@@ -270,9 +270,10 @@ class PrivacyFilter:
         """Why a study is not let in."""
         needed = self.epsilon(tally, counts)
         return BudgetError(
-            f"expected at most epsilon {self.cap.epsilon:g} at delta {self.cap.delta:g} on this "
-            f"data set, study {study.hex()[:16]} as a whole would need a cap of {needed:.4g}, "
-            "with those before it; raise the cap with `hubbub budget set`, ask for less, or stop"
+            f"expected at most epsilon {self.cap.epsilon:g} at delta {self.cap.delta:g} "
+            f"on this data set, study {study.hex()[:16]} with those before it would need "
+            f"a cap of {needed:.4g}; raise the cap with `hubbub budget set`, ask for "
+            "less, or stop"
         )
 
 

@@ -328,10 +328,10 @@ class Tally:
         attempts_made = self.attempts(entry.study, entry.kind)
         if most is not None and attempts_made >= most:
             raise SpentError(
-                f"expected at most {most} attempts of study {entry.study.hex()[:16]} on this data "
-                f"set, {ledger} holds {attempts_made} already; resume the run that made "
-                "them instead of "
-                "beginning anew, or approve a study under another name"
+                f"expected at most {most} attempts of study {entry.study.hex()[:16]} on "
+                f"this data set, {ledger} already has {attempts_made}; resume the run "
+                "that made them instead of starting again, or approve a study under "
+                "another name"
             )
 
     def check_cap(self, entry: Entry, cap: Cap, attempts: int | None) -> None:
@@ -375,9 +375,9 @@ class Tally:
             )
         after = spent(counts, sessions, cap.delta, cap.relation)
         raise BudgetError(
-            f"expected at most epsilon {cap.epsilon:g} at delta {cap.delta:g} on this data set, "
-            f"the next step would make it {after:.4g}; raise the cap with `hubbub budget set`, "
-            "or stop"
+            f"expected at most epsilon {cap.epsilon:g} at delta {cap.delta:g} on this "
+            f"data set, the next step would make it {after:.4g}; raise the cap with "
+            "`hubbub budget set`, or stop"
         )
 
     def _after(self, entry: Entry) -> Counter[LedgerMechanism]:

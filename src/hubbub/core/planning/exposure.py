@@ -297,12 +297,13 @@ class PatientPromise:
                 larger = min(1.0, (1 + exp(stated)) * delta)
                 both = f"epsilon of both is at most {2 * stated:.4g}, at delta {larger:.2g}"
             return (
-                f"the unit is a patient, with up to {self.records} records in a silo; who is a "
+                f"the unit is a patient, with up to {self.records} records in a silo; a "
                 f"patient of two silos is two units: {both}"
             )
         return (
-            f"each record is a unit: epsilon of {self.who} is {_told(self.epsilon)}, that of a "
-            f"record {stated:.4g}; data.patient makes the patient the unit"
+            f"each record is a unit: epsilon of {self.who} is {_told(self.epsilon)}, that "
+            f"of a record {stated:.4g}; name the patients' column in data.patient to "
+            "protect patients"
         )
 
     def to_dict(self) -> dict[str, Any]:

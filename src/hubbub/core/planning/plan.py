@@ -406,7 +406,9 @@ def warnings_of(
     sentences = _trusting(study, exposures)
     parties, privacy, data = study.parties, study.privacy, study.data
     if parties.colluders == 0:
-        sentences.append("colluders = 0: one silo that helps the aggregator weakens the guarantee")
+        sentences.append(
+            "colluders = 0: one silo that colludes with the aggregator weakens the guarantee"
+        )
     if parties.compute_nodes == 1:
         sentences.append(
             "compute_nodes = 1: that node and the aggregator together see each silo's sum"
@@ -420,7 +422,7 @@ def warnings_of(
     sentences += _about_capacity(study, mechanism)
     sentences += [sentence for word in words for sentence in word.sums]
     if privacy.epsilon > 8:
-        sentences.append(f"epsilon = {privacy.epsilon:g} promises little; aim below 8")
+        sentences.append(f"epsilon = {privacy.epsilon:g} protects little; aim below 8")
     if batches and (said := advice(batches, mechanism.noise_multiplier)):
         sentences.append(said)
     sentences += words[-1].noise
@@ -437,9 +439,12 @@ def _about_test_set(study: Study) -> list[str]:
     if not study.data.test or not (study.data.files or study.data.is_extracted):
         return []
     return [
-        f"data.test = {study.data.test!r} is read in the open and its scores have no noise: it "
-        "must be public. A file of patients that was held back is private, and every score of it a "
-        "release outside epsilon: put it back into the silos' files and ask for [validation]"
+        (
+            f"data.test = {study.data.test!r} is read openly and its scores have no noise, so "
+            "it must be public. A file of held-back patients is private, and every score of "
+            "it a release outside epsilon: put it back into the silos' files and use "
+            "[validation]"
+        )
     ]
 
 
@@ -449,9 +454,12 @@ def _about_capacity(study: Study, mechanism: Mechanism) -> list[str]:
     if data.capacity or mechanism.has_joint_batches or data.is_public:
         return []
     return [
-        "data.capacity is not stated: each silo climbs a public ladder to the step that holds its "
-        f"{data.unit}s, and the step shows; one {data.unit} more or fewer that makes it another "
-        "step is outside the promise (P19). State the most that a silo may hold"
+        (
+            "data.capacity is not stated: each silo uses the first step of a public ladder "
+            f"that holds its {data.unit}s, and others see the step; epsilon does not cover "
+            f"one {data.unit} more or fewer that changes the step (P19). State the most that "
+            "a silo may hold"
+        )
     ]
 
 
@@ -460,9 +468,11 @@ def _about_tokens(mechanism: Mechanism) -> list[str]:
     if (epoch := mechanism.epoch) < 2 or not mechanism.has_joint_batches:
         return []
     return [
-        f'tokens = "{mechanism.tokens}": a list that serves several steps shows which '
-        "batches a token is in, so sampling hides nothing; every record is charged once in "
-        f"each epoch of {epoch} steps, as if it took part in a step without sampling"
+        (
+            f'tokens = "{mechanism.tokens}": a list that serves several steps shows which '
+            "batches a token is in, so sampling hides nothing; every record is charged once "
+            f"in each epoch of {epoch} steps, as for a step without sampling"
+        )
     ]
 
 
@@ -476,17 +486,18 @@ def _trusting(study: Study, exposures: tuple[exposure.Exposure, ...]) -> list[st
         )
         other = f"{not_believed:.4g}" if not_believed < inf else "more than 50"
         sentences.append(
-            f'trust = "tee": epsilon {believed:.4g} against the {ends[0]} believes that the '
-            f"silos' machines keep their noise from their owners; without that belief it is {other}"
+            f'trust = "tee": epsilon {believed:.4g} against the {ends[0]} assumes that '
+            "the silos' machines hide their noise from their owners; without this "
+            f"assumption it is {other}"
         )
         if asked is None or asked.silo is None:
             sentences.append(
-                'trust = "tee" without [attestation.silo]: it can be planned, and is refused by '
-                "run and serve"
+                'trust = "tee" without [attestation.silo]: it can be planned, but run '
+                "and serve refuse it"
             )
     if asked is not None and SOFTWARE in asked.platforms:
         sentences.append(
-            'platform = "software": everybody can make such evidence, so it shows nothing; it is '
-            "for tests and demonstrations"
+            'platform = "software": anybody can make such evidence, so it proves '
+            "nothing; it is for tests and demonstrations"
         )
     return sentences

@@ -58,9 +58,9 @@ def explained(adversary: str) -> str:
     words = _KNOWN.get(name, "")
     if coalition := _COALITION.fullmatch(name):
         silos = _silos(int(coalition[1]))
-        words = f"the aggregator and {silos} that secretly tell each other all they know"
+        words = f"the aggregator and {silos} that secretly share all they know"
         if not int(coalition[1]):
-            words = "the aggregator, whom no silo helps in secret"
+            words = "the aggregator, with no silo colluding"
     if not (broken and words):
         return words
     whose = f"of {_silos(int(broken[2]))}" if broken[2] else "of all of them"

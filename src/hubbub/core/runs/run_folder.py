@@ -107,8 +107,8 @@ class RunFolder:
         """
         if not (path / "run.json").is_file():
             raise UserError(
-                f"expected the folder of a run in {path}, found no run.json in it; name the folder "
-                "that --out named"
+                f"expected the folder of a run in {path}, found no run.json in it; name "
+                "the folder given to --out"
             )
         with _usable(path):
             _refuse_odd(path)
@@ -270,8 +270,8 @@ class RunFolder:
 def refuse_used(path: Path, *, apart: bool = False) -> None:
     """Refuse a folder that holds something, of a run in one process or of one apart."""
     again = (
-        f"go on with hubbub run --resume {path}, or name a new folder beside it, as another run "
-        "with an epsilon of its own"
+        f"continue it with hubbub run --resume {path}, or name a new folder, for another "
+        "run with its own epsilon"
     )
     with _usable(path, apart=apart):
         if path.is_dir() and any(path.iterdir()):

@@ -51,14 +51,16 @@ REASONS = {
     "not-approved": "its administrator has not approved this study; run hubbub approve there",
     "version": "it runs another version of hubbub; install the same everywhere",
     "plan": "its own plan of the study has other numbers; install the same versions everywhere",
-    "no-session": "it does not know the session, as after a restart; a new one is set up",
+    "no-session": "it does not know the session, as after a restart; a new one will be set up",
     "budget": "its ledger refuses the attempt: a cap or the study's attempts are used up, or the "
     "study was closed",
     "ledger": "its ledger cannot be written or was altered; its own log says more",
-    "graphs": "it has drawn as many mask graphs in vain as it may; see who fails, then approve the "
-    "study there again",
+    "graphs": (
+        "it has drawn as many unused mask graphs as it may; find out who fails, then approve "
+        "the study there again"
+    ),
     "protocol": "what reached it breaks the protocol",
-    "failed": "it could not do its part; its own log says more",
+    "failed": "it could not do its part; its own log says why",
     **{
         f"evidence-{rule}": f"evidence that it was shown fails the rule “{rule}”; its own log says "
         "more"

@@ -65,8 +65,8 @@ class Standardise:
         number(
             0.001,
             50,
-            "What the sums may cost ([P16](privacy.md#p16)). All parts of the study's epsilon "
-            "beside the training's are at most 0.9 of it.",
+            "The most the sums may spend ([P16](privacy.md#p16)). All parts of the "
+            "study's epsilon beside the training's are at most 0.9 of it.",
         ),
     ]
     bound: Annotated[
@@ -74,7 +74,7 @@ class Standardise:
         number(
             0,
             1e9,
-            "Public bound of every feature's absolute value; what is beyond it is cut off.",
+            "Public bound of every feature's absolute value; larger values are cut off.",
             above=True,
         ),
     ] = 1.0
@@ -125,7 +125,9 @@ class Data:
     negative: Annotated[
         tuple[str, ...],
         by_hand(
-            texts("Spellings that count as 0. A silo whose file has any other one takes no part.")
+            texts(
+                "Spellings that count as 0. A silo whose file has any other spelling takes no part."
+            )
         ),
     ] = ()
     classes: Annotated[
@@ -153,8 +155,8 @@ class Data:
         str,
         by_hand(
             text(
-                "The column that says whose a record is: all records of one patient in a silo are "
-                "[one unit](data.md#patients). Without files any name."
+                "The column with the patient's key: all records of one patient in a silo "
+                "are [one unit](data.md#patients). Without files any name."
             )
         ),
     ] = ""
@@ -164,8 +166,9 @@ class Data:
             whole(
                 1,
                 MOST_PER_PATIENT,
-                "Public: the most records of one patient. Beside `patient` further ones are left "
-                "out; alone, the plan shows what [such a patient](privacy.md#p20) is promised.",
+                "Public: the most records of one patient. With `patient`, further "
+                "records are left out; alone, the plan shows the guarantee to [such a "
+                "patient](privacy.md#p20).",
                 default="none",
             )
         ),
@@ -192,14 +195,17 @@ class Data:
     capacity: Annotated[
         tuple[int, ...],
         Key(
-            says="Public: the most units of a silo, from which a batch's rows follow. One with "
-            "more takes no part. Without it a silo climbs [a ladder](privacy.md#p19) from an "
-            "equal share of `records`, whose step shows and is outside the promise.",
+            says="Public: the most units of a silo, which determines the rows of a batch. A "
+            "silo with more takes no part. Without it a silo uses [a "
+            "ladder](privacy.md#p19) that starts at an equal share of `records`; its "
+            "step is visible and outside the guarantee.",
             values="whole number above 0, or a list of one for each silo",
             schema={"anyOf": [_SIZE, {"type": "array", "items": _SIZE}]},
         ),
     ] = ()
-    standardise: Annotated[Standardise | None, table("Features to mean 0 and deviation 1.")] = None
+    standardise: Annotated[
+        Standardise | None, table("Scales features to mean 0 and deviation 1.")
+    ] = None
 
     @property
     def is_extracted(self) -> bool:

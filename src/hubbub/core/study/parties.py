@@ -104,7 +104,7 @@ class Parties:
             "silos": whole(
                 2,
                 _MOST_SILOS,
-                "How many silos; they are called `silo-1`, `silo-2`, …",
+                "The number of silos; they are called `silo-1`, `silo-2`, …",
                 default="either",
             )
         },
@@ -128,14 +128,14 @@ class Parties:
     ] = 0
     nodes_per_silo: Annotated[
         int,
-        whole(0, 1000, "How many of them each silo uses ([P4](privacy.md#p4)); 0: all."),
+        whole(0, 1000, "The number of nodes that each silo uses ([P4](privacy.md#p4)); 0: all."),
     ] = 0
     node_hosts: Annotated[
         tuple[str, ...],
         later(
             texts(
-                "Silos that run the compute nodes, in the nodes' order, each another: at least "
-                "colluders + 2, so that one is left whose silo is honest and does not look on "
+                "Silos that run the compute nodes, in the nodes' order, each a different "
+                "one: at least colluders + 2, so that one node belongs to an honest silo "
                 "([P30](privacy.md#p30)). Empty: others run them.",
                 "list of names of silos",
             )
@@ -146,8 +146,9 @@ class Parties:
         whole(
             0,
             1_000_000,
-            "Silos that may join the adversary without loss ([P3](privacy.md#p3)); with `dropouts` "
-            'at most silos − 2 (− 1 with `"tee"`).',
+            "Silos that may collude without weakening the guarantee "
+            "([P3](privacy.md#p3)); with `dropouts` at most silos − 2 (− 1 with "
+            '`"tee"`).',
         ),
     ]
     dropouts: Annotated[
@@ -164,8 +165,8 @@ class Parties:
         one_of(
             "none",
             "tee",
-            says='Whether attested silos are believed to add their noise. Running `"tee"` needs '
-            "`[attestation.silo]`.",
+            says='Whether attested silos are trusted to add their noise. Running `"tee"` '
+            "needs `[attestation.silo]`.",
         ),
     ] = "none"
     shares: Annotated[
@@ -282,8 +283,8 @@ class Privacy:
         number(
             0.001,
             50,
-            "What is promised against the aggregator together with `colluders` silos, all parts "
-            "included.",
+            "The guarantee against the aggregator together with `colluders` silos, for "
+            "all parts of the study together.",
         ),
     ]
     delta: Annotated[float, number(1e-12, 0.1, "The delta that belongs to it.")]
@@ -302,10 +303,10 @@ class Privacy:
             number(
                 0,
                 50,
-                "Epsilon that all studies of the same records together may come to. The study's "
-                "first charge sets it, for [adaptive studies](ledger.md#what-you-do), in each "
-                "silo's ledger that has no cap; one that a silo has set itself counts instead. "
-                "0: none.",
+                "Epsilon that all studies of the same records together may spend. The "
+                "study's first charge sets it, for [adaptive "
+                "studies](ledger.md#what-you-do), in each silo's ledger without a cap; a "
+                "cap that a silo has set itself takes precedence. 0: none.",
             )
         ),
     ] = 0.0

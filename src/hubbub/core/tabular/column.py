@@ -114,8 +114,8 @@ class Column:
                 number(
                     0.0,
                     LARGEST,
-                    "Values are `low` and whole numbers of steps above it, as whole numbers are: "
-                    "quantiles are then such values, and times may lie on visits.",
+                    "Valid values are `low` and whole steps above it, such as whole "
+                    "numbers: quantiles are then such values, and times may be visits.",
                     above=True,
                     values="number that divides high − low",
                 )
@@ -129,7 +129,7 @@ class Column:
     default: Annotated[
         str | float | None,
         Key(
-            says="What a missing cell counts as; without it, it is an error.",
+            says="What a missing cell counts as; without it, a missing cell is an error.",
             values="number in the bounds, or a category",
             schema={"type": ["number", "string"]},
         ),
@@ -141,14 +141,13 @@ class Column:
         tuple[str, ...], texts("Spellings that mean missing, besides the empty cell.")
     ] = ()
     ignore_case: Annotated[
-        bool, truth("Spellings that differ only in upper and lower case are one.")
+        bool, truth("Spellings that differ only in upper and lower case are the same.")
     ] = False
     other: Annotated[
         str,
         later(
             text(
-                "The category that a spelling in no list counts as; without it, such a cell is "
-                "an error.",
+                "The category of every unlisted spelling; without it, such a cell is an error.",
                 "one of the categories",
             )
         ),
@@ -160,8 +159,8 @@ class Column:
         bool,
         later(
             truth(
-                "No cell is missing: an empty one keeps the silo away, and Table 1 counts none, "
-                "which makes it more exact."
+                "No cell is missing: a file with an empty cell is refused, and Table 1, "
+                "which need not count missing cells, is more precise."
             )
         ),
     ] = False
@@ -169,8 +168,8 @@ class Column:
         str,
         later(
             text(
-                "The category whose features are all 0, for one that most records have; each of "
-                "the others is a feature of 0 or 1.",
+                "The category whose features are all 0, for the one that most records "
+                "have; every other category is a feature of 0 or 1.",
                 "one of the categories",
             )
         ),

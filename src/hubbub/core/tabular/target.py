@@ -75,10 +75,11 @@ class Outcome:
         later(
             one_of(
                 *("linear", "log", LOG_LINK),
-                says='`"log"`, for a number with a long tail: its logarithm is learned, so that '
-                "errors are by how many times and about the median is predicted; a number below "
-                '`low`, which is above 0, counts as `low`. `"log-link"`: the logarithm of its mean '
-                "is learned, so that 0 is a value as any other and means are predicted.",
+                says='`"log"`, for a number with a long tail: the model predicts its '
+                "logarithm, so errors are ratios, and predictions are about the median; "
+                "a number below `low`, which is above 0, counts as `low`. "
+                '`"log-link"`: the model predicts the logarithm of its mean, so 0 is '
+                "allowed and predictions are means.",
                 default='`"linear"`',
             )
         ),
@@ -90,8 +91,9 @@ class Outcome:
                 number(
                     -LARGEST,
                     LARGEST,
-                    "Public guess of the mean of a number or a count, with `exposure` of the count "
-                    "in one unit of exposure: what a model predicts before its first step.",
+                    "Public guess of the mean of a number or a count (with `exposure`, "
+                    "per unit of exposure): what the model predicts before its first "
+                    "step.",
                     values="number between `low` and `high`",
                     default="none",
                 )
@@ -103,8 +105,8 @@ class Outcome:
         later(
             by_hand(
                 text(
-                    "Of a count: the column that says for how long, or of how much, it was "
-                    "counted, a number above 0. Rates are learned then.",
+                    "For a count: the column with the time, or the amount, over which it "
+                    "was counted, a number above 0. The model then predicts rates.",
                     default="none",
                 )
             )
@@ -132,7 +134,8 @@ class Outcome:
                 number(
                     0,
                     LARGEST,
-                    "Times lie on whole numbers of it, as visits do: a time counts as the nearest.",
+                    "Times are whole multiples of it, as with visits: a time counts as "
+                    "the nearest.",
                     above=True,
                     default="none",
                 )
@@ -280,7 +283,9 @@ _KEYS = {
 }
 _MOST, _MOST_TIMES = 1e15, 1000
 TARGET = {
-    "kind": one_of(*(_CLASS, *KINDS), says='What is learned; `"class"` is what a text says.'),
+    "kind": one_of(
+        *(_CLASS, *KINDS), says='The kind of target; `"class"` is that of a plain column name.'
+    ),
     "column": text("The column; of a time to an event it is `time`.", default="either"),
     "low": number(-_MOST, _MOST, "Public lower bound of a number.", default="either"),
     "high": number(

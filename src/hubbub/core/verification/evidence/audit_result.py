@@ -208,8 +208,9 @@ def check_auditable(study: Study) -> None:
     """StudyError for a study without gradients, or whose noise no owner of a silo knows."""
     if not study.trains:
         raise StudyError(
-            "expected a study that trains a model for an audit, whose canaries are gradients, got "
-            "one of statistics alone; audit a training with the same privacy"
+            "expected a study that trains a model for an audit, because canaries are "
+            "gradients, got one with statistics only; audit a training with the same "
+            "privacy"
         )
     if study.parties.trust != "none":
         raise StudyError(
@@ -323,8 +324,8 @@ def read_audit(path: Path, plan: Plan) -> Plain:
 def remedy(confidence: float) -> str:
     """What to do about an audit that contradicts the promise."""
     return (
-        f"by chance that happens once in {1 / (1 - confidence):.0f} audits: repeat it with a "
-        "higher --confidence, and do not train with this installation before"
+        f"by chance this happens once in {1 / (1 - confidence):.0f} audits: repeat it "
+        "with a higher --confidence, and do not train with this installation before"
     )
 
 
@@ -336,14 +337,14 @@ def audit_finding(found: Plain, study: Study, plan: Plan | None) -> Finding:
     """
     made = _made_again(found, study, bounds_of(plan) if plan else _own_bounds(found, study))
     claim = (
-        f"an audit by hubbub {made['version']} of {made['runs']} runs with {made['canaries']} "
-        f"canaries saw epsilon of at least {at_least(made['epsilon_lower'])} "
-        f"({100 * made['confidence']:.6g} % confidence) in sums that may tell "
-        f"{at_most(made['epsilon_audited'])}"
+        f"an audit by hubbub {made['version']} of {made['runs']} runs with "
+        f"{made['canaries']} canaries found epsilon of at least "
+        f"{at_least(made['epsilon_lower'])} ({100 * made['confidence']:.6g} % confidence) "
+        f"in sums that may reveal {at_most(made['epsilon_audited'])}"
     )
     why = difference(found, made)
     if why or made["contradicted"]:
-        return wrong(claim, why or "more was seen than they may tell")
+        return wrong(claim, why or "more was found than they may reveal")
     return signed(claim)
 
 

@@ -88,25 +88,25 @@ def _checked(content: Plain) -> list[Finding]:
     if odd := odd | ((set(content) - {_ATTESTED}) ^ _MEMBERS):
         why = f"{', '.join(sorted(odd))}: another kind"
         return [wrong("the file has the members of its format", why)]
-    whole = signed("the file is as the aggregator of its roster signed it, to the last byte")
+    whole = signed("the file is exactly what the aggregator of its roster signed")
     findings = [whole.covering("trust")]
-    findings += _guarded("the study has the id that is claimed", _study_claims, content)
+    findings += _guarded("the study has the claimed id", _study_claims, content)
     if not all(one.holds for one in findings):
         return findings
     study = Study.parse(content["study"]["toml"])
-    spoken, words = "every silo speaks for its ledger", _nobodys(content, study)
+    spoken, words = "every silo has signed for its ledger", _nobodys(content, study)
     try:
         words = SiloWords.of(content, study)
     except MALFORMED as error:
         findings.append(_unreadable(spoken, error))
     for claim, claims in (
         ("the plan and its epsilons follow from the study", _plan_claims),
-        ("epsilon is said for the study's delta, relation and adversary", _asked_claims),
+        ("epsilon is stated for the study's delta, relation and adversary", _asked_claims),
         (spoken, part_claims),
         ("the model and the transcripts have digests", _digest_claims),
         ("the audit is one of the study", _audit_claims),
         ("parties showed evidence as the study asks", attested_findings),
-        ("what has to be trusted is said", _trust_claims),
+        ("it says what has to be trusted", _trust_claims),
     ):
         findings += _guarded(claim, claims, content, study, words)
     return findings
@@ -211,7 +211,9 @@ def _study_claims(content: Plain) -> Iterator[Finding]:
     stated = content["study"]
     study = Study.parse(stated["toml"])
     made = {"name": study.name, "id": study.id.hex(), "toml": stated["toml"]}
-    claim = f"the study “{study.name}” has the id {study.id.hex()[:16]}…, as follows from its text"
+    claim = (
+        f"the study “{study.name}” has the id {study.id.hex()[:16]}…, which follows from its text"
+    )
     yield judged(claim, difference(stated, made, "study")).covering("study")
 
 
@@ -220,22 +222,23 @@ def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Fin
     made = remade(study, plan_told["dimension"])
     if made is None:
         yield not_verifiable(
-            "that the plan and its epsilons follow from the study: how many features a record has, "
-            "only its own code or data know"
+            "that the plan and its epsilons follow from the study: only the study's own "
+            "code or data can say how many features a record has"
         ).covering("plan", "epsilon.claimed", "epsilon.after_attempts", "epsilon.attempts")
         return
     claim = (
-        f"the plan's numbers follow from the study {study.id.hex()[:16]}…, to six digits, for "
-        f"{made.dimension} parameters"
+        f"the plan's numbers follow from the study {study.id.hex()[:16]}…, to six digits, "
+        f"for {made.dimension} parameters"
     )
     yield judged(claim, difference(plan_told, made.to_dict())).covering("plan")
     claim = (
-        f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
-        f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
-        "digits, against every other adversary, where the study is carried out as planned"
+        f"epsilon is at most {at_most(made.stated.epsilon)} at delta "
+        f"{study.privacy.delta:g} ({study.privacy.relation}) against the "
+        f"{made.stated.adversary}, and as listed, to six digits, against every other "
+        "adversary, if the study ran as planned"
     )
     why = difference(account["claimed"], spent(made, made.mechanism.steps))
-    unshown = "" if words.show(study) else "that it is this study, too few silos have signed"
+    unshown = "" if words.show(study) else "that it is this study: too few silos have signed"
     yield _vouched(claim, why, unshown).covering("epsilon.claimed")
     counted = _attempts_claim(content, study, words, made)
     yield counted.covering("epsilon.attempts", "epsilon.after_attempts")
@@ -255,18 +258,18 @@ def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) 
     claim = f"after the {attempts} attempts {how}, it is at most {at_most(stated['epsilon'])}"
     why = difference(content["epsilon"]["after_attempts"], rows)
     if attempts > made.mechanism.paid_attempts:
-        why = f"the study allows for {made.mechanism.steps} attempts"
+        why = f"the study allows {made.mechanism.steps} attempts"
     if attempts < least:
         why = f"the messages that are listed are of {least} attempts at least"
     if why:
         return wrong(claim, why)
     if words.are_final:
         return judged(
-            f"{claim}; no silo has charged more than {words.attempts}, as all have signed with the "
-            "roster's keys",
+            f"{claim}; no silo has charged more than {words.attempts}, as all silos "
+            "signed with the roster's keys",
             "",
         )
-    return signed(f"{claim}; so the aggregator counts: {words.doubt}")
+    return signed(f"{claim}; this is the aggregator's count: {words.doubt}")
 
 
 def _asked_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Finding]:
@@ -277,7 +280,9 @@ def _asked_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Findin
         "stated_adversary": stated_adversary(study.parties),
     }
     shown = {key: value for key, value in content["epsilon"].items() if key not in _SPENT}
-    claim = f"epsilon is said for delta, relation and adversary of the study {study.id.hex()[:16]}…"
+    claim = (
+        f"epsilon is stated for delta, relation and adversary of the study {study.id.hex()[:16]}…"
+    )
     why = difference(shown, made, "epsilon")
     if not why and shown != made:
         why = f"delta is {shown['delta']!r}, {asked.delta!r} follows from the study"
@@ -290,14 +295,14 @@ def _digest_claims(content: Plain, study: Study, _: object) -> Iterator[Finding]
         why = "the list of files has another digest for it"
         yield wrong("the model is the one in the list of files", why).covering("model", "files")
     digest, how = "none" if model is None else f"{model[:16]}…", f"`sha256sum {MODEL}`"
-    said = signed(f"the model has the SHA-256 {digest}; {how} shows whether you have it")
+    said = signed(f"the model has the SHA-256 {digest}; {how} shows whether yours is the same")
     yield said.covering("model", "files")
     purpose = main_of(study).mechanism.purpose
     main = [transcript for transcript in content["transcripts"] if transcript["purpose"] == purpose]
     frames = sum(transcript["frames"] for transcript in content["transcripts"])
     yield signed(
         f"{len(main)} sessions of {purpose} and {len(content['transcripts']) - len(main)} "
-        f"others, {frames} messages, which are in the run's folder"
+        f"others, {frames} messages, all in the run's folder"
     ).covering("transcripts")
     versions = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
     yield signed(f"made by {versions}").covering("versions")

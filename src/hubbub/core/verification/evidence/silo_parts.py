@@ -121,8 +121,8 @@ class SiloWords:
     def doubt(self) -> str:
         """Who has not, or what is disputed, as a clause."""
         if not self.doubtful:
-            return f"{_some(self.disputed)} signed a last word that says more"
-        return f"{_some(self.doubtful)} did not sign a last word about it"
+            return f"{_some(self.disputed)} signed a final statement with a higher count"
+        return f"{_some(self.doubtful)} did not sign a final statement"
 
 
 def part_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Finding]:
@@ -139,8 +139,8 @@ def part_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Find
     older = [part["silo"] for part in parts if part.get("closed") is not True]
     if older:
         yield not_verifiable(
-            f"that {_some(older)} answered no attempt after signing: their words are of an older "
-            "form, which does not say so"
+            f"that {_some(older)} answered no attempt after signing: their statements are "
+            "in an older form, which does not say so"
         )
     if words.disputed:
         told = {part["silo"]: part["attempts"] for part in parts}
@@ -159,13 +159,13 @@ def _spoken(names: list[str], parts: list[Plain], wrongs: tuple[str, ...]) -> It
     if len(set(spoken)) < len(spoken):
         yield wrong("every silo speaks once", "one speaks twice")
     if len(parts) > _MANY:
-        yield signed(f"{wrongs.count('')} silos say what their ledgers hold")
+        yield signed(f"{wrongs.count('')} silos state what their ledgers contain")
     else:
         right = (part for part, why in zip(parts, wrongs, strict=True) if not why)
         yield from (signed(_said_by(part)) for part in right)
     silent = [name for name in names if name not in spoken]
     if silent:
-        yield not_verifiable(f"what the ledgers of {_some(silent)} hold: they have not signed")
+        yield not_verifiable(f"what the ledgers of {_some(silent)} contain: they have not signed")
 
 
 def _counts_judged(
@@ -207,14 +207,14 @@ def _said_by(part: Plain) -> str:
     """A silo's part in words."""
     ledger, total = part["ledger"], part["data_set"]
     words = (
-        f"{part['silo']}: {part['attempts']} attempts charged; its ledger has {ledger['rows']} "
-        f"rows and the head {ledger['head'][:16]}…"
+        f"{part['silo']}: {part['attempts']} attempts charged; its ledger has "
+        f"{ledger['rows']} rows and the head {ledger['head'][:16]}…"
     )
     if total is None:
-        return f"{words}; what its data set has spent in all, it does not tell"
+        return f"{words}; it does not state what its data set has spent in total"
     return (
         f"{words}; its data set has spent epsilon {at_most(total['epsilon'])} at delta "
-        f"{total['delta']:g} ({total['relation']}) in all"
+        f"{total['delta']:g} ({total['relation']}) in total"
     )
 
 
@@ -315,8 +315,9 @@ def attested_findings(content: Plain, study: Study, words: SiloWords) -> Iterato
     for one, own in zip(shown, rosters, strict=True):
         if own.digest != roster.digest:
             yield not_verifiable(
-                f"that the keys in the session {one['session'][:16]}… are the parties': they are "
-                "not those of the roster, as after a run in one process was resumed"
+                f"that the keys in the session {one['session'][:16]}… are the parties': "
+                "they are not those of the roster, as happens when a run in one process "
+                "is resumed"
             )
 
 

@@ -70,8 +70,8 @@ from hubbub.core.verification.transcript.frame_records import FOLDER, Header, fi
 METRICS = "metrics.jsonl"
 _ROUNDING = 1e-9  # relative: the account is made again, perhaps on another machine
 _CLAIM = (
-    "metrics.jsonl tells no less epsilon than was spent by each step, and in the end no less than "
-    "that of the attempts that the evidence counts"
+    "metrics.jsonl states at least the epsilon that each step had spent, and at the end "
+    "at least that of the attempts that the evidence counts"
 )
 
 
@@ -88,7 +88,7 @@ def integrity_findings(folder: Path) -> Iterator[Finding]:
         try:
             contents[f"{FOLDER}/{file.name}"] = summary_of(file)
         except HubbubError as error:
-            yield wrong(f"{file} is what was kept of its session", error)
+            yield wrong(f"{file} agrees with the transcript of its session", error)
     if content is not None:
         try:
             yield from _changed(folder, content, contents)
@@ -114,8 +114,8 @@ def _how(listed: Mapping[str, object], there: Mapping[str, object], name: str) -
     if name not in there:
         return "it is missing; restore it from a backup"
     if name not in listed:
-        return "the evidence does not know it; it was added later: remove it"
-    return f"it was altered or cut; {RESTORE}"
+        return "the evidence does not list it, so it was added later: remove it"
+    return f"it was altered or cut short; {RESTORE}"
 
 
 def check_rows(path: Path, plan: Plan, content: Plain) -> Finding:
@@ -133,7 +133,7 @@ def check_rows(path: Path, plan: Plan, content: Plain) -> Finding:
     except MALFORMED as error:
         return judged(_CLAIM, f"it cannot be read ({type(error).__name__}); {RESTORE}")
     short = [
-        f"row {number} tells {epsilon:.6g}, {due:.6g} was spent"
+        f"row {number} states {epsilon:.6g}, but {due:.6g} was spent"
         for number, (epsilon, due) in enumerate(zip(shown, least, strict=True), 1)
         if not epsilon >= due * (1 - _ROUNDING)
     ]
@@ -142,12 +142,12 @@ def check_rows(path: Path, plan: Plan, content: Plain) -> Finding:
 
 _BEYOND = (
     "plan.json follows from study.toml",
-    "sums, attempts and the model are what the transcripts make of them",
+    "sums, attempts and the model follow from the transcripts",
 )
 _NOTHING = np.zeros(0, dtype=np.float32)
 _NO_EVIDENCE = (
-    f"there is no {FILE}, so nothing shows that a transcript was not cut between two messages, "
-    "nor what the ledgers hold; a finished run has one"
+    f"there is no {FILE}, so nothing shows that a transcript is complete, or what the "
+    "ledgers contain; only a finished run has one"
 )
 
 
@@ -214,16 +214,16 @@ def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
     """What can be said where a plan cannot be made again, and nothing played without one."""
     if content is None:
         yield not_verifiable(
-            "the plan: how many features a record has, only its own code or data know"
+            "the plan: only the study's own code or data can say how many features a record has"
         )
     else:
         yield _alike(f"plan.json is the plan of {FILE}", stated, content.get("plan"))
-    yield not_verifiable("that sums, attempts and the model are what the transcripts make of them")
+    yield not_verifiable("that sums, attempts and the model follow from the transcripts")
 
 
 def _audit_kept(path: Path, content: Plain) -> Finding:
     """Whether the evidence says of an audit what its file does."""
-    claim = f"{path.name} is what {FILE} says that an audit has found"
+    claim = f"{path.name} is the audit that {FILE} contains"
     try:
         return _alike(claim, read_plain(path), content.get("audit"))
     except MALFORMED as error:
@@ -250,7 +250,7 @@ def steps_of(folder: Path) -> int:
 def _intact(folder: Path, content: Plain | None) -> Finding:
     count = len(files(folder))
     if content is None:
-        return rederived(f"{count} transcripts, each a whole chain")
+        return rederived(f"{count} transcripts, each a complete chain")
     return rederived(
         f"{len(content['files'])} files and {count} transcripts are those that {FILE} lists"
     )
@@ -269,12 +269,12 @@ def _played(
     paths = sorted(headers, key=lambda path: (_place(plan, headers[path]), path.name))
     if not any(headers[path].purpose == plan.main.purpose for path in paths):
         yield not_verifiable(
-            f"there is no transcript of {plan.main.purpose}, as of a baseline: nothing to play"
+            f"there is no transcript of {plan.main.purpose}, as for a baseline: nothing to replay"
         )
         return
     if not _has_room(folder, paths, plan):
         yield not_verifiable(
-            "no file holds a model of the size that the plan states: nothing to play"
+            "no file contains a model of the size that the plan states: nothing to replay"
         )
         return
     initial = plan.main.query.initial(plan)
@@ -298,7 +298,7 @@ def _played(
         stepped = course is not None and course.led is not None
         yield from replay_findings(name, header, played, steps=stepped)
         if played.withheld and plan.study.transcript == "full":
-            why = 'the study says transcript = "full", which is what it was approved with'
+            why = 'the study says transcript = "full", as approved'
             yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
         yield from _session_findings(folder, plan, header.purpose, course)
         yield from told_findings(folder, plan, name, header, played)

@@ -130,7 +130,7 @@ class Course:
         A run asks until they are used up. Whoever shows fewer may have chosen among sums.
         """
         if begun < most:
-            self._missing = f"the transcripts have {begun} attempts, of {most} that are asked for"
+            self._missing = f"the transcripts have {begun} attempts, of {most} requested"
 
     def judged(self, claim: str, why: object) -> Finding:
         """How a claim stands that follows from where the sums have led.
@@ -143,8 +143,8 @@ class Course:
         if why or self.is_proven:
             return judged(claim, why)
         doubt = self._missing or (
-            "it begins with a state that was sent and could not be computed here"
+            "it begins with a state that was sent and could not be recomputed here"
             if self.led
-            else "not every sum, and step along it, could be made again"
+            else "not every sum and step could be recomputed"
         )
         return not_verifiable(f"that {claim}: {doubt}")

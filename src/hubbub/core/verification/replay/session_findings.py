@@ -41,18 +41,19 @@ def replay_findings(
     ).covering("replay.frames")
     if 0 < len(played.silos) < silos:
         yield signed(
-            f"{name}: set up with {len(played.silos)} of {silos} silos, as the aggregator's ROLL "
-            "says; no sum has others"
+            f"{name}: set up with {len(played.silos)} of {silos} silos, as the "
+            "aggregator's ROLL says; no sum contains others"
         )
     if played.result is not None:
         yield signed(
-            f"{name}: asked at the model that {len(played.signers)} silos had signed as the RESULT"
+            f"{name}: the sums were taken at the model that {len(played.signers)} silos "
+            "had signed as the RESULT"
         )
     if played.spoilt:
         yield not_verifiable(
-            f"that {played.spoilt} attempts in {name} gave no sum: an answer is missing, as where "
-            "a silo drops out or the run is interrupted, and only the aggregator says that it was "
-            "not seen and left out"
+            f"that {played.spoilt} attempts in {name} gave no sum: an answer is missing, "
+            "as after a dropout or an interruption; only the aggregator says that it did "
+            "not see that answer and leave it out"
         )
     if played.held:
         yield rederived(
@@ -61,9 +62,9 @@ def replay_findings(
         )
     if played.unseen:
         yield not_verifiable(
-            f"the sums of {played.unseen} rounds in {name}, and the steps after them: masked "
-            'vectors were not kept (transcript = "hashes"), or sums were projected layer by layer '
-            "for a model of the study's own"
+            f"the sums of {played.unseen} rounds in {name}, and the steps after them: "
+            'masked vectors were not kept (transcript = "hashes"), or sums were '
+            "projected layer by layer for a model of the study's own"
         )
     elif steps:
         yield rederived(f"{name}: every sum, and every step along it, bit for bit")
@@ -81,7 +82,7 @@ def told_findings(
     standardises = plan.study.data.standardise is not None
     if planned is None or planned.query.takes_raw_records or not (standardises or told):
         return
-    claim = f"{name}: features were standardised as silos were told, which {STANDARDISED} holds"
+    claim = f"{name}: features were standardised as silos were told, as recorded in {STANDARDISED}"
     if told is None:
         yield not_verifiable(
             f"that in {name} silos were told the shifts and scales of {STANDARDISED}: no OPEN was "
@@ -100,8 +101,8 @@ def key_findings(name: str, header: Header, content: Plain | None) -> Iterator[F
     """A session is the parties' own if it has the keys with which they sign the evidence."""
     if content is not None and plain_roster(header.roster) != content["roster"]:
         yield not_verifiable(
-            f"that the keys in {name} are the parties': they are not those of {FILE}, as after a "
-            "run in one process was resumed"
+            f"that the keys in {name} are the parties': they are not those of {FILE}, as "
+            "happens when a run in one process is resumed"
         )
 
 
@@ -115,10 +116,10 @@ def query_count_findings(plan: Plan, done: Sessions, content: Plain | None) -> I
         purpose, most = planned.purpose, planned.mechanism.due_by(int(counted))
         if asked[purpose] < most:
             yield not_verifiable(
-                f"that no sum for {purpose} was left out: {asked[purpose]} of {most} that are due "
-                "are in the transcripts"
+                f"that no sum for {purpose} was left out: the transcripts have "
+                f"{asked[purpose]} of {most} that are due"
             )
-        why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
+        why = "the claimed epsilon does not hold" if asked[purpose] > most else ""
         claim = f"the transcripts have {asked[purpose]} sums for {purpose}, of {most} that are due"
         yield judged(f"{claim} after {counted} attempts", why)
 
@@ -152,7 +153,7 @@ def attempt_findings(plan: Plan, done: Sessions, content: Plain | None) -> Itera
     """
     done = [one for one in done if one[0].purpose == plan.main.purpose]
     made, steps = sum(played.attempts for _, played in done), plan.mechanism.steps
-    why = "" if made <= steps else "the epsilon that is claimed does not hold"
+    why = "" if made <= steps else "the claimed epsilon does not hold"
     allowed = f"the transcripts have {made} attempts, of {steps} that the study allows"
     yield judged(allowed, why).covering("replay.attempts")
     if content is None:
@@ -162,16 +163,16 @@ def attempt_findings(plan: Plan, done: Sessions, content: Plain | None) -> Itera
     yield judged("no attempt of the transcripts is missing from the epsilon of the evidence", why)
     begun = attempts_paid(plan.main, done)
     if (missing := counted - begun) > 0:
-        claim = "every attempt that was charged is in the transcripts, answered or not"
-        why = f"{missing} are missing: each is written down before it is asked; {RESTORE}"
+        claim = "every charged attempt is in the transcripts, answered or not"
+        why = f"{missing} are missing: each is recorded before it is asked; {RESTORE}"
         # Who names sessions of which there is no transcript may have answered them there.
         told = sum(p["attempts"] > begun and not p.get("unlisted") for p in content["silos"])
         is_shown = told > plan.study.parties.colluders
         yield wrong(claim, why) if is_shown else not_verifiable(f"that {claim}: {why}")
     if (unseen := min(counted, steps) - made) > 0:
         yield not_verifiable(
-            f"that no sum was left out: {unseen} attempts that were charged have no answer in a "
-            "transcript, as where an interruption has lost them"
+            f"that no sum was left out: {unseen} charged attempts have no answer in a "
+            "transcript, as happens after an interruption"
         )
     answers: Counter[str] = Counter()
     for header, played in done:
@@ -180,6 +181,6 @@ def attempt_findings(plan: Plan, done: Sessions, content: Plain | None) -> Itera
     less = [name for name, number in charged.items() if answers[name] > number]
     why = f"{', '.join(less)} answered more attempts than were charged" if less else ""
     if charged:
-        yield judged("every silo that has signed has charged what it answered", why)
+        yield judged("every silo that signed has charged what it answered", why)
     if silent := sorted(answers.keys() - charged.keys()):
         yield not_verifiable(f"that {', '.join(silent[:12])} charged what they answered")
