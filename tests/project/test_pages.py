@@ -17,8 +17,6 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Made from the code, so nobody writes their words twice.
 WRITTEN = tuple(DOCS / "reference" / f"{name}.md" for name in ("kinds", "refusals", "wire"))
-    DOCS / "reference" / name for name in ("kinds.md", "refusals.md", "wire.md")
-)  # from the code
 OTHERS = tuple(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"))
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("*/*.md"), *OTHERS])
 ELSEWHERE = sorted(

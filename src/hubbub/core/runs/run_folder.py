@@ -346,11 +346,11 @@ def _usable(path: Path, *, apart: bool = False) -> Iterator[None]:
     except BlockingIOError:
         raise
     except OSError as error:
-        begun = f", or fix the disk and go on with hubbub run --resume {path}"
+        begun = f", or fix the disk and continue with hubbub run --resume {path}"
         other = f"choose another --out{begun if path.is_dir() else ''}"
         raise UserError(
             f"expected a folder that can be written, got {path}: {why_of(error)}; "
-            + ("fix the disk and go on with hubbub serve" if apart else other)
+            + ("fix the disk and continue with hubbub serve" if apart else other)
         ) from None
 
 
