@@ -61,7 +61,7 @@ CHARTS = {
     "hazards": "Cox regression of",
 }
 # What a browser photographs: the size of its window.
-PHOTOGRAPHS = {"report": (1100, 1120), "trust": (1100, 560), "dossier": (1000, 1150)}
+PHOTOGRAPHS = {"report": (1100, 1120), "trust": (520, 800), "dossier": (820, 1150)}
 _WHO_SEES_WHAT = re.compile(r'<figure class="who">.*?</figure>', re.DOTALL)
 _CHART = re.compile(
     r'<svg viewBox="0 0 (\d+) (\d+)" role="img" aria-label="([^"]*)".*?</svg>', re.DOTALL

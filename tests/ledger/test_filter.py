@@ -217,7 +217,7 @@ def test_p24_a_cap_that_is_lowered_stops_what_was_let_in_and_a_raised_one_lets_i
         run(ledger, OTHER)
         for epsilon in (ONE / 2, 0.9 * BOTH):
             ledger.set_cap(cap_of(epsilon))
-            with pytest.raises(BudgetError, match="past it; raise the cap"):
+            with pytest.raises(BudgetError, match="exceed it; raise the cap"):
                 ledger.charge(entry(2, **SAMPLED), attempts=STEPS)
         ledger.set_cap(cap_of(3 * BOTH))
         ledger.charge(entry(2, **SAMPLED), attempts=STEPS)
@@ -280,7 +280,7 @@ def test_p24_certificates_beside_a_study_that_leaves_nothing_are_held_against_th
             again = entry(
                 2, session=b"f" * 16, **SAMPLED, certificate=Certificate(epsilon=share * ONE)
             )
-            with nullcontext() if fits else pytest.raises(BudgetError, match="are past it"):
+            with nullcontext() if fits else pytest.raises(BudgetError, match="exceed it"):
                 ledger.charge(again, attempts=STEPS)
 
 

@@ -545,7 +545,7 @@ def test_of_many_silos_a_few_are_drawn() -> None:
 
 def test_every_adversary_of_a_plan_is_said_in_plain_words() -> None:
     page = read(rendered()).text
-    assert "the aggregator and 1 silo that secretly tell each other all they know" in page
+    assert "the aggregator and 1 silo that secretly share all they know" in page
     assert all(explained(row["adversary"]) for row in a_plan()["epsilon"])
     assert "hardware" in explained("aggregator + 1 silo, no enclave holding")
     assert "with no silo colluding" in explained("aggregator + 0 silos")
@@ -690,7 +690,7 @@ def test_what_does_not_hold_stands_on_the_first_screen_and_in_full_below() -> No
     [
         (0.02, "hardly", "strong guarantee"),
         (0.9, "hardly", "strong guarantee"),
-        (2.0, "only a little", "fair guarantee"),
+        (2.0, "sometimes", "fair guarantee"),
         (20.0, "perhaps", "weak guarantee"),
         (None, "nothing is guaranteed", "no guarantee"),
     ],

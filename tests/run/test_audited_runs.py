@@ -244,7 +244,7 @@ def test_a_run_that_goes_on_still_has_it(
 def test_a_run_without_one_says_so(made: Path, tmp_path: Path) -> None:
     hubbub.run(hubbub.Study.load(made / "study.toml"), tmp_path / "run")
     assert load(tmp_path / "run" / FILE)["audit"] is None
-    assert "holds no audit" in (tmp_path / "run" / "report.html").read_text()
+    assert "contains no audit" in (tmp_path / "run" / "report.html").read_text()
     (tmp_path / "run" / AUDIT).write_text((made / "found.json").read_text())
     assert any("added later" in one.verdict for one in verify(tmp_path / "run"))
 
@@ -361,11 +361,11 @@ def test_the_file_and_the_evidence_say_the_same(made: Path, tmp_path: Path) -> N
     (folder / AUDIT).write_text(json.dumps(other))
     content["files"][AUDIT] = hashlib.sha256((folder / AUDIT).read_bytes()).hexdigest()
     _found(content, keys, folder / FILE)
-    assert "audit.json is what evidence.json says" in wrongs(verify(folder))
+    assert "audit.json is the audit that evidence.json contains" in wrongs(verify(folder))
     (folder / AUDIT).write_text("{")
     content["files"][AUDIT] = hashlib.sha256(b"{").hexdigest()
     _found(content, keys, folder / FILE)
-    assert "audit.json is what evidence.json says" in wrongs(verify(folder))
+    assert "audit.json is the audit that evidence.json contains" in wrongs(verify(folder))
 
 
 @pytest.mark.slow

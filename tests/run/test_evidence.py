@@ -259,7 +259,7 @@ def no_toml(content: dict[str, Any]) -> None:
         (fewer_attempts_with_their_epsilon, "counted for 3 attempts only"),
         (part_of_an_attempt, "no whole number"),
         (true_attempts, "no whole number"),
-        (more_attempts, "allows for 6"),
+        (more_attempts, "allows 6"),
         (another_study, "id is"),
         (renamed, "name is"),
         (less_charged, "not that of a silo"),
@@ -307,7 +307,7 @@ def test_attempts_are_re_derived_only_where_every_silo_has_signed_its_last_word(
             one for one in lied(lie) if "it is at most" in one.claim and "after" in one.claim
         ]
         assert said.verdict == SIGNED
-        assert "so the aggregator counts" in said.claim
+        assert "this is the aggregator's count" in said.claim
 
 
 def test_epsilon_is_re_derived_only_where_an_honest_silo_has_signed_for_the_study(

@@ -784,7 +784,7 @@ def test_more_attempts_than_the_evidence_or_a_ledger_counts_are_found(
 def test_charged_attempts_that_no_transcript_has_are_said(a_run: Callable[..., Run]) -> None:
     """Else an aggregator leaves its last sums out and shows an earlier model."""
     folder, result, parties = a_run()
-    said = "that no sum was left out: 2 attempts"
+    said = "that no sum was left out: 2 charged attempts"
     assert said not in claims(verify(folder), NOT_VERIFIABLE)
 
     def cut(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
@@ -894,7 +894,7 @@ def test_cut_missing_and_added_files_are_noticed(a_run: Callable[..., Run]) -> N
     transcript.write_bytes(content)
     shutil.copy(transcript, transcript.with_name("00" * 16 + ".frames"))
     (found,) = integrity_findings(folder)
-    assert "does not know it" in found.verdict
+    assert "does not list it" in found.verdict
 
 
 def test_what_is_damaged_is_not_built_upon(a_run: Callable[..., Run]) -> None:

@@ -173,7 +173,7 @@ def after(path: Path, plan: Plan) -> str:
     books = LedgerBooks.of(path)
     goal = books.cap or plan.study.privacy
     epsilon = books.after(plan)
-    by = "spent in all" if books.filter is None else "counted by the cap"
+    by = "total spent" if books.filter is None else "counted by the cap"
     words = (
         f"{by} after this study: epsilon {epsilon:.4g} at delta {goal.delta:g} ({goal.relation})"
     )

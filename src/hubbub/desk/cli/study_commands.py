@@ -194,7 +194,7 @@ def show_plan(made: Plan) -> None:
             ("adversary", "records owned", "joint batches", "Poisson"),
             as_table(made.joint_batches),
         )
-    table("How", ("what follows", "value"), _how_rows(made, plain))
+    table("Noise and messages", ("quantity", "value"), _how_rows(made, plain))
     _show_statistics(made)
     _show_validation(made)
     if study.attestation:

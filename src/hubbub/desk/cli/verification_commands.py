@@ -99,7 +99,7 @@ def _verify(options: argparse.Namespace) -> int:
         return 0 if holds and complete else 1
     short = [finding.verdict if finding.holds else "WRONG" for finding in findings]
     claims = [finding.claim for finding in findings]
-    table(f"{path}", ("claim", "stands"), list(zip(claims, short, strict=True)))
+    table(f"{path}", ("claim", "verdict"), list(zip(claims, short, strict=True)))
     for finding in findings:
         if not finding.holds:
             say(f"{finding.claim}? {finding.verdict}")

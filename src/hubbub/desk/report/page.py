@@ -44,7 +44,7 @@ _HOW = {
 _BRIEF = {
     "re-derived": "recomputed and found equal",
     "signed": "by the party it concerns",
-    "not verifiable": "left to trust",
+    "not verifiable": "has to be trusted",
     "not checked": "it would take long",
 }
 _RARE = "not checked"  # mentioned only where there is one
@@ -144,7 +144,7 @@ def ledgers(parts: Sequence[Part]) -> Html:
         "What each silo has signed about its ledger after this study. An attempt is one "
         "try at a step; the head is a fingerprint of all rows"
     )
-    head = ("Silo", "attempts charged", "rows in all", "total ε spent", "head")
+    head = ("Silo", "attempts charged", "total rows", "total ε spent", "head")
     body = table(caption, head, rows, numeric=(1, 2, 3))
     return section("What the ledgers say", tag("p", words), body, *note)
 
@@ -369,7 +369,7 @@ def _validated_tile(validation: validation_sheet.Validation) -> list[markup.Html
     name, one = next(iter(validation["all"]["scores"].items()))
     low, high = (validation_sheet.shown(one[end]) for end in ("low", "high"))
     remark = (
-        f"{low} to {high} (95 %, chance and noise): {validation_sheet.verdict(name, one)}. "
+        f"{low} to {high} (95 %, sampling and noise): {validation_sheet.verdict(name, one)}. "
         f"On {validation_sheet.whose(validation)}"
     )
     return [
@@ -422,7 +422,7 @@ def _spent_tile(
     spending: Mapping[str, Any] | None, parts: Sequence[Mapping[str, Any]]
 ) -> list[markup.Html]:
     """What the records have spent in all, by what ledgers said or what silos have signed."""
-    name = "ε spent in all by these records"
+    name = "total ε spent by these records"
     if spending is not None:
         before = spending["before"]
         was = f"charge {spending['charge']}; {at_most(before)} before this run. " if before else ""

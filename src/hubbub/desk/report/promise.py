@@ -165,7 +165,7 @@ def plainly(plan: Plan, against: str) -> str:
     if epsilon is None:
         return f"Against {spoken(against)} nothing is guaranteed: they may learn who took part."
     how = (
-        "hardly" if epsilon <= _STRONG else "only a little" if epsilon <= _WEAK_FROM else "perhaps"
+        "hardly" if epsilon <= _STRONG else "sometimes" if epsilon <= _WEAK_FROM else "perhaps"
     )
     used = "record was" if _unit(plan) == "record" else "records were"
     return (
@@ -423,7 +423,7 @@ def traffic(plan: Plan, attempts: int, seconds: float | None) -> markup.Html:
         "records it has or used."
     )
     caption = "Data sent during training, without the set-up"
-    head = ("Quantity", "per step", "in all")
+    head = ("Quantity", "per step", "total")
     return markup.section(
         "What it took", markup.tag("p", words), markup.table(caption, head, rows, numeric=(1, 2))
     )

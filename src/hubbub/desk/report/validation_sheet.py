@@ -237,7 +237,7 @@ def _calibration_chart(curve: Mapping[str, Any]) -> tuple[markup.Html, str]:
         "happened; below it, they are too high."
     )
     ideal = charts.DrawnCurve(name="perfect", x=ends, y=ends)
-    axes = charts.Axes(across=across, up=up, labels=("foretold", "observed"))
+    axes = charts.Axes(across=across, up=up, labels=("predicted", "observed"))
     return charts.curves([charts.DrawnCurve.of(curve), ideal], axes, described=words), words
 
 
@@ -293,7 +293,7 @@ def _drawn(curve: Mapping[str, Any]) -> charts.DrawnCurve:
 
 def _points(everybody: Mapping[str, Any], name: str) -> markup.Html:
     """A figure's points as a table that can be unfolded."""
-    curve, head = everybody["calibration"], ("foretold", "observed")
+    curve, head = everybody["calibration"], ("predicted", "observed")
     if name == "decisions":
         curve, head = everybody["decisions"][0], ("from a risk of", "net benefit")
     rows = [

@@ -192,7 +192,7 @@ class Risks(Kind):
             benefits = [sums.ratio(_place(first + k), _place(0)) for k in range(len(cuts))]
             return curve(name, list(zip(cuts.tolist(), benefits, strict=True)))
 
-        return drawn("the model", 1), drawn("everybody treated", 1 + len(cuts))
+        return drawn("the model", 1), drawn("treating everybody", 1 + len(cuts))
 
 
 def _place(number: int) -> Function:
