@@ -66,7 +66,7 @@ def test_a_cohort_becomes_a_scored_report_by_what_is_printed_alone(
     assert study.data.patient == ("patient_id" if name == "visits" else "")
     (run,) = tmp_path.glob("runs/*/report.html")
     page = run.read_text()
-    assert "ε spent in all by these records" in page
+    assert "total ε spent by these records" in page
     assert "the first charge" in page
     assert "What to do next" in page
     told = json.loads((run.parent / "validation.json").read_text())

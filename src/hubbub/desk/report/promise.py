@@ -164,9 +164,7 @@ def plainly(plan: Plan, against: str) -> str:
     epsilon = stated(plan)["epsilon"]
     if epsilon is None:
         return f"Against {spoken(against)} nothing is guaranteed: they may learn who took part."
-    how = (
-        "hardly" if epsilon <= _STRONG else "sometimes" if epsilon <= _WEAK_FROM else "perhaps"
-    )
+    how = "hardly" if epsilon <= _STRONG else "sometimes" if epsilon <= _WEAK_FROM else "perhaps"
     used = "record was" if _unit(plan) == "record" else "records were"
     return (
         f"In plain words: even {spoken(against)}, knowing everything else about a person, "

@@ -34,10 +34,7 @@ def counted(dossier: Dossier) -> str:
     """How many sentences stand how, and how many blanks are open."""
     counts = ", ".join(f"{number} {name}" for name, number in sorted(dossier.counts.items()))
     left = several(len(dossier.open), "answer")
-    return (
-        f"Study id {dossier.study_id}. Sentences: {counts}. Answers still needed from "
-        f"people: {left}."
-    )
+    return f"Study id {dossier.study_id}. Sentences: {counts}. Still needed from people: {left}."
 
 
 def summed_up(chapter: Composed) -> str:
