@@ -24,8 +24,8 @@ HEEDS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)
 MAIN = "import sys; from hubbub.desk.cli.main import main; sys.exit(main())"
 START = [sys.executable, "-c", f"{HEEDS}; {MAIN}"]
 WHO = {
-    "trusted": "against those who see only models; hubbub's epsilon is against the aggregator together "
-    "with 1 silo",
+    "trusted": "against those who see only models; hubbub's epsilon is against the aggregator "
+    "together with 1 silo",
     "local-dp": "against everybody but the silo itself; hubbub's epsilon is",
     "alone": "against those who see a silo's model; hubbub's epsilon is",
     "non-private": "no epsilon: this baseline adds no noise",

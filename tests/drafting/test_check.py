@@ -251,7 +251,7 @@ def test_a_check_says_what_nobody_knows_of_a_model_before_it_runs(home, check, c
     code, said = check()
     assert code == 0
     assert "note: python:no_such:model: your code must keep nothing about a record" in said
-    assert "note: python:no_such:model: before the code has run, nobody knows whether the amount" in said
+    assert "note: python:no_such:model: before the code has run, nobody knows" in said
     assert main(["check", "study.toml", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["notes"]) == 2
 

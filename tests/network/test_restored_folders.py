@@ -206,9 +206,7 @@ def test_p15_serve_ends_with_what_silos_have_signed_against_what_they_answered(
         return honest(self, known) - (self.party_folder.name == "ann")
 
     monkeypatch.setattr(SiloEndpoint, "_accounted", less)
-    with pytest.raises(
-        IntegrityError, match="but they signed: ann 3 of 4: their folders were set"
-    ):
+    with pytest.raises(IntegrityError, match="but they signed: ann 3 of 4: their folders were set"):
         parties.serve(timeouts=HASTY)
     assert [one.claim for one in verify(parties.home / "run") if not one.holds] == [_SET_BACK]
 
