@@ -219,7 +219,7 @@ delta = 1e-5
     hubbub.run(hubbub.Study.parse(text), out=tmp_path / "run")
     facts = dossier_command.facts_of(tmp_path / "run", quiet=True)
     said = {one.ask: one for one in compose(facts).sentences}
-    asked = said["Which statistics are asked?"]
+    asked = said["Which statistics are computed?"]
     assert asked.text == "The study asks for 1 statistic: “baseline” (table of age, sex)."
     digest = sha256((tmp_path / "run" / "statistics.json").read_bytes()).hexdigest()
     follows = said["Does the result follow from the messages?"]
@@ -233,7 +233,7 @@ delta = 1e-5
     facts_of_more = with_value(facts_of_more, "asked.statistics", {"statistics": crossed})
     more = {one.ask: one.text for one in compose(facts_of_more).sentences}
     assert "reads the columns sex, age;" in more["Which columns are read?"]
-    assert "“both” (crosstab of sex, stage)" in more["Which statistics are asked?"]
+    assert "“both” (crosstab of sex, stage)" in more["Which statistics are computed?"]
     hidden = sentence_of(
         next(one for one in QUESTIONS if one.ask == follows.ask),
         with_verdict(facts, "replay.answers", "not verifiable"),
@@ -254,7 +254,7 @@ def test_a_lie_that_the_aggregator_signs_is_named_and_nothing_rests_on_it(
     said = json.loads(capsys.readouterr().out)
     assert any("attack_power_at_1_percent" in one for one in said["wrong"])
     asked = {one["ask"]: one for one in said["sentences"]}
-    assert asked["Can somebody tell who took part?"]["standing"] == NOT_SHOWN
+    assert asked["Can an attacker detect who took part?"]["standing"] == NOT_SHOWN
     assert "does not hold" in (tmp_path / "dossier.html").read_text()
 
 
@@ -285,8 +285,8 @@ def test_the_evidence_alone_shows_less_than_the_folder(run: Path, facts: Facts) 
     }
     assert less == {
         "Does the result follow from the messages?",
-        "Was what was planned carried out?",
-        "Is what is given out what the sums gave?",
+        "Did the study run as planned?",
+        "Do the published results follow from the sums?",
         "Are messages signed?",
         "Which parties took part, under which keys?",
         "What was logged of the processing?",

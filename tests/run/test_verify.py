@@ -793,7 +793,7 @@ def test_charged_attempts_that_no_transcript_has_are_said(a_run: Callable[..., R
     forge(folder, result, parties, cut)
     found = verify(folder)
     assert said in claims(found, NOT_VERIFIABLE)
-    assert "every attempt that was charged" in "".join(one.claim for one in wrongs(found))
+    assert "every charged attempt" in "".join(one.claim for one in wrongs(found))
     assert "model.safetensors holds" not in claims(found, REDERIVED)
 
 
