@@ -229,7 +229,7 @@ WIDEST = 1e-3  # a bracket of epsilon that is told, where epsilon is at most 1; 
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """A number known to lie in [lower, upper]; `upper` is the one to promise.
+    """A number known to lie in [lower, upper]; `upper` is the end to guarantee.
 
     Args:
         lower: nothing below it can be true of the same dominating pairs; an epsilon (no unit) or a

@@ -134,7 +134,7 @@ def noise_multiplier(
     sampling: str = "poisson",
     events: Callable[[float], Sequence[Event]] | None = None,
 ) -> float:
-    """The least noise, sigma / C, with which DP-SGD, or any events, stay within (epsilon, delta).
+    """The smallest noise, sigma / C, that keeps DP-SGD, or any events, within (epsilon, delta).
 
     Guarantees: never overspends: the certified upper epsilon at the result is at most `epsilon`.
 

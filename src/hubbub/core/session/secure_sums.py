@@ -43,7 +43,7 @@ def secure_sum(
     word_bits: int = 64,
     colluders: int | None = None,
 ) -> NDArray[np.int64]:
-    """The exact sum of integer vectors, one from each silo, none of which is seen by anybody else.
+    """The exact sum of integer vectors, one from each silo; nobody sees another silo's vector.
 
     Guarantees:
         1. Exact: an error instead of a sum that does not fit the word.
@@ -136,7 +136,7 @@ class ExactSilo:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateSum:
-    """A noisy sum, and what it promises.
+    """A noisy sum and its guarantee.
 
     Args:
         value: the sum with its noise, (m,) float64, in the unit of the vectors.

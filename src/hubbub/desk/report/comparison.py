@@ -238,17 +238,17 @@ def rehearse(
     device: str = "auto",
     progress: Callable[[], None] | None = None,
 ) -> tuple[Result, ...]:
-    """Rehearse a study: runs of the same law by somebody who holds all records.
+    """Rehearse a study: what runs would give, without protection, for public or made-up records.
 
     Guarantees:
         1. Each result has the distribution of what `run` gives where every silo answers, up to what
            a float32 sum rounds.
-        2. Nothing is written and nothing is charged, so nothing is promised: whoever chooses
-           anything by the outcome of a rehearsal on private records has released it.
+        2. Nothing is written or charged, so nothing is guaranteed: choosing anything by the outcome
+           of a rehearsal on private records is a release.
 
     Args:
         study: what to rehearse.
-        repeats: how often, each with coins and noise of its own.
+        repeats: number of rehearsals, each with its own coins and noise.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
         progress: called after every rehearsal.
 

@@ -50,7 +50,7 @@ _MOST = 10_000_000  # that may be asked for at all
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SyntheticData:
-    """Synthetic records of all silos together, and shares with honest intervals.
+    """Synthetic records of all silos together, and shares with valid intervals.
 
     Args:
         design: of the sums.

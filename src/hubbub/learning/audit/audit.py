@@ -41,7 +41,7 @@ from hubbub.learning.queries.training_query import training_of
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """What an audit has found.
+    """The result of an audit: a lower bound on epsilon, and what it rests on.
 
     Args:
         plan: the plan of the study that was audited.
@@ -130,7 +130,7 @@ def audit(
     confidence: float = 0.95,
     progress: Progress | None = None,
 ) -> Audit:
-    """Look for canaries in the sums that the stated adversary sees of a study's training.
+    """Attack a study's training with canaries, from the sums that the stated adversary sees.
 
     The canaries are made up: no silo's records are read, and no ledger is touched.
 

@@ -56,25 +56,24 @@ def fit(
     device: str = "auto",
     log: str | None = None,
 ) -> result.Result:
-    """Train one model over silos whose records are in memory, with the whole protocol.
+    """Train one model across silos whose records are in memory, with the full protocol.
 
-    What takes part in no other table of a study has its default; for everything else write a
-    `Study`. All numbers but the records themselves are public.
+    Settings that are not parameters here have a study's defaults; to change them, write a `Study`. All numbers but the records themselves are public.
 
     Guarantees:
         1. Those of `run`: the model is (epsilon, delta)-DP against the aggregator with `colluders`
            silos, each record of a silo being one unit, or with `patients` each patient of a silo.
-        2. What was read off the records and counts as public stands in the result's summary.
-        3. Who fits again where no common ledger counts it is warned (`UncountedWarning`).
+        2. The result's summary lists what was read off the records and counts as public.
+        3. Fitting again without a common ledger gives an `UncountedWarning`.
 
     Args:
         silos: by each silo's name its features, an array or tensor (n, ...) or a data frame, and
             its targets (n,), numbers or texts; or a `torch.utils.data.Dataset` of such pairs, each
             record's own. Without `columns` features are used as they are:
             bring them to about -1 to 1 by public numbers.
-        epsilon: promised against the aggregator with `colluders` silos; no unit.
-        delta: the chance with which the promise may fail, a probability.
-        colluders: silos that may join the adversary.
+        epsilon: the guarantee against the aggregator with `colluders` silos; no unit.
+        delta: the probability with which the guarantee may fail.
+        colluders: number of silos that may collude with the aggregator.
         model: "logistic", "mlp" (with `hidden`), "cnn", "linear-probe" (with one step of "sgd"),
             or a torch module that gives one logit per
             record, shape (n,), for two classes, else (n, classes); the module is left as it is.

@@ -38,7 +38,7 @@ _MOST_SHOWN = 10  # classes
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
-    """What a run gives back.
+    """The result of a run: the model, its scores, and epsilon.
 
     Args:
         model: the trained torch module; where only statistics are asked for, one that holds what is

@@ -70,8 +70,8 @@ def run(
 
     Guarantees:
         1. The published models are (epsilon, delta)-DP against every adversary of the plan, as
-           the plan says, for hubbub and the baseline "local-dp"; "trusted" and "alone" promise it
-           against those who see models only.
+           the plan says, for hubbub and the baseline "local-dp"; "trusted" and "alone" guarantee it
+           against those who see only models.
         2. Every silo's ledger holds a step before the silo's answer to it exists.
         3. A run that was stopped at any point can be resumed: see `resume`.
 
@@ -182,7 +182,7 @@ def resume(
     trust_code: bool = False,
     log: str | None = None,
 ) -> result.Result:
-    """Go on with a run that was stopped: by a crash, a kill, a full disk, or a budget.
+    """Continue a run that was stopped by a crash, a kill, a full disk, or a budget.
 
     Guarantees:
         1. A new session is set up, so no key, mask, noise or batch of the old one is used again.
@@ -195,7 +195,7 @@ def resume(
         folder: of the run; the study is read from it, and the ledgers stay where they were.
         progress: see `run`.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
-        notice: told in a few words what takes long, such as the mixing of a shuffled token list.
+        notice: called with a few words before something slow, such as the mixing of a shuffled token list.
         trust_code: code that the study names may run here, known or not.
         log: see `run`; rows that were made before are not told again.
 

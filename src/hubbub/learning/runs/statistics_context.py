@@ -61,18 +61,18 @@ def statistics(
     most_per_patient: int | None = None,
     out: str | Path | None = None,
 ) -> StatisticsContext:
-    """Ask statistics of silos whose tables are in memory, with the whole protocol.
+    """Compute statistics across silos whose tables are in memory, with the full protocol.
 
-    Nothing is released yet: `query(epsilon=...)` says how exact answers will be, and its
-    `release()` asks. All numbers but the tables themselves are public.
+    Nothing is released yet: `query(epsilon=...)` says how precise its answers will be, and its
+    `release()` runs it. All numbers but the tables themselves are public.
 
     Guarantees:
         1. All releases from these tables together are (epsilon, delta)-DP against the aggregator
            with `colluders` silos, however later queries are chosen, each row of a table being one
            unit, or with `patients` each patient (docs/privacy.md P22). A query of another context
            of these tables counts against the `colluders` that it was asked with.
-        2. A cell that is run twice finds what it has spent: who hands over the same tables again
-           goes on with their ledgers, and a query that was answered is not asked again. Without
+        2. Running a notebook cell twice costs nothing more: the same tables continue with the same
+           ledgers, and an answered query is not asked again. Without
            `out` this lasts as long as the program.
         3. With `out` trainings that are charged there count too, as if all had been fixed
            beforehand (P15).
@@ -82,10 +82,10 @@ def statistics(
         columns: what is public of each column, by the keys of `data.columns` in a study, such as
             `{"age": {"low": 20, "high": 90}}`.
         epsilon: what all queries together may cost; no unit.
-        delta: the chance with which the promise may fail, a probability.
+        delta: the probability with which the guarantee may fail.
         questions: what `query()` asks if it is given none: tables as `[statistics.NAME]` of a
             study has them, by name or in a list.
-        colluders: number of silos that may join the adversary.
+        colluders: number of silos that may collude with the aggregator.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         records: public number of units in all; None: as many as there are, which then counts as
             public.
@@ -98,7 +98,7 @@ def statistics(
             `ledgers`; None: write nothing.
 
     Returns:
-        What asks, and knows what is left of epsilon.
+        An object that runs queries and knows how much epsilon is left.
 
     Raises:
         DataError: a table does not fit the columns, or a row has no patient.

@@ -38,7 +38,7 @@ def synthesize(
     most_per_patient: int | None = None,
     out: str | Path | None = None,
 ) -> SyntheticData:
-    """Make synthetic records of silos whose tables are in memory, with the whole protocol.
+    """Make synthetic records from silos whose tables are in memory, with the full protocol.
 
     Guarantees:
         1. Everything that is given back, and whatever is drawn from it later, is (epsilon,
@@ -51,7 +51,7 @@ def synthesize(
         silos: each silo's table by its name: a data frame, or a mapping of columns to values.
         columns: what is public of each column, by the keys of `data.columns` in a study.
         epsilon: what it may cost; no unit.
-        delta: the chance with which the promise may fail, a probability.
+        delta: the probability with which the guarantee may fail.
         targets: up to 3 columns of most interest, such as the outcome.
         bins: ranges of equal width of a numeric column.
         cuts: by column its public break points instead.
@@ -60,7 +60,7 @@ def synthesize(
         size: synthetic records to draw; 0: about as many as there are units.
         total: epsilon of all that is asked of these tables, earlier and later `hubbub.statistics`
             too; None: `epsilon`, which nothing else may have a part of.
-        colluders: number of silos that may join the adversary.
+        colluders: number of silos that may collude with the aggregator.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         records: public number of units in all; None: as many as there are, which then is public.
         patients: whose each row is, see `hubbub.statistics`; None: each row is a unit.
@@ -68,7 +68,7 @@ def synthesize(
         out: folder of these tables in which it gets one of its own; None: write nothing.
 
     Returns:
-        What draws records, and knows shares with intervals.
+        An object that draws records and gives shares with intervals.
 
     Raises:
         DataError: a table does not fit the columns.
@@ -124,7 +124,7 @@ def synthetic(folder: str | Path) -> SyntheticData:
         folder: of the run, or of a silo's copy of what it gave.
 
     Returns:
-        What draws records, and knows shares with intervals.
+        An object that draws records and gives shares with intervals.
 
     Raises:
         UserError: there is no run in the folder, or it is not finished.

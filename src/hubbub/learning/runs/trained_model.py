@@ -30,7 +30,7 @@ from hubbub.learning.study.training import learning_of
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel:
-    """What a run has trained, ready for records that it has never seen.
+    """The model of a run, ready to predict new records.
 
     Args:
         study: that was run; says how records become features.

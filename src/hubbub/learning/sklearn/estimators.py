@@ -68,9 +68,9 @@ class Federated(BaseEstimator):  # type: ignore[misc]
     one warns.
 
     Args:
-        epsilon: promised against the aggregator with `colluders` silos; no unit.
-        delta: the chance with which the promise may fail, a probability.
-        colluders: silos that may join the adversary.
+        epsilon: the guarantee against the aggregator with `colluders` silos; no unit.
+        delta: the probability with which the guarantee may fail.
+        colluders: number of silos that may collude with the aggregator.
         silos: how many silos the rows are dealt to, in turn, where `fit` gets no groups.
         model: "linear" ("logistic" for classes), "mlp", or a torch module, as for `hubbub.fit`.
         hidden: widths of the hidden layers of "mlp".
