@@ -172,7 +172,7 @@ def test_a_silo_whose_table_is_another_is_counted_apart_and_warned_of() -> None:
         warnings.simplefilter("error", UncountedWarning)
         context = asked(questions=[KINDS["table"]])
         found = [context.query(epsilon=e).release() for e in (4.0, 3.0)]  # of one budget
-    assert "not stated: the number of records (1200)" in repr(found[1])
+    assert "did not state it: the number of records (1200)" in repr(found[1])
     other = asked(silos={**TABLES, "north": patients(9)}, questions=[KINDS["table"]], records=1200)
     with pytest.warns(UncountedWarning, match="from north, found"):
         again = other.query(epsilon=0.5).release()
@@ -270,7 +270,7 @@ def test_a_query_that_was_stopped_is_charged_and_not_asked_again(
         with pytest.raises(KeyboardInterrupt):
             query.release()
     assert context.remaining() < 2.0
-    with pytest.raises(SpentError, match="stopped before its answers"):
+    with pytest.raises(SpentError, match="interrupted before its answers"):
         query.release()
 
 

@@ -34,7 +34,7 @@ def test_what_needs_a_model_is_refused_in_one_sentence(
     write_silos(tmp_path)
     told = study(tmp_path)
     hubbub.run(told, tmp_path / "run")
-    with pytest.raises(UserError, match="statistics alone"):
+    with pytest.raises(UserError, match="statistics only"):
         do(told, tmp_path / "run")
 
 

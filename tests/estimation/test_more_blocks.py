@@ -247,7 +247,7 @@ def truth(row: Any) -> float | None:
 
 def test_what_cannot_be_asked_is_refused() -> None:
     for table, said in (
-        ({"kind": "incidence", "time": "time", "event": "died"}, "two kinds of it or more"),
+        ({"kind": "incidence", "time": "time", "event": "died"}, "two or more kinds of event"),
         ({"kind": "centres", "by": "sex", "outcome": "died"}, "three centres or more"),
         ({"kind": "rates", "time": "time", "event": "died", "per": 0}, "above 0"),
         ({"kind": "quantiles", "column": "age", "test": "wilcoxon"}, "without by"),

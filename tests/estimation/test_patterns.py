@@ -170,7 +170,7 @@ def test_what_cannot_be_asked_is_refused(more: dict[str, Any], said: str) -> Non
 
 
 def test_strata_that_are_covariates_are_refused() -> None:
-    with pytest.raises(StudyError, match="no covariate"):
+    with pytest.raises(StudyError, match="not a covariate"):
         told(COX, strata="stage")
 
 

@@ -39,7 +39,7 @@ def test_who_always_says_the_commoner_class_is_no_better_however_accurate():
     assert words.startswith("test AUC")
     assert "no better than guessing (0.500)" in words
     assert "the outcome is rare" in words
-    assert "do not use it" in what_next(plain, {})
+    assert "do not use this model" in what_next(plain, {})
     assert [row[4] for row in score_rows(plain)] == ["no better", "worse", "no better"]
 
 

@@ -361,7 +361,7 @@ def test_check_notes_records_that_are_lost_within_an_interval_and_visits_off_the
         return " ".join(fault.what for fault in faults)
 
     late = said(random.uniform(4, 6, 400), TIMES)
-    assert "records are lost after 4 and before 6, in one interval" in late
+    assert "records leave observation after 4 and before 6, in one interval" in late
     spread = said(random.uniform(0, 6, 400), TIMES | {"grid": [1, 2, 3, 4, 5, 6]})
     assert "lost" not in spread
     visits = random.integers(1, 8, 400) * 0.75
@@ -410,7 +410,7 @@ def test_init_says_what_it_cannot_learn_so(tmp_path, monkeypatch, capsys) -> Non
     assert main(["init", "words.csv", "--target", "y", "--kind", "numeric"]) == 2
     assert "expected numbers in the target 'y'" in capsys.readouterr().err
     assert main(["init", "words.csv", "--target", "y"]) == 2
-    assert "say --kind numeric, count or time-to-event" in capsys.readouterr().err
+    assert "use --kind numeric, count or time-to-event" in capsys.readouterr().err
 
 
 def test_check_lists_every_cell_that_a_run_refuses(tmp_path, monkeypatch) -> None:

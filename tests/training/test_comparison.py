@@ -277,7 +277,7 @@ def test_a_rehearsal_that_could_show_nothing_is_refused(tmp_path, capsys, monkey
         Path(f"{name}.csv").write_text("age,died\n" + "30,yes\n40,no\n30,no\n50,yes\n" * 9)
     assert main(["init", "north.csv", "south.csv", "west.csv"]) == 0
     assert main(["rehearse", "study.toml"]) == 2
-    assert "state data.test, or [validation]" in capsys.readouterr().err
+    assert "add data.test, or [validation]" in capsys.readouterr().err
 
 
 def test_practices_share_out_the_hospitals_records():

@@ -196,7 +196,7 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
         (SILOS, {"colluders": 3}, StudyError, "colluders"),
         ({n: (x, y * 0) for n, (x, y) in SILOS.items()}, {}, DataError, "at least two classes"),
         ({**SILOS, "North Shore": silo(1)}, {}, StudyError, "rename the silos"),
-        (SILOS, {"model": torch.nn.Linear}, ModelError, "got a class; hand over a module"),
+        (SILOS, {"model": torch.nn.Linear}, ModelError, "got a class; pass a module"),
         (SILOS, {"model": None}, ModelError, "got NoneType"),
         (SILOS, {"model": torch.nn.Linear(3, 3)}, ModelError, r"two classes, found \(n, 3\)"),
         (SILOS, {"model": GivesATuple(3, 1)}, ModelError, "gives one tensor.*found a tuple"),
@@ -206,12 +206,12 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
             ModelError,
             "found all of them frozen; call requires_grad_",
         ),
-        ({n: SILOS[n] for n in ("north", "south")}, {}, StudyError, "say colluders=0, which"),
+        ({n: SILOS[n] for n in ("north", "south")}, {}, StudyError, "use colluders=0, which"),
         (
             {n: DataLoader(TensorDataset(*map(torch.tensor, silo(1)))) for n in SILOS},
             {},
             DataError,
-            "north, found a DataLoader.*hand over its .dataset",
+            "north, found a DataLoader.*pass its .dataset",
         ),
         (
             {**SILOS, "west": (np.where(np.arange(60) == 17, np.nan, 0.5)[:, None], silo(1)[1])},
@@ -229,7 +229,7 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
             {n: (x, np.arange(60) + 60 * k) for k, (n, (x, _)) in enumerate(SILOS.items())},
             {},
             DataError,
-            "at most 100 classes, found 180: each would be public",
+            "at most 100 classes, found 180: each would become public",
         ),
         (
             {n: (x[:0], y[:0]) for n, (x, y) in SILOS.items()},
@@ -540,8 +540,8 @@ def test_a_validation_that_cannot_be_is_refused_before_anything_is_charged(tmp_p
 
 def test_a_result_without_any_score_says_how_to_have_one():
     result = hubbub.fit(SILOS, **SHORT)
-    assert "state test or validation" in repr(result)
-    assert "state test or validation" in result._repr_html_()
+    assert "or [validation] to the study" in repr(result)
+    assert "or [validation] to the study" in result._repr_html_()
 
 
 @pytest.mark.slow

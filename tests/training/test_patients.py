@@ -258,7 +258,7 @@ def test_a_missing_key_is_refused_everywhere_and_never_one_patient(home: Path, k
         owned(np.array(["P1", key]))
     with pytest.raises(DataError, match="a patient for every record, found none of north, at 1"):
         with_patients("north", owned(None, 2), {"north": ["P1", key]})
-    assert "nobody's record" in checked_words()
+    assert "belongs to nobody" in checked_words()
 
 
 @pytest.mark.parametrize(
@@ -434,10 +434,10 @@ def test_a_check_says_what_is_wrong_with_patients(
     Path("study.toml").write_text(study(data={"test": "test.csv"}).as_toml())
     Path("test.csv").write_text("dose,ill\n" + "0.5,1\n0.1,0\n" * 10)  # needs no patients
     assert main(["check", "study.toml"]) == 0
-    assert "records are beyond the 3 of a patient" in capsys.readouterr().out
+    assert "records exceed the 3 that count for each patient" in capsys.readouterr().out
     Path("west.csv").write_text(table([("", 0.1, 0), ("P1", 0.2, 1)]))
     Path("south.csv").write_text("dose,ill\n0.1,1\n")
     assert main(["check", "study.toml"]) == 2
     said = capsys.readouterr().out
-    assert "nobody's record" in said
+    assert "belongs to nobody" in said
     assert "south.csv" in said

@@ -186,7 +186,7 @@ def test_scores_are_not_written_over_their_own_table(finished, capsys):
     before = (folder / "test.csv").read_bytes()
     table = str(folder / "test.csv")
     assert main(["predict", str(folder / "run"), table, "--out", f"{folder}/./test.csv"]) == 2
-    assert "another file for the scores" in capsys.readouterr().err
+    assert "different files for the scores" in capsys.readouterr().err
     assert (folder / "test.csv").read_bytes() == before
 
 

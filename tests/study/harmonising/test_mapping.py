@@ -124,7 +124,7 @@ def test_a_first_mapping_is_written_from_a_sites_cells(here: Path):
     for part in (
         '[south.pid]\nfrom = "PID"',
         '[south.sex]\nfrom = "Sex"\nspellings = { "f" = "F" }\n# spellings: what are "männlich"?',
-        'decimal = ","\n# factor = 18.0156: hardly a value is within the bounds',
+        'decimal = ","\n# factor = 18.0156: hardly any value is within the bounds',
     ):
         assert part in text
     assert set(mapping_of("south", _as_mapping(text, here), "pid")) == {"pid", "sex", "glucose"}

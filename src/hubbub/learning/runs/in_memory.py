@@ -58,7 +58,8 @@ def fit(
 ) -> result.Result:
     """Train one model across silos whose records are in memory, with the full protocol.
 
-    Settings that are not parameters here have a study's defaults; to change them, write a `Study`. All numbers but the records themselves are public.
+    Settings that are not parameters here have a study's defaults; to change them, write
+    a `Study`. All numbers but the records themselves are public.
 
     Guarantees:
         1. Those of `run`: the model is (epsilon, delta)-DP against the aggregator with `colluders`
