@@ -310,7 +310,7 @@ def test_a_new_roster_takes_the_place_of_the_old_one_if_so_said(ask, command, ho
     code, _, err = command(*approval(home, "cleveland", "--new-roster"))
     assert code == 0
     assert "with this roster a consortium (3 attempts made) will not continue, " in err
-    assert "a training starts over at step 0 under its new id" in err
+    assert "a training starts again at step 0 under its new id" in err
     assert "the ledger and finished results stay, and statistics are computed again" in err
     assert command(*approval(home, "cleveland", "--new-roster"))[::2] == (0, ""), "nothing new"
     folder = PartyFolder.opened(home / "cleveland")
@@ -370,7 +370,7 @@ def test_a_passphrase_is_asked_for_twice_and_never_shown(command, tmp_path, monk
     assert not (tmp_path / "x").exists()
     code, out, err = command(*asked)
     assert code == 0
-    assert "one" not in (out + err).replace("alone", "")
+    assert "one" not in (out + err).replace("telephone", "")
 
 
 @pytest.fixture(scope="module")
@@ -445,7 +445,7 @@ def test_a_relay_with_another_key_than_the_rosters_is_refused(ask, command, home
 
 def test_a_silo_names_no_relay(command, tmp_path):
     asked = ("keygen", "x", "--home", tmp_path / "x", "--relay", "tls://hub")
-    refuses(command, *asked, says="of an aggregator alone")
+    refuses(command, *asked, says="only for an aggregator")
 
 
 def test_a_relay_may_have_a_name_of_other_letters(ask, tmp_path):

@@ -675,7 +675,7 @@ def test_the_command_ends_with_1_where_the_relay_has_not_taken_it(
     assert "the running relay has loaded it" in " ".join(capsys.readouterr().out.split())
     assert main([*asked, "--leaf-port", str(free_port())]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "has NOT taken it" in said
+    assert "has NOT loaded it" in said
     assert "restart it" in said
     assert main([*asked, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["reloaded"] is True

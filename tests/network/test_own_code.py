@@ -143,7 +143,7 @@ def not_at_all(inputs, outputs):
     ("factory", "says"),
     [
         ("to_its_end", "does more work for some than for others: the time reveals something"),
-        ("three_times", "with the same work for any"),
+        ("three_times", "with the same work for each"),
         ("not_at_all", "expected layers that treat each record alone"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_silo_that_approved_a_model_sees_what_its_work_depends_on(
     kind = f"python:clinic.models:{factory}"
     made = table(SILOS, model={"kind": kind, "inputs": [2]})
     parties = gathered(tmp_path, made)
-    (noted,) = [one for one in plan(parties.study).warnings if "the time would tell" in one]
+    (noted,) = [one for one in plan(parties.study).warnings if "the time would reveal it" in one]
     assert kind in noted
     assert not (tmp_path / "ran").exists()
     found = {one.check: one for one in checkup(parties.sites["east"], Machine())}

@@ -170,7 +170,7 @@ def drawn_in_vain(party_folder: Any, study: bytes) -> int:
 def test_p4_silos_count_graphs_that_served_an_answer_for_themselves(many: Watched) -> None:
     party_folder, study = many.sites["s00"], many.study.id
     assert drawn_in_vain(party_folder, study) == MOST_FRUITLESS
-    with pytest.raises(FruitlessError, match="16 mask graphs more than were of use"):
+    with pytest.raises(FruitlessError, match="16 mask graphs more than were used"):
         party_folder.notes.draw_graph(study)
     party_folder.notes.use_graph(study)
     assert drawn_in_vain(party_folder, study) == 2

@@ -372,7 +372,7 @@ def test_a_stated_number_hides_one_record_from_the_divisor():
     [
         (
             lambda y: np.where(y > 0, "ill", "well"),
-            "has classes that .* has not, as if",
+            "has classes that .* does not have, as if",
         ),
         (lambda y: y > 0, "spelled in two ways"),
         (lambda y: np.where(y > 0, 1, -1), "spelled in two ways"),
