@@ -59,7 +59,7 @@ def test_a_run_gives_records_a_model_and_a_page(run: Path) -> None:
     assert "Not for decisions about single people" in page
     assert "too narrow" in page
     assert "in synthetic records, age and died, with 95 % intervals" in page  # folded or not
-    assert "model-dependent is what rests on another pair" in json.dumps(told)
+    assert "model-dependent: based on a pair that was not measured" in json.dumps(told)
 
 
 def test_two_way_tables_are_those_of_the_sums_and_of_the_model(run: Path) -> None:
@@ -78,8 +78,8 @@ def test_two_way_tables_are_those_of_the_sums_and_of_the_model(run: Path) -> Non
         inside += measured["low"] <= drawn["value"] <= measured["high"]
     notes = told["statistics"]["synthetic tables"]["notes"]
     assert notes[0] == (
-        f"of {len(rows) // 2} cells the synthetic share is inside the interval of the sums in "
-        f"{inside}"
+        f"of {len(rows) // 2} cells, in {inside} the synthetic share is inside the interval of the "
+        "sums"
     )
     names = {one["column"] for one in rows}
     measured_pairs = [set(one["columns"]) for one in told["synthetic"]["pairs"] if one["measured"]]
@@ -293,7 +293,7 @@ def test_sums_that_are_spent_say_the_rest_where_no_record_keeps_the_rules(run: P
     given = query.released(plan(study), QueryState(parameters=sums))
     assert set(given.files) == {"synthetic.json", "synthetic-model.json"}
     assert not given.copies
-    assert "no records: expected records that keep the rules" in given.files["synthetic.json"]
+    assert "no records: expected records that obey the rules" in given.files["synthetic.json"]
 
 
 def test_the_study_id_knows_in_which_order_columns_follow() -> None:
