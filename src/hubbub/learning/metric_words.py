@@ -51,9 +51,8 @@ METRICS = {
     ),
     "c_index": _share(
         "c-index",
-        "The c-index (Harrell) is the probability that, of two test records, the model "
-        "gives the higher risk to the one that has the event first: 0.5 is guessing, 1 "
-        "is perfect.",
+        "The c-index (Harrell) is the probability that, of two test records, the model gives the "
+        "higher risk to the one that has the event first: 0.5 is guessing, 1 is perfect.",
     ),
     "c_index_uno": _share(
         "c-index (Uno)", "Uno's c-index weights pairs so that early censoring counts less."
@@ -93,10 +92,9 @@ METRICS = {
     ),
     "held_back_accuracy": _share(
         "held-back accuracy",
-        "Held-back accuracy is the share of correctly classified records among those "
-        "that silos kept out of the training. It is published with noise, which ε "
-        "includes. It cannot show whether this beats always predicting the more common "
-        "class; [validation] can.",
+        "Held-back accuracy is the share of correctly classified records among those that silos "
+        "kept out of the training. It is published with noise, which ε includes. It cannot show "
+        "whether this beats always predicting the more common class; [validation] can.",
     ),
     "held_back_rmsle": MetricWords(
         name="held-back RMSE of logarithms",

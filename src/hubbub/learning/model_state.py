@@ -485,10 +485,9 @@ def refuse_unsafe(model: nn.Module) -> None:
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise ModelError(
-                "expected a module of Python code, found "
-                f"{f'{name} in ' * bool(name)}TorchScript, for which gradients of single "
-                "records are not available; pass the module that was scripted or traced, "
-                "with its state_dict"
+                f"expected a module of Python code, found {f'{name} in ' * bool(name)}TorchScript, "
+                "for which gradients of single records are not available; pass the module that was "
+                "scripted or traced, with its state_dict"
             )
         problem = _problem(module)
         if problem:

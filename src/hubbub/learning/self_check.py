@@ -213,9 +213,8 @@ def method_for(
     tried_out = method_and_work(model, shape, targets, target_type=target_type)
     if tried_out.work_varies:
         _LOG.warning(
-            "the model does more work for one synthetic record than for another of the "
-            "same shape: the time it takes reveals something about records, which "
-            "epsilon does not cover"
+            "the model does more work for one synthetic record than for another of the same shape: "
+            "the time it takes reveals something about records, which epsilon does not cover"
         )
     return tried_out.method
 
@@ -303,7 +302,6 @@ def _check_loss(loss: Loss, outputs: int, targets: torch.Tensor) -> None:
     alone = [unquoted(partial(loss, some[row], targets[row]), remedy) for row in rows]
     if not torch.allclose(together, torch.cat([one.reshape(-1) for one in alone]), rtol=1e-4):
         raise ModelError(
-            "expected model.loss to give for a batch what it gives for its records one "
-            "by one, found something else: records mix; compute each value from its own "
-            "record only"
+            "expected model.loss to give for a batch what it gives for its records one by one, "
+            "found something else: records mix; compute each value from its own record only"
         )

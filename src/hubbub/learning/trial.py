@@ -287,10 +287,9 @@ def _refuse_reaching(model: nn.Module, batch: Batch, together: list[torch.Tensor
 
 def _remembering() -> ModelError:
     return ModelError(
-        "expected the same outputs and gradient for the same record and seed, found "
-        "others: the model remembers, or draws from a generator of its own; store "
-        "nothing about a record, and draw from torch's generator, which is seeded for "
-        "every row"
+        "expected the same outputs and gradient for the same record and seed, found others: the "
+        "model remembers, or draws from a generator of its own; store nothing about a record, and "
+        "draw from torch's generator, which is seeded for every row"
     )
 
 

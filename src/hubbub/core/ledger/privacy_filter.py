@@ -270,10 +270,9 @@ class PrivacyFilter:
         """Why a study is not let in."""
         needed = self.epsilon(tally, counts)
         return BudgetError(
-            f"expected at most epsilon {self.cap.epsilon:g} at delta {self.cap.delta:g} "
-            f"on this data set, study {study.hex()[:16]} with those before it would need "
-            f"a cap of {needed:.4g}; raise the cap with `hubbub budget set`, ask for "
-            "less, or stop"
+            f"expected at most epsilon {self.cap.epsilon:g} at delta {self.cap.delta:g} on this "
+            f"data set, study {study.hex()[:16]} with those before it would need a cap of "
+            f"{needed:.4g}; raise the cap with `hubbub budget set`, ask for less, or stop"
         )
 
 

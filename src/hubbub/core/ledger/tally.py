@@ -328,10 +328,9 @@ class Tally:
         attempts_made = self.attempts(entry.study, entry.kind)
         if most is not None and attempts_made >= most:
             raise SpentError(
-                f"expected at most {most} attempts of study {entry.study.hex()[:16]} on "
-                f"this data set, {ledger} already has {attempts_made}; resume the run "
-                "that made them instead of starting again, or approve a study under "
-                "another name"
+                f"expected at most {most} attempts of study {entry.study.hex()[:16]} on this data "
+                f"set, {ledger} already has {attempts_made}; resume the run that made them instead "
+                "of starting again, or approve a study under another name"
             )
 
     def check_cap(self, entry: Entry, cap: Cap, attempts: int | None) -> None:

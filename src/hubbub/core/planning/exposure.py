@@ -301,9 +301,8 @@ class PatientPromise:
                 f"patient of two silos is two units: {both}"
             )
         return (
-            f"each record is a unit: epsilon of {self.who} is {_told(self.epsilon)}, that "
-            f"of a record {stated:.4g}; name the patients' column in data.patient to "
-            "protect patients"
+            f"each record is a unit: epsilon of {self.who} is {_told(self.epsilon)}, that of a "
+            f"record {stated:.4g}; name the patients' column in data.patient to protect patients"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -440,10 +440,9 @@ def _about_test_set(study: Study) -> list[str]:
         return []
     return [
         (
-            f"data.test = {study.data.test!r} is read openly and its scores have no noise, so "
-            "it must be public. A file of held-back patients is private, and every score of "
-            "it a release outside epsilon: put it back into the silos' files and use "
-            "[validation]"
+            f"data.test = {study.data.test!r} is read openly and its scores have no noise, so it "
+            "must be public. A file of held-back patients is private, and every score of it a "
+            "release outside epsilon: put it back into the silos' files and use [validation]"
         )
     ]
 

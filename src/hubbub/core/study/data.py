@@ -166,9 +166,8 @@ class Data:
             whole(
                 1,
                 MOST_PER_PATIENT,
-                "Public: the most records of one patient. With `patient`, further "
-                "records are left out; alone, the plan shows the guarantee to [such a "
-                "patient](privacy.md#p20).",
+                "Public: the most records of one patient. With `patient`, further records are left "
+                "out; alone, the plan shows the guarantee to [such a patient](privacy.md#p20).",
                 default="none",
             )
         ),
@@ -195,10 +194,9 @@ class Data:
     capacity: Annotated[
         tuple[int, ...],
         Key(
-            says="Public: the most units of a silo, which determines the rows of a batch. A "
-            "silo with more takes no part. Without it a silo uses [a "
-            "ladder](privacy.md#p19) that starts at an equal share of `records`; its "
-            "step is visible and outside the guarantee.",
+            says="Public: the most units of a silo, which determines the rows of a batch. A silo "
+            "with more takes no part. Without it a silo uses [a ladder](privacy.md#p19) that "
+            "starts at an equal share of `records`; its step is visible and outside the guarantee.",
             values="whole number above 0, or a list of one for each silo",
             schema={"anyOf": [_SIZE, {"type": "array", "items": _SIZE}]},
         ),

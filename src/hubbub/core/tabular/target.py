@@ -91,9 +91,8 @@ class Outcome:
                 number(
                     -LARGEST,
                     LARGEST,
-                    "Public guess of the mean of a number or a count (with `exposure`, "
-                    "per unit of exposure): what the model predicts before its first "
-                    "step.",
+                    "Public guess of the mean of a number or a count (with `exposure`, per unit of "
+                    "exposure): what the model predicts before its first step.",
                     values="number between `low` and `high`",
                     default="none",
                 )

@@ -148,9 +148,8 @@ def _rehearse(options: argparse.Namespace) -> int:
     study, repeats = Study.load(options.study), _repeats(options)
     if study.training is None:
         raise UserError(
-            "expected a study that trains a model, got one with statistics only; hubbub "
-            "plan shows how precise they will be, and hubbub.rehearse answers them on "
-            "synthetic records"
+            "expected a study that trains a model, got one with statistics only; hubbub plan shows "
+            "how precise they will be, and hubbub.rehearse answers them on synthetic records"
         )
     measured = silo_records.has_test_set(study) or study.training.evaluate or study.validation
     if not measured:
@@ -165,10 +164,9 @@ def _rehearse(options: argparse.Namespace) -> int:
     names = [name for name in held if all(name in result.final for result in rehearsal)]
     values = {name: [result.final[name] for result in rehearsal] for name in names}
     cost = (
-        "a rehearsal protects nobody: on private records each rehearsal is a release of "
-        f"its own, so choosing among {repeats} of them costs up to epsilon "
-        f"{repeats * privacy.epsilon:g} at delta {repeats * privacy.delta:g}, on top of "
-        "the run itself"
+        "a rehearsal protects nobody: on private records each rehearsal is a release of its own, "
+        f"so choosing among {repeats} of them costs up to epsilon {repeats * privacy.epsilon:g} at "
+        f"delta {repeats * privacy.delta:g}, on top of the run itself"
     )
     if options.json:
         emit(

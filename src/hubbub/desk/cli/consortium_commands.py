@@ -212,9 +212,8 @@ def _relay(options: argparse.Namespace) -> int:
         "": "the running relay has loaded it",
     }.get(
         files.not_taken,
-        "the running relay has NOT loaded it, and still knows the old keys: "
-        f"{files.not_taken}; restart it (systemctl restart hubbub-relay, or hubbub "
-        "serve), then run this command again",
+        f"the running relay has NOT loaded it, and still knows the old keys: {files.not_taken}; "
+        "restart it (systemctl restart hubbub-relay, or hubbub serve), then run this command again",
     )
     answer(
         options,
@@ -293,9 +292,8 @@ def _withdraw(options: argparse.Namespace, party_folder: PartyFolder, study: Stu
     """Take an approval back."""
     if study.id in party_folder.open_collections():
         warn(
-            f"a sum of {study.name} is open, and its key is here: the key will be erased "
-            "for ever, nobody can open what was deposited, and what silos have paid "
-            "stays paid"
+            f"a sum of {study.name} is open, and its key is here: the key will be erased for ever, "
+            "nobody can open what was deposited, and what silos have paid stays paid"
         )
         if not _agreed("Withdraw it all the same?", options):
             say("not withdrawn; nothing was changed")

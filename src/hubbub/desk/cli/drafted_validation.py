@@ -10,9 +10,8 @@ from hubbub.desk.drafting.study_draft import EPSILON, Draft
 from hubbub.learning.queries.validation.layout import usual_bins, whose_records
 
 TOO_FEW = (
-    "no [validation] was drafted: with so few records at this epsilon, the noise would "
-    "hide how good the model is; add silos, raise epsilon, or use public test records "
-    "(data.test)"
+    "no [validation] was drafted: with so few records at this epsilon, the noise would hide how "
+    "good the model is; add silos, raise epsilon, or use public test records (data.test)"
 )
 
 

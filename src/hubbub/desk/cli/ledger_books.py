@@ -150,16 +150,14 @@ def standing(path: Path, privacy: Privacy) -> list[str]:
         cap, words = books.cap, [f"{path}: {books.words[-1]}"]
     if cap is not None and 0 < privacy.cap < cap.epsilon:
         words.append(
-            f"the study proposes a cap of epsilon {privacy.cap:g} for all studies "
-            "together; the ledger keeps its own: lower it with hubbub budget set if you "
-            "agree"
+            f"the study proposes a cap of epsilon {privacy.cap:g} for all studies together; the "
+            "ledger keeps its own: lower it with hubbub budget set if you agree"
         )
     elif cap is None and privacy.cap:
         words.append(
-            f"the study's first charge sets the ledger's cap: epsilon {privacy.cap:g} at "
-            f"delta {privacy.delta:g} ({privacy.relation}) for all studies of these "
-            "records together, however later ones are chosen (P24); hubbub budget set "
-            "can set another before or after"
+            f"the study's first charge sets the ledger's cap: epsilon {privacy.cap:g} at delta "
+            f"{privacy.delta:g} ({privacy.relation}) for all studies of these records together, "
+            "however later ones are chosen (P24); hubbub budget set can set another before or after"
         )
     elif cap is None:
         words.append(

@@ -427,9 +427,8 @@ def _law(noise: str, rate: str, steps: str) -> ReferenceLaw:
         )
     except ValueError:
         raise UserError(
-            f"expected --law with two numbers and a whole number, got {noise} {rate} "
-            f"{steps}; state the least noise multiplier, the largest sample rate, and the "
-            "number of steps"
+            f"expected --law with two numbers and a whole number, got {noise} {rate} {steps}; "
+            "state the least noise multiplier, the largest sample rate, and the number of steps"
         ) from None
 
 
@@ -454,9 +453,8 @@ def _check_law(cap: Cap, before: PrivacyFilter | None, tally: Tally) -> None:
     after = before.under(cap) if before else PrivacyFilter.beginning(cap, tally)
     if not after.keeps_its_law:
         raise UserError(
-            f"expected a cap with room for its law, got epsilon {cap.epsilon:g} where at "
-            f"least {after.epsilon(tally):.4g} is needed; raise the cap or state fewer "
-            "steps"
+            f"expected a cap with room for its law, got epsilon {cap.epsilon:g} where at least "
+            f"{after.epsilon(tally):.4g} is needed; raise the cap or state fewer steps"
         )
 
 

@@ -206,9 +206,8 @@ def show_plan(made: Plan) -> None:
         say(f"note: {warning}")
     if study.own_code:
         say(
-            f"code: {' and '.join(study.own_code)} will run on the machine of everybody "
-            "who runs or joins this study, and sees the records there; none of it has "
-            "run yet: read it first"
+            f"code: {' and '.join(study.own_code)} will run on the machine of everybody who runs "
+            "or joins this study, and sees the records there; none of it has run yet: read it first"
         )
 
 

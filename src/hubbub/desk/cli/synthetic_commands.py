@@ -42,9 +42,8 @@ def _sample(options: argparse.Namespace) -> int:
             raise UserError(f"expected --tables from 5 to 1,000, got {count}; 20 are enough")
         if out is None or options.records is not None or options.seed:
             raise UserError(
-                "expected --out FOLDER beside --tables, and no --records or --seed: each "
-                "table has as many records as there are units; name a folder, leave the "
-                "others out"
+                "expected --out FOLDER beside --tables, and no --records or --seed: each table has "
+                "as many records as there are units; name a folder, leave the others out"
             )
         with writing(out, "folder"):
             out.mkdir(parents=True, exist_ok=True)

@@ -360,8 +360,7 @@ def _given_passphrase(options: argparse.Namespace) -> str:
         except (OSError, ValueError, TypeError) as error:  # no number of a descriptor
             raise UserError(
                 f"expected a passphrase on descriptor {number}, got: "
-                f"{getattr(error, 'strerror', None) or 'no such number'}; open it for "
-                "this command"
+                f"{getattr(error, 'strerror', None) or 'no such number'}; open it for this command"
             ) from None
         return _line(content, f"on descriptor {number}")
     folder = os.environ.get("CREDENTIALS_DIRECTORY")

@@ -244,9 +244,8 @@ def _strange_spelling(cell: str, fault: CellFault, spellings: Sequence[str], ins
     if (meant := meant_by_truth(cell, spellings)) is not None:
         what = f"{cell!r} is a truth value, and {meant!r} was read as one, as by DuckDB's read_csv"
         remedy = (
-            f"map it in mapping.toml, spellings = {{ {cell!r} = {meant!r} }} (--mapping "
-            "writes them), or have the column read as text: read_csv(..., all_varchar = "
-            "true)"
+            f"map it in mapping.toml, spellings = {{ {cell!r} = {meant!r} }} (--mapping writes "
+            "them), or have the column read as text: read_csv(..., all_varchar = true)"
         )
         return Flaw(cell, what, remedy)
     if is_missing(cell):

@@ -221,8 +221,7 @@ def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
         if unit is not None:
             remedy = (
                 f"if it is in another unit, write {unit} for it into mapping.toml, under "
-                f"[NAME.{key_of(column.name)}] with the silo's name "
-                "(docs/howto/mapping.md)"
+                f"[NAME.{key_of(column.name)}] with the silo's name (docs/howto/mapping.md)"
             )
         yield tables[place].odd(
             f"half of its values lie between {low:.3g} and {high:.3g}, the other silos' "

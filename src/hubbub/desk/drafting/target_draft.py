@@ -336,9 +336,8 @@ def _event_of(columns: Columns, name: str) -> TargetDraft:
         found = ", ".join(draft.classes)
     if draft is None or draft.classes:
         raise DataError(
-            f"expected the event's column {name!r} to say yes or no, found {found}; name "
-            "one that does with --event, or make a column of two values that says who "
-            "had the event"
+            f"expected the event's column {name!r} to say yes or no, found {found}; name one that "
+            "does with --event, or make a column of two values that says who had the event"
         )
     if not is_censoring(name) or {"censored", "event"} & {*map(folded, draft.positive)}:
         return draft

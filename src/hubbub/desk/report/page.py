@@ -56,9 +56,8 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
         "p",
         "This page proves nothing by itself. ",
         tag("code", "hubbub verify FOLDER"),
-        " recomputes the plan, every sum and every step of the model from the signed "
-        "messages of the run, where they were kept, and names the first round that does "
-        "not match. ",
+        " recomputes the plan, every sum and every step of the model from the signed messages of "
+        "the run, where they were kept, and names the first round that does not match. ",
         tag("code", "hubbub verify evidence.json"),
         " checks on any other machine what can be checked without them.",
     )

@@ -60,9 +60,8 @@ def spent_words(spending: Mapping[str, Any]) -> str:
     if cap is not None:
         allowed = f"the cap is {cap:g}, of which {left:.3g} is left"
     return (
-        f"total spent: epsilon {at_most(spending['epsilon'])} at delta "
-        f"{spending['delta']:g}, by the records of {spending['silo']}{was}; this was "
-        f"charge {spending['charge']}; {allowed}"
+        f"total spent: epsilon {at_most(spending['epsilon'])} at delta {spending['delta']:g}, by "
+        f"the records of {spending['silo']}{was}; this was charge {spending['charge']}; {allowed}"
     )
 
 
@@ -96,9 +95,8 @@ def _in_all(spending: Mapping[str, Any], stated: float) -> list[str]:
     if epsilon is None:
         return [
             (
-                f"no guarantee any more: in {times} charges the records of {spending['silo']} "
-                "have spent more than any epsilon that can be certified; run no further "
-                "query on them"
+                f"no guarantee any more: in {times} charges the records of {spending['silo']} have "
+                "spent more than any epsilon that can be certified; run no further query on them"
             )
         ]
     if epsilon <= stated * (1 + _ROOM):
@@ -200,10 +198,9 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
     )
     if epsilon is not None:
         first += (
-            f"With ε = {at_most(epsilon)}, the odds between two guesses about one {unit} "
-            "(it was used, or it was not) change by a factor of at most "
-            f"{at_most(exp(epsilon))}, whatever was believed before, except with the tiny "
-            f"probability δ = {amount(plan['delta'])}."
+            f"With ε = {at_most(epsilon)}, the odds between two guesses about one {unit} (it was "
+            f"used, or it was not) change by a factor of at most {at_most(exp(epsilon))}, whatever "
+            f"was believed before, except with the tiny probability δ = {amount(plan['delta'])}."
         )
     power = at_most(100 * plan["attack_power_at_1_percent"])
     second = (
@@ -307,9 +304,8 @@ def _figure(plan: Plan, up: charts.Scale) -> markup.Html:
         extra=extra,
     )
     words = (
-        "The worst adversary for each number of colluding silos. The study is planned "
-        f"for T = {limit} (dashed line); beyond it the guarantee weakens step by "
-        f"step.{_graph_words(plan)}"
+        "The worst adversary for each number of colluding silos. The study is planned for T = "
+        f"{limit} (dashed line); beyond it the guarantee weakens step by step.{_graph_words(plan)}"
     )
     return markup.figure(chart, words)
 
@@ -416,9 +412,8 @@ def traffic(plan: Plan, attempts: int, seconds: float | None) -> markup.Html:
         for name, count in _bytes(plan)
     ]
     words = (
-        f"{amount(attempts)} attempts were made; the study allows "
-        f"{amount(plan['steps'])}. How much a silo sends does not depend on how many "
-        "records it has or used."
+        f"{amount(attempts)} attempts were made; the study allows {amount(plan['steps'])}. How "
+        "much a silo sends does not depend on how many records it has or used."
     )
     caption = "Data sent during training, without the set-up"
     head = ("Quantity", "per step", "total")

@@ -76,9 +76,8 @@ def what_next(scores: Scores, row: Row) -> str:
         )
     if name:
         return (
-            "next: do not use this model; look for the cause on public or synthetic "
-            "records with hubbub rehearse, which costs no epsilon "
-            "(docs/howto/bad_model.md)"
+            "next: do not use this model; look for the cause on public or synthetic records with "
+            "hubbub rehearse, which costs no epsilon (docs/howto/bad_model.md)"
         )
     if any(map(is_held_back, row)):
         return (
@@ -159,9 +158,8 @@ _REACH = 2  # evaluations on either side that are averaged
 _FEWEST = 5  # evaluations that are worth averaging
 _CURVES = 2  # in one figure, at most
 _AVERAGED = (
-    "Lines are running means over up to three evaluations; faint marks are the single "
-    "evaluations, which jump because of the noise. A step is one small improvement of "
-    "the model."
+    "Lines are running means over up to three evaluations; faint marks are the single evaluations, "
+    "which jump because of the noise. A step is one small improvement of the model."
 )
 
 

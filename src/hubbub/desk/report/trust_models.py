@@ -102,9 +102,8 @@ FEDERATED = Mode(
         View(
             "relay",
             "The network. Carries sealed messages; it could compute no more than the aggregator.",
-            "as a server in the network: sealed messages, masked vectors, sizes and "
-            "times; it could compute what the aggregator computes, and so counts as an "
-            "aggregator",
+            "as a server in the network: sealed messages, masked vectors, sizes and times; it "
+            "could compute what the aggregator computes, and so counts as an aggregator",
             "what any one silo contributed, or any key",
             against="aggregator",
         ),

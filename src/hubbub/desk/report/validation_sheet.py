@@ -94,9 +94,8 @@ def sentence(validation: Validation) -> str:
         return f"private validation: no score; {validation['refusal']}"
     name, one = next(iter(validation["all"]["scores"].items()))
     return (
-        f"private validation: {validation_name(name)} {shown(one['value'])} "
-        f"({_interval(one)}, sampling and noise included), {verdict(name, one)}; on "
-        f"{whose(validation)}"
+        f"private validation: {validation_name(name)} {shown(one['value'])} ({_interval(one)}, "
+        f"sampling and noise included), {verdict(name, one)}; on {whose(validation)}"
     )
 
 
@@ -141,9 +140,8 @@ def next_step(validation: Validation) -> str:
         )
     if not first["is_better"]:
         return (
-            "next: do not use this model; look for the cause on public or synthetic "
-            "records with hubbub rehearse, which costs no epsilon "
-            "(docs/howto/bad_model.md)"
+            "next: do not use this model; look for the cause on public or synthetic records with "
+            "hubbub rehearse, which costs no epsilon (docs/howto/bad_model.md)"
         )
     if "c_index" in scores and not any(name in scores for name in _CLOSE):
         return (
@@ -153,9 +151,8 @@ def next_step(validation: Validation) -> str:
     close = next((scores[name] for name in _CLOSE if name in scores), first)
     if close["is_better"] is not True:
         return (
-            "next: the model ranks records, but its values are not shown to beat the "
-            "mean: use the ranking, not the probabilities or amounts; see "
-            "docs/howto/bad_model.md"
+            "next: the model ranks records, but its values are not shown to beat the mean: use the "
+            "ranking, not the probabilities or amounts; see docs/howto/bad_model.md"
         )
     if gap := miscalibrated(scores):
         return f"next: use the model with hubbub predict, but {gap}; see the calibration plot"

@@ -218,9 +218,8 @@ def check_expected(plan: Plan) -> None:
             for name, one in below.items()
         )
         raise StudyError(
-            f"expected statistics that stand out from the noise, got {len(below)} that "
-            f"would not ({said}); leave them out, raise their weight or epsilon, or ask "
-            "for fewer"
+            f"expected statistics that stand out from the noise, got {len(below)} that would not "
+            f"({said}); leave them out, raise their weight or epsilon, or ask for fewer"
         )
 
 

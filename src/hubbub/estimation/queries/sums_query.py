@@ -274,10 +274,9 @@ class SumsQuery(KeptQuery):
         if not layout.is_enough(kept):
             least, made = layout.stacked.least_rounds, layout.made(kept)
             raise IntegrityError(
-                f"expected {least} sums of the {self.purpose}, {made} are here, and the "
-                "others were charged and lost in an interruption; approve the study "
-                f"under another name and run that, with one more of {self.purpose}.sums "
-                "if it may happen again"
+                f"expected {least} sums of the {self.purpose}, {made} are here, and the others "
+                "were charged and lost in an interruption; approve the study under another name "
+                f"and run that, with one more of {self.purpose}.sums if it may happen again"
             )
 
 

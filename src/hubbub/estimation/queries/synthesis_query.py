@@ -46,10 +46,9 @@ KIND, TWO_WAY = "synthetic", "two-way"
 _MOST_TABLES = 8  # two-way tables that are shown
 # The sentence that stands wherever records are handed out.
 CAUTION = (
-    "these records are synthetic, made from noisy sums: intervals from an ordinary "
-    "analysis of one such table ignore the noise and are too narrow (a 95 % interval "
-    "contained the truth in 40 to 84 of 100 cases); use the shares with intervals, or "
-    "combine the same analysis of twenty tables"
+    "these records are synthetic, made from noisy sums: intervals from an ordinary analysis of one "
+    "such table ignore the noise and are too narrow (a 95 % interval contained the truth in 40 to "
+    "84 of 100 cases); use the shares with intervals, or combine the same analysis of twenty tables"
 )
 _NOT_FOR = (
     "not for decisions about single people, nor for how three or more columns depend on "
@@ -150,9 +149,8 @@ def _two_way(data: SyntheticData, confidence: float) -> Answer:
                 "the sums"
             ),
             (
-                f"shown are {len(shown)} of {len(_chosen(data))} pairs that were measured "
-                "level by level, those with a target first, then those that depend most; "
-                "pair_shares has all"
+                f"shown are {len(shown)} of {len(_chosen(data))} pairs that were measured level by "
+                "level, those with a target first, then those that depend most; pair_shares has all"
             ),
         ),
     )

@@ -171,9 +171,8 @@ class StandardisingQuery(SteppedQuery):
         """Refuse to go on without the sum."""
         if not state.optimizer:
             raise IntegrityError(
-                "expected the sums that standardise the features, they were charged and "
-                "lost in an interruption; approve the study under another name and run "
-                "that"
+                "expected the sums that standardise the features, they were charged and lost in an "
+                "interruption; approve the study under another name and run that"
             )
 
 

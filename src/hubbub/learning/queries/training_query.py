@@ -304,10 +304,9 @@ def about_own_code(study: Study) -> list[str]:
         return []
     return [
         (
-            f"{names}: your code must keep nothing about a record for the next one. hubbub "
-            "checks weights, attributes and generators, but would not notice memory "
-            "elsewhere (globals, files), and epsilon does not cover what that reveals: make "
-            "sure there is none"
+            f"{names}: your code must keep nothing about a record for the next one. hubbub checks "
+            "weights, attributes and generators, but would not notice memory elsewhere (globals, "
+            "files), and epsilon does not cover what that reveals: make sure there is none"
         ),
         (
             f"{names}: before the code has run, nobody knows whether the amount of "
@@ -343,11 +342,10 @@ def too_wide(study: Study) -> str:
     if weights < _FEWEST or weights <= room:
         return ""
     return (
-        f"{weights} weights are many for {data.records} {data.unit}s at epsilon "
-        f"{epsilon:g}, which has room for about {max(room, 1)}: each weight has its own "
-        "noise, and wide tables lost .02 to .1 of AUC that way. Leave out columns that "
-        "cannot matter and pool rare codes, by what is known without looking at these "
-        f"{data.unit}s; or agree on a larger epsilon"
+        f"{weights} weights are many for {data.records} {data.unit}s at epsilon {epsilon:g}, which "
+        f"has room for about {max(room, 1)}: each weight has its own noise, and wide tables lost "
+        ".02 to .1 of AUC that way. Leave out columns that cannot matter and pool rare codes, by "
+        f"what is known without looking at these {data.unit}s; or agree on a larger epsilon"
     )
 
 

@@ -40,11 +40,10 @@ def refuse_fewer(silos: Any, example: str, remedy: str, colluders: Any) -> None:
     spare = len(silos) - 2
     if isinstance(colluders, int) and colluders > spare:
         raise StudyError(
-            f"expected colluders <= silos - 2 = {spare}, because the noise is that of at "
-            f"least two silos that do not collude, got colluders = {colluders} of "
-            f"{len(silos)} silos; use "
-            f"colluders={spare}{', which protects against the aggregator alone' * (not spare)}, "
-            "or pass more silos"
+            f"expected colluders <= silos - 2 = {spare}, because the noise is that of at least two "
+            f"silos that do not collude, got colluders = {colluders} of {len(silos)} silos; use "
+            f"colluders={spare}{', which protects against the aggregator alone' * (not spare)}, or "
+            "pass more silos"
         )
 
 
@@ -194,10 +193,9 @@ def warn_of_far_features(silos: Mapping[str, Records]) -> None:
     far = [name for name, feature in largest.items() if feature > _FAR]
     if far:
         warnings.warn(
-            f"expected features from about -1 to 1, got some beyond {_FAR:g} at "
-            f"{', '.join(far)}: a record's gradient is clipped, so the model would learn "
-            "almost only from the largest feature; divide by public numbers, or state "
-            "columns with low and high",
+            f"expected features from about -1 to 1, got some beyond {_FAR:g} at {', '.join(far)}: "
+            "a record's gradient is clipped, so the model would learn almost only from the largest "
+            "feature; divide by public numbers, or state columns with low and high",
             UserWarning,
             stacklevel=3,
         )

@@ -297,6 +297,5 @@ def _check_model(model: Any) -> None:
     named = ", ".join(f'"{kind}"' for kind in MODEL_KINDS if kind != LORA)
     raise ModelError(
         f"expected model to be {named} or a torch module, got "
-        f"{('a class' if isinstance(model, type) else type(model).__name__)}; pass a "
-        "module"
+        f"{('a class' if isinstance(model, type) else type(model).__name__)}; pass a module"
     )

@@ -303,9 +303,8 @@ def check_wanted(
         )
     if study.parties.roster and baseline is None:
         raise StudyError(
-            "expected a study without parties.roster in one process, where keys are made "
-            "for the run, got one with it; leave it out to try the study, or use hubbub "
-            "serve and join"
+            "expected a study without parties.roster in one process, where keys are made for the "
+            "run, got one with it; leave it out to try the study, or use hubbub serve and join"
         )
     if baseline is not None and study.training is None:
         raise StudyError(

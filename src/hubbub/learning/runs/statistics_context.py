@@ -322,10 +322,9 @@ class ReleasableQuery:
         others = [name for name, tally in tallies if not tally.attempts(self.study.id)]
         if self.is_charged and others:
             raise SpentError(
-                "expected the tables used in earlier queries, got others of "
-                f"{', '.join(others)}: the other silos' would be released a second time; "
-                "pass the same tables, or ask with another epsilon, which is another "
-                "release"
+                f"expected the tables used in earlier queries, got others of {', '.join(others)}: "
+                "the other silos' would be released a second time; pass the same tables, or ask "
+                "with another epsilon, which is another release"
             )
         if self.is_charged:
             raise SpentError(

@@ -217,9 +217,8 @@ class Federated(BaseEstimator):  # type: ignore[misc]
 def warn_of_read_off(what: str, parameter: str) -> None:
     """A bound that nobody has stated was read off a private row, and the model shows it."""
     warnings.warn(
-        f"expected {parameter} to be stated, read {what} from y: a value of a single row, "
-        f"which now counts as public; state {parameter} from what is known without the "
-        "rows",
+        f"expected {parameter} to be stated, read {what} from y: a value of a single row, which "
+        f"now counts as public; state {parameter} from what is known without the rows",
         UserWarning,
         stacklevel=4,
     )
@@ -303,10 +302,9 @@ def _warn_of_what_is_around(inputs: Array | None, epsilon: float) -> None:
     frames = list(_under_way())
     if any(_module(frame).startswith("sklearn.model_selection") for frame in frames):
         warnings.warn(
-            "expected a single fit, got one within a search or a cross-validation: each "
-            f"fit costs up to epsilon {epsilon:g}, they add up, and the choice depends on "
-            "private rows; choose on public or synthetic records (hubbub.rehearse), then "
-            "fit once",
+            "expected a single fit, got one within a search or a cross-validation: each fit costs "
+            f"up to epsilon {epsilon:g}, they add up, and the choice depends on private rows; "
+            "choose on public or synthetic records (hubbub.rehearse), then fit once",
             UncountedWarning,
             stacklevel=3,
         )

@@ -130,9 +130,8 @@ def _relay(
 def _reachability(trial: LoginTrial) -> str:
     if trial.why:
         raise UserError(
-            f"expected to log in to the relay, got: {trial.why}; ask whoever runs it "
-            "whether it is up and has this roster, and whether firewalls let this "
-            "machine connect to it"
+            f"expected to log in to the relay, got: {trial.why}; ask whoever runs it whether it is "
+            "up and has this roster, and whether firewalls let this machine connect to it"
         )
     return f"logged in at {trial.url}"
 
@@ -147,15 +146,13 @@ def _certificate(relay: Relay, trial: LoginTrial) -> str:
     if relay.pin and shown.pin != relay.pin:
         raise UserError(
             f"expected the relay's key {relay.pin.hex()[:16]} of the roster, got "
-            f"{shown.pin.hex()[:16]}; ask the aggregator which is right before you do "
-            "anything else"
+            f"{shown.pin.hex()[:16]}; ask the aggregator which is right before you do anything else"
         )
     left = (shown.ends - datetime.now(UTC)) / timedelta(days=1)
     if left < TELL_DAYS:
         raise UserError(
-            f"expected the relay's certificate to be valid for {TELL_DAYS} days or more, "
-            f"it ends on {shown.ends:%F}; have it renewed with hubbub relay, where the "
-            "relay runs"
+            f"expected the relay's certificate to be valid for {TELL_DAYS} days or more, it ends "
+            f"on {shown.ends:%F}; have it renewed with hubbub relay, where the relay runs"
         )
     vouched = "the key is the roster's" if relay.pin else "a public CA vouches for it"
     return f"{shown.begins:%F} to {shown.ends:%F}, {left:.0f} days left; {vouched}"
@@ -235,9 +232,8 @@ def _model(study: Study) -> str:
         return f"{study.name}: not tried; it can be tried if model.inputs is stated"
     if seen.work_varies:
         return (
-            f"{study.name}: accepts synthetic records, but does more work for some than "
-            "for others: the time reveals something about records, which epsilon does "
-            "not cover"
+            f"{study.name}: accepts synthetic records, but does more work for some than for "
+            "others: the time reveals something about records, which epsilon does not cover"
         )
     if seen.method == "loop":
         return (

@@ -371,9 +371,8 @@ class Coordinator:
             listed = ", ".join(f"{name} {count} of {answers[name]}" for name, count in less.items())
             raise IntegrityError(
                 "expected every silo to have paid for what it answered, but they signed: "
-                f"{listed}: their folders were set back, and their records have spent "
-                "more than their ledgers say; have them find what is missing with hubbub "
-                "ledger missing"
+                f"{listed}: their folders were set back, and their records have spent more than "
+                "their ledgers say; have them find what is missing with hubbub ledger missing"
             )
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
@@ -432,9 +431,8 @@ class Coordinator:
         if self.requests.twice:
             names = ", ".join(sorted(self.requests.twice))
             return ProtocolError(
-                f"{said}; two processes take part as {names}, and either of them answers: "
-                "stop one of them; if there is only one, find out who carries the "
-                "messages"
+                f"{said}; two processes take part as {names}, and either of them answers: stop one "
+                "of them; if there is only one, find out who carries the messages"
             )
         return ProtocolError(
             f"{said}; find out who carries the messages, and start again",
@@ -465,9 +463,8 @@ class Coordinator:
         if not self.party_folder.approves(self.study.id):
             raise UserError(
                 f"expected {self.study.name} and its roster to be approved in "
-                f"{self.party_folder.home.resolve()}, they were withdrawn or replaced "
-                "while it was served; approve a study with the current roster, and serve "
-                "that"
+                f"{self.party_folder.home.resolve()}, they were withdrawn or replaced while it was "
+                "served; approve a study with the current roster, and serve that"
             )
 
     def _doubt(self, error: AbsentError, *, in_round: bool) -> None:

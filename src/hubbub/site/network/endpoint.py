@@ -344,9 +344,8 @@ class Endpoint(ABC):
         self._forget(study)
         raise RefusedError(
             "not-approved",
-            "expected a study that is still approved here with its roster, it was "
-            "withdrawn or the roster replaced; approve it, or a new one, with the "
-            "current roster",
+            "expected a study that is still approved here with its roster, it was withdrawn or the "
+            "roster replaced; approve it, or a new one, with the current roster",
         )
 
     def _forget(self, study: bytes) -> None:

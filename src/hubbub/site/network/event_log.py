@@ -74,9 +74,8 @@ _SENTENCES = {
         "run continues as if it had not"
     ),
     "set-back": (
-        "{whom} states that it paid for {count} attempts, but it answered or reported at "
-        "least {least}: its folder was set back; it takes no part until the newest copy is "
-        "there"
+        "{whom} states that it paid for {count} attempts, but it answered or reported at least "
+        "{least}: its folder was set back; it takes no part until the newest copy is there"
     ),
     "older": (
         "the ledger of {whom} has {rows} rows, but it stated {before} before: its folder was "

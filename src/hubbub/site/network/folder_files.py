@@ -391,9 +391,8 @@ class SessionNotes:
             approved, used = (lines[_mark(study, word)] for word in (_APPROVAL, _ANSWER))
             if lines[_mark(study)] >= MOST_FRUITLESS * max(1, approved) + 2 * used:
                 raise FruitlessError(
-                    f"expected at most {MOST_FRUITLESS} mask graphs more than were used, "
-                    "got one more; find out who does not do their part, then approve the "
-                    "study again"
+                    f"expected at most {MOST_FRUITLESS} mask graphs more than were used, got one "
+                    "more; find out who does not do their part, then approve the study again"
                 )
             return MOST_GRAPHS
 

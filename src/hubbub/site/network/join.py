@@ -231,9 +231,8 @@ class _Joined:
             return True
         if silence > patience:
             raise UserError(
-                f"expected the aggregator to say within {patience:g} s that nothing is "
-                "left to do here, but it was silent; make sure that hubbub serve --until "
-                "runs, and try again"
+                f"expected the aggregator to say within {patience:g} s that nothing is left to do "
+                "here, but it was silent; make sure that hubbub serve --until runs, and try again"
             )
         return False
 

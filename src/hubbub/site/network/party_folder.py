@@ -217,9 +217,8 @@ class PartyFolder:
             return
         if self.keys.identity not in roster.parties and kept != self.keys.identity:
             raise ReplacedError(
-                f"expected the keys in {self.home.resolve()} with which this process "
-                "began, found others and a roster without the old ones; start hubbub "
-                "join again"
+                f"expected the keys in {self.home.resolve()} with which this process began, found "
+                "others and a roster without the old ones; start hubbub join again"
             )
         self._place_in(roster)
 
@@ -376,9 +375,8 @@ class PartyFolder:
                 left.append(kept.folder)
         if left:
             raise IntegrityError(
-                f"expected to erase the keys of the study's collections, {left[0]} cannot "
-                "be read or written; the study is withdrawn: check the disk, and "
-                "withdraw it again"
+                f"expected to erase the keys of the study's collections, {left[0]} cannot be read "
+                "or written; the study is withdrawn: check the disk, and withdraw it again"
             )
         return there
 

@@ -194,10 +194,9 @@ class Requests(Peers):
             if count < least[name]:
                 self.warn("set-back", whom=name, count=count, least=least[name])
                 said = (
-                    f"its ledger has {count} paid attempts of this study, but it answered "
-                    f"or reported at least {least[name]}: its folder was set back; "
-                    "restore the newest copy of it there, or find what is missing with "
-                    "hubbub ledger missing"
+                    f"its ledger has {count} paid attempts of this study, but it answered or "
+                    f"reported at least {least[name]}: its folder was set back; restore the newest "
+                    "copy of it there, or find what is missing with hubbub ledger missing"
                 )
                 return Absent(why=SET_BACK, said=said)
             self.paid.setdefault(purpose, {})[name] = count

@@ -204,7 +204,6 @@ class Patience:
         """Who failed, and what to do."""
         listed = ", ".join(f"{name} {count} times" for name, count in self._failed.most_common())
         return (
-            f"{MOST_FRUITLESS} sessions in a row gave no sum, and each uses up part of "
-            f"what the study has: {listed} did not do their part; check there, or make a "
-            "study without them"
+            f"{MOST_FRUITLESS} sessions in a row gave no sum, and each uses up part of what the "
+            f"study has: {listed} did not do their part; check there, or make a study without them"
         )

@@ -49,9 +49,8 @@ class Query:
         tuple[str, ...],
         later(
             texts(
-                "With `query`: tables that belong to nobody, such as a vocabulary. "
-                "`approve` shows the assumption that they do not depend on who is in the "
-                "database."
+                "With `query`: tables that belong to nobody, such as a vocabulary. `approve` shows "
+                "the assumption that they do not depend on who is in the database."
             )
         ),
     ] = ()

@@ -208,9 +208,8 @@ def check_auditable(study: Study) -> None:
     """StudyError for a study without gradients, or whose noise no owner of a silo knows."""
     if not study.trains:
         raise StudyError(
-            "expected a study that trains a model for an audit, because canaries are "
-            "gradients, got one with statistics only; audit a training with the same "
-            "privacy"
+            "expected a study that trains a model for an audit, because canaries are gradients, "
+            "got one with statistics only; audit a training with the same privacy"
         )
     if study.parties.trust != "none":
         raise StudyError(

@@ -232,10 +232,9 @@ def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Fin
     )
     yield judged(claim, difference(plan_told, made.to_dict())).covering("plan")
     claim = (
-        f"epsilon is at most {at_most(made.stated.epsilon)} at delta "
-        f"{study.privacy.delta:g} ({study.privacy.relation}) against the "
-        f"{made.stated.adversary}, and as listed, to six digits, against every other "
-        "adversary, if the study ran as planned"
+        f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
+        f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
+        "digits, against every other adversary, if the study ran as planned"
     )
     why = difference(account["claimed"], spent(made, made.mechanism.steps))
     unshown = "" if words.show(study) else "that it is this study: too few silos have signed"

@@ -315,9 +315,8 @@ def attested_findings(content: Plain, study: Study, words: SiloWords) -> Iterato
     for one, own in zip(shown, rosters, strict=True):
         if own.digest != roster.digest:
             yield not_verifiable(
-                f"that the keys in the session {one['session'][:16]}… are the parties': "
-                "they are not those of the roster, as happens when a run in one process "
-                "is resumed"
+                f"that the keys in the session {one['session'][:16]}… are the parties': they are "
+                "not those of the roster, as happens when a run in one process is resumed"
             )
 
 

@@ -146,9 +146,8 @@ def membership(run: Run) -> str:
     """What the best test of membership reaches."""
     power = at_most(100 * run.plan.attack_power_at_1_percent)
     return (
-        f"Of 100 {run.plan.unit}s that were used, the best possible test of membership "
-        f"identifies at most {power}, if it wrongly accuses 1 of 100 others; blind "
-        "guessing identifies 1."
+        f"Of 100 {run.plan.unit}s that were used, the best possible test of membership identifies "
+        f"at most {power}, if it wrongly accuses 1 of 100 others; blind guessing identifies 1."
     )
 
 
@@ -242,12 +241,11 @@ def audit(run: Run) -> str:
     """What an attack on the training found."""
     result = run.audit
     return (
-        f"An audit simulated {amount(result['runs'])} trainings with "
-        f"{amount(result['canaries'])} synthetic records each and tried to tell which "
-        "were used. It showed an epsilon of at least "
-        f"{at_least(result['epsilon_lower'])}; the sums may reveal up to "
-        f"{at_most(result['epsilon_audited'])}. A small number proves nothing; one above "
-        "that limit would have revealed a defect."
+        f"An audit simulated {amount(result['runs'])} trainings with {amount(result['canaries'])} "
+        "synthetic records each and tried to tell which were used. It showed an epsilon of at "
+        f"least {at_least(result['epsilon_lower'])}; the sums may reveal up to "
+        f"{at_most(result['epsilon_audited'])}. A small number proves nothing; one above that "
+        "limit would have revealed a defect."
     )
 
 
@@ -283,10 +281,9 @@ def grid(run: Run) -> str:
     """How rounding and finite arithmetic are counted."""
     certificate = run.plan.certificate
     return (
-        f"By the plan, noise is rounded to a grid of {amount(run.plan.grid_step)} and "
-        f"summed as integers of {run.plan.word_bits} bits. Rounding and floating point "
-        f"can add at most {at_most(certificate['epsilon'])} to epsilon, and epsilon "
-        "includes this."
+        f"By the plan, noise is rounded to a grid of {amount(run.plan.grid_step)} and summed as "
+        f"integers of {run.plan.word_bits} bits. Rounding and floating point can add at most "
+        f"{at_most(certificate['epsilon'])} to epsilon, and epsilon includes this."
     )
 
 
@@ -295,9 +292,8 @@ def clip(run: Run) -> str:
     training = run.asked.training
     if training is None:
         return (
-            "No gradient is clipped: each statistic encodes a record as a bounded "
-            f"vector, and the noise is {amount(run.plan.noise_multiplier)} times that "
-            "bound."
+            "No gradient is clipped: each statistic encodes a record as a bounded vector, and the "
+            f"noise is {amount(run.plan.noise_multiplier)} times that bound."
         )
     return (
         f"By the plan, the gradient of one {run.plan.unit} is shortened to the length "
@@ -349,9 +345,8 @@ def apart(run: Run) -> str:
     """Whether it was a trial in one process."""
     if any(words.startswith(_ONE_PROCESS) for words in run.trust):
         return (
-            "According to its aggregator, all parties ran in one process, on a machine "
-            "that saw all records: this run is a trial, and whoever ran it has to be "
-            "trusted."
+            "According to its aggregator, all parties ran in one process, on a machine that saw "
+            "all records: this run is a trial, and whoever ran it has to be trusted."
         )
     return "The aggregator does not say that the parties ran in one process."
 

@@ -15,11 +15,10 @@ from hubbub.desk.report.markup import Content, Html, join, printable, style, tag
 
 OPENING = (
     (
-        "Each sentence cites the parts of the run's evidence that support it. “hubbub "
-        "verify” found each of them to be re-derived (recomputed and found equal) or signed "
-        "(by the party it concerns, or by the aggregator). A statement that nothing supports "
-        "is marked “not shown”. Questions that only a person can answer are left blank, each "
-        "under a name."
+        "Each sentence cites the parts of the run's evidence that support it. “hubbub verify” "
+        "found each of them to be re-derived (recomputed and found equal) or signed (by the party "
+        "it concerns, or by the aggregator). A statement that nothing supports is marked “not "
+        "shown”. Questions that only a person can answer are left blank, each under a name."
     ),
     (
         "The dossier draws no legal conclusion and gives no advice: the person who decides "

@@ -369,12 +369,11 @@ def methods_sentence(
     family = any(_is_adjusted(statistic) for statistic in told["statistics"].values())
     epsilon = told["epsilon"] if plan is None else _stated_epsilon(plan)
     promised = (
-        "All numbers were computed from sums over all sites, to which noise was added "
-        "before anybody saw them; nobody saw the numbers of a single site. They satisfy "
-        f"distributed differential privacy (epsilon {amount(epsilon)}, delta "
-        f"{amount(told['delta'])}, one {told['unit']} {changed}, against "
-        f"{spoken(told['adversary'])}). Intervals and p-values account for sampling and "
-        "the added noise"
+        "All numbers were computed from sums over all sites, to which noise was added before "
+        "anybody saw them; nobody saw the numbers of a single site. They satisfy distributed "
+        f"differential privacy (epsilon {amount(epsilon)}, delta {amount(told['delta'])}, one "
+        f"{told['unit']} {changed}, against {spoken(told['adversary'])}). Intervals and p-values "
+        "account for sampling and the added noise"
     )
     adjusted = "; p-values of the family were adjusted by Holm's method." if family else "."
     scored = ""

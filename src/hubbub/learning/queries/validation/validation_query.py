@@ -143,9 +143,8 @@ class ValidationQuery(KeptQuery):
             )
         if not whose.is_telling:
             sentences.append(
-                "[validation] will show almost nothing: its records are too few for its "
-                "noise; raise validation.epsilon, use fewer bins (validation.bins = 6), "
-                "or leave it out"
+                "[validation] will show almost nothing: its records are too few for its noise; "
+                "raise validation.epsilon, use fewer bins (validation.bins = 6), or leave it out"
             )
         if self.asked.sums == 1 and study.parties.dropouts and not study.parties.compute_nodes:
             sentences.append(

@@ -200,9 +200,8 @@ class RelayConnection:
             return f"no connection to the relay ({self.why})"
         if self._ends[name].unknown:
             return (
-                "the relay does not know its key, so it has another roster than this "
-                "party; find out which is newer, and run hubbub relay with it where the "
-                "relay runs"
+                "the relay does not know its key, so it has another roster than this party; find "
+                "out which is newer, and run hubbub relay with it where the relay runs"
             )
         if (there := self.present(name)) is not True:
             return "it has not connected" if there is None else "it has left"

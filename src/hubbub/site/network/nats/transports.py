@@ -146,9 +146,8 @@ class Proxy:
         if status == 407 and schemes and "basic" not in schemes:
             wanted = " or ".join(name for name in _SCHEMES if name.lower() in schemes)
             return (
-                f"the proxy {self} requires {wanted} (407), which hubbub does not "
-                "support; run cntlm or px on this machine, which do, and name that as "
-                "the proxy"
+                f"the proxy {self} requires {wanted} (407), which hubbub does not support; run "
+                "cntlm or px on this machine, which do, and name that as the proxy"
             )
         if status == 407:
             given = "other credentials than it was given" if self.credentials else "credentials"
