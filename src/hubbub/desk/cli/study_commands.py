@@ -235,10 +235,10 @@ def _how_rows(made: Plan, plain: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("noise multiplier, against the promised adversary", number(made.noise_multiplier, 6)),
         ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
         ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
-        ("the least share in grid steps", number(made.share_sigma_grid)),
+        ("the smallest noise share, in grid steps", number(made.share_sigma_grid)),
     ]
     if not parties.compute_nodes:
-        rows.append(("silos with which each shares masks", str(made.degree)))
+        rows.append(("silos that share masks with each silo", str(made.degree)))
     for option in option_rows(plain):
         value = option.value
         if value is None:
@@ -247,8 +247,8 @@ def _how_rows(made: Plan, plain: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append((f"{option.name}: {option.words}", value))
     return [
         *rows,
-        ("word", f"{made.word_bits} bits"),
-        (f"{made.study.data.unit}s in one direction that fit a word", str(made.sum_limit)),
+        ("size of each number that is sent", f"{made.word_bits} bits"),
+        (f"{made.study.data.unit}s that fit into it, all pulling one way", str(made.sum_limit)),
         ("silos needed in a round", f"{made.quorum} of {parties.silos}"),
         ("a silo sends per step", "unknown" if upload is None else f"{upload:,} bytes"),
         (

@@ -642,7 +642,7 @@ def _learn_time(time: str, event: str) -> Option:
 
 
 def _learn(name: str, more: str = "") -> Option:
-    return Option(means=f"learn {name!r}{more}", options=("--target", name))
+    return Option(means=f"predict {name!r}{more}", options=("--target", name))
 
 
 def target_tiers(survey: Survey, given: Answers) -> list[list[str]]:
