@@ -261,7 +261,7 @@ def test_signs_of_life_alone_keep_nobody_who_came_once(gather: Any) -> None:
     )
     joined._endpoint, joined._heard = ann, -1e9
     joined._answer(request(Call.PING, SESSION, []))
-    with pytest.raises(UserError, match="it was not heard"):
+    with pytest.raises(UserError, match="it was silent"):
         joined._is_done(ann, 120.0)
     joined._answer(request(Call.COLLECT_REST, SESSION, [b"junk"]))
     assert not joined._is_done(ann, 120.0)
