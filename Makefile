@@ -65,7 +65,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all mutants core flower amputate coverage check lint docs pdf bench experiments release bundle image check-deploy lock clean
+.PHONY: help demo demo-network test test-all mutants core flower amputate coverage check lint docs pdf bench gallery experiments release bundle image check-deploy lock clean
 .DELETE_ON_ERROR:
 
 help:

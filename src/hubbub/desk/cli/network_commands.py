@@ -90,14 +90,16 @@ def add_commands(commands: Any) -> None:
         "take part as a silo or a compute node",
         _join,
         argument("--relay", "the relay's URL; default: the roster's"),
-        argument("--relay-certificate", "PEM file: what a leaf relay at --relay shows", Path),
+        argument(
+            "--relay-certificate", "PEM file: the certificate of the leaf relay at --relay", Path
+        ),
         argument(
             "--socket",
             "take requests at this socket instead of a relay, as Flower's ClientApp hands them in",
             Path,
             metavar="PATH",
         ),
-        argument("--roster", "where nothing is approved yet: the roster", Path),
+        argument("--roster", "the roster, if no study is approved here yet", Path),
         argument("--ledger", "the data set's ledger; default in --home", Path),
         DEVICE,
         argument("--check", "check whether this party could take part, and exit", bool),
