@@ -288,17 +288,17 @@ def _check_correlated(training: Training, trust: str) -> None:
     if training.sampling != "poisson":
         raise StudyError(
             f'expected training.sampling = "poisson" with training.noise = "{training.noise}", got '
-            f'"{training.sampling}"; correlated noise has no account of other batches'
+            f'"{training.sampling}"; correlated noise has no account for other batches'
         )
     if training.projection:
         raise StudyError(
             f'expected no training.projection with training.noise = "{training.noise}", got '
-            f"{training.projection}; what is projected anew in each step cannot be taken back"
+            f"{training.projection}; noise that changes its projection cannot be undone"
         )
     if trust != "none":
         raise StudyError(
             f'expected parties.trust = "none" with training.noise = "{training.noise}", got '
-            f'"{trust}"; an enclave that breaks would tell the noise of earlier steps too'
+            f'"{trust}"; a broken enclave would reveal the noise of earlier steps'
         )
     most = int(min(training.steps, 1 / training.sample_rate * (1 + 1e-12)))
     if training.bands > most:

@@ -273,16 +273,16 @@ def _about_noise(training: Training, noise: StepNoise) -> list[str]:
     correlated = noise if isinstance(noise, Correlation) else None
     if correlated is None and not training.bands and is_adam:
         return [
-            f"{stated}: with the optimizer adam it loses, as adam takes no sums of gradients; "
-            "noise is left independent: use sgd with momentum"
+            f"{stated}: with the optimizer adam it loses, because adam does not add up "
+            "gradients; noise stays independent: use sgd with momentum"
         ]
     if correlated is None:
-        return [f"{stated}: no number of bands gains here; noise is left independent"]
+        return [f"{stated}: no number of bands helps here; noise stays independent"]
     words = []
     if is_adam:
         words.append(
-            f"{stated} with the optimizer adam: its error is that of sums of gradients, which adam "
-            "does not take; expect less than from independent noise, or use sgd"
+            f"{stated} with the optimizer adam: correlated noise helps sums of gradients, which "
+            "adam does not use; expect less than from independent noise, or use sgd"
         )
     if correlated.error >= 1:
         words.append(

@@ -278,7 +278,7 @@ class Training:
     noise: Annotated[
         str,
         Key(
-            says='`"correlated"`: later steps take a step\'s noise partly back, so that the '
+            says='`"correlated"`: later steps partly subtract a step\'s noise, so that the '
             'trained model has less of it ([P25](privacy.md#p25)). For `"poisson"` and `"sgd"`; '
             '`"adam"` loses by it.',
             values='`"independent"`, `"correlated"`, or what a package registers',
