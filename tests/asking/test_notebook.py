@@ -102,6 +102,7 @@ def test_two_queries_that_were_made_before_either_was_released_do_not_both_fit()
         other.release()
 
 
+@pytest.mark.slow
 def test_a_query_without_room_is_told_of_the_total_and_which_would_do() -> None:
     context = asked(2.0)
     context.query([KINDS["histogram"]], epsilon=2.0).release()
@@ -117,6 +118,7 @@ def test_a_query_without_room_is_told_of_the_total_and_which_would_do() -> None:
     assert made.draw(10)
 
 
+@pytest.mark.slow
 def test_what_is_spent_and_what_is_left_are_parts_of_one_whole() -> None:
     """By P22's rule: a query of half of all squares leaves half to one more, and then nothing."""
     context = asked(4.0)
@@ -131,6 +133,7 @@ def test_what_is_spent_and_what_is_left_are_parts_of_one_whole() -> None:
         context.query([KINDS["crosstab"]], epsilon=4.0)
 
 
+@pytest.mark.slow
 def test_patients_beside_rows_of_the_same_tables_are_refused(tmp_path: Path) -> None:
     context = asked(4.0, out=tmp_path)
     context.query([KINDS["histogram"]], epsilon=1.0).release()
@@ -151,6 +154,7 @@ def test_the_same_query_twice_is_one_release_and_gives_the_same_answer() -> None
     assert "0 % left" in context._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_run_twice_finds_its_ledger() -> None:
     def cell(epsilon: float = 8.0) -> Any:
         again = {name: patients(seed) for seed, name in enumerate(SILOS)}
@@ -219,6 +223,7 @@ def test_a_folder_keeps_ledgers_and_answers_for_a_program_that_is_started_anew(
     assert {path.stem for path in (home / "ledgers").glob("*.sqlite")} == set(SILOS)
 
 
+@pytest.mark.slow
 def test_a_folder_gives_no_answer_of_other_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +243,7 @@ def test_a_folder_gives_no_answer_of_other_tables(
     assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
 
 
+@pytest.mark.slow
 def test_two_programs_do_not_ask_out_of_one_folder_at_once(tmp_path: Path) -> None:
     """Each would find enough left, and both together would spend too much."""
     context = asked(2.0, out=tmp_path / "asked")

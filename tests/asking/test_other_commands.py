@@ -27,6 +27,7 @@ def _load(_: hubbub.Study, run: Path) -> object:
     return hubbub.load(run)
 
 
+@pytest.mark.slow_cases("_compare", "_load")
 @pytest.mark.parametrize("do", [_compare, _audit, _load])
 def test_what_needs_a_model_is_refused_in_one_sentence(
     tmp_path: Path, do: Callable[[hubbub.Study, Path], object]

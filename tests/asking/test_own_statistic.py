@@ -72,6 +72,7 @@ def above() -> Iterator[dict[str, Any]]:
     del kinds.KINDS["above"]
 
 
+@pytest.mark.slow
 def test_a_statistic_of_ones_own_is_planned_asked_verified_and_shown(
     tmp_path: Path, above: dict[str, Any]
 ) -> None:

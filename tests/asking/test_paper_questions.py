@@ -64,6 +64,7 @@ def test_a_paper_is_asked_in_one_study_and_verified(run: Path) -> None:
     assert all(one["p_adjusted"] is None for one in told["survival"]["tests"])
 
 
+@pytest.mark.slow
 def test_the_page_and_the_tables_show_what_was_asked(run: Path) -> None:
     page = (run / "report.html").read_text()
     for said in ("stratified log-rank p", "Cumulative incidence", "rate ratio", "risk difference"):

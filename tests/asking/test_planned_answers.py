@@ -70,6 +70,7 @@ def test_what_no_epsilon_answers_has_none() -> None:
     assert unknown.part > 0
 
 
+@pytest.mark.slow
 def test_what_is_refused_says_from_which_epsilon_it_is_answered() -> None:
     made = planned(0.05)
     least = planned_answers(made)["effects"].least_epsilon
@@ -77,6 +78,7 @@ def test_what_is_refused_says_from_which_epsilon_it_is_answered() -> None:
         check_expected(made)
 
 
+@pytest.mark.slow
 def test_plan_shows_parts_and_least_epsilons(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

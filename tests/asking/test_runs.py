@@ -106,6 +106,7 @@ def test_numbers_in_a_regression_take_a_few_sums(folder: Path, kind: str) -> Non
     assert found.statistics["q"].refusal == ""
 
 
+@pytest.mark.slow
 def test_answers_of_like_or_long_names_have_files_of_their_own(folder: Path) -> None:
     """What is charged is written, whatever it is called."""
     names = ("a b", "a-b", "字" * 100, "字" * 99, "crossed", "crossed-tests")
@@ -189,6 +190,7 @@ def test_a_run_that_was_killed_after_its_charge_spends_no_more(
         assert sum(1 for _ in book.entries()) == 1
 
 
+@pytest.mark.slow
 def test_of_two_sums_one_may_be_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left is answered, with more noise, and two rows are charged."""
     table = table_of_study(folder, q=KINDS["histogram"])
@@ -361,6 +363,7 @@ def test_no_baseline_asks_statistics(folder: Path) -> None:
         hubbub.run(study(folder), baseline="trusted")
 
 
+@pytest.mark.slow
 def test_a_rehearsal_has_the_noise_of_a_run(folder: Path) -> None:
     """Seven bins of ten years, 40 times: a deviation is off by more than 25 % once in a billion."""
     told = study(folder, q=KINDS["histogram"])
@@ -433,6 +436,7 @@ def test_a_run_with_both_goes_on_without_asking_statistics_again(folder: Path) -
     assert all(one.holds for one in verify(folder / "run"))
 
 
+@pytest.mark.slow
 def test_the_commands_show_what_is_expected_and_what_was_found(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -212,6 +212,7 @@ def without_centres(query: EvaluationQuery | StandardisingQuery) -> float:
     return sigma_of(mechanism)
 
 
+@pytest.mark.slow_cases("substitute-expected1-0.3333333333333333")
 @pytest.mark.parametrize(
     ("relation", "expected", "counts"),
     [("add-remove", (0.436, 0.454, 0.493), 1.054), ("substitute", (0.365, 0.328, 0.319), 1 / 3)],

@@ -79,6 +79,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_that_believes_leaves_evidence_and_says_in_red_what_it_is_worth(ran: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="checks the published schema")
     found = check(ran / "evidence.json")
@@ -136,6 +137,7 @@ def test_an_aggregator_that_keeps_the_evidence_back_is_found_out(
     assert any(claim.startswith("in the session") for claim in changed(ran, tmp_path, later))
 
 
+@pytest.mark.slow
 def test_a_session_that_so_few_silos_name_as_may_lie_makes_no_run_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +164,7 @@ def test_a_session_that_so_few_silos_name_as_may_lie_makes_no_run_wrong(
     assert claim in changed(ran, tmp_path, named_by(2))
 
 
+@pytest.mark.slow
 def test_a_run_that_is_interrupted_goes_on_with_fresh_evidence(tmp_path: Path) -> None:
     def stop(step: int, _row: Any) -> None:
         raise KeyboardInterrupt
@@ -175,6 +178,7 @@ def test_a_run_that_is_interrupted_goes_on_with_fresh_evidence(tmp_path: Path) -
     assert all(one.holds for one in check(tmp_path / "run/evidence.json"))
 
 
+@pytest.mark.slow
 def test_a_run_of_another_build_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
     study = study_of({"silo": role_of("ab" * 48)}, parties=TEE, silos=HOSPITALS)
     with pytest.raises(RefusedError, match="cleveland: evidence fails the rule “measurement”"):

@@ -171,6 +171,7 @@ def tried(platform: str, quote: bytes, collateral: bytes, at: int) -> None:
     assert said.isprintable()
 
 
+@pytest.mark.slow
 @given(st.sampled_from(VERIFIERS), st.binary(max_size=2000), st.binary(max_size=300))
 def test_no_bytes_raise_another_error(platform: str, quote: bytes, collateral: bytes) -> None:
     tried(platform, quote, collateral, NOW)

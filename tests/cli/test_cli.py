@@ -160,6 +160,7 @@ def test_noise_prints_a_multiplier_that_keeps_epsilon(ask):
     assert again.upper == pytest.approx(2, rel=1e-2)  # and does not waste it
 
 
+@pytest.mark.slow
 def test_plan_prints_what_the_design_of_the_study_means(ask, study):
     found = ask("plan", study)
     wanted = {"noise_multiplier", "share_sigma", "word_bits", "upload_bytes_per_step", "epsilon"}
@@ -477,6 +478,7 @@ def assert_one_sentence(done: Done, code: int) -> None:
     assert "Traceback" not in done.err
 
 
+@pytest.mark.slow
 def test_a_refused_budget_is_a_no(command, study):
     with Ledger(Path("ledgers/hungary.sqlite")) as book:
         book.set_cap(Cap(epsilon=0.1, delta=1e-5, relation="add-remove"))

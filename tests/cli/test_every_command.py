@@ -270,6 +270,7 @@ def spent(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return int(json.loads(capsys.readouterr().out)["entries"])
 
 
+@pytest.mark.slow_cases("")
 @pytest.mark.parametrize("more", ["", " --json", " --out scores.csv"])
 def test_scores_that_are_no_numbers_are_no_prediction(
     more: str,

@@ -134,7 +134,7 @@ sampling = "full-batch"
     assert words in capsys.readouterr().out
 
 
-@pytest.mark.quick_cases("local-dp")
+@pytest.mark.slow
 @pytest.mark.parametrize("baseline", WHO)
 def test_a_baseline_names_itself_and_the_adversary_of_its_epsilon(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], baseline: str

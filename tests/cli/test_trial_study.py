@@ -55,6 +55,7 @@ def test_a_plan_of_a_trial_has_its_values_and_leaves_the_file_alone(study, capsy
     assert "a trial, “hearts, trial of privacy.epsilon = 2”" in said
 
 
+@pytest.mark.slow
 def test_a_run_of_a_trial_is_charged_like_any_other(study, tmp_path, capsys):
     made = asked(
         capsys, "run", study, "--out", tmp_path / "runs" / "a", "--set", "training.steps=2"

@@ -199,6 +199,7 @@ def test_a_choice_changes_the_sentence(facts: Facts, path: str, value: Any, word
     assert any(words in one.text for one in compose(changed).sentences)
 
 
+@pytest.mark.slow
 def test_a_run_of_statistics_says_what_is_asked_and_that_its_answers_follow(tmp_path: Path) -> None:
     text = """
 [study]
@@ -342,6 +343,7 @@ def test_hostile_text_in_a_study_is_text(facts: Facts) -> None:
     assert "<script" not in page
 
 
+@pytest.mark.slow
 def test_the_word_file_has_the_same_sentences(facts: Facts) -> None:
     docx = pytest.importorskip("docx", reason="python-docx is not installed: '.[paper]'")
     dossier = compose(facts)

@@ -266,6 +266,7 @@ def test_a_label_in_neither_list_is_refused_by_a_run_before_the_first_charge(hom
     assert not (home / "ledgers").exists()
 
 
+@pytest.mark.slow
 def test_one_class_among_all_silos_is_said_by_a_check_and_told_by_no_run(home):
     """A refusal would tell whether anybody died, and nothing would have been paid for it."""
     for name in SILOS:

@@ -109,7 +109,7 @@ def test_a_draft_of_messy_files_is_planned_and_its_tidy_copies_are_read(ask, cas
             assert len(read)
 
 
-@pytest.mark.quick_cases("lines that are no records: means", "a title over semicolons")
+@pytest.mark.quick_cases("a title over semicolons")
 @pytest.mark.parametrize("case", [one for one in CASES if "no records" in one or "title" in one])
 def test_lines_that_are_no_records_are_told_and_are_in_no_draft(ask, case):
     found = ask("init", *files(case))
@@ -130,6 +130,7 @@ def test_a_word_of_totals_that_records_have_too_is_a_record(ask):
     assert not [one for one in ask("init", *names)["faults"] if "a row of totals" in one["found"]]
 
 
+@pytest.mark.slow
 def test_clean_files_are_used_where_they_are_and_nothing_is_copied(ask):
     before = set(files("clean"))
     found = ask("init", *sorted(before))
@@ -195,6 +196,7 @@ def test_two_silos_spell_the_target_in_two_ways(ask):
     assert silo_records.records(Study.load("study.toml"), "north").targets.tolist() == ones
 
 
+@pytest.mark.slow
 def test_spellings_of_missing_are_found_and_sentinels_are_no_bounds(ask):
     ask("init", *files("missing spellings"))
     age = next(c for c in Study.load("study.toml").data.columns if c.name == "age")
@@ -203,6 +205,7 @@ def test_spellings_of_missing_are_found_and_sentinels_are_no_bounds(ask):
     assert age.indicator
 
 
+@pytest.mark.slow
 def test_an_outlier_does_not_widen_the_bounds(ask):
     ask("init", *files("an outlier"))
     pressure = next(c for c in Study.load("study.toml").data.columns if c.name == "pressure")
@@ -236,6 +239,7 @@ def test_numbers_of_other_countries_mean_the_same_in_a_tidy_copy(ask):
     assert cells == [row[3] for row in clean()["north"][1:]]
 
 
+@pytest.mark.slow
 def test_a_decimal_sign_is_each_files_own(ask):
     """15,423 is fifteen where commas are decimal, and thousands where they are not."""
     for name, separator, mark in (("north", ";", ","), ("south", ",", "."), ("west", "\t", ",")):
@@ -282,6 +286,7 @@ def test_a_model_of_a_rare_outcome_begins_at_its_log_odds_in_halves(ask):
     assert "model.intercept" in found["private"]
 
 
+@pytest.mark.slow
 def test_faults_of_one_kind_are_said_once_for_a_file(command):
     paths = files("semicolons with decimal commas")
     for path in paths:
@@ -418,6 +423,7 @@ def test_a_strange_word_among_numbers_is_listed_as_missing(ask):
     assert found["ready"]
 
 
+@pytest.mark.slow
 def test_a_limit_of_what_was_measured_is_its_number_in_a_tidy_copy(ask):
     made = clean()
     column(made["west"], "pressure", lambda k, cell: ("<60", ">= 180", cell, cell)[k % 4])
@@ -431,6 +437,7 @@ def test_a_limit_of_what_was_measured_is_its_number_in_a_tidy_copy(ask):
     assert (pressure.missing, pressure.bounds[0] <= 60) == ((), True)
 
 
+@pytest.mark.slow
 def test_nines_far_from_all_other_numbers_are_missing_and_said(ask):
     made = clean()
     for rows in made.values():
@@ -442,6 +449,7 @@ def test_nines_far_from_all_other_numbers_are_missing_and_said(ask):
     assert columns["weight"].missing == ()
 
 
+@pytest.mark.slow
 def test_days_without_signs_between_are_dates_and_any_minus_is_one(ask):
     made = clean()
     for rows in made.values():
@@ -452,6 +460,7 @@ def test_days_without_signs_between_are_dates_and_any_minus_is_one(ask):
     assert "score" not in left_out
 
 
+@pytest.mark.slow
 def test_the_errors_of_a_spreadsheet_are_missing_values(ask):
     made = clean()
     column(made["west"], "pressure", lambda k, cell: "#DIV/0!" if k % 2 else cell)
@@ -460,6 +469,7 @@ def test_the_errors_of_a_spreadsheet_are_missing_values(ask):
     assert pressure.missing == ("#DIV/0!",)
 
 
+@pytest.mark.slow
 def test_digits_that_begin_with_a_zero_are_no_numbers(ask):
     made = clean()
     for rows in made.values():
@@ -471,6 +481,7 @@ def test_digits_that_begin_with_a_zero_are_no_numbers(ask):
     assert ward.categories == ("00", "01", "02")
 
 
+@pytest.mark.slow
 def test_row_numbers_are_left_out_where_one_file_is_short_or_has_rows_twice(ask):
     made = clean()
     made["south"] = made["south"][:3]
@@ -492,6 +503,7 @@ def test_a_file_that_spells_all_categories_otherwise_is_noted(command):
     assert "one file has no spelling in common with" in " ".join(out.replace("│", "").split())
 
 
+@pytest.mark.slow
 def test_rare_categories_are_pooled_and_stand_in_no_study(command):
     made = clean()
     column(made["west"], "sex", lambda k, cell: "intersex" if k == 1 else cell)
@@ -542,6 +554,7 @@ def test_a_long_tail_is_clipped_and_a_gap_counts_as_a_typical_value(ask):
     assert "bounds, steps, typical values and missing of age" in str(found["private"])
 
 
+@pytest.mark.slow
 def test_numbers_in_one_file_and_words_in_another_are_left_out_and_said(ask):
     made = clean()
     column(made["west"], "age", lambda k, _: ("young", "old")[k % 2])
@@ -612,6 +625,7 @@ def test_a_column_with_a_long_tail_is_told_of_log_bins(step, told):
     assert ('spacing = "log"' in made.why) == told
 
 
+@pytest.mark.slow
 def test_a_parquet_file_is_drafted_from_and_used_where_it_is(ask):
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -218,6 +218,7 @@ def test_names_of_times_and_of_what_ends_them(names, pair):
     assert [(one.time, one.event) for one in found] == ([pair] if pair else [])
 
 
+@pytest.mark.slow
 def test_a_column_called_censored_says_who_had_no_event(init):
     lay("survival", Path(), ROWS)
     for path in FILES:
@@ -286,6 +287,7 @@ def test_a_column_tells_only_if_it_is_filled_or_fixed_by_one_answer():
     assert telling(only, [None] * 80, sides) == ""
 
 
+@pytest.mark.slow
 def test_a_follow_up_time_beside_events_of_other_names_is_asked_about(init):
     lay("survival", Path(), ROWS)
     for path in FILES:

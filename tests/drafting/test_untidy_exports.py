@@ -358,6 +358,7 @@ def test_a_terminal_is_asked_and_elsewhere_options_are_printed(monkeypatch, caps
     assert kin.categories == ()
 
 
+@pytest.mark.slow
 def test_whatever_is_typed_at_a_terminal_counts_as_if_it_had_been_typed_at_once(
     monkeypatch, capsys
 ):

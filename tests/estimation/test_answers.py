@@ -397,6 +397,7 @@ def test_what_is_told_by_luck_holds_as_often_as_it_says(
     assert np.mean(held_of_told(asked, sigma, releases)) < 0.9
 
 
+@pytest.mark.slow
 def test_caution_is_that_of_a_normal_law_that_is_cut_off() -> None:
     """Of numbers above a limit, wherever their mean, 97.5 % are not too far above it."""
     rng = np.random.default_rng(2)
@@ -409,6 +410,7 @@ def test_caution_is_that_of_a_normal_law_that_is_cut_off() -> None:
         )  # 4000 numbers at least: five deviations below 0.975 - .02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [3.0, 30.0])
 def test_p_values_know_the_noise(sigma: float) -> None:
     """Where nothing differs, one test in twenty says it does; ignoring noise, most would at 30.
@@ -545,7 +547,7 @@ def test_a_time_at_which_survival_is_told_is_an_edge_of_the_grid():
     assert values == pytest.approx({t: (until > t).mean() for t in (3.0, 5.0)}, abs=0.008)
 
 
-@pytest.mark.quick_cases("1.5", "0.8")
+@pytest.mark.quick_cases("1.5")
 @pytest.mark.parametrize("power", [0.5, 0.8, 1.5, 2.5])
 def test_a_hazard_that_changes_in_wide_bins_leaves_the_curve_where_it_is(power):
     """Six bins, two thirds lost before the horizon; a constant hazard in each errs by up to .01."""

@@ -257,6 +257,7 @@ def incidences() -> list[GroupIncidence]:
     ]
 
 
+@pytest.mark.slow
 def test_the_derivatives_of_grays_score_are_those_of_small_steps() -> None:
     parts = incidences()
     _, gradients = compared_incidence(parts)

@@ -335,6 +335,7 @@ def test_p23_missing_cells_are_left_out_whatever_else_stands_in_the_record() -> 
         assert found[1].any()
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))
 def test_pooled_values_are_those_of_the_isotonic_regression(values: list[float]) -> None:
     from scipy.optimize import isotonic_regression

@@ -32,6 +32,7 @@ def chosen(rows: list[dict[str, str]], **wanted: Any) -> list[dict[str, str]]:
     return [row for row in rows if all(row[k] in map(str, v) for k, v in wanted.items())]
 
 
+@pytest.mark.slow
 def test_the_small_experiment_makes_its_row(tmp_path: Path) -> None:
     defaults.main(["--small", "--out", str(tmp_path), "--runs", "1"])
     (row,) = rows_of(tmp_path / "defaults.csv")

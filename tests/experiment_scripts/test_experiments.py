@@ -388,6 +388,7 @@ def test_every_number_in_the_page_is_in_a_committed_table():
 # Correlated noise and the linear probe ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_correlated_noise_is_rehearsed_beside_independent_noise(small):
     rows, _ = small("correlated_noise")
     noise = {row["noise"]: float(row["noise_multiplier"]) for row in rows}
@@ -438,6 +439,7 @@ def test_the_quick_training_clips_and_adds_as_torch_does(experiment):
     assert torch.allclose(found, wanted, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_linear_probe_is_rehearsed_and_compared_with_no_noise(small):
     rows, out = small("linear_probe")
     assert [(row["scored"], row["by"]) for row in rows] == [

@@ -184,6 +184,7 @@ def test_each_scheme_uses_tokens_as_it_says(attack):
 # What rates show ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(hits=st.integers(0, 200), more=st.integers(0, 200))
 def test_bounds_are_those_of_clopper_and_pearson(rates, hits, more):

@@ -168,6 +168,7 @@ def test_fat_silos_are_on_the_graph_that_the_row_names(small):
     ]
 
 
+@pytest.mark.slow
 def test_most_colluders_is_how_many_can_be_deleted_without_taking_the_graph_apart(module):
     fat = module("experiments.fat_clients")
     for silos, degree in ((12, 4), (14, 8)):

@@ -80,7 +80,7 @@ def fitted(targets: Any, settings: Settings, rate: float, baseline: str, **what:
     )
 
 
-@pytest.mark.quick_cases("two classes")
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_without_noise_and_coins_every_step_is_that_of_fit(case: str) -> None:
     head, targets, what = CASES[case]

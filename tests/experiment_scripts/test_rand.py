@@ -140,6 +140,7 @@ def test_each_person_is_one_record_of_the_first_year(table):
     assert sum(int(party.targets.sum()) for party in parties) == PEOPLE // 2
 
 
+@pytest.mark.slow
 def test_other_years_of_a_person_change_nothing(table, tmp_path, monkeypatch):
     before = [rand(party) for party in (*RAND_SITES, "test")]
     columns = people()
@@ -165,6 +166,7 @@ def test_a_site_holds_its_own_people_and_the_test_set_a_fifth_of_all(table):
         assert np.array_equal(rand(site).inputs, rand(f"silo-{number}").inputs)
 
 
+@pytest.mark.slow
 def test_another_split_is_another_test_set_of_the_same_people(table):
     splits = [[rand(p, split=split) for p in (*RAND_SITES, "test")] for split in (0, 1)]
     assert rows_of(splits[0]) == rows_of(splits[1])
@@ -172,6 +174,7 @@ def test_another_split_is_another_test_set_of_the_same_people(table):
     assert rows_of([rand("test", split=1)]) == rows_of(splits[1][-1:])
 
 
+@pytest.mark.slow
 def test_people_keep_their_place_whoever_else_is_there(table, tmp_path, monkeypatch):
     before = {party: rand(party) for party in (*RAND_SITES, "test")}
     more = tmp_path / "more"

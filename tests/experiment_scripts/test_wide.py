@@ -52,6 +52,7 @@ def test_a_reference_is_better_in_every_world_and_a_projection_in_none() -> None
             assert auc[world, epsilon, "reference"] > auc[world, epsilon, "projected"]
 
 
+@pytest.mark.slow
 def test_the_small_experiment_of_quantiles_makes_its_rows(tmp_path: Path) -> None:
     noisy_quantiles.main(["--small", "--out", str(tmp_path), "--runs", "1"])
     fixed, *others = rows_of(tmp_path / "noisy_quantiles.csv")

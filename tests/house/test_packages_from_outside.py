@@ -74,6 +74,7 @@ def with_lines(outside: Path) -> Iterator[Path]:
         yield outside
 
 
+@pytest.mark.slow
 def test_records_of_a_source_from_outside_are_run_verified_and_reported(with_lines: Path) -> None:
     study = Study.load("study.toml")
     assert Study.parse(study.changed(name="another").as_toml()).data == study.data
@@ -109,6 +110,7 @@ def test_two_sources_may_have_a_key_of_one_name(outside: Path) -> None:
             Study.parse(both)
 
 
+@pytest.mark.slow
 def test_renderers_from_outside_stand_for_those_that_are_not_there(with_lines: Path) -> None:
     bare = with_lines / "bare"
     own = {group: entry_points(group=f"hubbub.{group}") for group in ("asks", "transports")}

@@ -89,6 +89,7 @@ def test_the_sum_comes_back_in_float64_and_is_that_of_the_default(kind):
     assert np.linalg.norm(usual) > 0.1
 
 
+@pytest.mark.slow_cases("loop")
 @pytest.mark.parametrize("method", ["chain", "vmap", "loop"])
 def test_no_wish_for_short_numbers_reaches_a_clipped_sum(precision, method):
     """Autocast to bfloat16 and products of 10 bits, as they speed up a GPU: the same bits."""
@@ -173,6 +174,7 @@ def precision():
         yield
 
 
+@pytest.mark.slow_cases("medium")
 @pytest.mark.parametrize("wish", ["high", "medium"])
 def test_rough_products_are_switched_off_in_a_sum_and_on_again_afterwards(precision, wish):
     model = Asking()

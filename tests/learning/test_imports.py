@@ -50,6 +50,7 @@ class Counting(OperationMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("loaded", [False, True])
 def test_a_mode_sees_operations_whether_or_not_the_compiler_is_loaded(
     loaded: bool, monkeypatch: pytest.MonkeyPatch

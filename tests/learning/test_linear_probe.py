@@ -30,6 +30,7 @@ def records_for(outputs: int, count: int = 300, width: int = 5) -> Records:
     return Records(inputs=inputs, targets=inputs[:, :outputs].argmax(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_one_sum_and_least_squares_are_those_of_numpy(outputs: int) -> None:
     records = records_for(outputs)
@@ -52,6 +53,7 @@ def test_one_sum_and_least_squares_are_those_of_numpy(outputs: int) -> None:
         assert (logits.argmax(1) == expected.argmax(1)).mean() > 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 def test_a_record_is_as_long_as_the_clip_whatever_it_holds(scale: float) -> None:
     records = records_for(3, count=4)

@@ -202,7 +202,7 @@ CHANGING = {
 }
 
 
-@pytest.mark.quick_cases("steeply falling")
+@pytest.mark.slow
 @pytest.mark.parametrize("law", CHANGING)
 def test_survival_is_foretold_where_hazards_change_inside_intervals(
     law: str,

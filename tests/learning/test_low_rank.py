@@ -335,6 +335,7 @@ def test_features_of_a_module_are_each_records_own(weights: Callable[..., None])
     assert np.array_equal(found, np.repeat(module.bias.detach().numpy()[None], 3, axis=0))
 
 
+@pytest.mark.slow
 def test_a_record_at_which_the_module_raises_has_features_of_zero(
     weights: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -212,6 +212,7 @@ def test_a_model_that_keeps_something_of_a_record_is_refused_at_set_up(carry) ->
         method_for(model_of(carry), (3,), np.zeros(1, np.int64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("carry", "name"), [(attribute, "Kept.kept"), (on_a_layer, "Linear.noted")]
 )
@@ -221,6 +222,7 @@ def test_a_refusal_names_the_attribute_and_quotes_no_value(carry, name) -> None:
     assert not any(character.isdigit() for character in str(caught.value))
 
 
+@pytest.mark.slow
 def test_of_many_layers_of_one_kind_the_one_that_remembers_is_seen() -> None:
     model = nn.Sequential(model_of(attribute), nn.Linear(2, 3), model_of(lambda m, x: 0.0))
     with pytest.raises(ModelError, match=r"Kept\.kept"):
@@ -235,6 +237,7 @@ def in_a_global(m: Kept, x: torch.Tensor) -> float:
     return before
 
 
+@pytest.mark.slow
 def test_memory_in_a_global_is_seen_when_a_row_is_played_again() -> None:
     with pytest.raises(ModelError, match="remembers"):
         method_for(model_of(in_a_global), (3,), np.zeros(1, np.int64))
@@ -266,6 +269,7 @@ def test_a_model_that_no_seed_governs_is_refused() -> None:
         method_for(model_of(lambda m, x: random.SystemRandom().random()), (3,), np.zeros(1, int))
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_the_shape_alone_is_no_memory() -> None:
     def cached(m: Kept, x: torch.Tensor) -> Any:
         if "mask" not in m.table:

@@ -253,6 +253,7 @@ def test_a_records_features_are_the_same_bits_whatever_other_records_there_are(t
     assert np.array_equal(frozen_features(layers, images, tmp_path)[::2], whole[::2])
 
 
+@pytest.mark.slow
 def test_frozen_layers_are_given_one_shape_whatever_number_of_records_there_is(tmp_path) -> None:
     shapes = set()
     layers = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten())

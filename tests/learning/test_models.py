@@ -295,6 +295,7 @@ def test_the_noise_of_a_step_does_not_depend_on_how_many_records_were_drawn(reco
 # Metrics ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=30))
 def test_auc_is_the_chance_that_a_positive_outranks_a_negative(pairs):
     scores, targets = np.array([p[0] for p in pairs], float), np.array([p[1] for p in pairs])
@@ -850,6 +851,7 @@ def test_a_loss_that_is_no_number_is_left_out(lost):
     assert "loss" not in found
 
 
+@pytest.mark.slow
 def test_threads_that_build_models_at_once_get_the_weights_of_their_seeds_and_all_come_back() -> (
     None
 ):

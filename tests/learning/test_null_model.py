@@ -43,7 +43,7 @@ def test_who_always_says_the_commoner_class_is_no_better_however_accurate():
     assert [row[4] for row in score_rows(plain)] == ["no better", "worse", "no better"]
 
 
-@pytest.mark.quick_cases("0.0")
+@pytest.mark.slow
 @pytest.mark.parametrize("signal", [0.0, 0.5, 1.5])
 def test_intervals_of_auc_hold_the_true_one_as_often_as_they_say(signal):
     """400 draws of 95 %: 361 to 394 hold it, but for 1 in 1000; conservative ends are allowed."""
@@ -57,6 +57,7 @@ def test_intervals_of_auc_hold_the_true_one_as_often_as_they_say(signal):
     assert held >= 361
 
 
+@pytest.mark.slow
 def test_a_model_of_noise_is_called_better_about_as_often_as_chance_allows():
     """2.5 % on each side: 400 draws call at most 22 better, but for 1 in 1000."""
     draw = np.random.default_rng(3)

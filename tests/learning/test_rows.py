@@ -285,6 +285,7 @@ def test_a_record_at_which_the_model_raises_adds_zero_and_moves_nobody(method, p
     assert found.any()
 
 
+@pytest.mark.slow
 def test_a_model_that_raises_at_the_chosen_weights_is_answered_with_zeros() -> None:
     model = Cholesky()
     parameters = vector_of(model)
@@ -471,6 +472,7 @@ def test_a_model_whose_rows_meet_at_rare_values_is_not_alone(low, high) -> None:
     assert not rows_are_alone(work, trial, torch.zeros(4), 8, torch.device("cpu"))
 
 
+@pytest.mark.slow
 def test_a_kind_of_wild_rows_that_a_model_does_not_take_hides_no_other() -> None:
     def choosy(largest: torch.Tensor) -> torch.Tensor:
         if not largest < 1e5:

@@ -305,6 +305,7 @@ def test_float32_adds_up_products_that_cancel_within_what_is_proven(far: float) 
     assert (float(sum(one**2 for one in missed)) ** 0.5 > proven) == (far > 1)
 
 
+@pytest.mark.slow
 def test_a_piece_has_as_many_patients_as_keep_the_margin() -> None:
     margin = 0.75 * 2.0**-8
     for products in (2, 3, 10, 64):
@@ -397,6 +398,7 @@ class Refusing(nn.Module):
         return self.layer(rows)
 
 
+@pytest.mark.slow
 def test_a_patient_with_a_row_at_which_the_model_raises_adds_nothing() -> None:
     model = Refusing()
     records = records_for("small", np.repeat(np.arange(3), 2))
@@ -410,6 +412,7 @@ def test_a_patient_with_a_row_at_which_the_model_raises_adds_nothing() -> None:
     np.testing.assert_allclose(found, others, rtol=0, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_model_on_rows_takes_no_patients_and_one_on_units_nothing_else() -> None:
     """What is clipped must be what the plan says: never silently the other of the two."""
     model = MODELS["small"][0]

@@ -129,6 +129,7 @@ def test_torchscript_is_refused_by_its_name():
         method_for(model, (3,), np.zeros(0, np.float32))
 
 
+@pytest.mark.slow
 def test_a_usual_model_has_no_hook_and_keeps_its_fast_method():
     model = usual(nn.Sequential(nn.Linear(3, 3)), outputs=3)[0]
     assert not model._forward_hooks
@@ -136,6 +137,7 @@ def test_a_usual_model_has_no_hook_and_keeps_its_fast_method():
     assert method_for(usual(nn.Linear(3, 2))[0], (3,), np.zeros(0, np.float32)) == "vmap"
 
 
+@pytest.mark.slow
 def test_such_a_model_is_trained_kept_and_loaded(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (60, 3))

@@ -85,6 +85,7 @@ def test_p15_a_cap_of_the_other_relation_is_charged_too(projection, batches):
         assert other < upper(kind, 2, "substitute", 1e-5)
 
 
+@pytest.mark.slow
 def test_p10_records_that_the_adversary_owns_are_charged():
     plan = planned(study("substitute", "", "per-step"))
     kind = kind_of(plan.main)

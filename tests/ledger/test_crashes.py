@@ -83,6 +83,7 @@ def test_p15_what_was_charged_is_there_after_kill_9(tmp_path, processes):
         assert ledger.verify() == 4
 
 
+@pytest.mark.slow
 def test_p15_killed_at_any_moment_it_holds_at_least_what_was_announced(tmp_path, processes):
     place = tmp_path / "ledger.sqlite"
     processes.append(charging(place))
@@ -101,7 +102,7 @@ def test_p15_rows_are_synced_to_the_disk_and_not_only_handed_to_it(path):
         assert ledger._chain._database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-@pytest.mark.slow_cases("the study's attempts")
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", ["the cap", "the study's attempts"])
 def test_p15_two_processes_cannot_overspend_together(tmp_path, processes, limit):
     place, allowed = tmp_path / "ledger.sqlite", 12

@@ -102,6 +102,7 @@ def flips_noticed(folder: Path, files: dict[str, bytes], ending: str) -> int:
 
 # Bytes that SQLite does not use are of no consequence; every byte of key and note counts, but for
 # the case of a key's digits.
+@pytest.mark.slow_cases("-wal-0.6", ".head-1.0")
 @pytest.mark.parametrize(("ending", "least"), [("-wal", 0.6), (".key", 0.8), (".head", 1.0)])
 def test_p15_after_a_kill_a_flip_of_a_random_bit_is_noticed_or_changes_nothing(
     folder, killed, ending, least
@@ -109,6 +110,7 @@ def test_p15_after_a_kill_a_flip_of_a_random_bit_is_noticed_or_changes_nothing(
     assert flips_noticed(folder, killed, ending) >= least * FLIPS
 
 
+@pytest.mark.slow
 def test_p15_in_a_closed_ledger_a_flip_of_a_random_bit_is_noticed_or_changes_nothing(
     folder, closed
 ):
@@ -146,6 +148,7 @@ def test_p15_a_key_cut_at_any_place_is_noticed(folder, killed):
         assert is_noticed(laid_out(folder, {**killed, ".key": killed[".key"][:length]}))
 
 
+@pytest.mark.slow
 def test_p15_a_ledger_that_goes_on_after_harmless_damage_is_still_whole(folder, closed):
     draw = random.Random("hubbub goes on")
     went_on = 0

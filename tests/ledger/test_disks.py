@@ -62,7 +62,7 @@ def filled(path: Path, most: int, state: str = "old") -> tuple[int, str]:
     return int(charged), refusal
 
 
-@pytest.mark.slow_cases("61111", "100001")
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [60_000, 61_111, 100_001])
 def test_p15_a_disk_that_fills_up_stops_the_answer_and_loses_no_row(tmp_path, most):
     place = tmp_path / "ledger.sqlite"

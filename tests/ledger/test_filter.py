@@ -107,6 +107,7 @@ def test_p24_one_study_alone_costs_what_it_costs(place):
             ledger.charge(entry(study=OTHER, noise_multiplier=1e5))  # and leaves nothing
 
 
+@pytest.mark.slow
 def test_p24_several_studies_cost_a_little_more_than_if_they_were_fixed(place):
     with Ledger(place) as ledger:
         ledger.set_cap(cap_of(10.0))

@@ -60,6 +60,7 @@ for kill in range(int(sys.argv[3])):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kills", "new"), [(20, 10), pytest.param(100, 40, marks=pytest.mark.slow)]
 )

@@ -52,6 +52,7 @@ def test_p24_studies_below_the_law_are_let_in_at_the_price_of_fixed_ones(place):
     assert left == [4000, 3000, 2000, 1000, 0]
 
 
+@pytest.mark.slow
 def test_p24_without_the_law_the_same_cap_lets_fewer_in(place):
     with Ledger(place) as ledger:
         ledger.set_cap(cap_of(0.99, None))
@@ -77,6 +78,7 @@ def test_p24_more_noise_and_a_smaller_rate_are_below_the_law_and_others_pay(plac
         assert ledger.filter.unused == LAW.steps - 2 * STEPS
 
 
+@pytest.mark.slow
 def test_p24_a_law_that_nobody_uses_is_budget_that_is_kept_back(place):
     with Ledger(place) as ledger:
         ledger.set_cap(cap_of(1.2))

@@ -102,6 +102,7 @@ def test_p15_text_that_is_none_is_noticed(path):
     assert_noticed(path)
 
 
+@pytest.mark.slow
 def test_p15_a_flip_of_any_byte_of_the_stored_rows_is_noticed_or_changes_nothing(path):
     whole = path.read_bytes()
     rows = stored(path)
@@ -367,6 +368,7 @@ def test_p15_a_file_that_is_replaced_while_a_row_is_written_pays_for_nothing(pat
         ledger.charge(entry(ROWS + 1))
 
 
+@pytest.mark.slow
 def test_p15_readers_that_come_and_go_replace_nothing(path):
     with Ledger(path) as ledger:
         for number in range(ROWS + 1, ROWS + 3):

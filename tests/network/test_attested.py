@@ -82,6 +82,7 @@ def test_attested_parties_train_and_their_evidence_is_verified_again(
             assert [len(one.attested) for one in ledger.entries()] == [3, 3]
 
 
+@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_p29_evidence_is_that_of_the_silos_of_the_session(tmp_path: Path, nodes: int) -> None:
     roles = ("aggregator", "node", "silo") if nodes else ("aggregator", "silo")
@@ -121,6 +122,7 @@ def test_attested_parties_train_over_a_real_relay(tmp_path: Path) -> None:
     assert parties.broken == []
 
 
+@pytest.mark.slow
 def test_a_silo_with_another_build_is_refused_over_a_real_relay(tmp_path: Path) -> None:
     pytest.importorskip("nats", reason="needs the extra net")
     parties = attested(tmp_path, kind=Watched)
@@ -132,7 +134,7 @@ def test_a_silo_with_another_build_is_refused_over_a_real_relay(tmp_path: Path) 
         parties.serve(carrier.phase, timeouts=AT_ONCE)
 
 
-@pytest.mark.quick_cases("debug-changes1")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "changes"),
     [
@@ -153,6 +155,7 @@ def test_a_silo_whose_evidence_is_not_enough_is_named_with_its_rule(
     assert any("refused" in line and "hungary: evidence fails" in line for line in parties.said)
 
 
+@pytest.mark.slow
 def test_an_aggregator_with_another_build_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +181,7 @@ def test_a_silo_that_shows_an_old_quote_is_named(tmp_path: Path) -> None:
     assert "by hungary" in said
 
 
+@pytest.mark.slow
 def test_a_silo_whose_clock_is_wrong_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +239,7 @@ def test_a_relay_that_replays_evidence_is_found_out(tmp_path: Path) -> None:
         again.serve(relayed(parties, replay), timeouts=late)
 
 
+@pytest.mark.slow
 def test_a_relay_that_delays_evidence_costs_a_set_up_and_no_more(tmp_path: Path) -> None:
     parties, held = attested(tmp_path), [1]
 

@@ -220,6 +220,7 @@ def test_p3_a_node_that_lies_about_many_gets_no_sum_of_fewer_than_the_quorum(gat
     charged_once(parties, session)
 
 
+@pytest.mark.slow
 def test_p3_a_node_is_asked_for_the_silos_whose_shares_all_nodes_have(gather: Any) -> None:
     parties = gather(2, **FULL)
     relay = lying(parties, (4,))
@@ -232,6 +233,7 @@ def test_p3_a_node_is_asked_for_the_silos_whose_shares_all_nodes_have(gather: An
     assert {bytes(one.payload)[0] for one in requests} == {0b1110_0000}
 
 
+@pytest.mark.slow
 def test_a_node_that_names_a_silo_of_which_it_has_no_share_is_named_alone(gather: Any) -> None:
     parties = gather(2, **FULL)
     relay = lying(parties, (2,))
@@ -278,6 +280,7 @@ def test_a_node_that_says_nothing_of_its_shares_makes_no_sum(gather: Any) -> Non
     charged_once(parties, session)
 
 
+@pytest.mark.slow
 def test_a_relay_that_spoils_a_share_on_its_way_to_a_node_blames_nobody(gather: Any) -> None:
     parties = gather(2, **FULL)
     session = opened(parties, Relay(parties.phase, asks=at("shares", flipped, "node-1")))

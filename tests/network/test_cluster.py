@@ -100,7 +100,7 @@ def test_each_server_of_a_cluster_is_lost_in_turn_and_no_attempt_with_it(
             assert ledger.spent_on(everybody.study.id) == STEPS
 
 
-@pytest.mark.quick_cases("another key")
+@pytest.mark.slow
 @pytest.mark.parametrize("shows", ["nothing", "another key", "the relay's key"])
 def test_a_stranger_is_no_server_of_the_cluster(
     everybody: Everybody, cluster: Cluster, tmp_path: Path, shows: str

@@ -68,6 +68,7 @@ def test_a_study_of_one_sum_is_collected_and_its_run_is_verified(
     assert [*answers_in(tmp_path / "run")] == [("statistics", Counter(HOSPITALS))]
 
 
+@pytest.mark.slow
 def test_with_hashes_of_vectors_the_sum_is_not_verifiable_and_all_else_is(tmp_path: Path) -> None:
     made = asking()
     made["study"]["transcript"] = "hashes"
@@ -124,6 +125,7 @@ def test_a_date_that_is_over_before_anybody_was_told_is_refused(
     assert not (tmp_path / "aggregator" / "collections").exists()
 
 
+@pytest.mark.slow
 def test_a_collection_ends_no_earlier_than_silos_were_told_and_may_go_on_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: Any
 ) -> None:
@@ -388,6 +390,7 @@ def test_a_transcript_that_was_altered_is_found_out(tmp_path: Path) -> None:
             assert not all(one.holds for one in found), f"{change}: {place}"
 
 
+@pytest.mark.slow
 def test_the_evidence_says_who_is_believed_to_run_the_nodes(tmp_path: Path) -> None:
     hosts = ["cleveland", "hungary", "switzerland"]
     parties = Consortium.gather(tmp_path, with_parties(asking(), node_hosts=hosts))

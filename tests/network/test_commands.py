@@ -172,6 +172,7 @@ def test_private_keys_are_not_taken_for_an_identity(command, home):
 # approve ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_study_is_approved_by_its_id(ask, home):
     said = ask(*approval(home))
     study = Study.load(home / "study.toml")
@@ -193,6 +194,7 @@ def test_whoever_approves_is_shown_the_plan(command, home):
     assert Study.load(home / "study.toml").id.hex() in out
 
 
+@pytest.mark.slow
 def test_whoever_approves_is_told_that_no_capacity_is_stated(command, home):
     """P19: then a record more or fewer may be outside the promise."""
     said = tomllib.loads((home / "study.toml").read_text())
@@ -620,6 +622,7 @@ def test_the_demo_over_the_network_has_no_splits(command, tmp_path):
     refuses(command, "demo", "--network", "--splits", "3", "--out", tmp_path, says="--splits")
 
 
+@pytest.mark.slow
 def test_the_demo_over_the_network_sets_both_runs_side_by_side(ask, home, monkeypatch):
     """What the engine would bring is made up; the run in one process is not."""
 

@@ -67,6 +67,7 @@ def falsehoods(parties: Consortium) -> list[str]:
     return [str(one) for one in verify(parties.home / "run") if not one.holds]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_p25_a_restarted_silo_begins_a_new_block_for_all(tmp_path: Path, nodes: int) -> None:
     parties = gathered(tmp_path, nodes)
@@ -109,6 +110,7 @@ def test_p25_silos_that_are_restarted_at_random_pay_for_each_row_once(
     assert result.epsilon <= result.plan.epsilon() * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_p25_whoever_was_missing_is_asked_again_in_the_next_session(tmp_path: Path) -> None:
     """With independent noise it would be in the next round of the same one."""
     parties = gathered(tmp_path, nodes=2, dropouts=1)
@@ -125,6 +127,7 @@ def test_p25_whoever_was_missing_is_asked_again_in_the_next_session(tmp_path: Pa
     assert losing.asked["hungary"] < losing.asked["cleveland"]
 
 
+@pytest.mark.slow
 def test_p25_a_silo_that_was_only_slow_stays_away_as_well(tmp_path: Path) -> None:
     """It knows the session, and yet its noise would have a gap."""
     parties = gathered(tmp_path, nodes=2, dropouts=1)
@@ -158,6 +161,7 @@ def test_p25_what_is_kept_of_the_noise_is_erased_when_the_study_is_over(tmp_path
             assert noise.last > 8
 
 
+@pytest.mark.slow_cases("nodes")
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_p29_a_late_silo_comes_with_the_next_block_and_no_row_pays_for_nothing(
     tmp_path: Path, nodes: int

@@ -91,6 +91,7 @@ def test_a_table_that_changes_after_a_silo_has_come_changes_nothing(tmp_path: Pa
         assert f"{DOSE:.10f}"[:8].encode() not in told(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_a_withdrawal_removes_what_was_read_wherever_it_is(tmp_path: Path) -> None:
     parties = gathered(tmp_path)
     assert extract.is_kept(parties.study, "north", tmp_path / "north")
@@ -169,7 +170,9 @@ def asked(parties: Consortium) -> tuple[str, ...]:
     return refused.why, refused.said, refused.culprit, str(refused.own)
 
 
-@pytest.mark.slow_cases("an unknown target", "no target")
+@pytest.mark.slow_cases(
+    "an unknown target", "no target", "a cell that is no number", "nobody's row", "one record"
+)
 @pytest.mark.parametrize("statement", CELLS.values(), ids=CELLS)
 def test_p31_no_cell_and_no_person_keeps_a_silo_away(tmp_path: Path, statement: str) -> None:
     parties = gathered(tmp_path, {"south": statement})
@@ -187,6 +190,7 @@ def test_nothing_is_read_anew_while_others_wait(tmp_path: Path) -> None:
     assert Refusal.of(raised.value).why == "failed"
 
 
+@pytest.mark.slow
 def test_p31_all_that_leaves_a_silo_is_as_long_whatever_its_database_holds(tmp_path: Path) -> None:
     """Frames by size and number, and what everybody's log says but for its numbers."""
     changes = {

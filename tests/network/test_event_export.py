@@ -83,6 +83,7 @@ def test_an_event_arrives_as_the_event_log_has_it(collector, tmp_path):
     assert step.time_unix_nano == pytest.approx(written[0]["time"] * 1e9, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_away_is_told_once_without_its_password(monkeypatch, tmp_path):
     address = f"http://ada:S3cret@127.0.0.1:{free_port()}"
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)

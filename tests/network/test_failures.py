@@ -216,6 +216,7 @@ def test_a_frozen_silo_that_answers_late_is_not_in_the_sum(gather: Any, nodes: i
     assert not session.rounds.attendance.absent
 
 
+@pytest.mark.slow
 def test_a_frozen_aggregators_old_session_is_over_for_all(gather: Any) -> None:
     parties = gather()
     old = opened(parties)
@@ -355,6 +356,7 @@ def test_a_second_run_of_a_study_finds_its_attempts_spent(gather: Any) -> None:
         parties.serve(timeouts=HASTY)
 
 
+@pytest.mark.slow
 def test_a_run_folder_of_another_study_is_not_gone_on_with(gather: Any, tmp_path: Path) -> None:
     parties, others = gather(), gather(training={"steps": 3})
     with pytest.raises(EndedError):

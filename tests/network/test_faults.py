@@ -233,10 +233,7 @@ KNOWN: dict[str, list[Operation]] = {
 
 
 @pytest.mark.quick_cases(
-    "an opening comes twice-pairwise",
-    "the set-up is asked for again in the middle of a round-nodes",
-    "everybody starts anew-nodes",
-    "a model comes twice, and the second answer first-pairwise",
+    "an opening comes twice-pairwise", "a model comes twice, and the second answer first-pairwise"
 )
 @NODES
 @pytest.mark.parametrize("schedule", KNOWN.values(), ids=KNOWN)

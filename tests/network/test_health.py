@@ -113,6 +113,7 @@ def test_who_has_no_room_left_under_its_cap_is_not_well_until_it_has(gather: Any
     assert well(parties) == (True, "")
 
 
+@pytest.mark.slow
 def test_a_silo_whose_ledger_fails_in_mid_round_is_not_well(gather: Any) -> None:
     parties = gather()
     session, held = opened(parties), full(parties.seats["bob"])
@@ -121,6 +122,7 @@ def test_a_silo_whose_ledger_fails_in_mid_round_is_not_well(gather: Any) -> None
     assert well(parties)[1].startswith("refuses to take part: ledger: ")
 
 
+@pytest.mark.slow
 def test_a_withdrawal_ends_what_was_wrong_with_a_study(gather: Any) -> None:
     parties = gather()
     mend = no_disk(parties)
@@ -133,6 +135,7 @@ def test_a_withdrawal_ends_what_was_wrong_with_a_study(gather: Any) -> None:
     assert well(parties) == (True, "")
 
 
+@pytest.mark.slow
 def test_what_others_send_makes_nobody_ill(gather: Any) -> None:
     """Junk, strangers' studies, old sessions and replays are refused, and the party is well."""
     parties, others = gather(), gather(study={"name": "theirs"})
@@ -165,6 +168,7 @@ def test_who_is_asked_on_after_a_studys_end_refuses_and_is_well(gather: Any, ove
     assert well(parties) == (True, "")
 
 
+@pytest.mark.slow
 def test_an_offer_with_other_numbers_is_told_of_once_however_often_it_is_sent(gather: Any) -> None:
     """Else whoever kept it could make a party ill whose study goes on well, or is over."""
     parties = gather()
@@ -179,6 +183,7 @@ def test_an_offer_with_other_numbers_is_told_of_once_however_often_it_is_sent(ga
     assert well(parties, "ann") == (True, "")
 
 
+@pytest.mark.slow
 def test_a_disk_that_does_not_take_the_model_is_told_in_the_systems_words(gather: Any) -> None:
     parties = gather()
     session = opened(parties)
@@ -192,6 +197,7 @@ def test_a_disk_that_does_not_take_the_model_is_told_in_the_systems_words(gather
     assert well(parties) == (True, "")
 
 
+@pytest.mark.slow
 def test_a_study_that_is_over_is_withdrawn_without_a_word(gather: Any) -> None:
     parties = gather()
     session = opened(parties)
@@ -210,6 +216,7 @@ def test_a_party_without_a_line_says_why_whatever_else_went_wrong_last() -> None
     assert reason == "not connected: nobody listens at tls://hub:4222"
 
 
+@pytest.mark.slow
 def test_a_study_whose_aggregator_has_left_does_not_go_on_because_a_line_comes_back(
     gather: Any,
 ) -> None:
@@ -295,6 +302,7 @@ def test_the_page_says_503_and_metrics_count_it() -> None:
     assert numbers["hubbub_last_progress_timestamp_seconds"][1] > 1.6e9
 
 
+@pytest.mark.slow
 def test_the_aggregator_tells_who_is_left_out_and_who_refuses(gather: Any) -> None:
     parties = gather(parties={"colluders": 0, "dropouts": 1})
     engine = Refusing(parties, lambda name, party, _: (name, party) == ("model", "bob"))

@@ -83,6 +83,7 @@ def test_a_study_runs_without_as_many_as_may_be_missing(gather: Any, nodes: int)
     assert not any((parties.home / name / "ledger").exists() for name in ("bob", "eve"))
 
 
+@pytest.mark.slow
 def test_one_more_missing_and_there_is_no_session(gather: Any) -> None:
     parties = gather(names=FIVE, parties=PART)
     for name in ("bob", "cyn", "eve"):
@@ -104,6 +105,7 @@ def test_of_many_that_are_silent_one_line_names_the_first_and_counts_the_rest(ga
     assert waiting.startswith("waiting for bob, cyn, dan and 1 more (it is not there; ")
 
 
+@pytest.mark.slow
 def test_no_session_is_without_a_compute_node(gather: Any) -> None:
     """To choose among nodes could be to leave the honest one out."""
     parties = gather(2, names=FIVE, parties=PART)
@@ -353,7 +355,7 @@ KINDS: dict[str, tuple[int, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.quick_cases("correlated")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_p29_with_one_absent_one_lost_in_a_round_and_a_resume_a_run_is_verified(
     gather: Any, kind: str

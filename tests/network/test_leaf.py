@@ -139,6 +139,7 @@ class Meddler:
         self._line.close()
 
 
+@pytest.mark.slow
 def test_whoever_runs_a_leaf_may_at_the_relay_what_its_parties_may(
     hub: tuple[Relayed, Relay],
 ) -> None:
@@ -170,6 +171,7 @@ def test_whoever_runs_a_leaf_may_at_the_relay_what_its_parties_may(
         assert carrier._line.present("bob") is None
 
 
+@pytest.mark.slow
 def test_one_key_opens_two_leaves_and_hears_a_few_times_at_most(
     hub: tuple[Relayed, Relay],
 ) -> None:
@@ -197,6 +199,7 @@ def test_one_key_opens_two_leaves_and_hears_a_few_times_at_most(
         one.close()
 
 
+@pytest.mark.slow
 def test_a_key_that_is_in_no_roster_opens_no_leaf(
     hub: tuple[Relayed, Relay], tmp_path: Path
 ) -> None:
@@ -253,6 +256,7 @@ def test_the_command_writes_a_leaf_for_parties_of_the_roster(
     assert "expected silos or nodes" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_who_joins_by_a_leaf_names_its_certificate(
     hub: tuple[Relayed, Relay], tmp_path: Path
 ) -> None:

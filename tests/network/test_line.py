@@ -133,6 +133,7 @@ def others_subjects(here: Relayed, name: str) -> list[str]:
     return [*made, ">", "hubbub.>", "*.*.*", "$SYS.>", "$JS.>", "_INBOX.>", "_INBOX.x", "else"]
 
 
+@pytest.mark.slow_cases("aggregator")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_key_may_subscribe_to_what_is_its_own_and_nothing_else(here: Relayed, name: str) -> None:
     keys = here.keys[name]
@@ -218,6 +219,7 @@ def test_a_party_without_a_transport_key_has_no_place_at_a_relay(here: Relayed) 
 # Phases ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_requests_and_answers_of_any_size(here: Relayed) -> None:
     parties = [here.party(name) for name in MEMBERS]
     carrier, _ = here.carrier()
@@ -337,6 +339,7 @@ def test_the_system_ends_a_connection_whose_other_end_is_gone(tmp_path: Path, sc
         party.stop()
 
 
+@pytest.mark.slow
 def test_strangers_who_say_nothing_disturb_nobody(own: Relayed) -> None:
     idle = [socket.create_connection(("127.0.0.1", own.relay.port), 5) for _ in range(300)]
     party = own.party("ann")
@@ -372,6 +375,7 @@ def test_why_there_is_no_line_is_told_once_for_each_reason_until_there_is_one(
     assert any(one.startswith("nobody listens") for one in party.said)
 
 
+@pytest.mark.slow
 def test_a_party_that_takes_part_twice_is_told_and_so_is_the_aggregator(own: Relayed) -> None:
     """As from a copied folder, on another machine, where no lock is in the way."""
     told: list[str] = []
@@ -587,6 +591,7 @@ def test_a_servers_log_names_parties(own: Relayed) -> None:
     assert '"ann/nkey:' in (own.folder / LOG).read_text()
 
 
+@pytest.mark.slow
 def test_a_replaced_party_is_locked_out_by_a_reload_and_others_stay(own: Relayed) -> None:
     lost, other = own.party("ann"), own.party("bob")
     carrier, _ = own.carrier()
@@ -639,6 +644,7 @@ def test_a_relay_that_runs_takes_in_who_is_added_and_cuts_off_who_is_removed(
             party.stop()
 
 
+@pytest.mark.slow
 def test_a_configuration_that_the_server_refuses_is_told_as_such(own: Relayed) -> None:
     given = (own.folder, own.roster, own.relay, own.certificate)
     assert write_server(*given)[1] == ""
@@ -704,6 +710,7 @@ def test_the_key_by_which_it_is_seen_what_a_server_has_may_do_nothing(own: Relay
 # WebSocket -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_websocket_through_a_proxy_carries_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -533,6 +533,7 @@ class Again(Mixer):
         return commit, self._publication(names, whole, size, repeats=repeated(self._commits))
 
 
+@pytest.mark.slow
 def test_who_copies_a_form_between_two_commitments_is_named_alone(
     gather: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -564,6 +565,7 @@ def test_who_copies_a_form_between_two_commitments_is_named_alone(
     assert caught.value.culprit == "bob"
 
 
+@pytest.mark.slow
 def test_a_complaint_before_anything_was_shown_names_who_complains(gather: Any) -> None:
     parties = gather("static")
 
@@ -834,6 +836,7 @@ def test_a_session_may_begin_with_any_round(gather: Any, drawn: Drawn) -> None:
     assert len(parties.rows("ann")) == 1
 
 
+@pytest.mark.slow
 def test_no_phase_is_done_twice_or_out_of_its_order(gather: Any) -> None:
     parties = gather("static")
     hand = Hand(parties, opened(parties))
@@ -855,6 +858,7 @@ def test_no_phase_is_done_twice_or_out_of_its_order(gather: Any) -> None:
     assert any("expected look next in the making of this list, got mix" in s for s in parties.said)
 
 
+@pytest.mark.slow
 def test_no_list_is_made_of_an_old_ones_frames(gather: Any) -> None:
     parties = gather("per-step")
     hand = Hand(parties, opened(parties))
@@ -921,6 +925,7 @@ def test_a_verdict_rests_on_what_a_silo_was_shown_itself_and_is_given_once(
     assert any("expected one JUDGE of a list" in line for line in parties.said)
 
 
+@pytest.mark.slow
 def test_a_silo_names_who_showed_another_silo_another_list(gather: Any) -> None:
     """Also where the aggregator helps: nobody goes on to the next step."""
     parties = gather("static")
@@ -936,6 +941,7 @@ def test_a_silo_names_who_showed_another_silo_another_list(gather: Any) -> None:
     assert any("got two different things that it signed" in line for line in parties.said)
 
 
+@pytest.mark.slow
 def test_no_list_where_batches_are_not_joint(tmp_path: Path) -> None:
     parties = Watched.gather(tmp_path, tiny())
     session = opened(parties)

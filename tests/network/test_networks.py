@@ -76,6 +76,7 @@ def test_both_schemes_go_through_a_proxy_with_a_password(
     assert set(proxy.asked) == {f"CONNECT 127.0.0.1:{here.relay.port} HTTP/1.1"}
 
 
+@pytest.mark.slow_cases("wss")
 def test_a_line_through_a_proxy_that_is_cut_comes_back(
     here: Relayed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,6 +384,7 @@ def written(folder: Path, name: str, changes: dict[str, str]) -> str:
     return str(folder / name)
 
 
+@pytest.mark.slow
 def test_tls_may_end_at_a_balancer_whose_certificate_a_ca_vouches_for(
     authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -161,6 +161,7 @@ def test_a_silo_that_has_not_approved_is_waited_for(tmp_path: Path) -> None:
     assert not any("expected frames of" in one for one in everybody.said)
 
 
+@pytest.mark.slow
 def test_a_wrong_certificate_stands_in_the_status(tmp_path: Path) -> None:
     everybody = Everybody(tmp_path)
     everybody.approve()

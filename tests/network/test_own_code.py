@@ -138,7 +138,7 @@ def not_at_all(inputs, outputs):
 """
 
 
-@pytest.mark.quick_cases("not_at_all-expected layers that treat each record alone")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("factory", "says"),
     [

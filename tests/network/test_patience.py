@@ -215,6 +215,7 @@ def full(endpoint: Any) -> Iterator[None]:
         chain._database = real
 
 
+@pytest.mark.slow_cases("nodes")
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_p15_nobody_pays_while_a_silos_disk_is_known_to_be_full(gather: Any, nodes: int) -> None:
     """The run waits as long as its operator does, and goes on when there is room."""
@@ -247,8 +248,7 @@ def test_p15_nobody_pays_while_a_silos_disk_is_known_to_be_full(gather: Any, nod
     del clock
 
 
-@pytest.mark.quick_cases("pairwise-silent")
-@pytest.mark.slow_cases("nodes-silent", "pairwise-failed", "pairwise-ledger")
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["failed", "ledger", None], ids=["failed", "ledger", "silent"])
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_p15_a_silo_that_refuses_each_attempt_makes_the_others_pay_once(
@@ -265,6 +265,7 @@ def test_p15_a_silo_that_refuses_each_attempt_makes_the_others_pay_once(
     assert clock.slept == sorted(clock.slept)
 
 
+@pytest.mark.slow
 def test_p15_silos_that_take_turns_make_each_other_pay_a_few_times(gather: Any) -> None:
     parties = gather(training={"steps": 40})
 
@@ -277,6 +278,7 @@ def test_p15_silos_that_take_turns_make_each_other_pay_a_few_times(gather: Any) 
     assert max(len(parties.rows(name)) for name in NAMES) <= 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_p15_with_drop_outs_who_refuses_is_asked_alone_and_the_run_goes_on(
     gather: Any, nodes: int
@@ -302,6 +304,7 @@ def test_a_node_that_refuses_its_totals_is_tried_a_few_times(gather: Any) -> Non
     assert max(len(parties.rows(name)) for name in NAMES) <= 6
 
 
+@pytest.mark.slow
 def test_who_has_only_not_come_yet_is_looked_for_as_often_as_ever(gather: Any) -> None:
     parties = gather()
     parties.stop("bob")
@@ -334,6 +337,7 @@ def test_a_ledger_that_takes_no_row_is_told_before_a_session(gather: Any) -> Non
         ledger.check_writable()
 
 
+@pytest.mark.slow
 def test_p25_who_refuses_costs_a_run_with_correlated_noise_and_drop_outs_only_itself(
     tmp_path: Path,
 ) -> None:

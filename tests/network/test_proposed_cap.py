@@ -25,6 +25,7 @@ def cap_of(home: Path, name: str) -> Cap | None:
         return ledger.cap
 
 
+@pytest.mark.slow
 def test_p24_every_silos_ledger_takes_the_cap_before_the_first_charge_and_keeps_it(
     tmp_path: Path,
 ) -> None:

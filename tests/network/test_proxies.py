@@ -307,6 +307,7 @@ def answering(answer: bytes, context: ssl.SSLContext | None = None) -> Iterator[
         listener.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.slow
 def test_join_check_shows_no_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -753,6 +753,7 @@ def test_a_ready_that_cannot_be_read_names_who_signed_it(gather: Any, payload: b
         opened(parties, Relay(parties.phase, tells=ready(parties, payload)))
 
 
+@pytest.mark.slow
 def test_a_ready_has_its_own_tag(gather: Any) -> None:
     parties = gather()
     with pytest.raises((ProtocolError, WaitedError), match="bob: its READY cannot be used"):

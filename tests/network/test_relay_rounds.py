@@ -70,6 +70,7 @@ def model(
 # Models ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_round_before_the_set_up_is_over_is_refused(gather: Any) -> None:
     parties = gather()
     session = opened(parties)
@@ -207,8 +208,7 @@ def test_a_spoilt_answer_is_not_in_a_sum_of_nodes(gather: Any, spoil: Any) -> No
     assert set(session.rounds.attendance.absent) == {2}
 
 
-@pytest.mark.quick_cases("no bytes")
-@pytest.mark.slow_cases("altered", "empty", "junk", "missing")
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_a_spoilt_answer_abandons_a_pairwise_attempt(gather: Any, spoil: Any) -> None:
     parties = gather(**ONE_AWAY)
@@ -329,6 +329,7 @@ def test_two_models_in_one_attempt_make_no_sum(gather: Any, nodes: int) -> None:
         session.round(1)
 
 
+@pytest.mark.slow
 def test_frames_that_a_silo_adds_to_its_answer_do_not_stop_a_node(gather: Any) -> None:
     """bob, who may be missing, sends the nodes things that they refuse."""
     parties = gather(2, **ONE_AWAY)
@@ -377,6 +378,7 @@ def test_without_a_nodes_total_there_is_no_sum(gather: Any, spoil: Any) -> None:
     assert session.rounds.attempts_begun == 1
 
 
+@pytest.mark.slow
 def test_a_nodes_total_handed_in_as_anothers_is_no_total(gather: Any) -> None:
     parties = gather(2)
     kept: list[bytes] = []
@@ -443,6 +445,7 @@ def in_part(change: Callable[[bytes], bytes]) -> Callable[[Any], Any]:
     return on_parts(lambda parts: [change(parts[0]), *parts[1:]])
 
 
+@pytest.mark.slow
 def test_a_garbled_link_leaves_its_silo_out_and_nobody_else(gather: Any) -> None:
     parties = gather(**JOINT)
     relay = Relay(parties.phase, tells=at("model", in_part(flipped), "bob", times=1))
@@ -452,6 +455,7 @@ def test_a_garbled_link_leaves_its_silo_out_and_nobody_else(gather: Any) -> None
     assert set(session.rounds.attendance.absent) == {2}
 
 
+@pytest.mark.slow
 def test_a_silo_is_not_blamed_for_a_link_that_the_relay_exchanged(gather: Any) -> None:
     """Its own anchor in the place of its link: signed by it, and no lie."""
     parties = gather(**JOINT)
@@ -464,6 +468,7 @@ def test_a_silo_is_not_blamed_for_a_link_that_the_relay_exchanged(gather: Any) -
     assert set(session.rounds.attendance.absent) == {2}
 
 
+@pytest.mark.slow
 def test_a_link_of_another_round_leaves_its_silo_out_and_nobody_else(gather: Any) -> None:
     """Signed by it, for this session, and out of date: only the relay can have brought it."""
     parties = gather(**JOINT)
@@ -477,6 +482,7 @@ def test_a_link_of_another_round_leaves_its_silo_out_and_nobody_else(gather: Any
     assert set(session.rounds.attendance.absent) == {2}
 
 
+@pytest.mark.slow
 def test_a_link_that_was_not_committed_to_names_its_silo(gather: Any) -> None:
     parties = gather(**JOINT)
     session = None
@@ -491,6 +497,7 @@ def test_a_link_that_was_not_committed_to_names_its_silo(gather: Any) -> None:
     assert refused.value.culprit == "bob"
 
 
+@pytest.mark.slow
 def test_anchors_that_differ_between_silos_are_noticed(gather: Any) -> None:
     """She refuses, blames whose anchor is missing, and sits out, since she can be spared."""
     parties = gather(**JOINT)
@@ -517,6 +524,7 @@ def test_no_seed_is_learned_twice_or_without_a_model(gather: Any) -> None:
     assert len(parties.rows("ann")) == 1
 
 
+@pytest.mark.slow
 def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: Any) -> None:
     """The relay plays an old opening of another purpose to a silo that has started anew."""
     parties = gather(data={"standardise": {"bound": 2.0, "epsilon": 1.0}}, privacy={"epsilon": 5.0})
@@ -644,6 +652,7 @@ def test_a_close_whose_answer_was_lost_is_signed_alike_again(gather: Any) -> Non
     )
 
 
+@pytest.mark.slow
 def test_a_run_whose_silo_never_closes_ends_without_its_part_and_says_so(gather: Any) -> None:
     parties = gather()
     clock = Jumping()
@@ -659,6 +668,7 @@ def test_a_run_whose_silo_never_closes_ends_without_its_part_and_says_so(gather:
     assert len(clock.slept) == 4
 
 
+@pytest.mark.slow
 def test_a_silo_that_was_not_heard_comes_back(gather: Any) -> None:
     parties = gather(**ONE_AWAY)
     relay = Relay(parties.phase, tells=at("model", lost, "bob", times=1))
@@ -668,6 +678,7 @@ def test_a_silo_that_was_not_heard_comes_back(gather: Any) -> None:
     assert not session.rounds.attendance.absent
 
 
+@pytest.mark.slow
 def test_a_relay_cannot_say_that_a_silo_is_back(gather: Any) -> None:
     """A made-up READY would put a silo that is not there into the next attempt, for all to pay."""
     parties = gather(**ONE_AWAY)
@@ -705,6 +716,7 @@ def models(parties: Watched, name: str) -> list[Path]:
     return list((parties.home / name).glob("models/*/*"))
 
 
+@pytest.mark.slow
 def test_a_true_end_is_signed_and_the_model_kept(gather: Any) -> None:
     parties = gather()
     session = opened(parties)
@@ -758,6 +770,7 @@ def test_p15_no_attempt_is_answered_after_a_silo_has_signed_its_last_word(
     assert {one["attempts"] for one in after.values()} == {1}
 
 
+@pytest.mark.slow_cases("a link was shown")
 @pytest.mark.parametrize(
     "changes",
     [JOINT, {"training": {"noise": "correlated", "bands": 2, "sample_rate": 0.5}}],
@@ -836,6 +849,7 @@ def test_p15_a_closing_that_the_disk_does_not_take_is_not_signed(
     assert last_word(parties, session, "ann")["attempts"] == 1  # once there is room
 
 
+@pytest.mark.slow
 def test_p15_a_run_whose_aggregator_died_after_the_end_is_served_to_the_same_end(
     gather: Any,
 ) -> None:
@@ -905,6 +919,7 @@ def test_a_false_end_leaves_no_model_and_no_words(gather: Any, end: Any) -> None
     assert session.round(2)[1] == 1
 
 
+@pytest.mark.slow
 def test_no_end_before_the_session_is_set_up(gather: Any) -> None:
     parties = gather()
     session = opened(parties)
@@ -947,6 +962,7 @@ def test_what_a_silo_says_in_the_end_cannot_stop_the_evidence(gather: Any, paylo
     assert result.final["step"] == 1
 
 
+@pytest.mark.slow
 def test_requests_are_made_of_calls_and_frames_alone(gather: Any) -> None:
     """What the relay sees of a request: the call, the session, and frames that it could forge."""
     parties = gather()

@@ -93,6 +93,7 @@ def for_minutes(minutes: float) -> Iterator[int]:
         seed += 1
 
 
+@pytest.mark.slow
 def test_p30_whoever_is_killed_and_set_back_one_set_is_told_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deposits: Any
 ) -> None:
@@ -102,6 +103,7 @@ def test_p30_whoever_is_killed_and_set_back_one_set_is_told_at_most(
     assert counts["killed"] > 0
 
 
+@pytest.mark.slow
 def test_p30_a_node_that_forgets_its_promise_would_be_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deposits: Any
 ) -> None:
@@ -135,6 +137,7 @@ def _set_back_at(parties: Any, back: Images, late: Images, at: dict[int, str]) -
     return happens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropouts", [0, 1])
 def test_p15_a_silo_that_is_set_back_in_the_middle_of_a_run_is_refused_at_once(
     tmp_path: Path, dropouts: int
@@ -175,6 +178,7 @@ def test_p15_a_silo_that_is_set_back_in_the_middle_of_a_run_is_refused_at_once(
     assert parties.broken == []
 
 
+@pytest.mark.slow
 def test_p15_an_aggregator_that_is_started_again_knows_what_was_answered(tmp_path: Path) -> None:
     parties = gathered(tmp_path / "here", training={"steps": 5})
     back, late = (Images(parties, tmp_path / name, random.Random(1)) for name in ("back", "late"))
@@ -195,6 +199,7 @@ def test_p15_an_aggregator_that_is_started_again_knows_what_was_answered(tmp_pat
         parties.serve(timeouts=HASTY)
 
 
+@pytest.mark.slow
 def test_p15_serve_ends_with_what_silos_have_signed_against_what_they_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +269,7 @@ def test_p15_what_a_party_says_of_attempts_is_noted_for_it_alone(tmp_path: Path)
     assert {path.stem for path in (parties.home / "bob" / "witnessed").iterdir()} == {*NAMES}
 
 
+@pytest.mark.slow
 def test_p15_who_was_set_back_ends_no_run_that_others_can_go_on_with(tmp_path: Path) -> None:
     """Another silo is late; once it is there, there are enough."""
     parties = gathered(

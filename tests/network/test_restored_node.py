@@ -41,6 +41,7 @@ def asking(
     return parties.sealed("aggregator", Tag.REQUEST, payload, **where)
 
 
+@pytest.mark.slow_cases("compressed")
 @KINDS
 def test_p3_a_node_that_is_set_back_after_a_round_tells_no_other_total_of_it(
     gather: Any, shares: str
@@ -88,6 +89,7 @@ def test_a_node_that_does_not_promise_or_tell_makes_no_sum(gather: Any, phase: s
         session.rounds.round(1, session.initial, 2)
 
 
+@pytest.mark.slow
 def test_p3_a_node_set_back_to_before_the_session_cannot_join_it_again(
     gather: Any, tmp_path: Any
 ) -> None:

@@ -92,7 +92,7 @@ def begun(session: Session, purpose: str, model: np.ndarray) -> np.ndarray:
 REFUSED = ("protocol", "aggregator")
 
 
-@pytest.mark.quick_cases("coefficients")
+@pytest.mark.slow
 @pytest.mark.parametrize("purpose", ["validation", "coefficients"])
 def test_what_is_asked_last_is_asked_at_the_result_that_was_signed(
     parties: Watched, purpose: str

@@ -152,6 +152,7 @@ def test_a_session_that_was_ended_stays_so_when_the_study_is_approved_again(
     assert opened(parties).round(2)[0] is not None
 
 
+@pytest.mark.slow
 def test_a_new_approval_of_the_same_study_ends_nothing(gather: Any) -> None:
     parties = gather()
     session = opened(parties)
@@ -249,6 +250,7 @@ class Line:
         self._line._loop.close()
 
 
+@pytest.mark.slow
 def test_what_was_sent_for_a_collection_does_not_leave_again_once_it_is_withdrawn(
     tmp_path: Path,
 ) -> None:
@@ -398,6 +400,7 @@ def new_roster(everybody: Everybody, out: str, **changes: Any) -> tuple[Study, R
     return Study.from_table(made), roster
 
 
+@pytest.mark.slow
 def test_who_is_listed_no_more_ends_with_2(everybody: Everybody) -> None:
     ended: list[BaseException] = []
     thread = joined(everybody, "ann", ended)
@@ -468,7 +471,7 @@ def test_a_running_join_goes_on_under_a_new_roster_at_a_new_relay(tmp_path: Path
     assert ended == []
 
 
-@pytest.mark.quick_cases("by_hand")
+@pytest.mark.slow
 @EVERY_WAY
 def test_a_session_is_over_though_nobody_asks(gather: Any, revoke: Revoke) -> None:
     """An aggregator that stands still cannot keep a session open; a running join looks itself."""
@@ -480,6 +483,7 @@ def test_a_session_is_over_though_nobody_asks(gather: Any, revoke: Revoke) -> No
     assert any("its session for training is over" in line for line in parties.said)
 
 
+@pytest.mark.slow
 def test_who_refuses_the_new_study_is_waited_for(gather: Any) -> None:
     parties = gather()
     withdrawn(parties, "ann")

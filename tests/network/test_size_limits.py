@@ -72,6 +72,7 @@ def test_no_answer_larger_than_its_calls_is_read_whatever_carries_it(gather: Any
         opened(parties, phase, Timeouts(waiting=0.0))
 
 
+@pytest.mark.slow
 def test_a_session_whose_messages_are_as_large_as_they_may_be_goes_on(gather: Any) -> None:
     parties = gather(2, parties={"shares": "full"})
     session = opened(parties)
@@ -80,6 +81,7 @@ def test_a_session_whose_messages_are_as_large_as_they_may_be_goes_on(gather: An
     assert limits.request(Call.SHARES) > limits.round_parameters.masked_bytes * 3
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_an_answer_that_is_too_large(tmp_path: Path) -> None:
     with relayed(tmp_path) as here:
         parties = [here.party("ann", lambda _: bytes(LARGE)), here.party("bob")]
@@ -119,6 +121,7 @@ def test_nothing_is_kept_of_a_request_that_is_too_large(tmp_path: Path) -> None:
         assert seen == [bytes(4096)]
 
 
+@pytest.mark.slow
 def test_a_sign_of_life_of_megabytes_counts_as_none_where_a_study_is_served(tmp_path: Path) -> None:
     """The whole way: the aggregator's process, its own relay, and a party that means harm."""
     everybody = Everybody(tmp_path)

@@ -164,6 +164,7 @@ def test_the_stated_adversary_gets_at_most_the_epsilon_of_the_study(one):
     assert made.stated.epsilon >= 0.97 * one.privacy.epsilon
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None, phases=WITHOUT_SHRINKING)
 @given(studies(most=7))
 def test_epsilon_grows_with_the_colluders(one):
@@ -500,7 +501,7 @@ def test_p4_a_session_has_the_least_degree_of_its_rule(silos, colluders, dropout
         )
 
 
-@pytest.mark.slow_cases("counts2")
+@pytest.mark.slow_cases("counts2", "counts1")
 @pytest.mark.parametrize("counts", [(101, 60, 0), (120, 30, 3), (150, 5, 15)])
 def test_p4_no_colluders_chosen_once_the_graph_is_known_take_it_apart(counts):
     """All those around a silo, or around a run of silos, but for as many as the plan allows."""
@@ -609,6 +610,7 @@ def plan_for(silos: int, promised: int, *colluding: int) -> Plan:
         return hubbub.plan(one)
 
 
+@pytest.mark.slow_cases("101-3", "120-70")
 @pytest.mark.parametrize(("silos", "colluders"), [(101, 3), (120, 70), (150, 0)])
 def test_p4_every_row_holds_for_silos_that_tell_their_mask_keys(silos, colluders):
     made = plan_for(silos, colluders, colluders + 1, 3 * silos // 4, silos - 2)
@@ -798,6 +800,7 @@ def test_p10_noise_is_found_for_who_owns_the_observers_records_too():
     assert made.stated.known_records == 2500
 
 
+@pytest.mark.slow
 def test_p10_the_plan_says_what_poisson_sampling_would_save():
     made = plan(joint())
     found = made.joint_batches
@@ -871,6 +874,7 @@ def test_p8_where_three_distances_matter_the_slack_is_paid_three_times_in_every_
     assert Composition(without).epsilon(left).upper < 1.0  # with less noise, were nothing projected
 
 
+@pytest.mark.slow
 def test_p8_under_substitution_the_mixture_is_cheaper_than_a_bound_with_slack():
     one = study(training={"projection": 9}, privacy={"relation": "substitute"})
     made, mechanism = plan_in_short(one), account(one)

@@ -48,7 +48,7 @@ def study(steps: int = 40, **training: Any) -> Study:
     )
 
 
-@pytest.mark.slow_cases("4.0-16-0.635-0.613", "2.0-8-0.793-0.78")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "bands", "mean", "largest"),
     [

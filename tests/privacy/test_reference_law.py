@@ -70,6 +70,7 @@ def test_p24_a_law_takes_steps_of_no_larger_rate_and_no_less_noise_alone(relatio
     assert reference.split(others, relation, 10) == (others, 0)
 
 
+@pytest.mark.slow_cases("add-remove")
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_p24_what_a_law_takes_is_dominated_at_every_threshold(relation: str) -> None:
     """By the accountant, alone and beside another study."""
@@ -105,7 +106,7 @@ def test_a_law_that_makes_no_sense_is_refused(said, says) -> None:
 # What it saves ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_cases("0.6-0.0002-2000-0.896-0.608")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "rate", "count", "filter_alone", "stated"),
     [(0.7, 0.001, 1000, 1.342, 0.986), (0.6, 0.0002, 2000, 0.896, 0.608)],
@@ -179,6 +180,7 @@ def cap() -> float:
     return 1.02 * least_epsilon([law(REFERENCE.release("add-remove"))], DELTA, least=0.1)
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("added", [False, True])
 def test_p24_the_best_analyst_beside_a_law_stays_within_the_promise(added: bool, cap) -> None:
     value = realised(as_the_filter_does, cap, added=added)
@@ -186,7 +188,7 @@ def test_p24_the_best_analyst_beside_a_law_stays_within_the_promise(added: bool,
     assert added or value > 0.3 * DELTA  # an addition has no rare large loss
 
 
-@pytest.mark.slow_cases("with_both_prices")
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [without_counting, with_any_rate, with_both_prices])
 def test_p24_the_best_analyst_breaks_what_is_wrong(wrong: Take, cap: float) -> None:
     assert realised(wrong, cap, added=False) > 1.05 * DELTA

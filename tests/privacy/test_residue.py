@@ -73,6 +73,7 @@ def law(*releases: Release) -> StudyLaw:
 CASES = [(0.05, 1.0, 1.5), (0.01, 2.0, 2.0), (0.5, 0.3, 0.5), (1e-3, 1.4, 1.0), (0.2, 0.7, 3.0)]
 
 
+@pytest.mark.slow_cases("0.001-1.4-1.0", "0.01-2.0-2.0", "0.2-0.7-3.0")
 @pytest.mark.parametrize(("rate", "shift", "budget"), CASES)
 def test_p24_a_study_and_what_it_leaves_come_to_no_more_than_what_there_was(rate, shift, budget):
     """At every threshold, below 1 too, for removal and addition, by quadrature."""
@@ -153,6 +154,7 @@ def test_p24_at_first_only_one_point_of_the_curve_has_to_be_kept():
     assert first_remaining_budget(study, 0.5, DELTA) is None
 
 
+@pytest.mark.slow_cases("4.0-0.2-60-1.03", "1.0-0.008-1250-1.045")
 @pytest.mark.parametrize(
     ("noise", "rate", "count", "price"),
     [(1.0, 0.008, 1250, 1.045), (2.0, 0.008, 1250, 1.03), (4.0, 0.2, 60, 1.03)],
@@ -232,6 +234,7 @@ def gaussian_delta_or_less(shift: float) -> Array:
     return gaussian_deltas(shift, GRID)
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("added", [False, True])
 def test_p24_the_best_adaptive_analyst_stays_within_the_promise(added):
     """Three more studies, each chosen in view of all losses so far; the value of the game."""
@@ -327,6 +330,7 @@ def test_p24_there_is_no_room_past_all_bounds():
     assert exp(kept_for_certificates(2.0, DELTA).epsilon) < 1.01
 
 
+@pytest.mark.slow_cases("0.03-0.5-1000")
 @pytest.mark.parametrize(("noise", "rate", "count"), [(0.03, 0.5, 1000), (0.1, 0.5, 5000)])
 def test_p24_a_sampled_study_past_all_losses_is_no_gaussian_of_no_shift(noise, rate, count):
     step = release(Step(noise_multiplier=noise, sample_rate=rate, count=count), "substitute")

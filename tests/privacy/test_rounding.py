@@ -95,7 +95,7 @@ TABLE = [
 ]
 
 
-@pytest.mark.slow_cases("(1.5, 1.5, 1.5)-2.9e-13-4.54e-10")
+@pytest.mark.slow_cases("(1.5, 1.5, 1.5)-2.9e-13-4.54e-10", "(1, 1.5, 0.9)-2.2e-06-7.9e-06")
 @pytest.mark.parametrize(("shares", "theta", "most"), TABLE, ids=str)
 def test_p5_rounded_sums_are_within_kappa_of_the_smoothed_gaussian(shares, theta, most):
     assert float(kappa(shares)) == pytest.approx(most, rel=0.01)

@@ -149,7 +149,7 @@ def test_losses_far_below_zero_invert_as_well(law: str) -> None:
     np.testing.assert_allclose(whole._outcome(losses), outcomes, rtol=1e-11)
 
 
-@pytest.mark.quick_cases("60.0")
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [40.0, 60.0, 75.0])
 def test_p20_the_other_direction_of_many_records_against_direct_integration(epsilon: float) -> None:
     """Losses of which e^-loss is below what a float tells from nothing beside 1."""

@@ -383,6 +383,7 @@ def test_p3_rows_of_a_plan_say_the_worst() -> None:
     )
 
 
+@pytest.mark.slow_cases("130-40-20-none", "130-3-2-tee")
 @pytest.mark.parametrize(
     ("silos", "colluders", "dropouts", "trust"),
     [

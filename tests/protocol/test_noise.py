@@ -139,6 +139,7 @@ def test_p6_the_layers_have_equal_areas_the_tail_included_and_close_at_the_top()
     assert np.array_equal(_INNER, _EDGE[1:])
 
 
+@pytest.mark.slow_cases("1-3.0")
 @pytest.mark.parametrize("beyond", [3.0, 3.5, 4.0, 4.5, 5.0])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_p6_tails_hold_as_many_draws_as_the_normal(sample, beyond, sign):

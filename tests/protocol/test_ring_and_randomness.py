@@ -250,6 +250,7 @@ def test_all_none_and_nobody_are_batches_too():
 # Permutations ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("3", "2")
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_p9_permutations_of_a_few_are_all_as_likely(size):
     one, draws = source(9), 24_000

@@ -224,6 +224,7 @@ def test_no_interval_is_printed_as_if_it_had_no_width(width: float) -> None:
         assert float(high) - float(low) == pytest.approx(width, rel=0.6)
 
 
+@pytest.mark.slow
 def test_forests_tell_estimates_to_two_digits_of_their_intervals_width() -> None:
     for ends, wanted in (
         ((0.8, 0.692, 0.925), "0.80 (0.69–0.93)"),
@@ -284,6 +285,7 @@ def test_effects_stand_below_their_column_after_the_reference() -> None:
     assert "odds ratios are from logistic" in paper.methods.lower()
 
 
+@pytest.mark.slow
 def test_the_methods_name_every_regression_and_that_of_logarithms() -> None:
     for kind, said in (
         ("poisson", "rate ratios are from Poisson regressions"),
@@ -398,6 +400,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, paper: Manu
         figure_file(paper.figures[0].figure, "pdf")
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_the_figures_and_frames_hold_the_rows() -> None:
     answers = told()["statistics"]
     page = shown_in_notebook("study", "promise", (), answers=answers)
@@ -486,7 +489,7 @@ class Tags(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
-@pytest.mark.quick_cases("script", "hidden formula", "control")
+@pytest.mark.quick_cases("hidden formula", "control")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_whatever_things_are_called_it_is_text_in_each_format(text: str) -> None:
     paper = manuscript_of(called(text))

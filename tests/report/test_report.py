@@ -268,6 +268,7 @@ def test_hostile_text_appears_as_text() -> None:
     assert not tree.all("img")
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"])))
 @example(HOSTILE)
 @example("&amp; &lt;")
@@ -660,6 +661,7 @@ def test_of_many_silos_the_first_are_shown_and_the_rest_counted() -> None:
     assert "15 more silos" in read(page).text
 
 
+@pytest.mark.slow
 def test_bytes_and_seconds_are_those_of_the_attempts_made() -> None:
     rows = rows_of(rendered(attempts=10, seconds=5.0))
     assert rows["time"] == ["500 ms", "5 s"]
@@ -714,6 +716,7 @@ def test_the_first_screen_says_in_plain_words_how_strong_the_promise_is(
     assert zones[at][0] <= x <= zones[at][1] + 2.01
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium to look with")
 def test_a_real_browser_shows_the_page_without_a_word_on_the_console(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
@@ -823,6 +826,7 @@ def a_wide_answer() -> dict[str, Any]:
 LONG = "a-hospital-of-a-very-long-name-without-any-place-to-break-it-in-two"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium to look with")
 @pytest.mark.parametrize(
     ("width", "dark"), [pytest.param(1280, False, marks=pytest.mark.slow), (390, True)]
@@ -884,6 +888,7 @@ def test_a_decision_curve_names_no_line_that_is_outside_the_picture() -> None:
         assert ("outside the picture" in drawn[1]) is not is_seen
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))
 def test_a_linear_scale_holds_its_values_between_its_ticks(values: list[float]) -> None:
     scale = linear(values, 300, 20)

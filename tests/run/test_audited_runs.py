@@ -109,6 +109,7 @@ def test_the_evidence_is_as_its_schema_says_with_an_audit_and_without(made: Path
         assert list(validator.iter_errors({**content, "audit": {**content["audit"], **change}}))
 
 
+@pytest.mark.slow
 def test_an_unchanged_audit_holds_whoever_signs(lied: Callable[..., str]) -> None:
     assert lied(lambda _audit: None) == ""
 
@@ -198,6 +199,7 @@ def test_a_file_of_anything_else_is_refused(made: Path, tmp_path: Path, text: st
         read_audit(tmp_path / "it", made_plan)
 
 
+@pytest.mark.slow
 def test_an_audit_of_another_study_or_none_is_refused(made: Path, tmp_path: Path) -> None:
     other = a_study(steps=4)
     with pytest.raises(StudyError, match="of another study"):
@@ -241,6 +243,7 @@ def test_a_run_that_goes_on_still_has_it(
     assert load(tmp_path / "run" / FILE)["audit"] == json.loads(altered)
 
 
+@pytest.mark.slow
 def test_a_run_without_one_says_so(made: Path, tmp_path: Path) -> None:
     hubbub.run(hubbub.Study.load(made / "study.toml"), tmp_path / "run")
     assert load(tmp_path / "run" / FILE)["audit"] is None
@@ -283,6 +286,7 @@ def test_what_was_found_is_shown_before_it_is_written(
     assert "No space left" in said.err
 
 
+@pytest.mark.slow
 def test_an_audit_of_a_model_whose_size_was_not_known_yet_is_taken(
     made: Path, tmp_path: Path
 ) -> None:
@@ -347,6 +351,7 @@ def test_where_no_plan_can_be_made_an_audit_is_held_against_the_studys_epsilon(
         audit_finding({**seen, "epsilon_audited": bound, "contradicted": False}, study, None)
 
 
+@pytest.mark.slow
 def test_the_file_and_the_evidence_say_the_same(made: Path, tmp_path: Path) -> None:
     """An aggregator that lists one audit and shows another has signed both."""
     content, keys = load(made / "run" / FILE), Keys.generate("aggregator", "aggregator")

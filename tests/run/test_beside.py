@@ -68,7 +68,7 @@ def trained(
     return kept
 
 
-@pytest.mark.quick_cases("5", "2", "3", "4")
+@pytest.mark.quick_cases("5", "3", "4")
 @pytest.mark.parametrize("stop", range(1, STEPS))
 def test_a_run_stopped_after_any_step_goes_on_with_the_same_rows(
     prepared: PreparedStudy, stop: int, tmp_path: Path

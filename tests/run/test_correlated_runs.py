@@ -61,6 +61,7 @@ def test_p25_a_row_is_charged_for_each_part_of_a_session_and_all_of_it_verifies(
     assert spent == pytest.approx(result.plan.epsilon(), rel=1e-3)
 
 
+@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("at", [2, 3])
 def test_p25_a_run_that_goes_on_begins_a_new_block_and_pays_no_more(
     tmp_path: Path, at: int
@@ -106,6 +107,7 @@ def altered(masking: object, *_: object) -> None:
     masking._row += 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_p25_a_rehearsal_has_the_noise_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all shares: the root of N times as much, in the same rows."""
     made: list[CorrelatedNoise] = []
@@ -123,7 +125,7 @@ def test_p25_a_rehearsal_has_the_noise_of_a_run(monkeypatch: pytest.MonkeyPatch)
     assert len(made) == 1
 
 
-@pytest.mark.quick_cases("non-private")
+@pytest.mark.slow
 @pytest.mark.parametrize("baseline", ["trusted", "local-dp", "alone", "non-private"])
 def test_baselines_have_the_batches_and_the_noise_of_the_study(baseline: str) -> None:
     result = hubbub.run(study(4), baseline=baseline)

@@ -76,6 +76,7 @@ def nothing_is_known() -> None:
         one.cache_clear()
 
 
+@pytest.mark.slow_cases("projections to three numbers")
 @pytest.mark.parametrize("case", COSTLY)
 def test_an_account_within_a_limit_stops_before_it_works_past_it(case: str) -> None:
     with pytest.raises(EffortError, match="more"), limited(claims.MOST_POINTS / 20):
@@ -156,6 +157,7 @@ def test_what_is_left_out_is_no_pass_and_is_done_on_demand(
     assert (said["code"], said["holds"], said["complete"]) == (0, True, True)
 
 
+@pytest.mark.slow
 def test_metrics_of_many_rows_are_looked_at_within_the_limit(
     made: tuple[Path, Federation], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def test_what_is_no_data_set_stays_as_it_is():
         assert arrays_of("north", one) is one
 
 
+@pytest.mark.slow
 def test_fit_takes_data_sets(tmp_path):
     silos = {name: Own(*arrays(seed)) for seed, name in enumerate(("north", "south", "west"))}
     result = hubbub.fit(silos, epsilon=5, steps=2, classes=["well", "ill"], out=tmp_path / "run")

@@ -330,6 +330,7 @@ def epochs_of(batches: list[Any]) -> list[list[Any]]:
 together = pytest.mark.parametrize("baseline", ["trusted", "local-dp", "non-private"])
 
 
+@pytest.mark.slow
 @together
 def test_a_baseline_has_exactly_b_records_of_all_silos_in_every_batch(
     summed: Summed, baseline: str
@@ -341,7 +342,7 @@ def test_a_baseline_has_exactly_b_records_of_all_silos_in_every_batch(
     assert len({tuple(batch) for batch in batches}) > STEPS // 2
 
 
-@pytest.mark.quick_cases("static-trusted", "static-non-private", "per-epoch-non-private")
+@pytest.mark.quick_cases("static-non-private")
 @together
 @kept_list
 def test_a_baseline_has_every_record_once_in_an_epoch_where_the_plan_charges_for_that(

@@ -123,7 +123,7 @@ def test_every_claim_about_a_true_file_that_is_re_derived_is_true(
     )
 
 
-@pytest.mark.quick_cases("attested-30-others0")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "count", "others"),
     [("attested", 30, ["another"]), *((kind, 500, list(MADE)) for kind in KINDS_OF_RUNS)],

@@ -270,6 +270,7 @@ def test_a_folder_without_a_run_is_not_resumed(tmp_path):
             resume(folder)
 
 
+@pytest.mark.slow
 def test_a_baseline_is_not_resumed(tmp_path, plan):
     with pytest.raises(KeyboardInterrupt):
         run(STUDY, tmp_path / "run", plan=plan, baseline="trusted", progress=interrupted)

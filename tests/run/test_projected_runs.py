@@ -231,6 +231,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[Draw]:
     return seen
 
 
+@pytest.mark.slow
 @every_kind
 def test_the_matrix_is_new_in_every_attempt_and_for_every_model(
     encoded: Any, draws: list[Draw], kind: str
@@ -411,6 +412,7 @@ def test_with_hardly_any_noise_it_learns(kind: str) -> None:
     assert run(plan.study, plan=loud).final["auc"] > 0.65
 
 
+@pytest.mark.slow
 def test_a_number_less_is_a_word_less_in_the_plan_and_on_the_wire(frames: list[bytes]) -> None:
     sizes, plans = [], [planned("layers", k) for k in (SENT, 20)]
     for plan in plans:
@@ -434,10 +436,7 @@ def test_an_unprojected_plan_sends_all_parameters() -> None:
     assert whole.upload_bytes_per_step == WHOLE * whole.word_bits // 8 + 32 + OVERHEAD
 
 
-@pytest.mark.quick_cases("layers-non-private")
-@pytest.mark.slow_cases(
-    "gaussian-trusted", "gaussian-local-dp", "gaussian-alone", "gaussian-non-private"
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("baseline", ["trusted", "local-dp", "alone", "non-private"])
 @every_kind
 def test_baselines_project_too_unless_they_keep_no_privacy(

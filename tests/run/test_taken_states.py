@@ -287,7 +287,7 @@ def test_a_first_state_that_carries_an_earlier_sum_is_found(
     assert given(found) == []
 
 
-@pytest.mark.quick_cases("hashes-1")
+@pytest.mark.slow
 @BEGUN
 def test_statistics_that_begin_with_sums_of_nobody_are_found(
     silos: Path, tmp_path: Path, transcript: str, step: int
@@ -392,6 +392,7 @@ def test_an_epoch_that_is_cut_short_in_the_end_proves_no_earlier_model(
     assert f"have {rounds} attempts, of 8" in "".join(one.claim for one in found)
 
 
+@pytest.mark.slow
 def test_steps_that_could_not_be_taken_here_are_not_proven(
     silos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -332,6 +332,7 @@ def test_a_resumed_session_that_begins_where_none_came_to_is_refused(
     assert "expected round 1 next, found round 3" in found.verdict
 
 
+@pytest.mark.slow
 def test_a_baseline_has_nothing_to_play(tmp_path: Path) -> None:
     run(a_study(steps=2), tmp_path / "run", baseline="trusted")
     found = verify(tmp_path / "run")
@@ -368,6 +369,7 @@ def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
     assert "model.safetensors" in wrong.claim
 
 
+@pytest.mark.slow
 def test_tensors_that_could_stand_in_many_orders_are_read_in_the_one_that_is_stated(
     a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -734,6 +736,7 @@ def test_a_pipe_in_the_place_of_the_study_is_not_waited_for(
     assert "no ordinary file there" in said.out + said.err
 
 
+@pytest.mark.slow
 def test_a_plan_for_a_model_that_no_file_has_room_for_is_not_built(
     a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:

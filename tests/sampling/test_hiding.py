@@ -123,7 +123,7 @@ def test_also_of_more_lists(lists: list[Made]) -> None:
     assert not far_from_uniform([one.order for one in more])
 
 
-@pytest.mark.quick_cases("3")
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_the_order_that_each_mixer_makes_is_a_uniform_permutation(
     lists: list[Made], step: int

@@ -97,11 +97,13 @@ def test_a_negative_split_is_refused():
         heart("test", split=-1)
 
 
+@pytest.mark.slow
 def test_pooled_logistic_regression_reaches_the_published_auc():
     scores = [_pooled_auc(split) for split in range(10)]
     assert 0.88 < np.mean(scores) < 0.91
 
 
+@pytest.mark.slow
 def test_shuffled_targets_cannot_be_learned():
     # The same test must fail on data without information: AUC 0.5, within 6 standard errors.
     scores = [_pooled_auc(split, shuffle=True) for split in range(10)]
@@ -274,6 +276,7 @@ def test_other_silos_are_dealt_other_mails_but_the_test_set_stays(mails):
     assert sum(len(spam(f"silo-{k}", silos=9)) for k in range(1, 10)) + len(spam("test")) == 660
 
 
+@pytest.mark.slow
 @given(words=MAIL, length=st.integers(1, 12), vocabulary=st.integers(2, 40))
 def test_a_text_is_cut_off_or_ends_in_zeros(words, length, vocabulary):
     ids = token_ids(words, length=length, vocabulary=vocabulary)

@@ -226,6 +226,7 @@ NPZ: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.slow_cases("zeros packed a thousand times")
 @pytest.mark.parametrize("case", NPZ)
 def test_an_archive_of_something_else_is_one_sentence_and_little_memory(tmp_path, case) -> None:
     path = tmp_path / "weights.npz"
@@ -274,6 +275,7 @@ def test_an_odd_checkpoint_is_one_sentence(tmp_path) -> None:
 # Tables -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_parquet_file_of_more_cells_than_bytes_can_say_is_refused(tmp_path) -> None:
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -73,6 +73,7 @@ def marking(folder: Path) -> str:
     return f"open({str(folder / 'evil')!r}, 'w').close()\n"
 
 
+@pytest.mark.slow
 def test_an_unchecked_pyc_does_not_run_in_the_place_of_the_hashed_file(ward) -> None:
     unchecked(ward / "ward_of_pins" / "south" / "bed.py", EVIL)
     assert importlib.import_module("ward_of_pins.south.bed").records("") == "evil"  # as Python does

@@ -92,6 +92,7 @@ def test_a_run_reads_parts_and_keeps_them(here: Path, monkeypatch: pytest.Monkey
     assert len(list((here / "extracts").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_a_study_is_drafted_from_folders_of_parts(here: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(here)
     assert main(["init", "north", "south", "--target", "died", "--patient", "pid"]) == 0

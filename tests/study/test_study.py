@@ -782,6 +782,7 @@ def test_a_study_that_was_changed_does_not_keep_the_text_that_it_was_read_from()
     assert says_the_same(longer.as_toml(), longer)
 
 
+@pytest.mark.slow
 def test_silos_that_are_only_counted_are_not_listed():
     text = rewritten(Study.parse(edited(silos("silos = 100000"))))
     assert "silos = 100000" in text

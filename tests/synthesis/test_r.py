@@ -28,6 +28,7 @@ def slope(age: np.ndarray, died: np.ndarray) -> float:
     return float(found[1])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(RSCRIPT is None, reason="R is not installed")
 def test_r_combines_tables_as_hubbub_does(tmp_path: Path) -> None:
     (lines,) = re.findall(r"^```r\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)

@@ -44,6 +44,7 @@ def copied(run: Path, to: Path) -> Path:
     return to / "run"
 
 
+@pytest.mark.slow
 def test_a_run_gives_records_a_model_and_a_page(run: Path) -> None:
     text = (run / "synthetic.csv").read_text()
     caution, body = text.split("\n", 1)
@@ -134,6 +135,7 @@ def test_sample_draws_as_many_as_are_asked_for(
     assert main(["sample", str(run), "--records", "0"]) == 2
 
 
+@pytest.mark.slow
 def test_sample_writes_the_tables_of_an_analysis(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +159,7 @@ def test_sample_needs_a_run_of_synthetic_records(tmp_path: Path) -> None:
         hubbub.synthetic(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_with_the_sums_that_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +227,7 @@ def test_a_plan_says_where_targets_have_too_many_levels() -> None:
     assert "age" not in said
 
 
+@pytest.mark.slow
 def test_it_may_stand_beside_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_silos(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -285,6 +289,7 @@ def test_a_program_asks_of_tables_in_memory_once() -> None:
     assert len(frame) == 30
 
 
+@pytest.mark.slow
 def test_sums_that_are_spent_say_the_rest_where_no_record_keeps_the_rules(run: Path) -> None:
     study = Study.load(run / "study.toml")
     query = synthesis_of(study)

@@ -59,6 +59,7 @@ def test_the_choice_is_made_of_the_first_sum_alone(quiet: SyntheticData) -> None
     assert design.update(list(quiet.sums[:2]), quiet.sigma, shown) is shown
 
 
+@pytest.mark.slow
 def test_the_model_has_the_measured_pairs_and_draws_them(quiet: SyntheticData) -> None:
     design, cells = dependent(4000)
     true = exact_tables(design, cells)
@@ -258,6 +259,7 @@ def test_what_three_columns_decide_is_model_dependent(quiet: SyntheticData) -> N
         hubbub.combine([1.0] * 5, basis="certain")
 
 
+@pytest.mark.slow
 def test_an_analysis_sees_the_columns_that_it_names_and_no_others(quiet: SyntheticData) -> None:
     seen = set()
 

@@ -43,6 +43,7 @@ def test_values_that_are_numbers_are_never_quoted() -> None:
     assert csv_text([[-1, -0.5, np.float64(-2.5), None, float("-inf")]]) == "-1,-0.5,-2.5,,-inf\n"
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_what_is_written_is_read_as_it_was(text: str) -> None:
     rows = csv_text([[text, "x"]])
@@ -96,6 +97,7 @@ def test_predictions_hold_no_formula(tmp_path, capsys, monkeypatch) -> None:
     assert not formulas_in(Path("shown.csv"))
 
 
+@pytest.mark.slow
 def test_tidy_copies_hold_no_formula_and_are_read_as_the_files_were(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     draw = np.random.default_rng(0)

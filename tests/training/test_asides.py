@@ -266,6 +266,7 @@ def sum_of(vector: ScoreVector, count: float, right: float) -> np.ndarray:
     return np.concatenate([[vector.presence * count], vector.scale * scores])
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_held_back_score_knows_noise_and_size():
     query = prepare(study("every = 6, epsilon = 1.0")).plan.planned(EVALUATION).query
     learner = prepare(study("every = 6, epsilon = 1.0")).learner

@@ -241,6 +241,7 @@ def test_models_of_which_only_the_end_is_compared_are_evaluated_only_there(monke
     assert sorted(seen) == [0] * 3 + [20] * 4
 
 
+@pytest.mark.slow
 def test_a_study_of_tables_in_memory_cannot_be_compared():
     silos = {name: (np.zeros((9, 2)), [0, 1, 0] * 3) for name in ("a", "b", "c")}
     study = hubbub.fit(silos, epsilon=2, steps=1).plan.study
@@ -271,6 +272,7 @@ def test_what_would_never_end_is_refused_at_once(tmp_path, capsys, command):
     assert "--repeats between 1 and 10000, got 1000000000" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_rehearsal_that_could_show_nothing_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("north", "south", "west"):
@@ -338,6 +340,7 @@ def test_a_damaged_or_missing_table_of_patients_is_refused(dialysis_csv, monkeyp
         datasets.dialysis("test")
 
 
+@pytest.mark.slow
 def test_a_metric_that_the_target_does_not_have_is_refused_before_a_charge(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="'rmse'; choose"):
         compare(heart_study(), repeats=1, out=tmp_path / "run", metric="rmse")

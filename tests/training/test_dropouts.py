@@ -100,6 +100,7 @@ def test_without_room_for_drop_outs_the_run_stops_and_names_the_silo(
     assert (tmp_path / "run/metrics.jsonl").read_text().count("\n") >= 1
 
 
+@pytest.mark.slow
 def test_a_plan_of_another_study_is_refused() -> None:
     """One step's noise under sixty steps would be reported as one step's epsilon."""
     cheap = replace(study(), training=replace(study().training, steps=1))

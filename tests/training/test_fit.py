@@ -73,6 +73,7 @@ def test_a_module_of_ones_own_is_trained_and_left_as_it_was(tmp_path):
         hubbub.load(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_texts_tensors_and_several_classes():
     targets = np.array(["a", "b", "c"] * 20)
     silos = {name: (torch.from_numpy(x), targets) for name, (x, _) in SILOS.items()}
@@ -81,6 +82,7 @@ def test_texts_tensors_and_several_classes():
     assert result.predict(SILOS["north"][0]).shape == (60, 3)
 
 
+@pytest.mark.slow
 def test_a_data_frame_is_encoded_by_its_columns_then_and_later():
     columns = {"age": {"low": 0, "high": 100, "default": 40}, "sex": {"categories": ["f", "m"]}}
     frame = {"sex": ["f", "m"] * 30, "age": [*range(59), None]}
@@ -126,6 +128,7 @@ def test_statistics_are_asked_beside_the_training_for_their_part_of_epsilon(tmp_
     assert result.plan.noise_multiplier > alone.plan.noise_multiplier
 
 
+@pytest.mark.slow_cases("more3-stand out from the noise")
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -154,6 +157,7 @@ def test_features_far_from_one_are_warned_of_by_their_silo():
         hubbub.fit(far, **SHORT)
 
 
+@pytest.mark.slow
 def test_the_second_class_is_the_positive_one():
     silos = {name: (x, np.where(y > 0, "ill", "well")) for name, (x, y) in SILOS.items()}
     result = hubbub.fit(silos, epsilon=8, steps=40, classes=["well", "ill"])
@@ -161,6 +165,7 @@ def test_the_second_class_is_the_positive_one():
     assert scores[0] > 0.5 > scores[1]
 
 
+@pytest.mark.slow
 def test_baselines_say_against_whom_their_epsilon_holds():
     found = {
         name: repr(hubbub.fit(SILOS, **SHORT, baseline=name)) for name in ("trusted", "non-private")
@@ -169,6 +174,7 @@ def test_baselines_say_against_whom_their_epsilon_holds():
     assert "against nobody" in found["non-private"]
 
 
+@pytest.mark.slow
 def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
     result = hubbub.fit(SILOS, **SHORT, test=silo(4))
     assert repr(result).startswith("fit: 3 of 3 steps\nepsilon 8.00 at delta 1e-05 against the ")
@@ -259,6 +265,7 @@ def test_what_is_no_class_does_not_become_a_public_one(value, words):
         hubbub.fit({**SILOS, "north": (SILOS["north"][0], targets)}, **SHORT)
 
 
+@pytest.mark.slow
 def test_data_frames_in_another_order_are_not_taken_by_place():
     pandas = pytest.importorskip("pandas")
     frames = {n: (pandas.DataFrame(x, columns=[*"abc"]), y) for n, (x, y) in SILOS.items()}
@@ -269,6 +276,7 @@ def test_data_frames_in_another_order_are_not_taken_by_place():
     assert hubbub.fit(frames, **SHORT, columns=named).plan.dimension == 4
 
 
+@pytest.mark.slow
 def test_pandas_own_missing_values_are_missing_cells():
     pandas = pytest.importorskip("pandas")
 
@@ -295,6 +303,7 @@ def test_rows_in_two_orders_are_not_taken_by_place():
         hubbub.fit({**SILOS, "north": turned}, **SHORT)
 
 
+@pytest.mark.slow
 def test_columns_of_a_frame_may_be_numbered_and_categories_be_values():
     pandas = pytest.importorskip("pandas")
     silos = {n: (pandas.DataFrame({0: x[:, 0], 1: x[:, 1] > 0}), y) for n, (x, y) in SILOS.items()}
@@ -302,12 +311,14 @@ def test_columns_of_a_frame_may_be_numbered_and_categories_be_values():
     assert hubbub.fit(silos, **SHORT, columns=columns).plan.dimension == 3
 
 
+@pytest.mark.slow
 def test_numbers_of_numpy_are_numbers():
     settings = {"epsilon": np.float32(8), "steps": np.int64(3), "clip_norm": np.float64(1)}
     settings |= {"records": np.int64(180), "colluders": np.int64(1)}
     assert hubbub.fit(SILOS, **settings).final["step"] == 3
 
 
+@pytest.mark.slow
 def test_a_study_in_memory_cannot_be_run_from_its_file(tmp_path):
     hubbub.fit(SILOS, **SHORT, out=tmp_path / "run")
     study = hubbub.Study.load(tmp_path / "run" / "study.toml")
@@ -391,6 +402,7 @@ def test_classes_that_silos_spell_in_several_ways_are_refused(others, words):
         hubbub.fit(cased, **SHORT)
 
 
+@pytest.mark.slow
 def test_a_silo_may_lack_a_class_that_another_has_and_spell_numbers_as_texts():
     north, south = SILOS["north"], SILOS["south"]
     silos = {"north": north, "south": (south[0], [str(int(one)) for one in south[1]])}
@@ -460,6 +472,7 @@ def test_records_that_say_how_many_a_patient_has_go_beside_patients(tmp_path):
     assert hubbub.fit(SILOS, **SHORT, **of_patients).spending.charge == 2
 
 
+@pytest.mark.slow
 def test_what_was_spent_is_every_silos_where_all_have_spent_alike(tmp_path):
     result = hubbub.fit(SILOS, **SHORT, out=tmp_path / "one")
     assert "by the records of every silo" in repr(result)
@@ -538,6 +551,7 @@ def test_a_validation_that_cannot_be_is_refused_before_anything_is_charged(tmp_p
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 def test_a_result_without_any_score_says_how_to_have_one():
     result = hubbub.fit(SILOS, **SHORT)
     assert "or [validation] to the study" in repr(result)
@@ -551,6 +565,7 @@ def test_a_notebook_says_whether_the_model_is_better_than_guessing():
     assert "Next: " in shown
 
 
+@pytest.mark.slow
 def test_a_rare_outcome_begins_at_the_stated_intercept():
     """Noise of some 10 times a rate of 1e-9 moves nothing that is seen."""
     still = {"name": "sgd", "lr": 1e-9}
@@ -561,6 +576,7 @@ def test_a_rare_outcome_begins_at_the_stated_intercept():
         hubbub.fit(SILOS, **SHORT, model="mlp", hidden=[4], intercept=-4.5)
 
 
+@pytest.mark.slow
 def test_a_column_of_a_data_frame_has_the_reference_that_it_states():
     frames = {
         name: ({"ward": np.array(["A", "B", "C"] * 20)}, targets)

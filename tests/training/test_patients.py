@@ -282,6 +282,7 @@ def test_a_check_shows_keys_that_may_be_one_patients(
     assert "look" not in checked_words()
 
 
+@pytest.mark.slow
 def test_a_tidy_copy_does_not_hide_keys_that_look_alike(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -388,6 +389,7 @@ def test_a_patient_is_in_at_most_one_of_so_many_correlated_steps(
     assert all(one.holds for one in verify(home / "run"))
 
 
+@pytest.mark.slow
 def test_fit_takes_patients_beside_the_records() -> None:
     rng = np.random.default_rng(0)
     inputs = rng.uniform(-1, 1, (30, 2))

@@ -53,6 +53,7 @@ def notebook(monkeypatch):
     return shown
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::hubbub.core.errors.UncountedWarning")
 @pytest.mark.parametrize("progress", [None, True])
 def test_a_notebook_shows_a_bar_that_every_step_redraws(notebook, progress):
@@ -62,6 +63,7 @@ def test_a_notebook_shows_a_bar_that_every_step_redraws(notebook, progress):
     assert "AUC" in notebook[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::hubbub.core.errors.UncountedWarning")
 def test_nothing_is_shown_where_it_is_not_wanted(notebook):
     hubbub.fit(SILOS, **SHORT, progress=False)
@@ -70,6 +72,7 @@ def test_nothing_is_shown_where_it_is_not_wanted(notebook):
     assert (notebook, steps) == ([], [1, 2, 3])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::hubbub.core.errors.UncountedWarning")
 def test_a_terminal_shows_a_bar_on_stderr_if_asked(capsys):
     hubbub.fit(SILOS, **SHORT)

@@ -233,8 +233,7 @@ def planned(nodes: int = 0, steps: int = 20) -> Plan:
     return hubbub.plan(heart(nodes=nodes, steps=steps))
 
 
-@pytest.mark.quick_cases("non-private-0")
-@pytest.mark.slow_cases("trusted-2", "local-dp-2", "alone-2", "non-private-2")
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2])
 @pytest.mark.parametrize("mode", ["federated", *BASELINES])
 def test_a_run_learns_and_leaves_a_whole_folder(tmp_path, mode, nodes):
@@ -273,6 +272,7 @@ def test_the_public_name_runs_a_study_and_writes_nothing_unless_told(tmp_path, m
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_study_made_in_python_leaves_a_study_file_that_loads(tmp_path):
     read = Study.parse(HEART)
     study = Study.from_table(
@@ -289,6 +289,7 @@ def test_a_study_made_in_python_leaves_a_study_file_that_loads(tmp_path):
     assert Study.load(tmp_path / "run" / "study.toml").id == study.id
 
 
+@pytest.mark.slow
 def test_a_folder_with_files_is_refused_and_left_as_it_is(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match="empty or new folder"):
@@ -302,6 +303,7 @@ def test_an_unknown_baseline_is_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_leaves_study_plan_and_ledgers_readable(tmp_path):
     def stop(step, _row):
         if step == 3:
@@ -441,6 +443,7 @@ def test_a_cap_at_the_promised_epsilon_lets_the_study_finish(tmp_path):
         run(heart(), ledgers=tmp_path, plan=planned())
 
 
+@pytest.mark.slow
 def test_p24_under_an_adaptive_cap_a_study_runs_to_its_end_or_does_not_begin(tmp_path):
     set_cap(tmp_path, "hungary", 8.0, "adaptive")
     run(heart(), ledgers=tmp_path, plan=planned())
@@ -507,6 +510,7 @@ def test_csv_files_train_a_model(at_home):
     assert 0 <= result.final["auc"] <= 1
 
 
+@pytest.mark.slow
 def test_csv_files_train_an_mlp(at_home):
     study = own(f"{FILES}\n{SCHEMA}", 'kind = "mlp"\nhidden = [5, 3]')
     result = run(study, at_home / "run")
@@ -521,6 +525,7 @@ def test_the_built_in_records_train_an_mlp():
     assert isfinite(result.final["loss"])
 
 
+@pytest.mark.slow
 def test_parquet_files_hold_the_same_records_as_csv(at_home):
     parquet = pytest.importorskip("pyarrow.parquet")
     from pyarrow import csv
@@ -536,6 +541,7 @@ def test_parquet_files_hold_the_same_records_as_csv(at_home):
     assert isfinite(run(two).final["loss"])
 
 
+@pytest.mark.slow
 def test_a_function_of_ones_own_gives_the_records(at_home, monkeypatch):
     (at_home / "ward_of_test_run.py").write_text(
         "import numpy as np\n"
@@ -914,6 +920,7 @@ def test_an_error_of_the_protocol_holds_no_value(planted, monkeypatch, caplog, c
     assert_silent(caught.value, caplog, capfd)
 
 
+@pytest.mark.slow
 def test_a_refused_budget_holds_no_value(planted, caplog, capfd):
     set_cap(planted / "ledgers", "south", 0.01)
     with pytest.raises(BudgetError) as caught:

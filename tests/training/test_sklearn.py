@@ -281,7 +281,7 @@ def test_a_survival_model_gives_curves_and_risks_and_takes_both_forms_of_y():
         assert model.result_.made_public == ()
 
 
-@pytest.mark.quick_cases("FederatedPoissonRegressor-the largest count \\\\(3\\\\)")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "words"),
     [

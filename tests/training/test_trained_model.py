@@ -66,6 +66,7 @@ def finished(tmp_path_factory):
     return hubbub.run(Study.parse(text), folder / "run"), folder
 
 
+@pytest.mark.slow
 def test_a_loaded_model_scores_as_the_run_did_on_its_test_set(finished):
     result, folder = finished
     loaded = hubbub.load(folder / "run")
@@ -143,6 +144,7 @@ def test_no_record_gives_no_score(finished):
     assert hubbub.load(finished[1] / "run").predict(np.zeros((0, 2))).shape == (0,)
 
 
+@pytest.mark.slow
 def test_several_classes_have_a_score_each(tmp_path):
     write_tables(tmp_path, ("well", "ill", "worse"))
     text = STUDY.format(

@@ -45,6 +45,7 @@ def of_its_own() -> str:
     return HEART.replace(SOURCE, f'source = "{CODE[0]}"').replace(KIND, f'kind = "{CODE[1]}"')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["", "inputs = [26]"])
 def test_plan_runs_nothing_and_names_what_a_run_would_run(sprung, capsys, more) -> None:
     for text in (through_timeit(sprung), of_its_own()):

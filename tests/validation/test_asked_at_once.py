@@ -38,6 +38,7 @@ def test_a_folder_that_holds_something_is_refused_at_once(tmp_path: Path) -> Non
     assert not (tmp_path / "ledgers").exists()
 
 
+@pytest.mark.slow
 def test_a_plan_warns_of_a_test_file_that_may_be_of_patients(tmp_path: Path) -> None:
     def said(**data: Any) -> list[str]:
         plan = hubbub.plan(study_of(tmp_path, data=data))

@@ -87,7 +87,7 @@ def asked(kind: str, records: int, **more: object) -> Study:
     return study_of(Path("nowhere"), kind, data={"records": records}, **some)
 
 
-@pytest.mark.slow_cases("numeric")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["numeric", "count"])
 def test_fewer_records_have_fewer_bins_and_tell_more_than_the_default(kind: str) -> None:
     studies = [asked(kind, records) for records in (2000, 8000, 1_000_000)]
@@ -131,7 +131,7 @@ LAWS = {
 }
 
 
-@pytest.mark.quick_cases("even", "right")
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_the_auc_is_that_of_the_chances_wherever_they_lie(law: str) -> None:
     """Of 20,000 records, with noise of 2: within 6 standard errors, and no interval is wide.
@@ -158,6 +158,7 @@ def test_the_auc_is_that_of_the_chances_wherever_they_lie(law: str) -> None:
     assert foreseen == pytest.approx(error, rel=0.3)
 
 
+@pytest.mark.slow
 def test_an_auc_near_one_of_few_events_is_in_its_interval() -> None:
     """15 events among 415 records, an AUC of .967: by the counts' own variance 66 of 300 miss it.
 
@@ -176,6 +177,7 @@ def test_an_auc_near_one_of_few_events_is_in_its_interval() -> None:
     assert missed < 37
 
 
+@pytest.mark.slow
 def test_an_auc_of_noise_alone_has_the_error_that_is_told() -> None:
     """400 releases of one table: chi square of 400 degrees, 1e-6 beyond; half the noise is seen."""
     kind = Risks(bins=noisy_table.of_risks(128))  # which takes less time

@@ -227,6 +227,7 @@ def test_a_sum_whose_step_was_lost_is_taken_from_the_transcript(
     assert "private validation" in str(result)
 
 
+@pytest.mark.slow
 def test_two_sums_say_as_much_as_one(files: Path) -> None:
     errors = [
         hubbub.plan(study_of(files, validation={"sums": sums})).planned("validation")
@@ -236,6 +237,7 @@ def test_two_sums_say_as_much_as_one(files: Path) -> None:
     assert twice == pytest.approx(once, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_rehearsal_says_it_too(files: Path) -> None:
     (result,) = hubbub.rehearse(study_of(files))
     assert result.validation["all"]["scores"]["auc"]["value"] > 0.6
@@ -244,6 +246,7 @@ def test_a_rehearsal_says_it_too(files: Path) -> None:
 # Which records -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("100000-4.0-held-back")
 @pytest.mark.parametrize(
     ("records", "epsilon", "taken"), [(100_000, 4.0, "held-back"), (600, 0.5, "training")]
 )
@@ -260,6 +263,7 @@ def test_the_plan_takes_held_back_records_where_they_are_enough(
     assert training.held_back == (0.3 if taken == "held-back" else 0.0)
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_to_expect_and_which_records_are_taken(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -472,7 +472,7 @@ def _with_much_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "least_noise", lambda *_: 50.0)
 
 
-@pytest.mark.quick_cases("50-50", "997-10")
+@pytest.mark.quick_cases("50-50")
 @pytest.mark.parametrize(("records", "batch"), [(8000, 800), (8000, 2399), (997, 10), (50, 50)])
 def test_canaries_are_no_larger_a_part_of_a_joint_batch_than_records(
     records: int, batch: int, monkeypatch: pytest.MonkeyPatch
@@ -783,6 +783,7 @@ def written(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_the_command_speaks_to_machines(written: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["audit", written, "--runs", "2", "--canaries", "40", "--json"]
     assert main([*command, "--confidence", str(SURE)]) == 0

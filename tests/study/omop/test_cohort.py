@@ -197,6 +197,7 @@ def test_columns_that_a_study_does_not_declare_have_the_bounds_that_are_known():
     assert len(made.data.columns) == 7
 
 
+@pytest.mark.slow
 def test_a_study_of_a_cohort_comes_back_from_its_file_and_its_unit_is_the_person():
     made = study()
     assert (made.data.unit, made.data.patient) == ("patient", "person_id")

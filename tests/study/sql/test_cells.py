@@ -84,6 +84,7 @@ def test_p31_a_cell_that_no_driver_hands_over_keeps_nobody_away(postgresql: Any,
         assert lower in ([], [("4711", f"{text.lower()}a")])
 
 
+@pytest.mark.slow
 def test_p31_bytes_of_another_encoding_keep_nobody_away(postgresql: Any, tmp_path: Path):
     home = tmp_path / "s"
     with database(home, "sqlite") as opened:

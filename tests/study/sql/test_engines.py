@@ -124,6 +124,7 @@ def arrays(home: Path, party: str = "north", made: Study | None = None) -> list[
     return [np.asarray(part).tobytes() for part in (*parts, units.rows, units.shares)]
 
 
+@pytest.mark.slow
 def test_p31_engines_that_hold_the_same_rows_in_any_order_give_the_same_bytes(
     embedded: dict[str, Path], postgresql: Any, tmp_path: Path
 ):
@@ -275,6 +276,7 @@ def test_a_function_of_the_sites_own_is_never_called_in_place_of_the_engines(
     assert records.inputs[0, 1] == -1  # F, the first of two categories
 
 
+@pytest.mark.slow
 def test_no_sentence_of_a_database_has_a_cell(postgresql: Any, tmp_path: Path):
     url = postgresql.made(
         "quoting", "CREATE TABLE t (a TEXT)", f"INSERT INTO t VALUES ('x{SECRET}')"
@@ -642,6 +644,7 @@ def test_an_extract_shows_nothing_of_what_it_holds_and_opens_in_its_own_folder_a
         silo_records.records(study(), "north", folder=home)
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_had_begun_is_swept_and_what_another_is_making_is_not(
     embedded: dict[str, Path],
 ):
@@ -655,6 +658,7 @@ def test_what_a_killed_process_had_begun_is_swept_and_what_another_is_making_is_
         assert {path.name for path in folder.glob(".making-*")} == {".making-busy"}
 
 
+@pytest.mark.slow
 def test_the_order_of_people_follows_from_their_rows_and_not_from_their_keys(tmp_path: Path):
     homes = []
     for shift in (0, 500):

@@ -315,6 +315,7 @@ def test_p31_neighbouring_databases_give_results_that_differ_in_one_persons_rows
         )
 
 
+@pytest.mark.slow_cases("duckdb")
 @pytest.mark.parametrize("engine", ["duckdb", "postgres"])
 def test_p31_the_same_holds_in_every_engine(engine: str, request: pytest.FixtureRequest):
     server = request.getfixturevalue("postgresql") if engine == "postgres" else None
