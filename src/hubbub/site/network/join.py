@@ -255,6 +255,7 @@ class _Joined:
     def _answer(self, request: bytes) -> bytes:
         assert self._endpoint is not None  # noqa: S101 (made before the first step)
         self._gone = False
+        self._log.absent(())
         try:
             return self._endpoint.answer(request)
         finally:
@@ -288,6 +289,7 @@ class _Joined:
         """The aggregator says goodbye."""
         self._gone = True
         if self._log.current("state") != DONE:
+            self._log.absent(["the aggregator"])
             self._log.note("left")
             self._log.state(state=WAITING)
 
@@ -302,8 +304,10 @@ class _Joined:
             return
         if silent:
             self._log.warn("silent", seconds=silence)
+            self._log.absent(["the aggregator"])
         else:
             self._log.note("heard")
+            self._log.absent(())
         self._log.state(state=LOST if silent else self._state_here)
 
 
