@@ -1,105 +1,199 @@
-"""The runbooks, played step by step (docs/howto/runbooks.md)."""
+"""The runbooks, played step by step as their page has them (docs/howto/runbooks.md)."""
 
 from __future__ import annotations
 
-import threading
-import tomllib
-from contextlib import suppress
+import re
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
-import tomli_w
 
-from hubbub.core.errors import UserError
-from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.study.study import Study
-from hubbub.desk.cli import main as command_log
-from hubbub.desk.cli.main import main
-from hubbub.site.network.event_log import EventLog
-from hubbub.site.network.folder_files import read_roster
-from hubbub.site.network.join import Machine, join, relay_of
-from hubbub.site.network.party_folder import PartyFolder
-from network.lines import wait
-from network.test_over_nats import Everybody
+from hubbub.core.protocol.primitives.wire import VERSION
+from network.lines import free_port, wait
+from network.played import Played, Runbook
 
 pytest.importorskip("nats", reason="needs the extra net")
-STEPS = 400
+SILOS = ("cleveland", "hungary", "va-long-beach")
+WIRES = f"wire version {VERSION}, got {VERSION + 1}"
+STEPS = 60
+JOIN, SERVE = "hubbub join --home HOME", "hubbub serve STUDY --home HOME"
 
 
-def rows(home: Path, study: Study) -> int:
-    """What a study has charged at a silo."""
-    with Ledger(home / "ledger.sqlite") as ledger:
-        return ledger.spent_on(study.id)
+def rows(head: str) -> str:
+    """What `hubbub ledger head` says but for the time."""
+    return head.split("time", maxsplit=1)[0]
 
 
-def joining(home: Path, leave: threading.Event) -> threading.Thread:
-    """A party that takes part until it leaves."""
-    folder = PartyFolder.opened(home)
-    given = (folder, relay_of(folder, None), Machine(device="cpu"))
-    log = EventLog(party=folder.name, folder=home)
-    until = {"until": leave.is_set}
-    thread = threading.Thread(target=join, args=(*given, log), kwargs=until, daemon=True)
-    thread.start()
-    return thread
+@pytest.fixture
+def play(tmp_path: Path) -> Iterator[Callable[..., Played]]:
+    """Consortiums whose processes end with the test."""
+    played: list[Played] = []
+
+    def begin(**changes: Any) -> Played:
+        (tmp_path / "all").mkdir()
+        played.append(Played(tmp_path / "all", SILOS, **changes))
+        return played[-1]
+
+    yield begin
+    for one in played:
+        one.end()
+
+
+def renewed(book: Runbook, our: Played) -> list[str]:
+    """Steps 2 to 4 of a rotation, which a replacement has too; what each was told as it agreed."""
+    our.type(book.take("hubbub roster"))
+    our.write_study()
+    approve = book.take("hubbub approve")
+    said = [our.type(approve, name) for name in our.parties]
+    assert all("approved: a consortium" in words for words in said)
+    our.type(book.take("hubbub relay"), RELAY="aggregator/relay")
+    return said
+
+
+def done(our: Played, *homes: str) -> str:
+    """Play the study to its end with who is there and who comes; its id."""
+    for name in homes:
+        our.start(JOIN, name)
+    our.serve(SERVE)
+    our.served()
+    return our.study.id.hex()
 
 
 @pytest.mark.slow
-def test_a_key_is_rotated_in_the_middle_of_a_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_key_is_rotated_in_the_middle_of_a_training(play: Callable[..., Played]) -> None:
     """The training starts over, which everybody is told before, and what was spent stays spent."""
-    monkeypatch.setattr(command_log, "_SYSTEM", tmp_path / "none")
-    everybody = Everybody(tmp_path, training={"steps": STEPS, "sample_rate": 1.0})
-    everybody.approve()
-    former: Study = everybody.study
-    for name in ("bob", "cyn", "node-1"):
-        everybody.join(name)
-    leave = threading.Event()
-    ann = joining(tmp_path / "ann", leave)
+    book, our = Runbook("Rotate a key"), play(training={"steps": 400})
+    former = our.study.id.hex()
+    for name in our.silos:
+        our.start(JOIN, name)
+    our.serve(SERVE)
+    our.reach(2)
+    our.stop("cleveland")
+    our.type(book.take("mkdir OLD"), "cleveland", OLD="old")
+    our.type(book.take("hubbub keygen cleveland"), "cleveland")
+    our.table["training"]["steps"] = 3
+    assert all("a training starts over at step 0" in said for said in renewed(book, our))
+    our.served(rc=2)
+    spent = our.spent("cleveland")["studies"]
+    assert [*spent] == [former]
+    our.start(book.take("hubbub join"), "cleveland")
+    our.serve(book.take("hubbub serve"))
+    our.served()
+    assert our.spent("cleveland")["studies"] == {**spent, our.study.id.hex(): 3}
+    our.type(book.take("shred"), "cleveland", OLD="old")
+    assert not (our.folder / "old" / "keys.toml").exists()
+    assert book.is_over
 
-    def serve() -> None:
-        with suppress(UserError):  # withdrawn while it is served
-            everybody.serve()
 
-    server = threading.Thread(target=serve, daemon=True)
-    server.start()
-    wait(lambda: everybody.status("aggregator").get("step", 0) >= 2)
+@pytest.mark.slow
+def test_a_site_is_replaced_and_the_new_one_moves(play: Callable[..., Played]) -> None:
+    rotate, book, our = Runbook("Rotate a key"), Runbook("Replace a site"), play()
+    shutil.copy(our.folder / "study.toml", our.folder / "former.toml")
+    former = done(our, *SILOS)
+    our.silos[0] = "switzerland"
+    our.type("hubbub keygen switzerland --home HOME", "switzerland")
+    for command in ("mkdir", "hubbub keygen"):  # nobody's keys are rotated
+        rotate.take(command)
+    renewed(rotate, our)
+    our.type(book.take("hubbub approve"), "cleveland", STUDY="former.toml")
+    assert not list((our.folder / "cleveland" / "approved").glob("*.toml"))
+    our.serve(SERVE)
+    our.type("mv HOME moved", "switzerland")
+    our.type(book.take("hubbub join --check"), "moved")
+    port = free_port()
+    our.start(f"{JOIN} --metrics-port {port}", "moved")
+    our.served()
+    assert our.spent("moved")["studies"] == {our.study.id.hex(): 3}
+    assert our.spent("hungary")["studies"] == {former: 3, our.study.id.hex(): 3}
+    assert our.spent("cleveland")["studies"] == {former: 3}  # it keeps its ledger
+    with urlopen(f"http://127.0.0.1:{port}/", timeout=60) as page:
+        assert "<bdi>3 of 3</bdi>" in page.read().decode()
+    assert book.is_over
 
-    # 1. At the party: join ends, and there are other keys.
-    leave.set()
-    ann.join(20)
-    home, old = tmp_path / "ann", tmp_path / "old"
-    old.mkdir()
-    for file in ("keys.toml", "identity.toml"):
-        (home / file).rename(old / file)
-    assert main(["keygen", "ann", "--home", str(home)]) == 0
-    # 2. The roster, and 3. the study with its digest, approved by everybody.
-    names = ["aggregator", "ann", "bob", "cyn", "node-1"]
-    roster, path = str(tmp_path / "roster.toml"), str(tmp_path / "study.toml")
-    files = [str(tmp_path / name / "identity.toml") for name in names]
-    assert main(["roster", *files, "--out", roster]) == 0
-    made: dict[str, Any] = tomllib.loads(former.as_toml())
-    everybody.roster = read_roster(Path(roster))
-    made["parties"]["roster"] = everybody.roster.digest.hex()
-    made["training"]["steps"] = 4
-    Path(path).write_text(tomli_w.dumps(made))
-    for name in names:
-        capsys.readouterr()
-        given = ["--roster", roster, "--new-roster", "--yes", "--home", str(tmp_path / name)]
-        assert main(["approve", path, *given]) == 0
-        assert "a training starts over at step 0" in capsys.readouterr().err, name
-    server.join(60)
-    assert not server.is_alive()
-    spent = rows(home, former)
-    # 4. The relay is the aggregator's own. 5. The party joins again, the aggregator serves.
-    everybody.study = Study.load(path)
-    everybody.join("ann")
-    out = everybody.serve()
-    everybody.end()
-    assert (out / "evidence.json").is_file()
-    assert rows(home, former) == spent > 0
-    assert rows(home, everybody.study) == 4
-    former_run = PartyFolder.opened(tmp_path / "aggregator").run(former.id)
-    assert former_run.is_dir()
-    assert former_run != out
+
+@pytest.mark.slow
+def test_a_site_is_restored_from_a_current_copy_and_from_an_older_one(
+    play: Callable[..., Played],
+) -> None:
+    book, rotate, our = Runbook("Back up and restore"), Runbook("Rotate a key"), play()
+    home, ledger = our.folder / "cleveland", "cleveland/ledger.sqlite"
+    our.type(f"hubbub budget set {ledger} --epsilon 9 --delta 1e-5 --new")
+    our.type(book.take("cp -a HOME"), "cleveland", BACKUP="backup")
+    noted = rows(our.type(book.take("hubbub ledger head"), "cleveland"))
+
+    shutil.rmtree(home)
+    our.type(book.take("cp -a BACKUP"), "cleveland", BACKUP="backup")
+    assert rows(our.type(book.take("hubbub ledger head"), "cleveland")) == noted
+    our.serve(SERVE)
+    our.type(book.take("hubbub join --check"), "cleveland")
+    for name in our.silos:
+        our.start(JOIN, name)
+    our.served()
+    spent = our.spent("cleveland")
+    assert spent["studies"] == {our.study.id.hex(): 3}
+
+    our.stop("cleveland")
+    shutil.rmtree(home)
+    shutil.copytree(our.folder / "backup", home)
+    run = str(our.run)
+    our.type(book.take("hubbub verify"), RUN=run)
+    said = our.type(book.take("hubbub ledger missing"), "cleveland", rc=1, RUN=run)
+    assert "training: 3 rows are missing" in said
+    before, truly = map(float, re.findall(r"epsilon ([\d.]+) as .* says, ([\d.]+) with", said)[0])
+    assert truly == pytest.approx(spent["epsilon"], rel=1e-3)
+    left = {"EPSILON": f"{9 - (truly - before):g}", "DELTA": "1e-5"}
+    our.type(book.take("hubbub budget set"), "cleveland", **left)
+    our.type(rotate.take("mkdir"), "cleveland", OLD="old")
+    our.type(rotate.take("hubbub keygen"), "cleveland")
+    renewed(rotate, our)
+    our.start(JOIN, "cleveland")
+    our.serve(SERVE)
+    our.served(rc=1)
+    assert our.events("aggregator", "older")[-1]["whom"] == "cleveland"
+    our.type(book.take("mv HOME/witness"), "aggregator", OLD="old")
+    done(our)
+    assert our.spent("cleveland")["studies"] == {our.study.id.hex(): 3}
+    assert book.is_over
+
+
+@pytest.mark.slow
+def test_parties_are_upgraded_in_the_middle_of_a_training(play: Callable[..., Played]) -> None:
+    """To the same wire one after the other; to another wire, all of them, while the run waits."""
+    book, our = Runbook("Upgrade"), play(training={"steps": STEPS})
+    check = book.take("hubbub join --check")
+    for name in our.silos:
+        our.start(JOIN, name)
+    our.serve(SERVE)
+    newer = our.program("newer", "import hubbub; hubbub.VERSION = '9.9'")
+    for name in our.silos:
+        our.reach(our.status("aggregator").get("step", 0) + 2)
+        our.stop(name)
+        our.programs[name] = newer
+        assert f"wire {VERSION}" in our.type(check, name)
+        our.start(JOIN, name)
+    our.reach(our.status("aggregator")["step"] + 2)
+    assert {event["whom"] for event in our.events("aggregator", "version")} == {*our.silos}
+
+    program = f"import hubbub.core.protocol.primitives.wire as wire; wire.VERSION = {VERSION + 1}"
+    other = our.program("other-wire", program)
+    step = our.status("aggregator")["step"]
+    our.stop("hungary")
+    our.programs["hungary"] = other
+    assert f"wire {VERSION + 1}" in our.type(check, "hungary", rc=None)
+    our.start(JOIN, "hungary")
+    wait(lambda: WIRES in str(our.events("aggregator", "version")), 300)
+    for name in ("hungary", "aggregator"):
+        our.stop(name)
+    our.programs["aggregator"] = other
+    our.start(SERVE, "aggregator")
+    our.served(rc=1)  # the transcript was begun with the former wire
+    del our.programs["hungary"], our.programs["aggregator"]
+    our.start(JOIN, "hungary")
+    our.serve(SERVE)
+    our.served()
+    assert our.events("aggregator", "resumed")[-1]["step"] >= step
+    assert our.status("aggregator")["step"] == STEPS
+    assert book.is_over

@@ -251,6 +251,28 @@ class LedgerHistory:
         return max((self.sessions[session] for session in known), default=None)
 
 
+def spent_by_study(
+    tally: Tally, history: LedgerHistory, delta: float, relation: str
+) -> list[dict[str, Any]]:
+    """What each study of a ledger is called, when it was at work, and what it alone has spent."""
+    studies = []
+    for study in tally.studies():
+        sessions = tally.session_ids(study)
+        alone = tally.epsilon(study=study, delta=delta, relation=relation)
+        studies.append(
+            {
+                "study": study.hex(),
+                "name": history.names.get(study, ""),
+                "approved": moment(history.approved.get(study)),
+                "last_session": moment(history.last_of(sessions)),
+                "steps": tally.attempts(study),
+                "sessions": len(sessions),
+                "epsilon": finite(alone),
+            }
+        )
+    return studies
+
+
 def _commands(home: Path) -> list[dict[str, Any]]:
     """The commands of a party, when each began; with the exit code where it has ended."""
     begun: dict[tuple[int, str], dict[str, Any]] = {}

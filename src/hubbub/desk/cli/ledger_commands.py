@@ -21,7 +21,7 @@ from hubbub.core.ledger.tally import Tally, kind_of
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
 from hubbub.core.tabular.cells import csv_text
-from hubbub.desk.cli.ledger_books import HEAD, LedgerBooks, LedgerHistory, trail
+from hubbub.desk.cli.ledger_books import HEAD, LedgerBooks, LedgerHistory, spent_by_study, trail
 from hubbub.desk.cli.terminal import (
     Argument,
     add_command,
@@ -31,7 +31,6 @@ from hubbub.desk.cli.terminal import (
     bar,
     emit,
     finite,
-    moment,
     number,
     say,
     table,
@@ -153,22 +152,7 @@ def _show(options: argparse.Namespace) -> int:
         books = LedgerBooks.of(ledger)
         tally, cap, head = ledger.tally, ledger.cap, ledger.head.hex()
     delta, relation = _counted(cap, options.delta, options.relation)
-    history = LedgerHistory.beside(options.ledger)
-    studies = []
-    for study in tally.studies():
-        sessions = tally.session_ids(study)
-        alone = tally.epsilon(study=study, delta=delta, relation=relation)
-        studies.append(
-            {
-                "study": study.hex(),
-                "name": history.names.get(study, ""),
-                "approved": moment(history.approved.get(study)),
-                "last_session": moment(history.last_of(sessions)),
-                "steps": tally.attempts(study),
-                "sessions": len(sessions),
-                "epsilon": finite(alone),
-            }
-        )
+    studies = spent_by_study(tally, LedgerHistory.beside(options.ledger), delta, relation)
     spent = finite(tally.epsilon(delta=delta, relation=relation))
     if options.json:
         content: dict[str, Any] = {"entries": len(tally), "epsilon": spent, "unit": tally.unit}

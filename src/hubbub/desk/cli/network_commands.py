@@ -38,7 +38,7 @@ from hubbub.desk.cli.terminal import (
 )
 from hubbub.site.network.event_log import EventLog, last_status, sentence
 from hubbub.site.network.folder_files import read_roster
-from hubbub.site.network.party_folder import HOME, PartyFolder
+from hubbub.site.network.party_folder import HOME, LEDGER, PartyFolder
 from hubbub.site.network.waiting import Timeouts
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ def add_commands(commands: Any) -> None:
     process = (
         argument("--home", "this party's folder", Path, default=HOME),
         argument("--data", "folder of the records; default --home", Path),
-        argument("--metrics-port", "show /healthz and /metrics on this port of 127.0.0.1", int),
+        argument(
+            "--metrics-port", "show /healthz, /metrics and a page on this port of 127.0.0.1", int
+        ),
         argument(
             "--otlp", "send events to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names", bool
         ),
@@ -211,7 +213,7 @@ def _served(options: argparse.Namespace) -> int:
     timeouts = Timeouts(**{name: value for name, value in stated.items() if value is not None})
     with bar(study.name, steps_of(study), quiet=options.json) as progress:
         show = (lambda _: None) if options.json else _Teller(json=False, progress=progress)
-        with _logging(options, party_folder.name, show) as event_log:
+        with _logging(options, party_folder, show) as event_log:
             out = host(
                 party_folder,
                 study,
@@ -270,14 +272,16 @@ def _join(options: argparse.Namespace) -> int:
     once = options.patience if options.once else None
     with (
         suppress(KeyboardInterrupt),
-        _logging(options, party_folder.name, _Teller(json=options.json)) as event_log,
+        _logging(options, party_folder, _Teller(json=options.json)) as event_log,
     ):
         join(party_folder, relay, machine, event_log, url=options.relay, once=once)
     return 0
 
 
 @contextmanager
-def _logging(options: argparse.Namespace, party: str, show: Tell) -> Iterator[EventLog]:
+def _logging(
+    options: argparse.Namespace, party_folder: PartyFolder, show: Tell
+) -> Iterator[EventLog]:
     """What happens at a party, told to people and whoever collects events, while it takes part."""
     from hubbub.site.network.monitor import monitored
 
@@ -285,7 +289,7 @@ def _logging(options: argparse.Namespace, party: str, show: Tell) -> Iterator[Ev
     if options.otlp:
         from hubbub.site.network.monitor import exported as exporting
 
-        exported = exporting(party, warn)
+        exported = exporting(party_folder.name, warn)
     # A polite request to end is like Ctrl-C: what was started is ended too.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -295,8 +299,15 @@ def _logging(options: argparse.Namespace, party: str, show: Tell) -> Iterator[Ev
                 show(event)
                 send(event)
 
-            event_log = EventLog(party=party, folder=options.home, tell=tell)
-            with monitored(event_log, options.metrics_port), event_log.beating():
+            event_log = EventLog(party=party_folder.name, folder=options.home, tell=tell)
+            page = None
+            if options.metrics_port is not None:
+                from hubbub.desk.cli.party_page import PartyPage
+
+                silo = party_folder.role == "silo"
+                ledger = (options.ledger or options.home / LEDGER) if silo else None
+                page = PartyPage(event_log=event_log, folder=party_folder, ledger=ledger).served
+            with monitored(event_log, options.metrics_port, page), event_log.beating():
                 yield event_log
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -336,8 +347,10 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _cell(key: str, value: object) -> str:
-    if key == "last_progress" and isinstance(value, int | float) and value:
+    if key in ("last_progress", "since") and isinstance(value, int | float) and value:
         return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if key == "absent_since" and isinstance(value, dict):
+        value = {name: _cell("since", seconds) for name, seconds in value.items()}
     if isinstance(value, float):
         return number(value)
     if isinstance(value, list):

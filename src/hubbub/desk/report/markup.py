@@ -8,8 +8,11 @@ and nothing about studies.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from html import escape
 from importlib.resources import files
 
@@ -84,10 +87,45 @@ def table(
     return tag("div", tag("table", *parts, role="table"), class_=width)
 
 
-def style() -> Html:
-    """The element that says how all pages look."""
-    sheet = files("hubbub.desk.report").joinpath("style.css").read_text(encoding="utf-8")
-    return tag("style", Html(sheet))
+@cache
+def _sheet() -> str:
+    """How all pages look."""
+    return files("hubbub.desk.report").joinpath("style.css").read_text(encoding="utf-8")
+
+
+@cache
+def policy() -> str:
+    """The Content-Security-Policy of all pages.
+
+    Guarantees:
+        1. Nothing is fetched, run, framed or sent, even if something on a page asked for it; the
+           style sheet alone is believed, by its hash.
+    """
+    digest = b64encode(sha256(_sheet().encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def document(title: str, body: Iterable[Content], *, refresh: int = 0) -> str:
+    """A page that stands alone, to be stored or sent as UTF-8.
+
+    Args:
+        title: for the browser's tab.
+        body: what is on it.
+        refresh: seconds until the browser asks for it again; never if 0.
+    """
+    again = [tag("meta", http_equiv="refresh", content=str(refresh))] if refresh else []
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy()),
+        *again,
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Html(_sheet())),
+    )
+    main = tag("body", tag("main", join(body, "\n")))
+    return f"<!DOCTYPE html>\n{tag('html', head, main, lang='en').text}\n"
 
 
 def figure(drawn: Html, caption: str, *more: Html, class_: str = "") -> Html:

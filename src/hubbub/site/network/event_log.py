@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,6 +145,8 @@ class EventLog:
     def state(self, **values: Any) -> None:
         """Change what is known of the present: step, epsilon, bytes, seconds."""
         with self._lock:
+            if values.get("state", self._state.get("state")) != self._state.get("state"):
+                values["since"] = time.time()
             self._state.update(values)
             if self.folder is None:
                 return
@@ -190,6 +192,14 @@ class EventLog:
         self.state(
             state=TRAINING, steps=steps, percent=percent, last_progress=time.time(), **values
         )
+
+    def absent(self, names: Iterable[str], **values: Any) -> None:
+        """Change who is missing now, each with the time since when, and what else is said of it."""
+        before, now = self._state.get("absent_since", {}), time.time()
+        since = {name: before.get(name, now) for name in sorted(names)}
+        values["absent_since"] = since
+        if any((self._state.get(key) or type(value)()) != value for key, value in values.items()):
+            self.state(**values)
 
     def over(self) -> None:
         """The study is over."""

@@ -265,6 +265,7 @@ class _Joined:
     def _answer(self, request: bytes) -> bytes:
         assert self._endpoint is not None  # noqa: S101 (made before the first step)
         self._gone = False
+        self._log.absent(())
         try:
             return self._endpoint.answer(request)
         finally:
@@ -298,6 +299,7 @@ class _Joined:
         """The aggregator says goodbye."""
         self._gone = True
         if self._log.current("state") != DONE:
+            self._log.absent(["the aggregator"])
             self._log.note("left")
             self._log.state(state=WAITING)
 
@@ -312,8 +314,10 @@ class _Joined:
             return
         if silent:
             self._log.warn("silent", seconds=silence)
+            self._log.absent(["the aggregator"])
         else:
             self._log.note("heard")
+            self._log.absent(())
         self._log.state(state=LOST if silent else self._state_here)
 
 

@@ -1,7 +1,8 @@
 """What a party's event log knows of the present, for programs that watch it: HTTP on 127.0.0.1.
 
-`/metrics` is for Prometheus, `/healthz` says 200 or 503 and why. Both read the state that `status`
-prints too; nothing in it is secret, or follows from records. Nothing can be set here.
+`/metrics` is for Prometheus, `/healthz` says 200 or 503 and why, `/` is a page for people. All read
+the state that `status` prints too; nothing in it is secret, or follows from records. Nothing can be
+set here.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from socket import SHUT_RDWR
 from socketserver import ThreadingMixIn
 from typing import Any, cast
+from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from hubbub import __version__
@@ -88,13 +91,27 @@ def health(state: Mapping[str, Any], most_age: float = 4 * BEAT) -> tuple[bool, 
     return False, {"state": now, "reason": state.get("last_error") or "no study is running"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What people see at `/`.
+
+    Args:
+        policy: its Content-Security-Policy.
+        html: the page as it is now; on any thread.
+    """
+
+    policy: str
+    html: Callable[[], str]
+
+
 @contextmanager
-def monitored(event_log: EventLog, port: int | None) -> Iterator[None]:
+def monitored(event_log: EventLog, port: int | None, page: Page | None = None) -> Iterator[None]:
     """Answer on a port of 127.0.0.1 meanwhile.
 
     Args:
         event_log: whose state is shown.
         port: nothing is shown if None.
+        page: for people; none if None.
 
     Raises:
         UserError: the port is taken, or the library is not installed.
@@ -102,9 +119,9 @@ def monitored(event_log: EventLog, port: int | None) -> Iterator[None]:
     if port is None:
         yield
         return
-    page = _page(event_log)
+    pages = _pages(event_log, page)
     try:
-        server = make_server(_HOST, port, page, server_class=_Server, handler_class=_Quiet)
+        server = make_server(_HOST, port, pages, server_class=_Server, handler_class=_Quiet)
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or "no such port"
         raise UserError(
@@ -210,8 +227,8 @@ def _number(value: Any) -> float:
     return float(value != "" if isinstance(value, str) else value)
 
 
-def _page(event_log: EventLog) -> Callable[..., Iterable[bytes]]:
-    """The two pages, as WSGI has it."""
+def _pages(event_log: EventLog, page: Page | None) -> Callable[..., Iterable[bytes]]:
+    """All that is answered here, as WSGI has it."""
     try:
         from prometheus_client import CollectorRegistry, make_wsgi_app
     except ImportError:
@@ -223,9 +240,11 @@ def _page(event_log: EventLog) -> Callable[..., Iterable[bytes]]:
     registry.register(_Collected(event_log))
     metrics = make_wsgi_app(registry)
 
-    def page(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+    def answered(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/metrics":
             return cast("Iterable[bytes]", metrics(environ, start))
+        if environ["PATH_INFO"] == "/" and page is not None:
+            return _shown(page, environ, start)
         if environ["PATH_INFO"] != "/healthz":
             start("404 Not Found", [("Content-Type", "text/plain")])
             return [b"/healthz or /metrics\n"]
@@ -234,7 +253,29 @@ def _page(event_log: EventLog) -> Callable[..., Iterable[bytes]]:
         start(status, [("Content-Type", "application/json"), ("Cache-Control", "no-store")])
         return [json.dumps(state).encode() + b"\n"]
 
-    return page
+    return answered
+
+
+def _shown(page: Page, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+    """The page for people, which no other site can have shown or read.
+
+    A browser that was led here under another site's name would let that site read it.
+    """
+    host = urlsplit(f"//{environ.get('HTTP_HOST', _HOST)}").hostname
+    if host not in (_HOST, "localhost"):
+        start("421 Misdirected Request", [("Content-Type", "text/plain")])
+        return [f"expected {_HOST} or localhost as the host of this page\n".encode()]
+    headers = [
+        ("Content-Type", "text/html; charset=utf-8"),
+        ("Content-Security-Policy", f"{page.policy}; frame-ancestors 'none'"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Cross-Origin-Resource-Policy", "same-origin"),
+        ("Referrer-Policy", "no-referrer"),
+        ("Cache-Control", "no-store"),
+    ]
+    html = page.html().encode()
+    start("200 OK", headers)
+    return [html]
 
 
 # Events for the collector of a site's own people, by OpenTelemetry's own exporter.

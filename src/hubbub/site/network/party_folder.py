@@ -458,11 +458,11 @@ class PartyFolder:
         for hex_id in sorted(self.approved) if here != roster.digest else ():
             with suppress(UserError):
                 study = Study.parse(text_of(self._approval(bytes.fromhex(hex_id)).path))
-                if study.parties.roster == here.hex() and not self._has_ended(study.id):
+                if study.parties.roster == here.hex() and not self.has_ended(study.id):
                     ended.append(study)
         return ended
 
-    def _has_ended(self, study: bytes) -> bool:
+    def has_ended(self, study: bytes) -> bool:
         """Whether a study's end is seen here: a silo's model, the aggregator's evidence."""
         return self.model(study).is_dir() or (self.run(study) / EVIDENCE).is_file()
 

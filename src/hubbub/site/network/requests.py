@@ -164,9 +164,7 @@ class Requests(Peers):
     def left_out(self, absent: Mapping[str, Absent]) -> None:
         """Have the state say who is missing, and which of them have said that they cannot."""
         refusing = sorted(name for name, one in absent.items() if one.why in OWN)
-        told = {"left_out": sorted(absent), "parties_refusing": refusing}
-        if any((self.event_log.current(key) or []) != names for key, names in told.items()):
-            self.event_log.state(**told)
+        self.event_log.absent(absent, left_out=sorted(absent), parties_refusing=refusing)
 
     def _greeted(self, index: int, answer: Answer, session: bytes) -> Answer:
         """An answer to OPEN without its READY, in which a party tells of its own installation."""

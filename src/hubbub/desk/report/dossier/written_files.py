@@ -9,7 +9,7 @@ from typing import Any
 from hubbub.core.errors import UserError, with_extra
 from hubbub.core.number_format import several
 from hubbub.desk.report.dossier.composing import Composed, Dossier, Heading, Sentence, Shown
-from hubbub.desk.report.markup import Content, Html, join, printable, style, tag
+from hubbub.desk.report.markup import Content, Html, document, join, printable, tag
 
 # What stands before the chapters, whatever they are drawn as.
 
@@ -48,22 +48,10 @@ def capital(clause: str) -> str:
     return clause[:1].upper() + clause[1:]
 
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-
-
 def as_html(dossier: Dossier) -> str:
     """The page, to be stored as UTF-8; the same dossier gives the same page."""
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", f"{dossier.study} – hubbub dossier"),
-        style(),
-    )
-    main = tag("main", *_opening(dossier), *_chapters(dossier), *_trusted(dossier))
-    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', main), lang='en').text}\n"
+    parts = (*_opening(dossier), *_chapters(dossier), *_trusted(dossier))
+    return document(f"{dossier.study} – hubbub dossier", parts)
 
 
 def _opening(dossier: Dossier) -> list[Html]:

@@ -232,15 +232,8 @@ def _html(paper: Manuscript) -> str:
         markup.figure(one.figure.chart, f"Figure {number}. {one.figure.words}")
         for number, one in enumerate(paper.figures, 1)
     ]
-    head = markup.tag(
-        "head",
-        markup.tag("meta", charset="utf-8"),
-        markup.tag("title", f"{paper.study} – tables"),
-        markup.style(),
-    )
-    whole = [markup.tag("h1", paper.study), markup.tag("p", paper.methods), *tables, *figures]
-    body = markup.tag("body", markup.tag("main", markup.join(whole, "\n")))
-    return f"<!DOCTYPE html>\n{markup.tag('html', head, body, lang='en').text}\n"
+    top = [markup.tag("h1", paper.study), markup.tag("p", paper.methods)]
+    return markup.document(f"{paper.study} – tables", [*top, *tables, *figures])
 
 
 def _latex(paper: Manuscript) -> str:

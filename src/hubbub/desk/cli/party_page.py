@@ -1,0 +1,242 @@
+"""The page of one party for its own people: studies, who is absent, what is spent, what to do next.
+
+It is read only, and all of it is public among the parties or this party's own: `SHOWN` says which
+values of the event log's state get here, and why each may. Beside them it reads files of the
+party's folder: which studies are approved (public: all parties approved them), and what the ledger
+holds (this party's own; rows are written before records are looked at). So nothing here depends on
+a record but through noisy sums. It renders what others chose, names above all, as text.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hubbub import VERSION
+from hubbub.core.disk import read_text
+from hubbub.core.errors import HubbubError, loggable, printable
+from hubbub.core.number_format import few
+from hubbub.core.study.study import Study
+from hubbub.desk.cli.ledger_books import LedgerBooks, LedgerHistory, spent_by_study
+from hubbub.desk.cli.terminal import finite, number
+from hubbub.desk.report import markup
+from hubbub.desk.report.markup import Html, section, table, tag
+from hubbub.site.network.event_log import CONNECTING, DONE, EventLog
+from hubbub.site.network.folder_files import APPROVED
+from hubbub.site.network.monitor import Page, health
+from hubbub.site.network.party_folder import PartyFolder
+
+_OWN = "this party's own: of its process and its line, whatever the records are"
+_COUNTED = "public: every party of the study counts it"
+SHOWN = {
+    "state": _OWN,
+    "since": _OWN,
+    "connected": _OWN,
+    "unconnected": _OWN,
+    "refusing": "this party's own: one of the reasons that it tells others too",
+    "last_error": "this party's own: an event, of which the log has no value of a record",
+    "absent_since": "public among the parties: who answered shows in every roll",
+    "waiting_for": "public among the parties: whose deposit a collection lacks",
+    "parties_refusing": "public among the parties: they said so themselves, signed",
+    "study": "public: all parties approved it",
+    "step": _COUNTED,
+    "attempts": _COUNTED,
+    "steps": "public: stands in the study",
+    "epsilon": "public: follows from the study's plan and the attempts",
+    "studies": "the same for each of several studies",
+}
+_REFRESH = 30  # seconds
+_REST = 20  # times as long as a look into the ledger took, nobody looks again
+_NEAR = 0.05  # of the cap: so little is worth a sentence
+
+
+@dataclass(kw_only=True)
+class PartyPage:
+    """The page of a party.
+
+    Args:
+        event_log: whose state is shown.
+        folder: the party's.
+        ledger: of a silo's data set; None of a party that holds no records.
+    """
+
+    event_log: EventLog
+    folder: PartyFolder
+    ledger: Path | None
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _spent: tuple[float, Html, list[str]] = field(default=(0.0, Html(""), []), repr=False)
+
+    @property
+    def served(self) -> Page:
+        """What the health port answers with."""
+        return Page(policy=markup.policy(), html=self.html)
+
+    def html(self) -> str:
+        """The page as it is now; one is made at a time."""
+        with self._lock:
+            state = {key: value for key, value in self.event_log.known().items() if key in SHOWN}
+            studies, (spent, warnings) = self._approved(), self._ledger_now()
+            reason = health(state)[1].get("reason", "")
+            steps = [*self._next(state, reason, studies), *warnings]
+            now = time.time()
+            states = {part.get("study"): part for part in state.get("studies", [state])}
+            rows = [self._row(study, states.get(study.name, {})) for study in studies]
+            items = (tag("li", _text(words)) for words in steps)
+            parts = [
+                _top(self.folder, state, reason),
+                section("What to do next", tag("ul", *items)),
+                _listed("Studies", "Approved here", _STUDIES, rows, "No study is approved here."),
+                _listed("Absent", "As seen from here", _ABSENT, [*_absent(state, now)], "Nobody."),
+                section("Spent and left at this party", spent),
+                tag("p", _ENDING.format(time=_time(now), seconds=_REFRESH), class_="kicker"),
+            ]
+            return markup.document(f"{self.folder.name} – hubbub", parts, refresh=_REFRESH)
+
+    def _approved(self) -> list[Study]:
+        """All studies that are approved here, of whichever roster."""
+        studies = []
+        for path in sorted((self.folder.home / APPROVED).glob("*.toml")):
+            with suppress(HubbubError, OSError, ValueError):  # torn: nothing is answered by it
+                studies.append(Study.parse(read_text(path)))
+        return studies
+
+    def _row(self, study: Study, state: Mapping[str, Any]) -> tuple[Html, ...]:
+        """One study: its name, where it stands, steps, epsilon, the beginning of its id."""
+        where = state.get("state", "not begun")
+        if self.folder.has_ended(study.id):
+            where = "done"
+        elif not self.folder.approves(study.id):
+            where = "not answered: its roster was replaced, or its records are not read yet"
+        done = state.get("step", state.get("attempts"))
+        step = f"{done} of {state['steps']}" if done is not None and "steps" in state else ""
+        epsilon = f"{number(state['epsilon'])} of " if "epsilon" in state else "at most "
+        goal = f"{epsilon}{number(study.privacy.epsilon)} at delta {study.privacy.delta:g}"
+        cells = (study.name, where, step, goal, study.id.hex()[:16])
+        return tuple(_text(cell) for cell in cells)
+
+    def _ledger_now(self) -> tuple[Html, list[str]]:
+        """What the ledger holds and what follows; one that takes long is looked at seldom."""
+        until, shown, warnings = self._spent
+        if (began := time.monotonic()) >= until:
+            try:
+                shown, warnings = _spent(self.ledger)
+            except (HubbubError, OSError) as error:
+                words = loggable(error) if isinstance(error, HubbubError) else "it cannot be read"
+                shown, warnings = tag("p", words), [f"See to the ledger: {words}."]
+            now = time.monotonic()
+            self._spent = (now + _REST * (now - began), shown, warnings)
+        return shown, warnings
+
+    def _next(
+        self, state: Mapping[str, Any], reason: str, studies: Sequence[Study]
+    ) -> Iterator[str]:
+        """What somebody should do; that nothing is to be done, if so."""
+        serves = self.folder.role == "aggregator"
+        refusing, absent = state.get("parties_refusing", []), state.get("absent_since", {})
+        if not studies:
+            yield "Read a study, and approve it: hubbub approve STUDY --roster ROSTER."
+        if reason:
+            check = "" if serves or state.get("connected") else "; try hubbub join --check"
+            yield f"{reason[:1].upper()}{reason[1:]}{check}."
+        if refusing:
+            yield f"Call {few(refusing)}, who cannot take part: the log there says why."
+        if serves and (silent := sorted({*absent} - {*refusing})):
+            yield f"Call {few(silent)}: hubbub join has to run there."
+        if absent and not serves:
+            yield "Wait for the aggregator, or call its people: hubbub serve has to run there."
+        if serves and state.get("state") == DONE:
+            runs = [self.folder.run(one.id) for one in studies if self.folder.has_ended(one.id)]
+            yield from (f"Check the run: hubbub verify {run}" for run in runs)
+        elif studies and not (reason or absent):
+            yield "Nothing: this party does its part by itself."
+
+
+_ENDING = (
+    "As of {time}; the page loads itself again every {seconds} s. All of it is public among the "
+    "parties or this party's own, and nothing depends on a record but through noisy sums."
+)
+_STUDIES = ("study", "stands", "steps", "epsilon", "id")
+_ABSENT = ("party", "since", "says")
+_SPENT = ("study", "attempts", "sessions", "epsilon alone", "id")
+
+
+def _top(folder: PartyFolder, state: Mapping[str, Any], reason: str) -> Html:
+    """Whose page it is, and whether all is well there."""
+    since = f" since {_time(state['since'])}" if "since" in state else ""
+    words = f"Not well: {printable(reason)}." if reason else "Well."
+    return tag(
+        "header",
+        tag("p", f"hubbub {VERSION}, {folder.role}", class_="kicker"),
+        tag("h1", _text(folder.name)),
+        tag("p", words, class_="lead alarm" if reason else "lead verdict"),
+        tag("p", f"It is {state.get('state', CONNECTING)}{since}."),
+    )
+
+
+def _absent(state: Mapping[str, Any], now: float) -> Iterator[tuple[Html, ...]]:
+    """A row for each party that is not there: since when, and whether it says that it cannot."""
+    refusing, since = state.get("parties_refusing", []), state.get("absent_since", {})
+    for name in sorted({*since, *state.get("waiting_for", [])}):
+        seconds = since.get(name)
+        when = "not come yet"
+        if seconds is not None:
+            when = f"{_time(seconds)}, {max(0.0, now - seconds) / 60:.0f} min"
+        says = "that it cannot take part" if name in refusing else "nothing"
+        yield _text(name), _text(when), _text(says)
+
+
+def _spent(ledger: Path | None) -> tuple[Html, list[str]]:
+    """What a ledger has spent, by study and in all, what its cap leaves, and what follows."""
+    if ledger is None:
+        return tag("p", "This party holds no records, and so no ledger."), []
+    if not ledger.is_file():
+        return tag("p", "There is no ledger yet: nothing is spent."), []
+    books = LedgerBooks.of(ledger)
+    delta, relation = (books.cap.delta, books.cap.relation) if books.cap else (1e-5, "add-remove")
+    rows = [
+        tuple(
+            _text(cell)
+            for cell in (
+                study["name"] or "not known here",
+                str(study["steps"]),
+                str(study["sessions"]),
+                number(study["epsilon"]),
+                study["study"][:16],
+            )
+        )
+        for study in spent_by_study(books.tally, LedgerHistory.beside(ledger), delta, relation)
+    ]
+    spent = number(finite(books.tally.epsilon(delta=delta, relation=relation)))
+    words = [f"spent in all: epsilon {spent} at delta {delta:g} ({relation})", *books.words]
+    shown = [tag("p", f"{line[:1].upper()}{line[1:]}.") for line in words]
+    if rows:
+        shown.append(table("What the ledger holds", _SPENT, rows, numeric=(1, 2, 3)))
+    warnings = []
+    if books.cap is not None and (books.left or 0.0) <= _NEAR * books.cap.epsilon:
+        warnings.append(
+            "Next to nothing is left under the cap: more studies will be refused, unless your "
+            "organisation raises it with hubbub budget set."
+        )
+    return markup.join(shown, "\n"), warnings
+
+
+def _listed(
+    title: str, caption: str, head: Sequence[str], rows: Sequence[Sequence[Html]], none: str
+) -> Html:
+    """A section with a table, or what is said where it has no row."""
+    return section(title, table(caption, head, rows) if rows else tag("p", none))
+
+
+def _text(words: str) -> Html:
+    """Words that somebody else may have chosen: they turn nothing around them about."""
+    return tag("bdi", printable(words))
+
+
+def _time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,254 @@
+"""The page on the health port: what it shows, to whom, and that a stranger's words stay words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from hubbub.core.ledger.entry import Cap
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.session.ask import Absent
+from hubbub.desk.cli import party_page
+from hubbub.desk.cli.party_page import SHOWN, PartyPage
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.join import Machine, _Joined
+from hubbub.site.network.monitor import monitored
+from hubbub.site.network.nats.relay import Relay, seed_of
+from ledger.book import put
+from network.browser import seen
+from network.lines import free_port
+from network.relay import Watched, opened
+
+pytest.importorskip("prometheus_client", reason="needs the extra net")
+HOSTILE = "</td><script>ran='it ran'</script><img src=//127.0.0.2/x onerror=ran=1>\u202e"
+
+
+def page_of(parties: Watched, name: str) -> PartyPage:
+    """The page of a party that is well."""
+    log = parties.seats[name].event_log if name in parties.seats else EventLog(party=name)
+    log.state(state="training", connected=True)
+    home = parties.home / name
+    ledger = home / "ledger.sqlite" if parties.sites[name].role == "silo" else None
+    return PartyPage(event_log=log, folder=parties.sites[name], ledger=ledger)
+
+
+def words(page: PartyPage) -> str:
+    """What somebody reads on it."""
+    text = re.sub(r"<style>.*?</style>|<[^>]*>", " ", page.html(), flags=re.DOTALL)
+    return " ".join(text.split())
+
+
+@contextmanager
+def shown(page: PartyPage) -> Iterator[str]:
+    """Where a page is, meanwhile."""
+    port = free_port()
+    with monitored(page.event_log, port, page.served):
+        yield f"http://127.0.0.1:{port}/"
+
+
+def get(url: str, **headers: str) -> tuple[int, Any, str]:
+    """The status, the headers and the text of what is there."""
+    try:
+        with urlopen(Request(url, headers=headers), timeout=60) as found:  # noqa: S310 (http)
+            return found.status, found.headers, found.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.headers, error.read().decode()
+
+
+def test_a_silo_reads_its_study_its_ledger_and_that_nothing_is_to_be_done(gather: Any) -> None:
+    parties = gather()
+    session = opened(parties)
+    session.round(1)
+    with Ledger(parties.home / "ann" / "ledger.sqlite") as ledger:
+        spent = ledger.epsilon(delta=1e-5, relation="add-remove")
+        ledger.set_cap(Cap(epsilon=50.0, delta=1e-5, relation="add-remove"))
+    page = page_of(parties, "ann")
+    page.event_log.progress(1, 4, study=parties.study.name, attempts=1, epsilon=3.25, secret=7)
+    text = words(page)
+    assert f"{parties.study.name} training 1 of 4 3.25 of 20 at delta 1e-05" in text
+    assert f"Spent in all: epsilon {spent:.4g} at delta 1e-05 (add-remove)." in text
+    assert f"{50 - spent:.4g} left by the rule" in text
+    assert "Nothing: this party does its part by itself." in text
+    assert "Absent Nobody." in text
+
+
+def test_an_aggregator_reads_who_is_absent_since_when_and_whom_to_call(gather: Any) -> None:
+    parties = gather(parties={"colluders": 0, "dropouts": 1})
+    session = opened(parties)
+    log = session.rounds.peers.event_log
+    session.rounds.peers.left_out({"bob": Absent(why="silent", said="")})
+    since = log.known()["absent_since"]["bob"]
+    log.state(absent_since={"bob": since - 600})
+    session.rounds.peers.left_out(
+        {"bob": Absent(why="silent", said=""), "cyn": Absent(why="ledger", said="")}
+    )
+    log.state(state="training", connected=True)
+    page = PartyPage(event_log=log, folder=parties.sites["aggregator"], ledger=None)
+    text = words(page)
+    assert re.search(r"bob 20\d\d-\d\d-\d\d \d\d:\d\d UTC, 10 min nothing", text)
+    assert re.search(r"cyn 20\d\d-\S+ \S+ UTC, 0 min that it cannot take part", text)
+    assert "Call bob: hubbub join has to run there." in text
+    assert "Call cyn, who cannot take part: the log there says why." in text
+    session.rounds.peers.left_out({})
+    assert "Absent Nobody." in words(page)
+
+
+def test_a_silo_whose_aggregator_has_left_reads_that_and_since_when(gather: Any) -> None:
+    parties = gather()
+    log = EventLog(party="ann")
+    joined = _Joined(parties.sites["ann"], Relay.of("tls://hub"), Machine(), log, None)
+    joined._endpoint = parties.seats["ann"]
+    joined._left()
+    page = PartyPage(event_log=log, folder=parties.sites["ann"], ledger=None)
+    assert re.search(r"the aggregator 20\d\d-", words(page))
+    assert "Wait for the aggregator, or call its people" in words(page)
+    joined._answer(b"junk")
+    assert "Absent Nobody." in words(page)
+
+
+def test_who_cannot_take_part_reads_why(gather: Any) -> None:
+    page = page_of(gather(), "ann")
+    page.event_log.state(refusing="ledger: its ledger cannot be written")
+    assert "Not well: refuses to take part: ledger: its ledger cannot be written." in words(page)
+    page.event_log.line(False, "nobody listens")
+    page.event_log.state(refusing="")
+    assert "Not connected: nobody listens; try hubbub join --check." in words(page)
+
+
+def test_of_several_studies_each_shows_its_own_steps(gather: Any) -> None:
+    parties, others = gather(), gather(study={"name": "theirs"})
+    page = page_of(parties, "ann")
+    approved = parties.home / "ann" / "approved" / f"{others.study.id.hex()}.toml"
+    approved.write_text(others.study.as_toml())
+    both = [
+        {"study": parties.study.name, "state": "training", "step": 2, "steps": 4, "epsilon": 1.0},
+        {"study": "theirs", "state": "waiting", "step": 3, "steps": 5, "epsilon": 2.0},
+    ]
+    page.event_log.state(studies=both)
+    text = words(page)
+    assert f"{parties.study.name} training 2 of 4 1 of 20" in text
+    assert "theirs not answered: its roster was replaced, or its records are not read yet" in text
+    assert "3 of 5 2 of 20" in text
+    approved.write_text("torn = ")
+    assert "theirs" not in words(page)
+
+
+def test_what_is_not_listed_as_public_or_ones_own_gets_nowhere_near_the_page(gather: Any) -> None:
+    parties = gather()
+    page = page_of(parties, "ann")
+    page.event_log.state(records=4177, mean=73193.5, seed="s3cret", come=["nobody-else"])
+    html, keys = page.html(), parties.sites["ann"].keys
+    assert not {"4177", "73193", "s3cret", "nobody-else"} & set(re.findall(r"[\w-]+", html))
+    assert seed_of(keys) not in html
+    assert not any(part.hex() in html for part in keys.secret_parts().values())
+    assert all(re.match(r"public|this party's own|the same", why) for why in SHOWN.values())
+
+
+def hostile_page(parties: Watched, monkeypatch: pytest.MonkeyPatch) -> PartyPage:
+    """A page where everything that somebody else may choose is an attack."""
+    page = page_of(parties, "ann")
+    study = parties.study
+    monkeypatch.setattr(
+        party_page.Study,
+        "parse",
+        lambda _: replace(study, name=HOSTILE),  # past what may be a name
+    )
+    page.event_log.absent([HOSTILE], parties_refusing=[HOSTILE])
+    page.event_log.state(study=HOSTILE, steps=4, step=1, epsilon=1.0)
+    page.event_log.state(state="lost", last_error=f"garbled: {HOSTILE}")
+    return page
+
+
+def test_names_of_strangers_are_text(gather: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    html = hostile_page(gather(), monkeypatch).html()
+    assert html.count("&lt;script&gt;") >= 4
+    assert not re.search(r"<(script|img|a|link|iframe|form)\b", html)
+    assert "\u202e" not in html
+
+
+def test_the_page_may_fetch_run_and_send_nothing_and_no_other_site_has_it(gather: Any) -> None:
+    with shown(page_of(gather(), "ann")) as url:
+        status, headers, html = get(url)
+        assert status == 200
+        policy = headers["Content-Security-Policy"]
+        rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+        assert rules["default-src"] == rules["frame-ancestors"] == rules["form-action"] == "'none'"
+        assert rules["style-src"].startswith("'sha256-")
+        assert "unsafe" not in policy
+        assert headers["Cache-Control"] == "no-store"
+        assert '<meta http-equiv="refresh" content="30">' in html
+        assert get(url, Host="localhost:9100")[0] == 200
+        for other in ("evil.example", "evil.example:9100", "127.0.0.1.evil.example", "[::2]"):
+            status, _, said = get(url, Host=other)
+            assert status == 421
+            assert "ann" not in said
+
+
+def test_a_ledger_that_cannot_be_read_costs_its_section_and_no_more(gather: Any) -> None:
+    parties = gather()
+    opened(parties).round(1)
+    page, path = page_of(parties, "ann"), parties.home / "bob" / "ledger.sqlite"
+    put(path, "text", '{"charge": 1}', 1)
+    page.ledger = path
+    text = words(page)
+    assert "See to the ledger: expected" in text
+    assert parties.study.name in text
+
+
+def test_a_large_ledger_is_not_read_at_each_look(
+    gather: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, now, looks = page_of(gather(), "ann"), [100.0], []
+
+    def spent(_: Path | None) -> tuple[Any, list[str]]:
+        looks.append(now[0])
+        now[0] += 2.0
+        return party_page.tag("p", "spent"), []
+
+    monkeypatch.setattr(party_page, "_spent", spent)
+    monkeypatch.setattr(party_page.time, "monotonic", lambda: now[0])
+    for _ in range(5):
+        page.html()
+    now[0] += 39.0
+    page.html()
+    now[0] += 2.0
+    page.html()
+    assert looks == [100.0, 143.0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200], ids=["telephone", "desk"])
+def test_a_browser_shows_the_page_and_runs_nothing(
+    gather: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, width: int, dark: bool
+) -> None:
+    page = hostile_page(gather(), monkeypatch)
+    attack = """
+        document.body.insertAdjacentHTML("beforeend", "<img src=/healthz onerror='window.ran=1'>");
+        const script = document.createElement("script");
+        script.textContent = "window.ran = 2";
+        document.body.append(script);
+    """
+    with shown(page) as url:
+        plain = seen(tmp_path / "plain", url, width=width, dark=dark)
+        attacked = seen(tmp_path / "attacked", url, width=width, dark=dark, attack=attack)
+    assert plain["refused"] == []
+    assert plain["ran"] == attacked["ran"] == "nothing"
+    assert [one for one in plain["asked"] if not one.endswith("favicon.ico")] == []
+    assert not {"script", "img", "a", "form", "iframe"} & {*plain["elements"]}
+    assert "What to do next" in plain["text"]
+    assert "<script>" in plain["text"]
+    assert not plain["wide"]
+    assert plain["paper"] == ("rgb(20, 24, 27)" if dark else "rgb(251, 251, 249)")
+    said = " ".join(attacked["refused"])
+    assert "script" in said
+    assert "Content Security Policy" in said
