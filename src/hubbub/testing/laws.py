@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from hubbub.core.errors import StudyError
@@ -13,7 +14,7 @@ from hubbub.core.errors import StudyError
 _STRANGE: tuple[Any, ...] = ([[["?"]]], {"?": {"?": "?"}})
 _CODE = (".py", ".pyc", ".so", ".pyi", ".pth")
 _REACHES_OUT = ("open", "sqlite3.connect", "socket.connect", "subprocess.Popen", "os.listdir")
-_watchers: list[Callable[[str, tuple[Any, ...]], None]] = []
+_watchers: list[Callable[[str, tuple[Any, ...]], None]] = [lambda *_: None]
 
 
 def hold(law: str, holds: object, found: str, mend: str) -> None:
@@ -101,12 +102,16 @@ def opened_by(work: Callable[[], object]) -> list[str]:
         if event in _REACHES_OUT and not place.endswith(_CODE):
             seen.append(f"{event} of {place}")
 
-    if not _watchers:
-        sys.addaudithook(lambda event, details: _watchers[-1](event, details))  # it stays for good
-        _watchers.append(lambda *_: None)
+    _watch()
     _watchers.append(note)
     try:
         work()
     finally:
         _watchers.pop()
     return seen
+
+
+@cache
+def _watch() -> None:
+    """Python lets nobody take such a hook away again; it does nothing while nobody watches."""
+    sys.addaudithook(lambda event, details: _watchers[-1](event, details))
