@@ -40,9 +40,7 @@ def completing(law: str, mend: str) -> Iterator[None]:
         ) from error
 
 
-def check_keys(
-    name: str, table: dict[str, Any], read: Callable[[dict[str, Any]], object]
-) -> None:
+def check_keys(name: str, table: dict[str, Any], read: Callable[[dict[str, Any]], object]) -> None:
     """Each key is read, and named where it is refused.
 
     Args:

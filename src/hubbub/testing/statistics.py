@@ -252,7 +252,9 @@ def _words(case: _Case) -> None:
             f"`{what}` of {case.name} is a line of its own",
             isinstance(text, str) and text.strip() == text and text.isprintable() and text,
             repr(text),
-            f"say in `{what}` what it shows" if what == "title" else "say what a paper prints: "
+            f"say in `{what}` what it shows"
+            if what == "title"
+            else "say what a paper prints: "
             '`methods = "means are of clipped values"`, without a full stop',
         )
 
@@ -301,9 +303,11 @@ def _alone(case: _Case) -> None:
         near = 1e-12 * asked.sensitivity
         hold(
             f"a record's block of {case.name} follows from that record alone",
-            np.array_equal(blocks, again)
-            and np.allclose(mixed, blocks[order], rtol=0, atol=near)
-            and np.allclose(_encoded(asked, few, place), blocks[:1], rtol=0, atol=near),
+            np.array_equal(blocks, again, equal_nan=True)
+            and np.allclose(mixed, blocks[order], rtol=0, atol=near, equal_nan=True)
+            and np.allclose(
+                *(_encoded(asked, few, place), blocks[:1]), rtol=0, atol=near, equal_nan=True
+            ),
             "another block of the same record beside others, or the second time",
             "compute nothing from all records, such as a mean or a rank, and draw nothing",
         )
@@ -440,11 +444,12 @@ def _sums(case: _Case, sigma: float, rng: np.random.Generator, weights: Array) -
 
 
 def _answered(asked: OneSum | Iterated, sums: Sequence[Array], sigma: float) -> Answer:
-    """What sums say; the same whoever asks."""
-    if isinstance(asked, Iterated):
-        noise = sigma / np.sqrt(np.array(asked.steps, dtype=np.float64))
-        return asked.answer_from(np.array(sums), noise)
-    return asked.answer(sums[0], sigma)
+    """What sums say; numbers that say nothing may be divided by."""
+    with np.errstate(all="ignore"):
+        if isinstance(asked, Iterated):
+            noise = sigma / np.sqrt(np.array(asked.steps, dtype=np.float64))
+            return asked.answer_from(np.array(sums), noise)
+        return asked.answer(sums[0], sigma)
 
 
 def _plain(answer: Answer) -> str:
@@ -468,6 +473,12 @@ def _answers(case: _Case) -> None:
             plain = _plain(answer)
             kept = json.loads(plain)
             json.dumps(kept, allow_nan=False)
+        hold(
+            f"an answer of {case.name} leaves the sums as they are",
+            all(np.array_equal(one, two) for one, two in zip(before, sums, strict=True)),
+            "others after it",
+            "work on a copy",
+        )
         _encoded(asked, {n: v[::-1] for n, v in case.cells.items()}, asked.start)  # others' records
         again = [_plain(_answered(one, before, 1.0)) for one in (asked, case.read())]
         hold(
@@ -477,12 +488,6 @@ def _answers(case: _Case) -> None:
             "from the study",
             "keep nothing in the class between records and answers, and draw nothing",
         )
-        hold(
-            f"an answer of {case.name} leaves the sums as they are",
-            all(np.array_equal(one, two) for one, two in zip(before, sums, strict=True)),
-            "others after it",
-            "work on a copy",
-        )
         named = (answer.kind, answer.title, answer.confidence)
         hold(
             f"an answer of {case.name} says what it is of, and is an answer or a refusal",
@@ -491,15 +496,21 @@ def _answers(case: _Case) -> None:
             f"{named}, refusal {answer.refusal!r} and {len(answer.rows)} rows",
             "make every answer by `make_answer`",
         )
-        ends = [(row.low, row.value, row.high) for row in answer.rows]
-        hold(
-            f"each interval of {case.name} holds its own estimate, and each p-value is one",
-            all(not low > value and not value > high for low, value, high in ends)
-            and all(0 <= test.p_value <= 1 for test in answer.tests),
-            f"{[one for one in ends if one[0] > one[1] or one[1] > one[2]][:3]} and the p-values "
-            f"{[test.p_value for test in answer.tests]}",
-            "mend the ends",
-        )
+    hold(
+        f"{case.name} is answered of the records that are tried",
+        not (answer := _answered(asked, fair, 1.0)).refusal,
+        f"the refusal {answer.refusal!r}",
+        "hand the suite other `cells`, of which it can be answered",
+    )
+    ends = [(row.low, row.value, row.high) for row in answer.rows]
+    hold(
+        f"each interval of {case.name} holds its own estimate, and each p-value is one",
+        not any(low > value or value > high for low, value, high in ends)
+        and all(0 <= test.p_value <= 1 for test in answer.tests),
+        f"{[one for one in ends if not one[0] <= one[1] <= one[2]][:3]} and the p-values "
+        f"{[test.p_value for test in answer.tests]}",
+        "mend the ends",
+    )
     moved = [vector + 3.0 * rng.standard_normal(asked.size) for vector in fair]
     hold(
         f"{case.name} says what the sums say",
