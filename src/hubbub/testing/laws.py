@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -40,15 +40,21 @@ def completing(law: str, mend: str) -> Iterator[None]:
         ) from error
 
 
-def check_keys(name: str, table: dict[str, Any], read: Callable[[dict[str, Any]], object]) -> None:
+def check_keys(
+    name: str,
+    table: dict[str, Any],
+    read: Callable[[dict[str, Any]], object],
+    keys: Collection[str] | None = None,
+) -> None:
     """Each key is read, and named where it is refused.
 
     Args:
         name: of the table, for sentences.
         table: that is read without a fault.
         read: reads one like it.
+        keys: those to try; all that the table has if None.
     """
-    for key in table:
+    for key in [key for key in table if keys is None or key in keys]:
         for content in (
             {other: value for other, value in table.items() if other != key},
             *({**table, key: strange} for strange in _STRANGE),

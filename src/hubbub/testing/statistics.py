@@ -608,6 +608,7 @@ def _releases(case: _Case) -> None:
     number = len(case.blocks)
     quiet = np.random.default_rng(8)
     of_all = _rows(_answered(asked, _sums(case, 0.0, quiet, np.ones(number)), _QUIET))
+    counted = {row for row, told in of_all.items() if not told[3] > 1e3 * _QUIET}
     releases = _RELEASES_OF_MANY_SUMS if isinstance(asked, Iterated) else _RELEASES
     held: dict[RowOf, list[bool]] = {}
     refused = 0
@@ -615,13 +616,14 @@ def _releases(case: _Case) -> None:
         weights = rng.multinomial(number, np.full(number, 1 / number)).astype(np.float64)
         answer = _answered(asked, _sums(case, sigma, rng, weights), sigma)
         refused += bool(answer.refusal)
-        mine = _rows(_answered(asked, _sums(case, 0.0, quiet, weights), _QUIET))
+        mine = of_all
+        if counted:
+            own = _answered(asked, _sums(case, 0.0, quiet, weights), _QUIET)
+            mine = of_all | {row: told for row, told in _rows(own).items() if row in counted}
         for row, (_, low, high, _) in _rows(answer).items():
-            if row not in of_all or row not in mine:
-                continue
-            is_counted = not of_all[row][3] > 1e3 * _QUIET
-            value = (mine if is_counted else of_all)[row][0]
-            held.setdefault(row, []).append(not (value < low or value > high))
+            if row in mine:
+                value = mine[row][0]
+                held.setdefault(row, []).append(not (value < low or value > high))
     each = _FALSE_ALARM / (len(held) + 1)
     hold(
         f"{case.name} is answered where a plan promises that",
