@@ -29,7 +29,7 @@ DIED = Column(name="died", categories=("no", "yes"))
 TARGET = {"target": "died", "positive": ["yes"], "negative": ["no"]}
 TRAINING: dict[str, Any] = {
     "model": {"kind": "logistic"},
-    "training": {"steps": 2, "sampling": "full-batch"},
+    "training": {"steps": 2, "sample_rate": 0.5},
 }
 STUDIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "training": (TRAINING, TARGET),
@@ -137,7 +137,7 @@ class Counting(Quarters):
     """Counts places where no record is, too."""
 
     def sum(self, cells: Mapping[str, Any], at: Any, shares: np.ndarray) -> np.ndarray:
-        return super().sum(cells, at, np.ones_like(shares))
+        return super().sum({"age": np.nan_to_num(cells["age"])}, at, np.ones_like(shares))
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,8 @@ def check_ask(
     """
     ask = ask() if isinstance(ask, type) else ask
     _describes(ask)
-    with _installed(ask), made_up_silos(columns) as folder:
+    gaps = "target" not in (data or {})  # of which models make features
+    with _installed(ask), made_up_silos(columns, gaps=gaps) as folder:
         content = study_table(folder, columns, {**tables}, data or {})
         _reads(ask, content)
         study = Study.from_table(content)
@@ -105,12 +106,12 @@ def _installed(ask: Ask) -> Iterator[None]:
 
 
 @contextmanager
-def made_up_silos(columns: Sequence[Column]) -> Iterator[Path]:
+def made_up_silos(columns: Sequence[Column], *, gaps: bool = True) -> Iterator[Path]:
     """A folder with a CSV file of each silo, of records at random."""
     with tempfile.TemporaryDirectory() as home:
         for seed, silo in enumerate(SILOS):
             rng = np.random.default_rng(seed)
-            texts = [_texts(column, rng) for column in columns]
+            texts = [_texts(column, rng, gaps) for column in columns]
             with (Path(home) / f"{silo}.csv").open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)
                 writer.writerow([column.name for column in columns])
@@ -118,14 +119,15 @@ def made_up_silos(columns: Sequence[Column]) -> Iterator[Path]:
         yield Path(home)
 
 
-def _texts(column: Column, rng: np.random.Generator) -> list[str]:
+def _texts(column: Column, rng: np.random.Generator, gaps: bool) -> list[str]:
     """Cells of a column as files have them; some beyond its bounds, some missing where they may."""
     if column.categories:
         return [str(rng.choice(column.categories)) for _ in range(_RECORDS)]
     low, high = column.bounds
-    values = rng.uniform(low - 0.1 * (high - low), high + 0.1 * (high - low), _RECORDS)
-    gaps = rng.random(_RECORDS) < (0.0 if column.complete or low >= 0 else _MISSING)
-    return ["" if gap else repr(max(v, min(low, 0.0))) for v, gap in zip(values, gaps, strict=True)]
+    reach = 0.1 * (high - low)
+    values = np.maximum(rng.uniform(low - reach, high + reach, _RECORDS), min(low, 0.0))  # times
+    gone = rng.random(_RECORDS) < (_MISSING if gaps and not column.complete else 0.0)
+    return ["" if gap else f"{value:.17g}" for value, gap in zip(values, gone, strict=True)]
 
 
 def study_table(
@@ -345,7 +347,7 @@ def _leads(case: _Case, planned: PlannedQuery[SteppedQuery]) -> None:
         course.reach(number)
         course.step(number, total.copy())
         # Another process, which has kept the state alone, takes the same step.
-        kept.load_state({key: value.copy() for key, value in states[number - 1].optimizer.items()})
+        kept.load_state(_copied(states[number - 1].optimizer))
         before = states[number - 1].parameters.copy()
         again = kept.step(before, total.copy(), planned.mechanism.divisor)
         hold(
@@ -380,16 +382,21 @@ def _folded(
     """A few noisy sums, one after the other, and where each led."""
     query, rng = planned.query, np.random.default_rng(9)
     tasks, stepper = case.prepared.tasks_of(query), query.stepper(planned)
-    states, sums = [QueryState(parameters=begin)], list[NDArray[np.float64]]()
+    sums = list[NDArray[np.float64]]()
+    states = [QueryState(parameters=begin, optimizer=_copied(stepper.state()))]
     sigma = planned.total_noise_multiplier * planned.mechanism.clip
     for number in range(1, planned.mechanism.steps + 1):
         before = states[-1].parameters
         exact = sum(_of(task, before, range(task.count)) for task in tasks)
         sums.append(exact + sigma * rng.standard_normal(len(exact)))
         after = stepper.step(before.copy(), sums[-1].copy(), planned.mechanism.divisor)
-        state = {key: value.copy() for key, value in stepper.state().items()}
+        state = _copied(stepper.state())
         states.append(QueryState(step=number, parameters=after, optimizer=state))
     return sums, states
+
+
+def _copied(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {key: value.copy() for key, value in state.items()}
 
 
 def _verifies(

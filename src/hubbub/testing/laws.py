@@ -62,7 +62,7 @@ def check_keys(
             refusal = _refusal(read, content, f"{name}.{key}")
             hold(
                 f"{name}.{key} is named where it is missing or of a wrong type",
-                refusal is None or key in refusal,
+                refusal is None or key in refusal or (key not in content and f"{name}." in refusal),
                 f"the sentence {refusal!r}",
                 "raise `section.refusal(key, ...)`, which names it",
             )
