@@ -9,5 +9,10 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submod_attrs={"asks": ["check_ask"], "statistics": ["check_statistic"]},
+    submod_attrs={
+        "asks": ["check_ask"],
+        "renderers": ["check_renderer"],
+        "sources": ["check_source"],
+        "statistics": ["check_statistic"],
+    },
 )
