@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +66,6 @@ class Curious(JsonLines):
     def read(self, section: Section) -> Any:
         list(Path().iterdir())
         return super().read(section)
-
-
-@dataclass(frozen=True)
-class Other:
-    """What a stream is changed to."""
-
-    change: Any
 
 
 class Changed(JsonLines):

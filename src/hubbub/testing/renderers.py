@@ -26,7 +26,7 @@ _MARKUP = "<script>alert(1)"
 # What a page would load; a namespace of SVG is a name, and links that a reader follows load nothing.
 _LOADS = re.compile(
     r"<(?:script|link|iframe|object|embed)\b[^>]*\b(?:src|href|data)\s*=|"
-    r"<(?:img|source|audio|video)\b[^>]*\bsrc\s*=\s*[\"']?(?!data:)|@import|url\((?!\s*[\"']?(?:#|data:))",
+    r"<(?:img|source|audio|video)\b[^>]*\bsrc\s*=\s*(?![\"']?data:)|@import|url\((?!\s*[\"']?(?:#|data:))",
     re.IGNORECASE,
 )
 _NETWORK = ("socket.connect", "subprocess.Popen")
