@@ -26,8 +26,10 @@ BLOOD = Column(name="blood", categories=("0", "A", "B", "AB"))
 DIED = Column(name="died", categories=("no", "yes"))
 COLUMNS = (AGE, TIME, SINCE, SEX, BLOOD, DIED)
 GRID: dict[str, Any] = {
-    **{"time": "time", "event": "died"},
-    **{"bins": list(map(float, range(1, 8))), "horizon": 8.0},
+    "time": "time",
+    "event": "died",
+    "bins": list(map(float, range(1, 8))),
+    "horizon": 8.0,
 }
 CLASSES, NUMBERS = {"age": [40, 60], "sex": "categories"}, {"age": "number", "blood": "categories"}
 TABLES: dict[str, tuple[str, dict[str, Any]]] = {

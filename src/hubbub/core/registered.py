@@ -24,7 +24,7 @@ def remembered(function: Callable[P, T]) -> Callable[P, T]:
     """A function whose values follow from what is installed, each computed once."""
     cached = cache(function)
     _FORGET.append(cached.cache_clear)
-    return cached
+    return cached  # type: ignore[return-value]  # whose types say that it takes anything
 
 
 def forget() -> None:

@@ -20,10 +20,10 @@ from hubbub.testing.asks import made_up_silos, study_table
 from hubbub.testing.laws import completing, hold, opened_by
 
 RENDERERS = ("text", "notebook", "page", "folder")
-# What a stranger may call a study, a column or a category, and what of it must not be seen as it is.
+# What a stranger may call a study or a category, and what of it must not stand as it is.
 _HOSTILE = "<script>alert(1)</script>&'\""
 _MARKUP = "<script>alert(1)"
-# What a page would load; a namespace of SVG is a name, and links that a reader follows load nothing.
+# What a page would load; links that a reader follows load nothing.
 _LOADS = re.compile(
     r"<(?:script|link|iframe|object|embed)\b[^>]*\b(?:src|href|data)\s*=|"
     r"<(?:img|source|audio|video)\b[^>]*\bsrc\s*=\s*(?![\"']?data:)|@import|url\((?!\s*[\"']?(?:#|data:))",
@@ -43,7 +43,7 @@ def check_renderer(renderer: Callable[..., Any], kind: str) -> None:
 
     Args:
         renderer: the function.
-        kind: what it is registered as: "text", "notebook", "page" or "folder" (`runs/renderers.py`).
+        kind: what it is registered as: "text", "notebook", "page" or "folder".
 
     Raises:
         AssertionError: it breaks a law; the sentence says which, and how to mend it.

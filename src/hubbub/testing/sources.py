@@ -131,13 +131,12 @@ def _gives(stream: CellStream, data: Data, cells: Mapping[str, Sequence[str]]) -
         "a source gives the same cells whenever they are read",
         first == second,
         f"{len(second)} rows after {len(first)}, or others",
-        "read from the beginning whenever `pieces` is called; `ordered` says that rows have a place",
+        "read from the beginning in `pieces`; `ordered` says that rows have a place",
     )
     hold(
         "a source gives the cells that are there",
         first == wanted,
-        f"{len(first)} rows of {len(wanted)}, of which {(Counter(first) & Counter(wanted)).total()} "
-        "are alike",
+        f"{len(first)} of {len(wanted)} rows, {(Counter(first) & Counter(wanted)).total()} alike",
         "give each value's text by `texts_of`, in the order of the rows",
     )
 
@@ -177,7 +176,7 @@ def _refuses(
         except HubbubError as error:
             shown = f"{error} {error!r} {error.__cause__!r}"
             shown += "" if error.__suppress_context__ else f" {error.__context__!r}"
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is the wrong one)
             raise AssertionError(
                 f"expected that {why} is refused by a DataError or a UserError, found "
                 f"{type(error).__name__}; catch what a reader raises, and raise a DataError that "
@@ -196,7 +195,8 @@ def _refuses(
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         content = path.read_bytes()
         middle = len(content) // 2
-        for damaged in (content[:middle], b"\xff\x00" + content, content[:-3] + b'{"\xfe'):
+        fewer = b"\n".join(content.split(b"\n")[:-1])
+        for damaged in (content[:middle], fewer, b"\xff\x00" + content, content[:-3] + b'{"\xfe'):
             path.write_bytes(damaged)
             try:
                 check(party, f"a damaged {path.name}")

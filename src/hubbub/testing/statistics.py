@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtrc
 
-from hubbub.core.settings import Key, Section, stated
+from hubbub.core.settings import Section, stated
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.kinds import KINDS, register
@@ -32,7 +32,6 @@ from hubbub.estimation.statistic import (
     Answer,
     Array,
     Cells,
-    Expectation,
     Iterated,
     OneSum,
     Parameters,
@@ -197,7 +196,7 @@ def _reading(case: _Case) -> None:
     """Keys and their words; the same statistic and study after writing and reading."""
     asked, columns = case.statistic, case.columns
     kind = KINDS[asked.kind]
-    own = {name: key for name, key in kind.keys.items() if isinstance(key, Key) and key.says}
+    own = {name: key for name, key in kind.keys.items() if key.says}
     hold(
         f"each key of {case.name} is described, and none is every statistic's",
         own.keys() == kind.keys.keys() and not own.keys() & {"kind", *COMMON},
@@ -250,7 +249,7 @@ def _words(case: _Case) -> None:
     for what, text in (("title", asked.title), ("methods", type(asked).methods)):
         hold(
             f"`{what}` of {case.name} is a line of its own",
-            isinstance(text, str) and text.strip() == text and text.isprintable() and text,
+            text.strip() == text and text.isprintable() and text,
             repr(text),
             f"say in `{what}` what it shows"
             if what == "title"
@@ -399,7 +398,7 @@ def _climbed(
     starts: np.ndarray[Any, Any],
     origin: Array,
 ) -> float:
-    """The largest distance from an origin when one cell after another is put where it is largest."""
+    """The largest distance from an origin, one cell after another put where it is largest."""
     here, best = {name: values[starts] for name, values in cells.items()}, 0.0
     for _ in range(_SWEEPS):
         for name, values in ends.items():
@@ -421,7 +420,7 @@ def _distances(vectors: Array) -> Array:
     first, second = np.unravel_index(np.argsort(-near, axis=None)[: 4 * _CLIMBERS], near.shape)
     exact = np.zeros_like(near)
     exact[first, second] = np.linalg.norm(vectors[first] - vectors[second], axis=1)
-    return exact
+    return np.asarray(exact)
 
 
 # 3. What an answer rests on.
@@ -530,8 +529,7 @@ def _foreseen(case: _Case) -> None:
     for one in (*by_noise, *few):
         hold(
             law,
-            isinstance(one, Expectation)
-            and one.possible >= one.answered
+            one.possible >= one.answered
             and one.sentence
             and all(error >= 0 for _, error in one.errors),
             repr(one),
