@@ -1,4 +1,4 @@
-"""Every kind of statistics keeps the contract that a kind from outside keeps; broken ones do not."""
+"""Every kind of statistics keeps the contract of kinds from outside; broken ones do not."""
 
 from __future__ import annotations
 

@@ -118,4 +118,4 @@ def opened_by(work: Callable[[], object]) -> list[str]:
 @cache
 def _watch() -> None:
     """Python lets nobody take such a hook away again; it does nothing while nobody watches."""
-    sys.addaudithook(lambda event, details: _watchers[-1](event, details))
+    sys.addaudithook(lambda *event: _watchers[-1](*event))  # noqa: PLW0108
