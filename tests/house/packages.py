@@ -9,15 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.core.registered import registered
-from hubbub.core.study import ask, source, study
-from hubbub.core.verification.replay import replayed_session
+from hubbub.core.registered import forget
 
 OUTSIDE = Path(__file__).parent / "outside"
-_REMEMBERED = (
-    *(ask.asks, source.sources, study._asked_tables),
-    *(registered, replayed_session._others),
-)
 
 
 def install(folder: Path, name: str, points: str, *modules: str) -> None:
@@ -35,8 +29,6 @@ def found_in(folder: Path) -> Iterator[None]:
     """Packages in a folder are found, and what was found before is forgotten, as at a start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        for remembered in _REMEMBERED:
-            remembered.cache_clear()
+        forget()
         yield
-    for remembered in _REMEMBERED:
-        remembered.cache_clear()
+    forget()

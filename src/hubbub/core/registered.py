@@ -6,21 +6,60 @@ word would give a study another meaning here than elsewhere. So are two of one n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from hubbub.core.errors import UserError
 
+P = ParamSpec("P")
+T = TypeVar("T")
+_FORGET: list[Callable[[], None]] = []
+_STANDING: dict[EntryPoint, Any] = {}  # what stands in for a package, while it is tried
 
-@cache  # every installed package is looked at
+
+def remembered(function: Callable[P, T]) -> Callable[P, T]:
+    """A function whose values follow from what is installed, each computed once."""
+    cached = cache(function)
+    _FORGET.append(cached.cache_clear)
+    return cached  # type: ignore[return-value]  # whose types say that it takes anything
+
+
+def forget() -> None:
+    """Look again at what is installed, as at a start."""
+    for clear in _FORGET:
+        clear()
+
+
+@contextmanager
+def standing_in(group: str, name: str, given: Any) -> Iterator[None]:
+    """Something that no package registers is found under a name, for as long as it is tried.
+
+    Args:
+        group: of entry points.
+        name: in that group; one of that name that is installed is not found meanwhile.
+        given: what loading it gives.
+    """
+    point = EntryPoint(name=name, value=f"{type(given).__module__}:{name}", group=group)
+    _STANDING[point] = given
+    forget()
+    try:
+        yield
+    finally:
+        del _STANDING[point]
+        forget()
+
+
+@remembered  # every installed package is looked at
 def registered(group: str) -> Mapping[str, EntryPoint]:
     """By name what is registered under a group, nothing of it imported yet.
 
     Raises:
         UserError: two packages register one name.
     """
+    standing = {point.name: point for point in _STANDING if point.group == group}
     points: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=group), key=lambda point: point.name):
         if (other := points.setdefault(point.name, point)) is not point:
@@ -28,7 +67,7 @@ def registered(group: str) -> Mapping[str, EntryPoint]:
                 f"expected one package to register {point.name} under {group}, found two, "
                 f"{_package(other)} and {_package(point)}; uninstall one of them"
             )
-    return points
+    return points | standing
 
 
 def loaded(point: EntryPoint, use: Callable[[Any], Any] = lambda given: given) -> Any:
@@ -38,7 +77,7 @@ def loaded(point: EntryPoint, use: Callable[[Any], Any] = lambda given: given) -
         UserError: a package other than hubbub cannot be imported, or used.
     """
     try:
-        return use(point.load())
+        return use(_STANDING[point] if point in _STANDING else point.load())
     except Exception as error:
         if point.value.startswith("hubbub."):
             raise  # an extra is missing, of which others speak

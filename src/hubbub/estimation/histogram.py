@@ -50,6 +50,7 @@ class Histogram(OneSum):
 
     kind = "histogram"
     keys: ClassVar = {"column": COLUMN, "bins": BINS, "spacing": SPACING}
+    methods = "values were counted in bins that were fixed beforehand"
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+from hubbub.core.errors import DataError
 from hubbub.core.settings import later, settings, text
 from hubbub.core.study.cell_stream import Cells, CellStream, texts_of
 from hubbub.core.study.data import Data
@@ -36,5 +37,9 @@ class JsonLines(TableSource):
 
 
 def _pieces(path: Path, columns: Sequence[str]) -> Iterator[Cells]:
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    yield {name: texts_of([row.get(name) for row in rows]) for name in columns}
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        cells = {name: texts_of([row.get(name) for row in rows]) for name in columns}
+    except (OSError, ValueError, AttributeError):  # whose words may quote a cell
+        raise DataError(f"expected lines of JSON in {path.name}, found others; mend it") from None
+    yield cells

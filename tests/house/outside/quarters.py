@@ -46,8 +46,9 @@ class Quarters:
     def sum(self, cells: Mapping[str, Any], _: Parameters, shares: np.ndarray) -> np.ndarray:
         low, high = self.column.bounds
         values = cells[self.column.name]
-        place = np.clip((values - low) / (high - low) * 4, 0, 3.5).astype(int)
-        return np.bincount(place[~np.isnan(values)], shares.reshape(-1)[~np.isnan(values)], 4)
+        there, each = ~np.isnan(values), shares.reshape(-1)
+        place = np.clip((values[there] - low) / (high - low) * 4, 0, 3.5).astype(int)
+        return np.bincount(place, each[there], 4)
 
     def update(self, _: Sequence[Any], sigma: float, parameters: Parameters) -> Parameters:
         return parameters

@@ -10,12 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from operator import call
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hubbub.core.errors import UserError
-from hubbub.core.registered import loaded, registered
+from hubbub.core.registered import loaded, registered, remembered
 from hubbub.core.settings import Keys, Section, schema
 from hubbub.core.study.data import Data, columns_of
 from hubbub.core.tabular.column import Column
@@ -159,7 +158,7 @@ class Ask(ABC):
         return False
 
 
-@cache
+@remembered
 def asks() -> tuple[Ask, ...]:
     """All kinds that are installed, by rank.
 

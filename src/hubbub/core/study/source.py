@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hubbub.core.registered import loaded, registered
+from hubbub.core.registered import loaded, registered, remembered
 from hubbub.core.settings import Keys, Section, keys_of, read, stated
 from hubbub.core.study.cell_stream import CellStream
 from hubbub.core.tabular.column import Column
@@ -128,7 +127,7 @@ class SetSource(ABC):
 Source = TableSource | SetSource
 
 
-@cache
+@remembered
 def sources() -> Mapping[str, Source]:
     """All kinds that are installed, by name."""
     return {name: loaded(point, call) for name, point in registered(ENTRY_POINTS).items()}

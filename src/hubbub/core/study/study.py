@@ -12,12 +12,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hubbub.core.disk import read_text, toml_table
 from hubbub.core.errors import StudyError, UserError
+from hubbub.core.registered import remembered
 from hubbub.core.settings import Section, canonical, shown
 from hubbub.core.study.ask import ENTRY_POINTS, Ask, Surroundings, asks
 from hubbub.core.study.attested_roles import Attestation, attestation_from
@@ -368,7 +369,7 @@ class Study:
         return hashlib.sha256(self.canonical).digest()
 
 
-@cache
+@remembered
 def _asked_tables() -> tuple[str, ...]:
     """The tables of all kinds of asks, by rank; UserError if two kinds claim one."""
     owners = dict.fromkeys(("study", *_TABLES, _ATTESTATION), "hubbub")

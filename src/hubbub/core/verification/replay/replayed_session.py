@@ -15,7 +15,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,7 +34,7 @@ from hubbub.core.protocol.round.round_parameters import (
     Turn,
     decoded,
 )
-from hubbub.core.registered import loaded, registered
+from hubbub.core.registered import loaded, registered, remembered
 from hubbub.core.session.offer import RefusedError, SessionOffer
 from hubbub.core.verification.replay.course import Course
 from hubbub.core.verification.transcript.frame_records import Header, Kept, read
@@ -363,6 +362,6 @@ def other_player(
     return next((player for player in players if player is not None), None)
 
 
-@cache
+@remembered
 def _others() -> list[Callable[..., Any]]:
     return [loaded(point) for point in registered(ENTRY_POINTS).values()]

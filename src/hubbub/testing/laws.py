@@ -1,0 +1,121 @@
+"""What all suites share: how a broken law is told, and what is opened while code runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from hubbub.core.errors import StudyError
+
+# What no key of a study can be: a reader that passes it over would pass over a mistake as well.
+_STRANGE: tuple[Any, ...] = ([[["?"]]], {"?": {"?": "?"}})
+_CODE = (".py", ".pyc", ".so", ".pyi", ".pth")
+_REACHES_OUT = ("open", "sqlite3.connect", "socket.connect", "subprocess.Popen", "os.listdir")
+_watchers: list[Callable[[str, tuple[Any, ...]], None]] = [lambda *_: None]
+
+
+def hold(law: str, holds: object, found: str, mend: str) -> None:
+    """Refuse what breaks a law.
+
+    Raises:
+        AssertionError: `holds` is false; it says which law, what was found and how to mend it.
+    """
+    if not holds:
+        raise AssertionError(f"expected that {law}, found {found}; {mend}")
+
+
+@contextmanager
+def completing(law: str, mend: str) -> Iterator[None]:
+    """The same where a law is that something can be done at all."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise AssertionError(
+            f"expected that {law}, found {type(error).__name__}: {error}; {mend}"
+        ) from error
+
+
+def check_keys(
+    name: str,
+    table: dict[str, Any],
+    read: Callable[[dict[str, Any]], object],
+    keys: Collection[str] | None = None,
+) -> None:
+    """Each key is read, and named where it is refused.
+
+    Args:
+        name: of the table, for sentences.
+        table: that is read without a fault.
+        read: reads one like it.
+        keys: those to try; all that the table has if None.
+    """
+    for key in [key for key in table if keys is None or key in keys]:
+        for content in (
+            {other: value for other, value in table.items() if other != key},
+            *({**table, key: strange} for strange in _STRANGE),
+        ):
+            refusal = _refusal(read, content, f"{name}.{key}")
+            hold(
+                f"{name}.{key} is named where it is missing or of a wrong type",
+                refusal is None or key in refusal or (key not in content and f"{name}." in refusal),
+                f"the sentence {refusal!r}",
+                "raise `section.refusal(key, ...)`, which names it",
+            )
+            hold(
+                f"a wrong value of {name}.{key} is refused",
+                refusal is not None or key not in content,
+                f"that {content.get(key)!r} is read",
+                "read every key of the table by the methods of its section",
+            )
+    strange = {**table, "no-such-key": 1}
+    hold(
+        f"an unknown key of {name} is refused by its name",
+        "no-such-key" in (_refusal(read, strange, name) or ""),
+        "that it is passed over",
+        "name all keys that the kind has in `keys`, and read them from a `Section`",
+    )
+
+
+def _refusal(
+    read: Callable[[dict[str, Any]], object], content: dict[str, Any], name: str
+) -> str | None:
+    """The sentence that refuses a table; None if it is read."""
+    try:
+        read(content)
+    except StudyError as error:
+        return str(error)
+    except Exception as error:
+        raise AssertionError(
+            f"expected that {name} is refused by a StudyError, found {type(error).__name__}: "
+            f"{error}; read it by the methods of its section"
+        ) from error
+    return None
+
+
+def opened_by(work: Callable[[], object]) -> list[str]:
+    """What some work opens, connects to or starts, but the code of modules."""
+    seen: list[str] = []
+
+    def note(event: str, details: tuple[Any, ...]) -> None:
+        place = str(details[0]) if details else ""
+        if event in _REACHES_OUT and not place.endswith(_CODE):
+            seen.append(f"{event} of {place}")
+
+    _watch()
+    _watchers.append(note)
+    try:
+        work()
+    finally:
+        _watchers.pop()
+    return seen
+
+
+@cache
+def _watch() -> None:
+    """Python lets nobody take such a hook away again; it does nothing while nobody watches."""
+    sys.addaudithook(lambda *event: _watchers[-1](*event))  # noqa: PLW0108

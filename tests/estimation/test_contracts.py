@@ -1,0 +1,332 @@
+"""Every kind of statistics keeps the contract of kinds from outside; broken ones do not."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from hubbub.core.settings import number
+from hubbub.core.tabular.column import Column
+from hubbub.estimation.histogram import Histogram
+from hubbub.estimation.kinds import KINDS
+from hubbub.estimation.statistic import Answer, Array, Cells, Estimate, Expectation, OneSum, scaled
+from hubbub.estimation.statistic_keys import COLUMN, StatisticKeys
+from hubbub.testing import check_statistic
+
+AGE = Column(name="age", low=20, high=90)
+TIME = Column(name="time", low=0, high=10)
+SINCE = Column(name="since", low=0, high=9)
+SEX = Column(name="sex", categories=("f", "m"))
+BLOOD = Column(name="blood", categories=("0", "A", "B", "AB"))
+DIED = Column(name="died", categories=("no", "yes"))
+COLUMNS = (AGE, TIME, SINCE, SEX, BLOOD, DIED)
+GRID: dict[str, Any] = {
+    "time": "time",
+    "event": "died",
+    "bins": list(map(float, range(1, 8))),
+    "horizon": 8.0,
+}
+CLASSES, NUMBERS = {"age": [40, 60], "sex": "categories"}, {"age": "number", "blood": "categories"}
+TABLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "table": ("table", {"columns": ["age", "time", "sex", "blood"]}),
+    "table by group": ("table", {"columns": ["age", "blood"], "by": "sex"}),
+    "histogram": ("histogram", {"column": "age", "bins": [40.0, 60.0]}),
+    "quantiles": ("quantiles", {"column": "age", "bins": 6}),
+    "crosstab": ("crosstab", {"rows": "sex", "columns": "blood", "test": "chi-square"}),
+    "survival": ("survival", GRID),
+    "survival by group": ("survival", {**GRID, "by": "sex", "test": "log-rank"}),
+    "survival, late": ("survival", {**GRID, "entry": "since"}),
+    "incidence": ("incidence", {**GRID, "event": "blood"}),
+    "rates": ("rates", {"time": "time", "event": "died", "horizon": 8.0, "by": "sex"}),
+    "centres": ("centres", {"by": "blood", "outcome": "died"}),
+    "logistic": ("logistic", {"outcome": "died", "covariates": CLASSES}),
+    "linear": ("linear", {"outcome": "time", "covariates": {"age": "number", "sex": "categories"}}),
+    "cox": ("cox", {**GRID, "covariates": CLASSES}),
+    "logistic on numbers": ("logistic", {"outcome": "died", "covariates": NUMBERS}),
+    "cox on numbers": ("cox", {**GRID, "covariates": {"age": "number", "sex": "categories"}}),
+}
+assert {kind for kind, _ in TABLES.values()} == KINDS.keys()  # none is left untried
+
+
+def patients() -> Cells:
+    """As they come: who entered late was there when followed, and older patients die sooner."""
+    rng, records = np.random.default_rng(1), 2000
+    age = 20 + 70 * rng.beta(2, 2, records)
+    time = np.minimum(rng.exponential(900 / age), 10.0)
+    cells = {
+        "age": age,
+        "time": time,
+        "since": np.minimum(time, 9.0) * rng.choice([0.0, 0.3], records),
+        "sex": rng.integers(0, 2, records).astype(float),
+        "blood": rng.integers(0, 4, records).astype(float),
+        "died": (rng.random(records) < 0.6).astype(float),
+    }
+    cells["age"][::40] = np.nan
+    return cells
+
+
+def in_bins(cells: Cells) -> dict[tuple[str, str, str, str], float]:
+    """What a histogram of ages counts, by NumPy."""
+    counts, _ = np.histogram(cells["age"], [20, 40, 60, np.inf])
+    names = ("20 to <40", "40 to <60", "60 to 90")
+    return {
+        **{("records", "age", name, ""): count for name, count in zip(names, counts, strict=True)},
+        ("records", "age", "missing", ""): np.isnan(cells["age"]).sum(),
+    }
+
+
+def means(cells: Cells) -> dict[tuple[str, str, str, str], float]:
+    return {("mean", "age", "", ""): np.nanmean(cells["age"])}
+
+
+TRUTHS = {"histogram": in_bins, "table": means}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_kind_of_statistics_keeps_its_contract(name: str) -> None:
+    kind, table = TABLES[name]
+    check_statistic(KINDS[kind], table, COLUMNS, cells=patients(), truth=TRUTHS.get(name))
+
+
+# Kinds that break a law each, all of one that keeps them.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Above(OneSum):
+    """How many records have more than so much of a column."""
+
+    column: Column
+    than: float
+
+    kind = "above"
+    keys: ClassVar = {"column": COLUMN, "than": number(0, 100, "How much is exceeded.")}
+    methods = "records above a limit were counted"
+    title, size, sensitivity, diameter = "Records above a limit", 1, 1.0, 1.0
+
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> OneSum:
+        column = keys.column("column", numeric=True)
+        low, high = column.bounds
+        than = keys.section.number("than", None, least=low, most=high)
+        return cls(column=column, than=than, **keys.common)
+
+    def settings(self) -> dict[str, Any]:
+        return {"column": self.column.name, "than": self.than}
+
+    def encode(self, cells: Cells) -> Array:
+        return (cells[self.column.name] > self.than).astype(np.float64)[:, None]
+
+    def expected(self, records: float, sigma: float) -> Expectation:
+        told = f"known to ±{sigma:.3g} records"
+        return self.make_expectation({"records": sigma}, sigma, told, answered=records > 20 * sigma)
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        if sums[0] < 3 * sigma:
+            return self.make_answer("too few records for the noise")
+        value, reach = float(sums[0]), 1.96 * sigma
+        ends = {"low": value - reach, "high": value + reach}
+        row = Estimate(quantity="records", value=value, standard_error=sigma, **ends)
+        return self.make_answer(rows=(row,))
+
+
+ABOVE = {"column": "age", "than": 50.0}
+
+
+def test_a_kind_of_ones_own_keeps_the_contract() -> None:
+    def true(cells: Cells) -> dict[tuple[str, str, str, str], float]:
+        return {("records", "", "", ""): float((cells["age"] > 50).sum())}
+
+    check_statistic(Above, ABOVE, [AGE], truth=true)
+    assert "above" not in KINDS  # and is forgotten again
+
+
+class Longer(Above):
+    def encode(self, cells: Cells) -> Array:
+        return 1.01 * super().encode(cells)
+
+
+class Further(Above):
+    """Both signs, which are two apart."""
+
+    def encode(self, cells: Cells) -> Array:
+        return 2 * super().encode(cells) - 1
+
+
+class Unclipped(Above):
+    """Bounded, but where a cell is infinite."""
+
+    def encode(self, cells: Cells) -> Array:
+        low, high = self.column.bounds
+        unit = (cells[self.column.name] - low) / (high - low)
+        return np.where(unit < 1e6, np.minimum(np.nan_to_num(unit), 1), unit)[:, None] * 0.5
+
+
+class Unmissing(Above):
+    def encode(self, cells: Cells) -> Array:
+        return np.abs(scaled(cells, self.column))[:, None]
+
+
+class Centred(Above):
+    """By the mean of the records that are there, which one of them moves for all."""
+
+    def encode(self, cells: Cells) -> Array:
+        inside = np.clip(np.nan_to_num(cells["age"], nan=20.0), 20, 90)
+        return (inside > inside.mean()).astype(np.float64)[:, None]
+
+
+class Overwriting(Above):
+    def encode(self, cells: Cells) -> Array:
+        cells["age"][:] = np.nan_to_num(cells["age"])
+        return super().encode(cells)
+
+
+class Drawing(Above):
+    """Adds noise of its own to the answer."""
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        return super().answer(sums + random.random(), sigma)
+
+
+SEEN: list[float] = [0.0]
+
+
+class Remembering(Above):
+    """Tells the records that it has seen beside the noisy sum."""
+
+    def encode(self, cells: Cells) -> Array:
+        SEEN.append(float(np.nansum(cells["age"][-3:])))
+        return super().encode(cells)
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        return super().answer(sums + SEEN[-1], sigma)
+
+
+class Consuming(Above):
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        sums += 1
+        return super().answer(sums - 1, sigma)
+
+
+class Deaf(Above):
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        return super().answer(np.array([100.0]), 1.0)
+
+
+class Failing(Above):
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        return super().answer(np.array([math.exp(math.log(sums[0]))]), sigma)
+
+
+class Biased(Above):
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        return super().answer(1.02 * sums, sigma)
+
+
+class Narrow(Above):
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        answer = super().answer(sums, sigma)
+        rows = [
+            replace(row, low=(row.value + row.low) / 2, high=(row.value + row.high) / 2)
+            for row in answer.rows
+        ]
+        return replace(answer, rows=tuple(rows))
+
+
+class Promising(Above):
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        enough = sums[0] > 40 * sigma
+        return super().answer(sums, sigma) if enough else self.make_answer("too few")
+
+
+class Hopeful(Above):
+    def expected(self, records: float, sigma: float) -> Expectation:
+        return super().expected(records, 10 / (1 + sigma))
+
+
+class Silent(Above):
+    methods = ""
+
+
+class Forgetful(Above):
+    """A setting that no study carries on."""
+
+    def settings(self) -> dict[str, Any]:
+        return {"column": self.column.name, "than": 50.0}
+
+
+class Lenient(Above):
+    """Takes what is no number for 50."""
+
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> OneSum:
+        than = keys.section.content.get("than")
+        given = than if isinstance(than, float) else 50.0
+        return cls(column=keys.column("column", numeric=True), than=given, **keys.common)
+
+
+class Crashing(Above):
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> OneSum:
+        than = float(keys.section.content["than"])
+        return cls(column=keys.column("column", numeric=True), than=than, **keys.common)
+
+
+class Nameless(Above):
+    kind = "histogram"
+
+
+class Unwritable(Above):
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        return replace(super().answer(sums, sigma), notes=({1, 2},))  # type: ignore[arg-type]
+
+
+class Shapeless(Above):
+    size = 2
+
+
+BROKEN: dict[type[OneSum], str] = {
+    Longer: "no block .* is longer than `sensitivity`",
+    Further: "is further from another than `diameter`",
+    Unclipped: "finite whatever stands in cells",
+    Unmissing: "finite whatever stands in cells",
+    Centred: "follows from that record alone",
+    Overwriting: "leaves the cells as they are",
+    Drawing: "follows from the noisy sums and their noise alone",
+    Remembering: "follows from the noisy sums and their noise alone",
+    Consuming: "leaves the sums as they are",
+    Deaf: "says what the sums say",
+    Failing: "has an answer for any finite sums",
+    Biased: "true answer where there is no noise",
+    Narrow: r"hold their value in 0\.95 of releases",
+    Promising: "is answered where a plan promises that",
+    Hopeful: "no better answer with more noise",
+    Silent: "`methods` .* is a line of its own",
+    Forgetful: "the same after it is written and read",
+    Lenient: r"statistics\.checked\.than",
+    Crashing: "refused by a StudyError, found KeyError",
+    Nameless: "a name of its own",
+    Unwritable: "has an answer for any finite sums",
+    Shapeless: r"makes \(2000, size\) numbers",
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
+def test_a_kind_that_breaks_a_law_is_refused_by_that_law(kind: type[OneSum]) -> None:
+    def true(cells: Cells) -> dict[tuple[str, str, str, str], float]:
+        return {("records", "", "", ""): float((cells["age"] > 60).sum())}
+
+    with pytest.raises(AssertionError, match=BROKEN[kind]):
+        check_statistic(kind, {"column": "age", "than": 60.0}, [AGE], truth=true)
+
+
+def test_a_histogram_that_is_told_a_wrong_truth_is_refused() -> None:
+    def wrong(cells: Cells) -> dict[tuple[str, str, str, str], float]:
+        return {row: count + 1 for row, count in in_bins(cells).items()}
+
+    with pytest.raises(AssertionError, match="true answer"):
+        check_statistic(Histogram, TABLES["histogram"][1], [AGE], truth=wrong)
