@@ -237,6 +237,8 @@ def _built(study: Study, model: Model, shape: tuple[int, ...]) -> Any:
         seed=study.id,
         intervals=len(study.data.outcome.grid) if study.data.outcome else 0,
         intercept=model.intercept,
+        depth=model.depth,
+        width=model.width,
     )
 
 

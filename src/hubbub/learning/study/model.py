@@ -37,7 +37,7 @@ from hubbub.core.study.source import IN_MEMORY, is_own
 from hubbub.core.study.study import Study
 from hubbub.learning.study.training import learning_of
 
-LINEAR_PROBE, LORA = "linear-probe", "lora"
+LINEAR_PROBE, LORA, WIDE_RESNET = "linear-probe", "lora", "wide-resnet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +70,7 @@ MODEL_KINDS = {
     "logistic": ModelKind(keys=("bias", "intercept", "loss", "frozen"), parameters=_connected),
     "mlp": ModelKind(keys=("hidden", "bias", "loss", "frozen"), parameters=_connected),
     "cnn": ModelKind(keys=("hidden", "bias", "loss")),
+    WIDE_RESNET: ModelKind(keys=("depth", "width", "loss")),
     LINEAR_PROBE: ModelKind(keys=("frozen",), parameters=_probe),
     LORA: ModelKind(keys=("rank", "target_modules", "loss", "frozen")),
 }
@@ -95,6 +96,7 @@ def model_from(stated: Mapping[str, Any]) -> Model:
         target_modules=lambda section: _target_modules(section, kind),
         frozen=lambda section: _frozen(section, kind),
         loss=_loss,
+        depth=_depth,
         intercept=lambda section: _intercept(section, kind),
     )
 
@@ -134,6 +136,14 @@ def _intercept(section: Section, kind: str) -> float:
     return float(read_key(Model, section, "intercept"))
 
 
+def _depth(section: Section) -> int:
+    """Of a wide residual network, whose three stages have equally many blocks of two layers."""
+    depth = int(read_key(Model, section, "depth"))
+    if depth % 6 != 4:
+        raise section.refusal("depth", "10, 16, 22, 28, …", "choose one of them")
+    return depth
+
+
 def _loss(section: Section) -> str:
     """A loss in place of that of the target's kind."""
     loss = str(read_key(Model, section, "loss"))
@@ -156,8 +166,8 @@ def _inputs(section: Section, kind: str) -> tuple[int, ...]:
     inputs: tuple[int, ...] = read_key(Model, section, "inputs")
     if prod(inputs) > _MOST_FEATURES:
         raise section.refusal("inputs", f"at most {_MOST_FEATURES} features in all", "lower it")
-    if kind == "cnn" and inputs and len(inputs) != 3:
-        raise section.refusal("inputs", '[channels, height, width] for kind = "cnn"', "fix it")
+    if kind in ("cnn", WIDE_RESNET) and inputs and len(inputs) != 3:
+        raise section.refusal("inputs", f'[channels, height, width] for kind = "{kind}"', "fix it")
     return inputs
 
 
@@ -300,7 +310,7 @@ class Model:
         by_hand(
             wholes(
                 8,
-                'Shape of a record, where no public test set shows it; of a `"cnn"` [channels, '
+                "Shape of a record, where no public test set shows it; of images [channels, "
                 'height, width]; beside `frozen`, but for `"lora"`, [features].',
                 "list of at most 8 whole numbers above 0",
             )
@@ -340,6 +350,14 @@ class Model:
             )
         ),
     ] = ()
+    depth: Annotated[
+        int,
+        later(by_hand(whole(10, 1000, 'Of a `"wide-resnet"`: layers, 10, 16, 22, 28, ….'))),
+    ] = 16
+    width: Annotated[
+        int,
+        later(whole(1, 100, 'Of a `"wide-resnet"`: how many times the channels of a plain one.')),
+    ] = 4
     loss: Annotated[
         str,
         by_hand(
