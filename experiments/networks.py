@@ -98,9 +98,10 @@ def lite(number: int) -> nn.Module:
     """EfficientNet-Lite without its last layer: images (n, 3, side, side) to (n, 1280)."""
     size = LITES[number]
     layers: list[nn.Module] = [Convolution(3, 32, 3, 2), nn.ReLU6()]
-    for stage, (repeats, kernel, stride, expansion, low, high) in enumerate(_STAGES):
+    high = 32
+    for stage, (repeats, kernel, stride, expansion, _, channels) in enumerate(_STAGES):
         ends = stage in (0, len(_STAGES) - 1)
-        low, high = (_rounded(low, size.width) if stage else 32), _rounded(high, size.width)
+        low, high = high, _rounded(channels, size.width)
         for turn in range(repeats if ends else math.ceil(repeats * size.depth)):
             first = turn == 0
             layers.append(

@@ -1,7 +1,7 @@
 """Sentences of film reviews and whether people found them favourable, dealt to silos by a hash.
 
-10,605 sentences, each rated by some twenty people (Hutto and Gilbert 2014, sentences of Pang and Lee
-2005), in a package of PyPI under the MIT licence, which is fetched once (archive.py).
+10,605 sentences of Pang and Lee 2005, each rated by some twenty people (Hutto and Gilbert 2014), in
+a package of PyPI under the MIT licence, which is fetched once (archive.py).
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from hubbub.core.study.silo_records import attempted, named_object
 from hubbub.core.study.source import IN_MEMORY
 from hubbub.learning.batches import Loss
 from hubbub.learning.study.model import LINEAR_PROBE, WIDE_RESNET
-from hubbub.learning.wide_resnet import wide_resnet
 from hubbub.learning.torch_settings import borrowed
+from hubbub.learning.wide_resnet import wide_resnet
 
 # Least squares on normalised features, learned from one noisy sum: `kind = "linear-probe"`.
 #

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
 from hubbub.core.disk import json_value, open_ordinary
-from hubbub.core.errors import DataError
+from hubbub.core.errors import DataError, IntegrityError
 from hubbub.core.settings import (
     Section,
     by_hand,
@@ -79,6 +80,8 @@ HUBER = "huber"
 _OF_SOME_KINDS = dict.fromkeys(key for kind in MODEL_KINDS.values() for key in kind.keys)
 _MOST_FEATURES = 10**9
 _MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
+_PACKAGE = "package:"
+_IN_PACKAGE = re.compile(r"package:[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -192,9 +195,31 @@ def _frozen(section: Section, kind: str) -> Frozen | None:
 def _weights(inner: Section) -> str:
     """The file of the layers."""
     weights = inner.text("weights", None)
-    if not weights.endswith((".npz", ".safetensors")):
-        raise inner.refusal("weights", "a path that ends in .npz or .safetensors", "fix it")
+    if not weights.endswith((".npz", ".safetensors", ".pth")):
+        raise inner.refusal("weights", "a path that ends in .npz, .safetensors or .pth", "fix it")
+    if weights.startswith(_PACKAGE) and not _IN_PACKAGE.fullmatch(weights):
+        raise inner.refusal("weights", '"package:NAME/path/in/it"', "fix it")
     return weights
+
+
+def weights_path(weights: str, folder: Path) -> Path:
+    """Where a file of weights is: relative to a folder, or in an installed package.
+
+    The package is looked up, and none of its code is run; which file it is, its SHA-256 says.
+
+    Raises:
+        IntegrityError: there is no such package here.
+    """
+    if not weights.startswith(_PACKAGE):
+        return folder / weights
+    package, _, path = weights.removeprefix(_PACKAGE).partition("/")
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise IntegrityError(
+            f"expected the package {package} with public weights, found that it is not installed "
+            "here; install it"
+        )
+    return Path(spec.submodule_search_locations[0]) / path
 
 
 def _sha256(inner: Section) -> str:
@@ -258,8 +283,9 @@ class Frozen:
         str,
         by_hand(
             text(
-                "The file of the layers, which every silo needs, relative to where it runs.",
-                "path, `.npz` or `.safetensors`",
+                "The file of the layers, which every silo needs, relative to where it runs, or "
+                "`package:NAME/…` in an installed package, whose code is not run.",
+                "path, `.npz`, `.safetensors` or `.pth`",
             )
         ),
     ]
@@ -478,7 +504,10 @@ def _counter(study: Study) -> Callable[[int], int] | None:
 def _low_rank(model: Model) -> int | None:
     """Of adapters and their head, if the frozen weights' file is here and says its shapes."""
     assert model.frozen is not None, "a study of this kind has it"  # noqa: S101
-    shapes = _shapes_in(Path(model.frozen.weights))
+    try:
+        shapes = _shapes_in(weights_path(model.frozen.weights, Path()))
+    except IntegrityError:  # which whoever runs it is told
+        return None
     ends = tuple(f".{target}.weight" for target in model.target_modules)
     sides = [shape for name, shape in shapes.items() if f".{name}".endswith(ends)]
     if not sides:
