@@ -31,6 +31,7 @@ from experiments.datasets.reviews import reviews
 from experiments.datasets.spam_mails import mails
 from experiments.networks import Features, image_features, sentence_features
 from experiments.results import Table, summarise
+from hubbub.learning.runs.uncounted import UncountedWarning
 
 NOBODY, OPACUS = "nobody trusted", "opacus"
 KEY = ("set", "by", "silos", "epsilon", "run")
@@ -87,7 +88,7 @@ def distributed(parts: Parts, silos: int, epsilon: float, shown: Shown) -> hubbu
     """`fit` with its defaults over silos, to which records are dealt in turns."""
     features, classes = parts.train
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", hubbub.UncountedWarning)  # experiments keep no ledger
+        warnings.simplefilter("ignore", UncountedWarning)  # experiments keep no ledger
         return hubbub.fit(
             {
                 f"silo-{silo + 1}": (features[silo::silos], classes[silo::silos])

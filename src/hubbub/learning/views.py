@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -128,7 +129,7 @@ def crop_flip(images: torch.Tensor, views: int) -> torch.Tensor:
 
 
 def by_function(
-    view: Callable[[torch.Tensor], torch.Tensor], records: torch.Tensor, views: int
+    view: Callable[[torch.Tensor], Any], records: torch.Tensor, views: int
 ) -> torch.Tensor:
     """What a function makes of each record by itself, of generators seeded for each view anew.
 
