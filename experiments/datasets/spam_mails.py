@@ -60,12 +60,31 @@ def spam(
     """
     part = part_of(party, silos)
     check_options(length=(length, 1, 2**16), vocabulary=(vocabulary, 2, _LARGEST))
-    folder = data_folder() / "spam-mails"
-    if not all((folder / name).exists() for name in _FOLDERS):
-        fill(folder, _SPAM, fetch=fetch)
+    folder = _folder(fetch=fetch)
     ids, targets, places = _encoded(folder, length, vocabulary)
     mine = _parts(places, silos) == part
     return Records(inputs=ids[mine], targets=targets[mine])
+
+
+def mails(*, fetch: bool = True) -> tuple[list[str], list[int]]:
+    """Subject and body of every mail, at most 2,000 letters, and 1 for spam; Raises as `spam`."""
+    folder = _folder(fetch=fetch)
+    read = [(_letters(mail), name) for name in _FOLDERS for mail in _mails(folder / name)]
+    return [text for text, _ in read], [int(name == "spam.json") for _, name in read]
+
+
+def _folder(*, fetch: bool) -> Path:
+    """Where the mails are, fetched once."""
+    folder = data_folder() / "spam-mails"
+    if not all((folder / name).exists() for name in _FOLDERS):
+        fill(folder, _SPAM, fetch=fetch)
+    return folder
+
+
+def _letters(mail: str) -> str:
+    header, _, body = mail.replace("\r\n", "\n").partition("\n\n")
+    subject = _SUBJECT.search(header)
+    return f"{subject.group(1) if subject else ''} {body}"[:2000]
 
 
 def words_of(mail: str) -> list[str]:

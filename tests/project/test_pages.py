@@ -26,13 +26,13 @@ ELSEWHERE = sorted(
 )
 # The most words that all pages for one reader may have together.
 BUDGETS = {
-    "an analyst": 12_000,
+    "an analyst": 12_300,
     "an administrator": 6_500,
-    "an ethics board": 800,
-    "an expert": 31_600,
+    "an ethics board": 1_000,
+    "an expert": 33_600,
     "a developer": 4_350,
-    "an implementer": 6_520,
-    "a researcher": 2_050,
+    "an implementer": 8_100,
+    "a researcher": 3_000,
 }
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 INLINE = re.compile(r"`(hubbub [a-z][^`\n]*)`")
@@ -71,7 +71,7 @@ def test_a_page_says_whom_it_is_for_and_no_reader_has_too_much_to_read() -> None
     assert set(readers.values()) == set(BUDGETS)
     counts = {who: words([p for p in pages if readers[p] == who]) for who in BUDGETS}
     assert {who: n for who, n in counts.items() if n > BUDGETS[who]} == {}
-    assert words([page for page in PAGES if page not in WRITTEN]) <= 65_000
+    assert words([page for page in PAGES if page != REFUSALS]) <= 70_000
     assert words([ROOT / "README.md"]) <= 900
     assert words([ROOT / "CHANGELOG.md"]) <= 1_200
 

@@ -45,6 +45,7 @@ from .evaluation import (
     Score as Score,
 )
 from .optimizers import (
+    Averaged as Averaged,
     Optimizer as Optimizer,
     stepped as stepped,
 )
@@ -69,6 +70,7 @@ from .study_model import (
     goal_of as goal_of,
     lift_of as lift_of,
     model_of as model_of,
+    per_view_model as per_view_model,
     tried_model as tried_model,
     with_logits as with_logits,
 )
@@ -82,3 +84,4 @@ from .torch_settings import (
 from .batches import (
     per_unit_model as per_unit_model,
 )
+from .views import views_of as views_of

@@ -22,6 +22,7 @@ from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.batches import EMPTY
 from hubbub.core.tabular.records import Records, unit_rows
 from hubbub.learning.torch_settings import seeded
+from hubbub.learning.views import Views
 
 Tensors = torch.Tensor | tuple[torch.Tensor, ...]
 Loss = Callable[[Any, Any], torch.Tensor]
@@ -221,7 +222,8 @@ class PaddedBatches:
             many records that are.
         most: rows of the largest piece; public.
         device: where the work is done.
-        source: of the seeds of random layers; the operating system's if None.
+        source: of the seeds of random layers and views; the operating system's if None.
+        views: of each record, if there are any.
     """
 
     def __init__(
@@ -233,7 +235,9 @@ class PaddedBatches:
         device: torch.device,
         places: int = 0,
         source: SecureSource | None = None,
+        views: Views | None = None,
     ) -> None:
+        self._views = views
         self._records, self._null, self._places = records, null, places
         if (records.patients is None) == bool(places):
             raise DataError(
@@ -292,6 +296,8 @@ class PaddedBatches:
         xs, *ys = (torch.from_numpy(one).to(self._device) for one in self._filled(piece, held))
         try:
             with seeded(seed, self._device):
+                if self._views is not None:
+                    xs, ys = self._views.of(xs, ys, self._places)
                 return work(xs, ys[0] if len(ys) == 1 else tuple(ys), torch.from_numpy(held))
         except KeyboardInterrupt:  # of the people at the machine
             raise

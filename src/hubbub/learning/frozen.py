@@ -39,7 +39,7 @@ from hubbub.learning.datasets.wheel import data_folder
 from hubbub.learning.model_state import ModelState, attributes_restored, state_unchanged
 from hubbub.learning.models import module_from, seeded_by
 from hubbub.learning.parameters import read_pinned
-from hubbub.learning.study.model import Frozen, Model
+from hubbub.learning.study.model import Frozen, Model, weights_path
 from hubbub.learning.torch_settings import seeded
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
@@ -87,7 +87,7 @@ def through_frozen(
 
 def frozen_layers(frozen: Frozen, folder: Path) -> nn.Sequential:
     """The study's module; or convolutions conv1, conv2, …, each with ReLU and max-pooling 3/2."""
-    tensors = read_pinned(folder / frozen.weights, frozen.sha256)
+    tensors = read_pinned(weights_path(frozen.weights, folder), frozen.sha256)
     layers: list[nn.Module] = [Normalise(frozen.mean, frozen.std)] if frozen.mean else []
     if frozen.module:
         module = _with_weights(frozen, tensors)

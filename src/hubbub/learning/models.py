@@ -24,8 +24,9 @@ from hubbub.core.errors import ModelError, StudyError
 from hubbub.core.study.silo_records import attempted, named_object
 from hubbub.core.study.source import IN_MEMORY
 from hubbub.learning.batches import Loss
-from hubbub.learning.study.model import LINEAR_PROBE
+from hubbub.learning.study.model import LINEAR_PROBE, WIDE_RESNET
 from hubbub.learning.torch_settings import borrowed
+from hubbub.learning.wide_resnet import wide_resnet
 
 # Least squares on normalised features, learned from one noisy sum: `kind = "linear-probe"`.
 #
@@ -164,6 +165,8 @@ def build_model(
     seed: bytes,
     intervals: int = 0,
     intercept: float = 0.0,
+    depth: int = 16,
+    width: int = 4,
 ) -> nn.Module:
     """Build a model whose first weights follow from `seed` alone.
 
@@ -173,7 +176,8 @@ def build_model(
 
     Args:
         kind: "logistic" (weights zero at first), "mlp", "cnn" (the paper's: two convolutions of 64
-            channels with ReLU and max-pooling, then fully connected layers), "linear-probe" (least
+            channels with ReLU and max-pooling, then fully connected layers), "wide-resnet" (with
+            group normalisation and standardised kernels), "linear-probe" (least
             squares on normalised features, from one sum), or "python:module:factory", called as
             factory(inputs=inputs, outputs=outputs), or without these names.
         inputs: shape of one record, (features,) or (channels, height, width).
@@ -186,6 +190,8 @@ def build_model(
             proportional log-odds of all of them, (n, intervals): one number of each record, and an
             intercept for each interval, zero at first.
         intercept: where the bias of a "logistic" begins.
+        depth: of a "wide-resnet", 4 more than a multiple of 6.
+        width: of a "wide-resnet": how many times the channels of a plain residual network.
 
     Returns:
         The model, on the CPU, with float32 parameters (a factory's are as it made them).
@@ -205,6 +211,10 @@ def build_model(
         )
     if kind == LINEAR_PROBE:
         return LinearProbe(math.prod(inputs), outputs)
+    if kind == WIDE_RESNET:
+        with seeded_by(seed):
+            layers = wide_resnet(inputs, outputs, depth=depth, width=width)
+        return nn.Sequential(*layers, *_squeezed(outputs))
     if kind not in _LAYERS:
         return _of_factory(kind, inputs, outputs, seed)
     with seeded_by(seed):
@@ -314,7 +324,7 @@ def _of_factory(kind: str, inputs: tuple[int, ...], outputs: int, seed: bytes) -
             "give it to hubbub.load as model, or run the study with hubbub.fit"
         )
     if scheme != "python" or not module or not name:
-        known = (*_LAYERS, LINEAR_PROBE, "python:module:factory")
+        known = (*_LAYERS, WIDE_RESNET, LINEAR_PROBE, "python:module:factory")
         raise StudyError(f'expected a model kind out of {known}, found "{kind}"')
     with seeded_by(seed):  # its module may draw random numbers when it is first run: not these
         factory = named_object(kind, "model.kind")

@@ -26,6 +26,7 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 _Vectors = dict[str, NDArray[Any]]
 _BLOCK = 1 << 14  # numbers that are worked on at once, so that they stay in the cache
 _SCHEDULES = ("constant", "linear", "cosine")
+_MEAN = "mean"  # of models, in a state
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510")
 
 
@@ -225,6 +226,73 @@ class Optimizer:
         if self._kind == "adam":
             return {"first", "second", "powers"}
         return {"velocity"} if self._options["momentum"] else set()
+
+
+class Averaged:
+    """An optimizer whose last step gives a mean of its models: post-processing of what is released.
+
+    Until then it gives the models themselves, at which gradients are taken.
+
+    Guarantees:
+        1. Those of `Optimizer`.
+
+    Args:
+        optimizer: takes the steps.
+        steps: how many there are.
+        first: number of the first step, from 1, whose model is in the mean.
+        decay: how much of the mean a step keeps at most; None: all models have equal weights.
+
+    >>> tail = Averaged(Optimizer("sgd", lr=1.0), steps=2, first=1)
+    >>> model = tail.step(np.zeros(1), np.ones(1))
+    >>> model, tail.step(model, np.ones(1))
+    (array([-1.]), array([-1.5]))
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, *, steps: int, first: int = 1, decay: float | None = None
+    ) -> None:
+        self._optimizer, self._steps, self._first, self._decay = optimizer, steps, first, decay
+        self._mean: NDArray[np.float64] | None = None
+
+    def step(
+        self,
+        parameters: NDArray[Any],
+        gradient: NDArray[Any] | RevealedSum,
+        divisor: float = 1.0,
+    ) -> NDArray[Any]:
+        """As `Optimizer.step`; the mean after the last step."""
+        new = self._optimizer.step(parameters, gradient, divisor)
+        done = int(self._optimizer.state()["step"])
+        before = done - self._first  # models that are in the mean already
+        if self._mean is None:
+            self._mean = np.zeros(len(new))
+        if before >= 0:
+            kept = before / (before + 1)
+            if self._decay is not None:
+                kept = min(self._decay, before / (before + 9))
+            self._mean *= kept
+            self._mean += (1 - kept) * new.astype(np.float64)
+        return self._mean.astype(new.dtype) if done == self._steps else new
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """As of `Optimizer`, and the mean."""
+        mean = {} if self._mean is None else {_MEAN: self._mean}
+        return self._optimizer.state() | mean
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """As of `Optimizer`.
+
+        Raises:
+            IntegrityError: it is the state of another optimizer, or has no mean.
+        """
+        others = {name: value for name, value in state.items() if name != _MEAN}
+        self._optimizer.load_state(others)
+        if (_MEAN in state) != bool(others["step"]):
+            raise IntegrityError(
+                "expected the state to hold a mean of models from the first step on, found another "
+                "one; load the state that this optimizer saved"
+            )
+        self._mean = np.asarray(state[_MEAN], np.float64) if _MEAN in state else None
 
 
 def stepped(

@@ -8,11 +8,13 @@ knows nothing of records, losses or clipping.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -139,6 +141,7 @@ def load_parameters(model: nn.Module, vector: NDArray[np.float32]) -> None:
 # Loading reads numbers and never executes code. The digest finds a damaged file; it is no
 # signature: who may vouch for a model is decided elsewhere.
 
+_UNREADABLE = (ValueError, TypeError, LookupError, RuntimeError, AttributeError)
 _DIGEST, _ORDER = "sha256", "parameters"
 _MOST_BYTES = 2**36  # of public weights
 _MOST_HEADER = 2**24  # of a file of tensors: some hundred thousand of them
@@ -298,7 +301,7 @@ def stored_parameters(path: Path, size: int) -> NDArray[np.float32] | None:
 
 
 def read_pinned(path: Path, sha256: str) -> dict[str, torch.Tensor]:
-    """The tensors of a `.npz` or `.safetensors` file, if it is the one with that SHA-256."""
+    """The tensors of a `.npz`, `.safetensors` or `.pth` file, if it has that SHA-256."""
     try:
         content = read_bytes(path, most=_MOST_BYTES)
     except OSError as error:
@@ -313,14 +316,29 @@ def read_pinned(path: Path, sha256: str) -> dict[str, torch.Tensor]:
             "study names"
         )
     try:
+        if path.suffix == ".pth":
+            return _unpickled(content)
         if path.suffix != ".safetensors":
             return {name: torch.from_numpy(array) for name, array in npz_arrays(content).items()}
         _check_header(content[:8])
         return load(content)
-    except (SafetensorError, ValueError, TypeError) as error:
+    except (SafetensorError, UnpicklingError, EOFError, *_UNREADABLE) as error:
         raise IntegrityError(
             f"expected tensors in {path}, found that {error}; name another file in the study"
         ) from error
+
+
+def _unpickled(content: bytes) -> dict[str, torch.Tensor]:
+    """The tensors that torch saved by their names, by its reader that runs no code of the file."""
+    if not hasattr(torch.serialization, "get_unsafe_globals_in_checkpoint"):  # before 2.6 it may
+        raise ValueError("torch before 2.6 cannot read it safely")
+    tensors = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    if not isinstance(tensors, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, torch.Tensor)
+        for name, tensor in tensors.items()
+    ):
+        raise ValueError("it holds something else")
+    return dict(tensors)
 
 
 def _check_header(size: bytes) -> None:

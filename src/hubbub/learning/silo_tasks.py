@@ -60,6 +60,7 @@ from hubbub.learning.trial import (
     tried_on,
     unquoted,
 )
+from hubbub.learning.views import Views
 from hubbub.learning.vmapped import vmapped_losses
 
 # Replicas of a model, which the silos of one process share, and what was seen of each.
@@ -109,6 +110,8 @@ class TrainingTask:
         rows: of a batch, public; the capacity if None.
         device: a name that `hubbub.learning.device_of` takes.
         target_type: what the model is trained for; that of a classifier if it is left out.
+        views: of each record, which the model then sees as a `UnitModel` of so many places, or of
+            so many for each place of a patient; None: the record itself.
 
     Raises:
         UserError: there is no such device.
@@ -136,6 +139,7 @@ class TrainingTask:
         rows: int | None = None,
         device: str = "cpu",
         target_type: TargetType = CLASSES,
+        views: Views | None = None,
     ) -> None:
         self.capacity = records.units if capacity is None else capacity
         self._clip, self._device = clip, device_of(device)
@@ -146,8 +150,12 @@ class TrainingTask:
         if method == "auto":
             self._method = checked_method(self._model, self._loss, trial.inputs, targets)
         most = self._checked(trial, targets, self.capacity if rows is None else rows, margin)
+        places, null = places_of(model), trial.null
+        if views is not None:  # of which the null record, or null unit, has as many
+            places = 0 if records.patients is None else places // views.count
+            null = null[:places] if places else null[0]
         self._rows = PaddedBatches(
-            records, trial.null, most=most, device=self._device, places=places_of(model)
+            records, null, most=most, device=self._device, places=places, views=views
         )
 
     def __repr__(self) -> str:

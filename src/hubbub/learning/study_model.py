@@ -35,6 +35,7 @@ from hubbub.learning.study.training import learning_of
 from hubbub.learning.target_types import Classes, TargetType
 from hubbub.learning.torch_settings import borrowed, device_under
 from hubbub.learning.trial import made_up
+from hubbub.learning.views import Views, views_of
 
 # A study's model as one machine makes gradients of it: the module, its first weights, the method.
 #
@@ -50,6 +51,8 @@ class Learner:
     Args:
         model: the module; steps are written into it to evaluate it.
         per_unit_model: the same as the study's units see it: a patient's records at once.
+        per_view_model: the same as it is trained: all views of a unit's records at once.
+        views: of each record, if it is trained on any.
         initial: its first weights.
         target_type: what it is trained for.
         method: how clipped gradients of it are made.
@@ -59,11 +62,13 @@ class Learner:
 
     model: nn.Module = field(repr=False)
     per_unit_model: nn.Module | UnitModel = field(repr=False)
+    per_view_model: nn.Module | UnitModel = field(repr=False)
     initial: Parameters = field(repr=False)
     target_type: TargetType
     method: str = ""
     device: str = "cpu"
     shape: tuple[int, ...] = ()
+    views: Views | None = None
 
     def trained(self, parameters: Parameters) -> nn.Module:
         """The model with these parameters."""
@@ -232,6 +237,8 @@ def _built(study: Study, model: Model, shape: tuple[int, ...]) -> Any:
         seed=study.id,
         intervals=len(study.data.outcome.grid) if study.data.outcome else 0,
         intercept=model.intercept,
+        depth=model.depth,
+        width=model.width,
     )
 
 
@@ -259,8 +266,15 @@ def tried_model(study: Study) -> TriedMethod | None:
     targets = target_type.some_targets(2)
     if targets.dtype.kind == "f":
         targets = targets.astype(np.float32)
-    model = learning.per_unit_model(model_of(study, shape), study.data.places)
+    views = views_of(learning_of(study)[1].augment, shape)
+    model = per_view_model(study, model_of(study, shape), views)
     return learning.method_and_work(model, shape, targets, target_type=target_type)
+
+
+def per_view_model(study: Study, model: nn.Module, views: Views | None) -> nn.Module:
+    """The model as it is trained: on the views of a unit's records, or on these themselves."""
+    places = study.data.places
+    return learning.per_unit_model(model, max(1, places) * views.count if views else places)
 
 
 def lift_of(parameters: RoundParameters, model: Any) -> Lift | None:

@@ -29,6 +29,8 @@ from hubbub.learning.study.model import (
 from hubbub.learning.study.training import (
     INDEPENDENT,
     OPTIMIZER,
+    Augment,
+    Average,
     Evaluate,
     Training,
     learning_of,
@@ -61,6 +63,8 @@ class TrainingAsk(Ask):
             "training": keys_of(Training),
             "training.optimizer": listed(OPTIMIZER),
             "training.evaluate": keys_of(Evaluate),
+            "training.augment": keys_of(Augment),
+            "training.average": keys_of(Average),
         }
 
     def schemas(self) -> dict[str, Any]:
@@ -70,8 +74,10 @@ class TrainingAsk(Ask):
             "model": schema(keys["model"], frozen=schema(keys["model.frozen"])),
             "training": schema(
                 keys["training"],
-                optimizer=schema(keys["training.optimizer"]),
-                evaluate=schema(keys["training.evaluate"]),
+                **{
+                    inner: schema(keys[f"training.{inner}"])
+                    for inner in ("optimizer", "evaluate", "augment", "average")
+                },
             ),
         }
 
@@ -166,7 +172,8 @@ class TrainingAsk(Ask):
         """See `Ask`."""
         model, training = learning_of(study)
         frozen = model.frozen.module if model.frozen else ""
-        return [model.kind, frozen, model.loss, *training.metrics]
+        views = training.augment.kind if training.augment else ""
+        return [model.kind, frozen, model.loss, views, *training.metrics]
 
     def shared_code(self, study: Study) -> list[str]:
         """Its loss and metrics: what is learned and scored."""

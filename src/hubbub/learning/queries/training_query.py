@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod, sqrt
+from math import ceil, prod, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ from hubbub.core.verification.evidence.evidence_file import (
 )
 from hubbub.learning.study import training as training_keys
 from hubbub.learning.study.model import told_shape
-from hubbub.learning.study.training import Training, learning_of
+from hubbub.learning.study.training import EXPONENTIAL, Training, learning_of
 
 if TYPE_CHECKING:
     from hubbub.core.planning.plan import Plan
@@ -160,7 +160,7 @@ class TrainingQuery(SteppedQuery):
     ) -> LocalTask:
         learner: learning.Learner = silo.learner
         return learning.TrainingTask(
-            learner.per_unit_model,
+            learner.per_view_model,
             records,
             clip=record_clip(self.training.clip_norm),
             margin=margin,
@@ -169,6 +169,7 @@ class TrainingQuery(SteppedQuery):
             rows=rows,
             device=learner.device,
             target_type=learner.target_type,
+            views=learner.views,
         )
 
     def _rows(self, silo: SiloData) -> int:
@@ -180,10 +181,17 @@ class TrainingQuery(SteppedQuery):
         return mechanism.noise.batch_rows(silo.max_units, mechanism.sample_rate)
 
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
-        """The study's optimizer."""
+        """The study's optimizer, whose last step may give a mean."""
         options: dict[str, Any] = dict(self.training.optimizer)
         kind = str(options.pop("name"))
-        return learning.Optimizer(kind, steps=self.training.steps, **options)
+        steps, average = self.training.steps, self.training.average
+        optimizer = learning.Optimizer(kind, steps=steps, **options)
+        if average is None:
+            return optimizer
+        if average.kind == EXPONENTIAL:
+            return learning.Averaged(optimizer, steps=steps, decay=average.decay)
+        first = 1 + steps - ceil(average.share * steps)
+        return learning.Averaged(optimizer, steps=steps, first=first)
 
     def lift(self, round_parameters: RoundParameters, learner: Any) -> Lift | None:
         """From the projection, where the study projects sums."""
@@ -298,7 +306,8 @@ def about_own_code(study: Study) -> list[str]:
     if model is None:
         return []
     frozen = model.frozen.module if model.frozen else ""
-    code = (model.kind, frozen, model.loss)
+    views = study.training.augment.kind if study.training and study.training.augment else ""
+    code = (model.kind, frozen, model.loss, views)
     names = " and ".join(name for name in code if is_own(name) or name == IN_MEMORY)
     if not names:
         return []

@@ -41,6 +41,8 @@ def fit(
     sample_rate: float = 0.2,
     clip_norm: float | None = None,
     optimizer: Mapping[str, Any] | None = None,
+    augment: Mapping[str, Any] | None = None,
+    average: Mapping[str, Any] | None = None,
     relation: str = "add-remove",
     compute_nodes: int = 0,
     records: int | None = None,
@@ -98,6 +100,10 @@ def fit(
             has, from numbers of records and features, epsilon and the target's kind.
         optimizer: name and options, as in a study; None: Adam, whose rate is of the same rule and
             falls linearly to 0.
+        augment: views of each record, whose mean gradient is clipped, such as `{"views": 8}` of
+            images (n, channels, height, width); None: the record itself.
+        average: which mean of the models of all steps is the result, such as
+            `{"kind": "exponential"}` or `{"kind": "tail", "share": 0.25}`; None: the last model.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         compute_nodes: number of parties that hold masks; 0: silos mask each other's sums.
         records: public number of units in all; None: as many as there are, which then counts as
@@ -223,6 +229,8 @@ def fit(
                     "sample_rate": sample_rate,
                     **({} if clip_norm is None else {"clip_norm": clip_norm}),
                     **({} if optimizer is None else {"optimizer": dict(optimizer)}),
+                    **({} if augment is None else {"augment": dict(augment)}),
+                    **({} if average is None else {"average": dict(average)}),
                 },
                 "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
                 **({} if statistics is None else {"statistics": statistics}),

@@ -163,10 +163,12 @@ def _learner(
     model = learning.model_of(study, shape, handed.model if handed else None)
     target_type = learning.goal_of(study)
     per_unit_model = learning.per_unit_model(model, study.data.places)
+    views = learning.views_of(training.augment, shape)
+    per_view_model = learning.per_view_model(study, model, views) if views else per_unit_model
     # How gradients of single records are made, which follows from the model.
     method, first = "", next(iter(records.values()), None)
     if first is not None:
-        method = learning.method_for(per_unit_model, shape, first.targets, target_type=target_type)
+        method = learning.method_for(per_view_model, shape, first.targets, target_type=target_type)
     if not settings.is_built_in:
         for record in (*records.values(), test):
             if record is not None:
@@ -177,11 +179,13 @@ def _learner(
     return learning.Learner(
         model=model,
         per_unit_model=per_unit_model,
+        per_view_model=per_view_model,
         initial=learning.parameters_vector(model),
         target_type=target_type,
         method=method,
         device=device,
         shape=shape,
+        views=views,
     )
 
 

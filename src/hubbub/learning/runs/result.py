@@ -343,10 +343,12 @@ def _write_released(folder: Path, released: Sequence[Released]) -> None:
 
 def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) -> None:
     """Put the trained model into a run's folder, with the shape of one record's features."""
-    settings, _ = learning_of(plan.study)
+    settings, training = learning_of(plan.study)
     header = {
         "study": plan.study.id.hex(),
         "kind": settings.kind,
         "inputs": json.dumps(shape),
     }
+    if training.average is not None:
+        header["average"] = training.average.kind  # of the models of steps, not the last of them
     learning.save_model(folder / MODEL, model, header)

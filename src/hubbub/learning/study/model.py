@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
 from hubbub.core.disk import json_value, open_ordinary
-from hubbub.core.errors import DataError
+from hubbub.core.errors import DataError, IntegrityError
 from hubbub.core.settings import (
     Section,
     by_hand,
@@ -37,7 +38,7 @@ from hubbub.core.study.source import IN_MEMORY, is_own
 from hubbub.core.study.study import Study
 from hubbub.learning.study.training import learning_of
 
-LINEAR_PROBE, LORA = "linear-probe", "lora"
+LINEAR_PROBE, LORA, WIDE_RESNET = "linear-probe", "lora", "wide-resnet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,7 @@ MODEL_KINDS = {
     "logistic": ModelKind(keys=("bias", "intercept", "loss", "frozen"), parameters=_connected),
     "mlp": ModelKind(keys=("hidden", "bias", "loss", "frozen"), parameters=_connected),
     "cnn": ModelKind(keys=("hidden", "bias", "loss")),
+    WIDE_RESNET: ModelKind(keys=("depth", "width", "loss")),
     LINEAR_PROBE: ModelKind(keys=("frozen",), parameters=_probe),
     LORA: ModelKind(keys=("rank", "target_modules", "loss", "frozen")),
 }
@@ -78,6 +80,8 @@ HUBER = "huber"
 _OF_SOME_KINDS = dict.fromkeys(key for kind in MODEL_KINDS.values() for key in kind.keys)
 _MOST_FEATURES = 10**9
 _MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
+_PACKAGE = "package:"
+_IN_PACKAGE = re.compile(r"package:[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -95,6 +99,7 @@ def model_from(stated: Mapping[str, Any]) -> Model:
         target_modules=lambda section: _target_modules(section, kind),
         frozen=lambda section: _frozen(section, kind),
         loss=_loss,
+        depth=_depth,
         intercept=lambda section: _intercept(section, kind),
     )
 
@@ -134,6 +139,14 @@ def _intercept(section: Section, kind: str) -> float:
     return float(read_key(Model, section, "intercept"))
 
 
+def _depth(section: Section) -> int:
+    """Of a wide residual network, whose three stages have equally many blocks of two layers."""
+    depth = int(read_key(Model, section, "depth"))
+    if depth % 6 != 4:
+        raise section.refusal("depth", "10, 16, 22, 28, …", "choose one of them")
+    return depth
+
+
 def _loss(section: Section) -> str:
     """A loss in place of that of the target's kind."""
     loss = str(read_key(Model, section, "loss"))
@@ -156,8 +169,8 @@ def _inputs(section: Section, kind: str) -> tuple[int, ...]:
     inputs: tuple[int, ...] = read_key(Model, section, "inputs")
     if prod(inputs) > _MOST_FEATURES:
         raise section.refusal("inputs", f"at most {_MOST_FEATURES} features in all", "lower it")
-    if kind == "cnn" and inputs and len(inputs) != 3:
-        raise section.refusal("inputs", '[channels, height, width] for kind = "cnn"', "fix it")
+    if kind in ("cnn", WIDE_RESNET) and inputs and len(inputs) != 3:
+        raise section.refusal("inputs", f'[channels, height, width] for kind = "{kind}"', "fix it")
     return inputs
 
 
@@ -182,9 +195,31 @@ def _frozen(section: Section, kind: str) -> Frozen | None:
 def _weights(inner: Section) -> str:
     """The file of the layers."""
     weights = inner.text("weights", None)
-    if not weights.endswith((".npz", ".safetensors")):
-        raise inner.refusal("weights", "a path that ends in .npz or .safetensors", "fix it")
+    if not weights.endswith((".npz", ".safetensors", ".pth")):
+        raise inner.refusal("weights", "a path that ends in .npz, .safetensors or .pth", "fix it")
+    if weights.startswith(_PACKAGE) and not _IN_PACKAGE.fullmatch(weights):
+        raise inner.refusal("weights", '"package:NAME/path/in/it"', "fix it")
     return weights
+
+
+def weights_path(weights: str, folder: Path) -> Path:
+    """Where a file of weights is: relative to a folder, or in an installed package.
+
+    The package is looked up, and none of its code is run; which file it is, its SHA-256 says.
+
+    Raises:
+        IntegrityError: there is no such package here.
+    """
+    if not weights.startswith(_PACKAGE):
+        return folder / weights
+    package, _, path = weights.removeprefix(_PACKAGE).partition("/")
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise IntegrityError(
+            f"expected the package {package} with public weights, found that it is not installed "
+            "here; install it"
+        )
+    return Path(spec.submodule_search_locations[0]) / path
 
 
 def _sha256(inner: Section) -> str:
@@ -248,8 +283,9 @@ class Frozen:
         str,
         by_hand(
             text(
-                "The file of the frozen layers, which every silo needs, relative to where it runs.",
-                "path, `.npz` or `.safetensors`",
+                "The file of the layers, which every silo needs, relative to where it runs, or "
+                "`package:NAME/…` in an installed package, whose code is not run.",
+                "path, `.npz`, `.safetensors` or `.pth`",
             )
         ),
     ]
@@ -300,9 +336,8 @@ class Model:
         by_hand(
             wholes(
                 8,
-                'Shape of a record, where no public test set shows it: for `"cnn"` '
-                '[channels, height, width]; with `frozen`, except for `"lora"`, '
-                "[features].",
+                "Shape of a record, where no public test set shows it; of images [channels, "
+                'height, width]; beside `frozen`, but for `"lora"`, [features].',
                 "list of at most 8 whole numbers above 0",
             )
         ),
@@ -342,6 +377,14 @@ class Model:
             )
         ),
     ] = ()
+    depth: Annotated[
+        int,
+        later(by_hand(whole(10, 1000, 'Of a `"wide-resnet"`: layers, 10, 16, 22, 28, ….'))),
+    ] = 16
+    width: Annotated[
+        int,
+        later(whole(1, 100, 'Of a `"wide-resnet"`: how many times the channels of a plain one.')),
+    ] = 4
     loss: Annotated[
         str,
         by_hand(
@@ -463,7 +506,10 @@ def _counter(study: Study) -> Callable[[int], int] | None:
 def _low_rank(model: Model) -> int | None:
     """Of adapters and their head, if the frozen weights' file is here and says its shapes."""
     assert model.frozen is not None, "a study of this kind has it"  # noqa: S101
-    shapes = _shapes_in(Path(model.frozen.weights))
+    try:
+        shapes = _shapes_in(weights_path(model.frozen.weights, Path()))
+    except IntegrityError:  # which whoever runs it is told
+        return None
     ends = tuple(f".{target}.weight" for target in model.target_modules)
     sides = [shape for name, shape in shapes.items() if f".{name}".endswith(ends)]
     if not sides:

@@ -14,13 +14,16 @@ from hubbub.core.settings import (
     Key,
     Section,
     by_hand,
+    later,
     number,
     one_of,
     read,
     read_inner,
     read_key,
+    section_of,
     settings,
     table,
+    text,
     texts,
     whole,
 )
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 _MOST_METRICS = 20
 MOST_BANDS = 128
 INDEPENDENT = "independent"  # noise of each step's own
+CROP_FLIP = "crop-flip"  # of views
+EXPONENTIAL, TAIL = "exponential", "tail"  # of averages
 # Written out in the canonical form, because both parties must use the same.
 _OPTIMIZERS: dict[str, dict[str, float]] = {
     "adam": {"beta1": 0.9, "beta2": 0.999},
@@ -69,9 +74,37 @@ def training_from(stated: Mapping[str, Any], *, records: object) -> Training:
         projection_kind=_projection_kind,
         tokens=_tokens,
         evaluate=lambda section: read_inner(Evaluate, section, "evaluate"),
+        augment=_augment,
+        average=_average,
         metrics=_metrics,
         bands=_bands,
     )
+
+
+def _augment(section: Section) -> Augment | None:
+    """How views of a record are made, if there are any."""
+    if "augment" not in section:
+        return None
+    return read(Augment, section.path("augment"), section.table("augment"), kind=_view_kind)
+
+
+def _view_kind(inner: Section) -> str:
+    """What makes a view."""
+    kind = str(read_key(Augment, inner, "kind"))
+    if kind != CROP_FLIP and not is_own(kind):
+        wanted = f'"{CROP_FLIP}" or "python:module:function"'
+        raise inner.refusal("kind", wanted, "choose one of them")
+    return kind
+
+
+def _average(section: Section) -> Average | None:
+    """Which mean of the models of all steps is the result; the last of them if there is none."""
+    asked = read_inner(Average, section, "average")
+    if asked is not None:
+        inner = section_of(Average, section.path("average"), section.table("average"))
+        other = "share" if asked.kind == EXPONENTIAL else "decay"
+        inner.absent(other, f'for kind = "{asked.kind}"')
+    return asked
 
 
 def _metrics(section: Section) -> tuple[str, ...]:
@@ -173,6 +206,47 @@ class Evaluate:
             "Share of each silo's records that is held back from training for it.",
         ),
     ] = 0.2
+
+
+@settings
+class Augment:
+    """Views of each record, of whose mean gradient a record's part is made (P21)."""
+
+    views: Annotated[int, whole(2, 64, "Views of a record in each batch that it is in.")]
+    kind: Annotated[
+        str,
+        by_hand(
+            text(
+                "Crops and mirror images of images, or a function that makes a view of one record.",
+                f'`"{CROP_FLIP}"`, `"python:module:function"`',
+            )
+        ),
+    ] = CROP_FLIP
+
+
+@settings
+class Average:
+    """Which mean of the models of all steps is the trained one: made of what was released."""
+
+    kind: Annotated[
+        str,
+        one_of(
+            EXPONENTIAL,
+            TAIL,
+            says="A mean in which each later model weighs more, or the plain mean of the last.",
+        ),
+    ]
+    decay: Annotated[
+        float,
+        number(
+            0,
+            0.999999,
+            "Exponential: how much of the mean step t keeps, at most (t - 1)/(t + 8).",
+        ),
+    ] = 0.99
+    share: Annotated[float, number(0, 1, "Tail: of so large a share of the steps.", above=True)] = (
+        0.25
+    )
 
 
 @settings
@@ -301,6 +375,14 @@ class Training:
             default='`"auto"`',
         ),
     ] = 0
+    augment: Annotated[
+        Augment | None,
+        later(table("Views of each record, such as crops of an image ([P21](privacy.md#p21)).")),
+    ] = None
+    average: Annotated[
+        Average | None,
+        later(table("The result is a mean of the models of all steps; none: the last model.")),
+    ] = None
     metrics: Annotated[
         tuple[str, ...],
         by_hand(
