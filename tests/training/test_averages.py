@@ -63,9 +63,7 @@ def test_a_run_with_an_average_says_so_in_its_model_and_is_verified(tmp_path: Pa
         name: (generator.uniform(-1, 1, (40, 3)), np.arange(40) % 2) for name in ("a", "b", "c")
     }
     average = {"kind": "tail", "share": 0.5}
-    hubbub.fit(
-        silos, epsilon=2, steps=4, classes=[0, 1], average=average, out=tmp_path / "out"
-    )
+    hubbub.fit(silos, epsilon=2, steps=4, classes=[0, 1], average=average, out=tmp_path / "out")
     [path] = (tmp_path / "out").rglob("model.safetensors")
     with safe_open(path, framework="np") as file:
         assert file.metadata()["average"] == "tail"
