@@ -69,6 +69,7 @@ def add_commands(commands: Any) -> None:
         argument("study", "the study's TOML file", Path, nargs="?"),
         *TRIAL,
         argument("--out", "folder for the run; default runs/<name>-<time>", Path),
+        argument("--progress", "beside --json: lines of progress on stderr", bool),
         LEDGERS,
         argument("--baseline", "trusted, local-dp, alone or non-private"),
         AUDIT,
@@ -194,8 +195,8 @@ def _new_run(options: argparse.Namespace) -> tuple[Study, Path]:
 def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
     from hubbub.learning.runs.run_study import run
 
-    title = _title(study, options.baseline)
-    with warnings_told(), bar(title, steps_of(study), quiet=options.json, lines=True) as progress:
+    title, quiet = _title(study, options.baseline), options.json and not options.progress
+    with warnings_told(), bar(title, steps_of(study), quiet=quiet, lines=True) as progress:
         return run(
             study,
             out,
@@ -221,7 +222,8 @@ def _resumed(options: argparse.Namespace) -> Result:
             )
     toml = options.resume / "study.toml"
     steps = steps_of(Study.load(toml)) if toml.is_file() else 0
-    with bar("resuming", steps, quiet=options.json, lines=True) as progress:
+    quiet = options.json and not options.progress
+    with bar("resuming", steps, quiet=quiet, lines=True) as progress:
         return resume(
             options.resume,
             progress=lambda step, row: progress.reach(step, _note(row)),

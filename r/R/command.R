@@ -1,0 +1,138 @@
+# The command line, which does all the work: words go in, one JSON object comes out.
+#
+# Errors are its sentences. What it says of an option is said again as R has it.
+
+#' The command hubbub
+#'
+#' Every function of this package runs the command `hubbub`. It is looked for in
+#' `options(hubbub.command = )`, in the environment variable `HUBBUB_COMMAND`, and on the `PATH`.
+#'
+#' Errors are conditions of class `hubbub_error` with the command's own sentence: what was expected,
+#' what was found, what to do. `hubbub_bad_input` is a mistake in what was handed over,
+#' `hubbub_refusal` a budget or a check that says no, `hubbub_interrupted` a run that was stopped,
+#' `hubbub_questions` what has to be answered before a study can be drafted. Each has the fields
+#' `status`, the exit code, and `command`, the words that were run. Progress is a message of class
+#' `hubbub_progress`.
+#'
+#' @return A character vector: the program, and words that go before all others.
+#' @examples
+#' \dontrun{
+#' options(hubbub.command = "~/hubbub/.venv/bin/hubbub")
+#' hubbub_command()
+#' }
+#' @export
+hubbub_command <- function() {
+  command <- getOption("hubbub.command", Sys.getenv("HUBBUB_COMMAND"))
+  if (!any(nzchar(command))) command <- unname(Sys.which("hubbub"))
+  program <- Sys.which(path.expand(command[1]))
+  if (!nzchar(program)) {
+    refuse(
+      "expected the command hubbub on the PATH, found none; install hubbub, or say where it is: ",
+      'options(hubbub.command = "/home/me/hubbub/.venv/bin/hubbub")',
+      class = "hubbub_bad_input"
+    )
+  }
+  c(unname(program), command[-1])
+}
+
+# Run a command; its JSON object, with the exit code as an attribute.
+ask_command <- function(words, folder = getwd(), progress = FALSE) {
+  command <- c(hubbub_command(), words, "--json")
+  out <- tempfile("hubbub-", fileext = ".json")
+  on.exit(unlink(out))
+  process <- processx::process$new(
+    command[1], command[-1],
+    wd = folder, stdout = out, stderr = "|", cleanup_tree = TRUE, encoding = "UTF-8",
+    env = c("current", PYTHONUTF8 = "1", NO_COLOR = "1")
+  )
+  lines <- listen(process, progress)
+  status <- process$get_exit_status()
+  sentences <- sub("^hubbub: ", "", grep("^hubbub: ", lines, value = TRUE))
+  text <- paste(readLines(out, encoding = "UTF-8", warn = FALSE), collapse = "\n")
+  if (!nzchar(text)) refuse_as(sentences, lines, status, command)
+  for (sentence in sentences) warn(sentence)
+  content <- jsonlite::fromJSON(text, simplifyDataFrame = FALSE, simplifyMatrix = FALSE)
+  structure(content, status = status)
+}
+
+# All lines on stderr; an interrupt is handed on, and the program says what it has saved.
+listen <- function(process, progress) {
+  lines <- character()
+  hear <- function() {
+    new <- process$read_error_lines()
+    lines <<- c(lines, new)
+    if (progress) lapply(grep("^hubbub: ", new, invert = TRUE, value = TRUE), tell)
+  }
+  tryCatch(
+    while (process$is_alive() || process$is_incomplete_error()) {
+      process$poll_io(200)
+      hear()
+    },
+    interrupt = function(signal) {
+      process$interrupt()
+      while (process$is_incomplete_error() && process$poll_io(60000)[["error"]] == "ready") hear()
+    }
+  )
+  process$wait(10000)
+  if (process$is_alive()) process$kill()
+  lines
+}
+
+# The error that an exit code stands for, in the command's words.
+refuse_as <- function(sentences, lines, status, command) {
+  for (sentence in utils::head(sentences, -1)) warn(sentence)
+  class <- switch(as.character(status),
+    "1" = "hubbub_refusal", "2" = "hubbub_bad_input", "130" = "hubbub_interrupted"
+  )
+  # What is no sentence of the command is a fault of the program: all that it has printed.
+  sentence <- if (length(sentences)) utils::tail(sentences, 1) else paste(lines, collapse = "\n")
+  refuse(sentence, in_r(sentence), class = class, status = status, command = command)
+}
+
+# How R has the options that a sentence names.
+in_r <- function(sentence) {
+  options <- unique(regmatches(sentence, gregexpr("(?<![\\w-])--[a-z][a-z-]+", sentence, perl = TRUE))[[1]])
+  if (!length(options)) return("")
+  arguments <- gsub("-", "_", sub("^--", "", options))
+  paste0("\n(in R: ", paste(options, "is the argument", arguments, collapse = ", "), ")")
+}
+
+refuse <- function(..., class = NULL, status = NULL, command = NULL, more = list()) {
+  stop(structure(
+    class = c(class, "hubbub_error", "error", "condition"),
+    c(list(message = paste0(...), call = NULL, status = status, command = command), more)
+  ))
+}
+
+warn <- function(sentence) {
+  warning(structure(
+    class = c("hubbub_warning", "warning", "condition"), list(message = sentence, call = NULL)
+  ))
+}
+
+tell <- function(line) {
+  message(structure(
+    class = c("hubbub_progress", "message", "condition"),
+    list(message = paste0(line, "\n"), call = NULL)
+  ))
+}
+
+# Options of a command: NULL leaves one out, TRUE is a flag, and a vector has commas.
+options_of <- function(...) {
+  values <- Filter(function(value) !is.null(value) && !isFALSE(value), list(...))
+  words <- Map(function(name, value) {
+    option <- paste0("--", gsub("_", "-", name))
+    if (isTRUE(value)) option else c(option, paste(value, collapse = ","))
+  }, names(values), values)
+  unlist(words, use.names = FALSE)
+}
+
+# A list of JSON objects as a data frame; null is NA.
+frame_of <- function(objects, fields = names(objects[[1]])) {
+  columns <- lapply(stats::setNames(fields, fields), function(field) {
+    values <- lapply(objects, `[[`, field)
+    values[lengths(values) == 0] <- NA
+    unlist(values)
+  })
+  as.data.frame(columns, stringsAsFactors = FALSE, optional = TRUE)
+}
