@@ -128,11 +128,11 @@ options_of <- function(...) {
 }
 
 # A list of JSON objects as a data frame; null is NA.
-frame_of <- function(objects, fields = names(objects[[1]])) {
+frame_of <- function(objects, fields) {
   columns <- lapply(stats::setNames(fields, fields), function(field) {
     values <- lapply(objects, `[[`, field)
     values[lengths(values) == 0] <- NA
-    unlist(values)
+    if (length(values)) unlist(values) else logical()
   })
   as.data.frame(columns, stringsAsFactors = FALSE, optional = TRUE)
 }

@@ -40,7 +40,7 @@ plot_curves <- function(answer, groups, col, band, labels) {
   is_share <- all(all[ends] >= 0 & all[ends] <= 1)
   usual <- list(
     x = NA, xlim = range(all$x), ylim = if (is_share) 0:1 else range(all[ends]), las = 1, bty = "l",
-    xlab = all$column[1], ylab = answer$kind
+    xaxt = "n", xlab = all$column[1], ylab = answer$kind
   )
   do.call(graphics::plot, utils::modifyList(usual, Filter(Negate(is.null), labels)))
   Map(function(curve, colour) {
@@ -51,20 +51,22 @@ plot_curves <- function(answer, groups, col, band, labels) {
     graphics::lines(curve$x, curve$y, col = colour, lwd = 2)
   }, curves, col)
   if (length(curves) > 1) graphics::legend("bottomleft", names(curves), col = col, lwd = 2, bty = "n")
-  if (at_risk) write_at_risk(curves, col)
+  grid <- unique(all$x)
+  ticks <- grid[unique(round(seq(1, length(grid), length.out = min(7, length(grid)))))]
+  graphics::axis(1, if (at_risk) ticks)
+  if (at_risk) write_at_risk(curves, col, ticks)
 }
 
-# Numbers at risk under the ticks: those at the nearest point of each curve's grid.
-write_at_risk <- function(curves, col) {
-  ticks <- graphics::axTicks(1)
+# Numbers at risk under the ticks, which are points of the curves' grid.
+write_at_risk <- function(curves, col, ticks) {
   graphics::mtext("at risk (noisy)", side = 1, line = 4, adj = 0, cex = 0.8)
   for (k in seq_along(curves)) {
-    curve <- curves[[k]]
-    inside <- ticks[ticks >= min(curve$x) & ticks <= max(curve$x)]
-    nearest <- vapply(inside, function(tick) which.min(abs(curve$x - tick)), 0L)
-    line <- 4 + k
-    graphics::mtext(round(curve$at_risk[nearest]), side = 1, line = line, at = curve$x[nearest], col = col[k], cex = 0.8)
-    graphics::mtext(names(curves)[k], side = 1, line = line, at = graphics::par("usr")[1], adj = 1.2, col = col[k], cex = 0.8)
+    shown <- curves[[k]]$at_risk[match(ticks, curves[[k]]$x)]
+    graphics::mtext(round(shown), side = 1, line = 4 + k, at = ticks, col = col[k], cex = 0.8)
+    graphics::mtext(
+      names(curves)[k], side = 1, line = 4 + k, at = graphics::par("usr")[1], adj = 1.2,
+      col = col[k], cex = 0.8
+    )
   }
 }
 

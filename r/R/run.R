@@ -147,10 +147,8 @@ expected_of <- function(statistics) {
 print.hubbub_plan <- function(x, ...) {
   cat(sprintf("%s: what each adversary can learn about one %s (delta %g)\n", x$study, x$unit, x$delta))
   print(x$adversaries, row.names = FALSE, digits = 4)
-  if (nrow(x$statistics)) {
-    cat("\nstatistics, before any record is touched\n")
-    print(x$statistics, row.names = FALSE, digits = 3, right = FALSE)
-  }
+  words <- ifelse(x$statistics$answered, "yes", ifelse(x$statistics$possible, "perhaps", "no"))
+  cat(sprintf("%s: answered: %s; %s\n", x$statistics$statistic, words, x$statistics$sentence), sep = "")
   for (sentence in x$warnings) cat("note:", sentence, "\n")
   invisible(x)
 }
@@ -188,12 +186,15 @@ hubbub_run <- function(study = NULL, out = NULL, progress = TRUE, resume = NULL,
   out <- file.path(normalizePath(dirname(out), mustWork = FALSE), basename(out))
   mark <- file.path(dirname(out), "ledgers", paste0(basename(out), ".r"))
   if (dir.exists(out) && file.exists(mark) && identical(readLines(mark), digest)) {
-    return(read_again(out, study$folder, more, progress))
+    run <- read_again(out, study$folder, more, progress)
+  } else {
+    if (!dir.exists(out)) note_digest(mark, digest)
+    if (is.null(list(...)$ledgers)) more <- c(more, "--ledgers", dirname(mark))
+    ran <- ask_command(c("run", study$path, "--out", out, more), study$folder, progress)
+    run <- hubbub_read(out, ran)
   }
-  if (!dir.exists(out)) note_digest(mark, digest)
-  if (is.null(list(...)$ledgers)) more <- c(more, "--ledgers", dirname(mark))
-  ran <- ask_command(c("run", study$path, "--out", out, more), study$folder, progress)
-  hubbub_read(out, ran)
+  run$notes <- c(run$notes, study$note)
+  run
 }
 
 # The folder of records that were handed over; none of a study by its path, whose files are named in it.
@@ -258,14 +259,21 @@ hubbub_read <- function(folder, ran = NULL) {
 
 #' @export
 print.hubbub_run <- function(x, ...) {
-  cat(sprintf("%s: epsilon %.3g at delta %g against the %s\n", x$study, x$epsilon, x$delta, x$adversary))
+  cat(promise_of(x))
   for (name in names(x$statistics)) cat(sprintf("  %s: %s\n", name, x$statistics[[name]]$title))
   scores <- summary(x)
   if (nrow(scores)) print(scores, row.names = FALSE, digits = 3)
-  for (sentence in x$notes) cat("note:", sentence, "\n")
+  cat_notes(x)
   cat("in", x$folder, "\n")
   invisible(x)
 }
+
+# What a run promises.
+promise_of <- function(run) {
+  sprintf("%s: epsilon %.3g at delta %g against the %s\n", run$study, run$epsilon, run$delta, run$adversary)
+}
+
+cat_notes <- function(run) cat(sub("^(note: )?", "note: ", run$notes), sep = "\n")
 
 #' @describeIn hubbub_read The scores of a model, with intervals that include the noise.
 #' @param object,x A run.
@@ -341,7 +349,7 @@ predict.hubbub_run <- function(object, newdata, ...) hubbub_predict(object, newd
 #'
 #' @param run A run of [hubbub_run()], or the path of its folder or of a file evidence.json.
 #' @param thorough Also make accounts again that take long.
-#' @return A data frame with a row for each `claim` and its `verdict`.
+#' @return A `hubbub_findings`: a data frame with a row for each `claim` and its `verdict`.
 #' @examples
 #' \dontrun{
 #' hubbub_verify("runs/first")
@@ -350,8 +358,9 @@ predict.hubbub_run <- function(object, newdata, ...) hubbub_predict(object, newd
 hubbub_verify <- function(run, thorough = FALSE) {
   answer <- ask_command(c("verify", folder_of(run), options_of(thorough = thorough)))
   findings <- frame_of(answer$findings, c("claim", "verdict"))
+  class(findings) <- c("hubbub_findings", "data.frame")
   if (!answer$holds) {
-    wrong <- !findings$verdict %in% c("re-derived", "not verifiable", "signed")
+    wrong <- startsWith(findings$verdict, "wrong")
     refuse(
       paste0(findings$claim[wrong], "? ", findings$verdict[wrong], collapse = "\n"),
       class = "hubbub_refusal", status = 1L, more = list(findings = findings)
@@ -359,4 +368,13 @@ hubbub_verify <- function(run, thorough = FALSE) {
   }
   if (!answer$complete) warn("not all was checked: some would take long; thorough = TRUE does it all the same")
   findings
+}
+
+#' @export
+print.hubbub_findings <- function(x, ...) {
+  for (verdict in unique(x$verdict)) {
+    cat(verdict, "\n", sep = "")
+    cat(strwrap(x$claim[x$verdict == verdict], indent = 2, exdent = 4), sep = "\n")
+  }
+  invisible(x)
 }

@@ -75,6 +75,10 @@ print.hubbub_statistics <- function(x, ...) {
     print(x[[name]], ...)
     cat("\n")
   }
+  if (!is.null(attr(x, "run"))) {
+    cat(promise_of(attr(x, "run")))
+    cat_notes(attr(x, "run"))
+  }
   invisible(x)
 }
 

@@ -22,6 +22,7 @@
 #' @param colluders How many sites may join the adversary.
 #' @param records Public number of units over all sites, about right is enough; the number of rows if
 #'   left out, which then counts as public.
+#' @param capacity Public number: the most units that a site may hold.
 #' @param patient Column that says whose a row is: all rows of a patient are then one unit.
 #' @param most_per_patient How many rows of a patient count; beside `patient`.
 #' @param cap The most that the sites' records may spend in all studies; a ledger without one takes it.
@@ -42,10 +43,17 @@
 #' study
 #' @export
 hubbub_study <- function(sites, ..., columns, epsilon, delta = 1e-5, colluders = 1, records = NULL,
-                         patient = NULL, most_per_patient = NULL, cap = NULL, holm = NULL,
-                         synthetic = NULL, name = "statistics", file = NULL) {
+                         capacity = NULL, patient = NULL, most_per_patient = NULL, cap = NULL,
+                         holm = NULL, synthetic = NULL, name = "statistics", file = NULL) {
   tables <- tables_of(sites)
   questions <- questions_of(...)
+  if (!length(questions) && is.null(synthetic)) {
+    refuse(
+      "expected a question or more, got none; add one under a name of its own, for example ",
+      "baseline = hubbub_ask(\"table\", ~ age + sex)",
+      class = "hubbub_bad_input"
+    )
+  }
   columns <- declared(columns, questions, tables)
   units <- if (length(tables)) units_of(tables, patient)
   content <- list(
@@ -53,14 +61,16 @@ hubbub_study <- function(sites, ..., columns, epsilon, delta = 1e-5, colluders =
     parties = list(names = I(if (length(tables)) names(tables) else sites), colluders = colluders),
     data = list(
       files = "{name}.csv", patient = patient, most_per_patient = most_per_patient,
-      records = if (is.null(records)) units else records, columns = columns
+      records = if (is.null(records)) units else records, capacity = capacity
     ),
-    statistics = if (length(questions)) {
-      c(list(holm = if (length(holm)) I(holm)), lapply(questions, keys_of, columns))
-    },
+    data.columns = columns,
+    statistics = list(holm = if (length(holm)) I(holm)),
     synthetic = synthetic,
     privacy = list(epsilon = epsilon, delta = delta, cap = cap)
   )
+  keys <- lapply(questions, keys_of, columns)
+  names(keys) <- sprintf("statistics.%s", vapply(names(questions), toml_key, ""))
+  content <- append(content, keys, match("statistics", names(content)))
   folder <- records_folder(tables, c(names(columns), patient))
   path <- if (is.null(file)) tempfile("study-", fileext = ".toml") else file
   writeLines(enc2utf8(toml_of(content)), path, useBytes = TRUE)
@@ -185,10 +195,10 @@ write_table <- function(table, path, site) {
   writeLines(enc2utf8(c(header, lines)), path, useBytes = TRUE)
 }
 
-# Cells as text; a number in the fewest digits that give it back.
+# Cells as text.
 spelled <- function(values, column, site) {
   if (is.factor(values)) values <- as.character(values)
-  if (is.object(values) && inherits(values, c("Date", "POSIXt", "difftime")) || is.list(values)) {
+  if (inherits(values, c("Date", "POSIXt", "difftime")) || is.list(values)) {
     refuse(
       "expected numbers, texts or truth values in column '", column, "' of ", site, ", found ",
       class(values)[1], "; make it numbers, for example days since a day of the protocol: ",
@@ -196,13 +206,17 @@ spelled <- function(values, column, site) {
       class = "hubbub_bad_input"
     )
   }
-  text <- if (is.numeric(values)) {
-    short <- sprintf("%.15g", as.numeric(values))
-    ifelse(is.finite(values) & as.numeric(short) != values, sprintf("%.17g", as.numeric(values)), short)
-  } else {
-    quoted(as.character(values))
-  }
+  text <- if (is.numeric(values)) number_text(as.numeric(values)) else quoted(as.character(values))
   ifelse(is.na(values), "\"\"", text)
+}
+
+# Numbers in the fewest digits that give them back.
+number_text <- function(values) {
+  text <- sprintf("%.15g", values)
+  longer <- is.finite(values)
+  longer[longer] <- as.numeric(text[longer]) != values[longer]
+  text[longer] <- sprintf("%.17g", values[longer])
+  text
 }
 
 quoted <- function(text) paste0("\"", gsub("\"", "\"\"", text, fixed = TRUE), "\"")
@@ -239,7 +253,5 @@ toml_value <- function(value) {
 
 toml_number <- function(value) {
   if (is.finite(value) && value == round(value) && abs(value) < 1e15) return(sprintf("%.0f", value))
-  short <- sprintf("%.15g", value)
-  if (is.finite(value) && as.numeric(short) != value) short <- sprintf("%.17g", value)
-  sub("NaN|NA", "nan", sub("Inf", "inf", short))
+  sub("NaN|NA", "nan", sub("Inf", "inf", number_text(value)))
 }
