@@ -230,6 +230,7 @@ read_again <- function(out, folder, more, progress) {
 #' }
 #' @export
 hubbub_read <- function(folder, ran = NULL) {
+  force(ran) # the folder is full only after it
   folder <- path.expand(folder)
   read <- function(name) {
     path <- file.path(folder, name)
@@ -251,11 +252,16 @@ hubbub_read <- function(folder, ran = NULL) {
       folder = normalizePath(folder), study = plan$study, epsilon = last$epsilon, delta = plan$delta,
       adversary = plan$stated_adversary, statistics = answers_of(answers),
       validation = read("validation.json"), scores = ran$scores, final = last,
-      spending = read("spending.json"), notes = as.character(ran$warnings)
+      spending = read("spending.json"), notes = c(ran$warnings, if (isTRUE(attr(ran, "status") == 1)) copied)
     ),
     class = "hubbub_run"
   )
 }
+
+copied <- paste(
+  "the study's attempts are used up: another copy of this folder, or a run beside it, has made those",
+  "that are missing here, and they count as spent"
+)
 
 #' @export
 print.hubbub_run <- function(x, ...) {
@@ -273,7 +279,7 @@ promise_of <- function(run) {
   sprintf("%s: epsilon %.3g at delta %g against the %s\n", run$study, run$epsilon, run$delta, run$adversary)
 }
 
-cat_notes <- function(run) cat(sub("^(note: )?", "note: ", run$notes), sep = "\n")
+cat_notes <- function(run) for (note in run$notes) cat(sub("^(note: )?", "note: ", note), "\n", sep = "")
 
 #' @describeIn hubbub_read The scores of a model, with intervals that include the noise.
 #' @param object,x A run.
@@ -328,8 +334,9 @@ folder_of <- function(run) {
 hubbub_predict <- function(run, newdata, trust_code = FALSE) {
   path <- newdata
   if (!is.character(newdata)) {
-    path <- tempfile("rows-", fileext = ".csv")
-    on.exit(unlink(path))
+    dir.create(folder <- tempfile("rows-"), mode = "0700")
+    on.exit(unlink(folder, recursive = TRUE))
+    path <- file.path(folder, "newdata.csv")
     write_table(tables_of(list(newdata = newdata))[[1]], path, "newdata")
   }
   words <- c("predict", folder_of(run), path, options_of(trust_code = trust_code))

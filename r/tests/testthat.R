@@ -1,0 +1,4 @@
+library(testthat)
+library(hubbub)
+
+test_check("hubbub")

@@ -1,0 +1,83 @@
+# Data frames become files, and what R has becomes what a study can say. No command is needed.
+
+written <- function(table, ...) {
+  study <- hubbub_study(
+    list(north = table, south = table), q = hubbub_ask("table"), epsilon = 1, ...
+  )
+  readLines(file.path(study$folder, "north.csv"), encoding = "UTF-8")
+}
+
+test_that("cells are written as they are, and missing ones as nothing", {
+  table <- data.frame(
+    a = c(0.1 + 0.2, NA, 1e-300), b = factor(c("x,\"y\"", NA, "\u00e9")), c = c(TRUE, FALSE, NA),
+    d = 1:3
+  )
+  public <- list(a = c(0, 1), b = c("x,\"y\"", "\u00e9"), c = c(FALSE, TRUE), d = c(0, 9))
+  expect_identical(written(table, columns = public), c(
+    '"a","b","c","d"', '0.30000000000000004,"x,""y""","TRUE",1', '"","","FALSE",2',
+    '1e-300,"\u00e9","",3'
+  ))
+})
+
+test_that("undeclared columns are not written, and files are their owner's", {
+  table <- data.frame(name = "Ann", age = 50)
+  study <- hubbub_study(
+    list(north = table, south = table), q = hubbub_ask("table"), columns = list(age = c(0, 99)), epsilon = 1
+  )
+  path <- file.path(study$folder, "south.csv")
+  expect_identical(readLines(path), c('"age"', "50"))
+  expect_identical(format(file.info(path)$mode), "600")
+})
+
+test_that("columns are bounds, categories or keys, and nothing else", {
+  lines <- study_lines(hubbub_ask("table"), list(
+    age = c(30, 90.5), sex = factor(c("F", "M")), "a b" = c(FALSE, TRUE),
+    months = list(low = 0, high = 48, step = 0.1)
+  ))
+  expect_true(all(c(
+    "age = { low = 30, high = 90.5 }", 'sex = { categories = ["F", "M"] }',
+    '"a b" = { categories = ["FALSE", "TRUE"] }', "months = { low = 0, high = 48, step = 0.1 }"
+  ) %in% lines))
+  for (wrong in list(1, 1:3, as.Date(c("2024-01-01", "2025-01-01")), NULL)) {
+    expect_error(
+      hubbub_study(c("a", "b"), q = hubbub_ask("table"), columns = list(age = c(1, 2), day = wrong)[1:2], epsilon = 1),
+      "expected of column 'day' two bounds", class = "hubbub_bad_input"
+    )
+  }
+})
+
+test_that("truth values and an event of 0 and 1 need not be declared", {
+  table <- data.frame(months = 1:4, died = c(0, 1, 0, 1), old = c(TRUE, FALSE, NA, TRUE))
+  study <- hubbub_study(
+    list(north = table, south = table),
+    q = hubbub_ask("survival", Surv(months, died) ~ old), columns = list(months = c(0, 9)), epsilon = 1
+  )
+  expect_true(all(c('died = { categories = ["0", "1"] }', 'old = { categories = ["FALSE", "TRUE"] }') %in% readLines(study$path)))
+})
+
+test_that("dates and lists are refused with a way out", {
+  table <- data.frame(day = as.Date("2024-01-01") + 1:2)
+  expect_error(written(table, columns = list(day = c(0, 9))), "days since a day of the protocol", class = "hubbub_bad_input")
+})
+
+test_that("what are no sites is refused", {
+  for (wrong in list(NULL, hubbub::clinics, list(1), list(data.frame(a = 1)), list(north = 1), 5)) {
+    expect_error(
+      hubbub_study(wrong, q = hubbub_ask("table"), columns = columns, epsilon = 1),
+      "expected a named list of data frames", class = "hubbub_bad_input"
+    )
+  }
+  expect_error(hubbub_study(sites, columns = columns, epsilon = 1), "expected a question", class = "hubbub_bad_input")
+})
+
+test_that("the number of units is of rows or of patients, and is said to be public", {
+  table <- data.frame(pid = c(1, 1, 2), age = 50)
+  units <- function(...) {
+    study <- hubbub_study(list(north = table, south = table), q = hubbub_ask("table"), columns = list(age = c(0, 99)), epsilon = 1, ...)
+    c(grep("^records", readLines(study$path), value = TRUE), study$note)
+  }
+  expect_identical(units()[1], "records = 6")
+  expect_match(units()[2], "counts as public")
+  expect_identical(units(patient = "pid", most_per_patient = 2)[1], "records = 4")
+  expect_identical(units(records = 10), "records = 10")
+})
