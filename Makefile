@@ -10,6 +10,7 @@
 #   make flower   run the study of examples/flower in Flower itself, in an environment of its own
 #   make amputate   delete each capability in turn, and count the files that break
 #   make check   formatting, lint, types and layers only; `make lint` leaves types out
+#   make r       check the R package in r/ and run its tests; needs R (docs/howto/r.md)
 #   make docs    make these pages a site in docs/_build/html, with a search
 #   make pdf     statements, proofs, protocol and threat model as docs/_build/hubbub-statements.pdf
 #   make bench   measure this machine against its physical limits
@@ -65,7 +66,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all mutants core flower amputate coverage check lint docs pdf bench gallery experiments release bundle image check-deploy lock clean
+.PHONY: help demo demo-network test test-all mutants core flower amputate coverage check lint r docs pdf bench gallery experiments release bundle image check-deploy lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -123,6 +124,11 @@ lint: $(TOOLS)
 	  { echo "hubbub: expected formatted files; '$(BIN)/ruff format .' mends them" >&2; exit 1; }
 	$(SAY) checking layers
 	@$(BIN)/lint-imports --no-logo
+
+r: $(RUNTIME)
+	$(SAY) checking the R package
+	@R CMD build r >/dev/null && HUBBUB_REQUIRED=1 HUBBUB_COMMAND=$(CURDIR)/$(BIN)/hubbub \
+	  HUBBUB_PYTHON=$(CURDIR)/$(BIN)/python R CMD check --no-manual hubbub_*.tar.gz
 
 docs: $(PAGES)
 	$(SAY) making the pages

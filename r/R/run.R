@@ -181,7 +181,9 @@ hubbub_run <- function(study = NULL, out = NULL, progress = TRUE, resume = NULL,
     return(hubbub_read(ran$out, ran))
   }
   study <- study_of(study)
-  digest <- digest_of(c(study$path, sort(list.files(records_of(study), "[.]csv$", full.names = TRUE))))
+  records <- list.files(records_of(study), "[.]csv$", full.names = TRUE)
+  if (!file.exists(study$path)) records <- character() # which the command refuses
+  digest <- digest_of(c(study$path, records), c("study", basename(records)))
   if (is.null(out)) out <- file.path(tempdir(), "hubbub", paste0("run-", digest))
   out <- file.path(normalizePath(dirname(out), mustWork = FALSE), basename(out))
   mark <- file.path(dirname(out), "ledgers", paste0(basename(out), ".r"))

@@ -177,11 +177,11 @@ records_folder <- function(tables, columns) {
   same
 }
 
-# A digest of files, their names and contents.
-digest_of <- function(paths) {
+# A digest of files, of their contents and of what they are called.
+digest_of <- function(paths, names = basename(paths)) {
   listed <- tempfile()
   on.exit(unlink(listed))
-  writeLines(paste(basename(paths), tools::md5sum(paths)), listed)
+  writeLines(paste(names, tools::md5sum(paths)), listed)
   unname(tools::md5sum(listed))
 }
 
