@@ -3,7 +3,9 @@
 #   make demo    install hubbub and run the four-hospital study
 #   make demo-network   the same among processes: four hospitals and two compute nodes over NATS
 #   make test    install the developer's tools too, then check the code and run the quick tests
-#   make test-all   the same with the slow tests: random kills, every combination, long calibrations
+#   make test-all   the same with the slow tests
+#   make nightly   what takes longest: kills, long calibrations, databases, every kind of question among
+#                  machines, the other language, fuzzing, and the quick tests on Python 3.12 and 3.13
 #   make coverage   the quick tests again: which branches of the three rooms that guarantees rest on none takes
 #   make mutants   make each listed constant of the guarantee wrong, and see a test fail
 #   make core    run the core's quick tests in an empty folder, with nothing else of hubbub beside it
@@ -66,7 +68,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all mutants core flower amputate coverage check lint docs pdf bench gallery experiments release bundle image check-deploy lock clean r
+.PHONY: help demo demo-network test test-all nightly mutants core flower amputate coverage check lint docs pdf bench gallery experiments release bundle image check-deploy lock clean r
 .DELETE_ON_ERROR:
 
 help:
@@ -86,7 +88,19 @@ test: lint amputate core
 
 test-all: lint $(STRANGER)
 	$(SAY) running all tests, and checking types beside them
-	@$(call TESTED)
+	@$(call TESTED,-m "not nightly" --hypothesis-profile=thorough)
+
+FUZZED := wire rounds agreement joint mixing collection offers study ledger
+
+nightly: lint $(STRANGER)
+	$(SAY) running what takes longest
+	@$(PYTEST) -m nightly --hypothesis-profile=thorough $(ARGS)
+	@if $(BIN)/python -c "import atheris" 2> /dev/null; then \
+	  for target in $(FUZZED); do $(BIN)/python -m fuzz $$target --seconds 60 || exit 1; done; \
+	else echo "hubbub: expected atheris (pip install atheris); nothing was fuzzed" >&2; fi
+	@for python in python3.12 python3.13; do \
+	  if $$python -c "" 2> /dev/null; then $(MAKE) test PYTHON=$$python VENV=.venv-$$python || exit 1; \
+	  else echo "hubbub: expected $$python; the quick tests did NOT run on it" >&2; fi; done
 
 mutants: $(TOOLS)
 	@$(BIN)/python tests/mutants/run.py $(ARGS)

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from scipy.signal import lfilter
 
-from hubbub.core.planning.noise_correlation import _column, _form, error_of, least_noise
+from hubbub.core.planning.noise_correlation import _form, best_column, error_of, least_noise
+from hubbub.core.protocol.primitives.correlated_noise import UNIT
 
 Array = NDArray[np.float64]
 # From a noise multiplier, a tilt of the noise and one of the record's batches, and a number of
@@ -143,7 +144,7 @@ def main() -> None:
     show("epsilon  bands  noise, P25  its error  min-sep / P25")
     for epsilon, several in BANDS.items():
         for bands in several:
-            column = _column(bands, 0.0, "constant", STEPS)
+            column = np.array(best_column(bands, 0.0, "constant", STEPS)) / UNIT
             noise = least_noise(bands, STEPS, RATE, epsilon, DELTA, "add-remove")
             whole = error(column, noise)
             best[epsilon] = min(whole, best.get(epsilon, whole))
@@ -155,7 +156,9 @@ def main() -> None:
     show("epsilon  matrix           error of bins / least of P25")
     lags = np.arange(STEPS)
     for epsilon, whole in best.items():
-        columns = {f"{b} bands": _column(b, 0.0, "constant", STEPS) for b in (32, 100)}
+        columns = {
+            f"{b} bands": np.array(best_column(b, 0.0, "constant", STEPS)) / UNIT for b in (32, 100)
+        }
         columns |= {f"lambda CGD, {x}": rival(x**lags) for x in (0.5, 0.9)}
         for name, column in columns.items():
             noise, off = least(bins(column, STEPS, RATE), epsilon, 4.0, TILT)

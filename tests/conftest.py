@@ -6,20 +6,42 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.doctest import DoctestModule
+from _pytest.doctest import DoctestItem, DoctestModule
 from hypothesis import HealthCheck, settings
 
 gc.disable()  # while hundreds of modules are imported: until `pytest_runtestloop`
 
-# No test fails because the machine is slow.
-settings.register_profile(
-    "without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+# No test fails because the machine is slow. `--hypothesis-profile=thorough` tries more examples.
+for name, examples in (("quick", 25), ("thorough", 100)):
+    settings.register_profile(
+        name,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile("quick")
+
+# What is slow in these waits for `make nightly`: kills and random changes, papers that are made
+# whole, databases, another language, each kind of question among machines, long calibrations,
+# and how often intervals hold what they should.
+NIGHTLY = (
+    *("*/test_*kills.py", "run/test_mutated_*.py", "training/test_*_folders.py"),
+    *("experiment_scripts/*", "drafting/test_six_cohorts.py", "run/test_joint_batches.py"),
+    *("study/sql/*", "other_language/*", "network/test_*over_nats.py", "network/test_*_apart.py"),
+    *("network/test_absences.py", "network/test_floods.py", "network/test_images.py"),
+    *("network/test_same_bits.py", "run/test_places.py", "estimation/test_shared_margins.py"),
+    *("validation/test_runs.py", "coefficients/test_runs.py", "training/test_sklearn.py"),
+    *("ledger/test_cost.py", "privacy/test_rare_losses.py", "privacy/test_corners.py"),
+    *("estimation/test_late_entries.py", "estimation/test_patterns.py", "sampling/test_hiding.py"),
+    *("estimation/test_newton_coverage.py", "learning/test_units.py"),
 )
-settings.load_profile("without a clock")
+# Examples in docstrings that train models; what they show, tests hold.
+SLOW_EXAMPLES = ("learning/sklearn/*", "learning/runs/*", "learning/audit/*")
 
 # Read when torch and NumPy are loaded, which is after this file. Threads of OpenMP that wait for
 # each other on cores that are taken make small models slower by a multiple.
@@ -80,6 +102,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     named: dict[tuple[str, str], set[str]] = {}
     for item in items:
+        if isinstance(item, DoctestItem) and _is_in(item, "src/hubbub", SLOW_EXAMPLES):
+            item.add_marker("slow")
         case = item.name.partition("[")[2].removesuffix("]")
         for mark in item.iter_markers():
             if mark.name not in ("slow_cases", "quick_cases"):
@@ -88,9 +112,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             left.discard(case)
             if (case in mark.args) == (mark.name == "slow_cases"):
                 item.add_marker("slow")
+    for item in items:
+        if item.get_closest_marker("slow") and _is_in(item, "tests", NIGHTLY):
+            item.add_marker("nightly")
+        elif item.get_closest_marker("nightly"):
+            item.add_marker("slow")
     unknown = [f"{test}[{case}]" for (test, _), left in named.items() for case in sorted(left)]
     if unknown and not any("[" in one for one in config.args):
         raise pytest.UsageError(f"no such cases are there to be slow or quick: {unknown}")
+
+
+def _is_in(item: pytest.Item, folder: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a test's file is one of those below a folder."""
+    path = item.path.as_posix()
+    return any(fnmatch(path, f"*/{folder}/{pattern}") for pattern in patterns)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -139,7 +139,7 @@ def main(arguments: list[str]) -> int:
         return subprocess.run(
             [*command, "-m", "not slow", *arguments, *chosen],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": ""},
             check=False,
         ).returncode
 
