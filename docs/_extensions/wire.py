@@ -117,6 +117,13 @@ TAGS: dict[str, tuple[str, str, str, str]] = {
     "PROMISE": ("node", "everybody", "silos to be summed, digest of the MODEL", _ASKED),
     "ROLL": ("aggregator", "everybody", "the session's silos", _SILOS),
     "RESULT_SIGNED": ("silo", "everybody", "H(payload of the RESULT)", "32"),
+    "PROPOSAL": (
+        "aggregator",
+        "everybody",
+        "a study's [text](../protocol.md#proposals)",
+        "at most $2^{18}$",
+    ),
+    "PROPOSED": ("silo, node", "aggregator", "`state`, `reason`, JSON", ""),
     "COLLECT": (
         "aggregator",
         "everybody",
@@ -213,6 +220,7 @@ CALLS: dict[str, tuple[str, str, str]] = {
     "EVIDENCE": ("all", "all EVIDENCE", "none: it was verified"),
     "PROMISE": ("nodes", "REQUEST", "PROMISE"),
     "RESULT": ("silos", "RESULT", "RESULT_SIGNED"),
+    "PROPOSE": ("all", "PROPOSAL", "PROPOSED"),
     "COLLECT_KEY": ("nodes", "COLLECT", "NODE_KEY"),
     "COLLECT_DEPOSIT": (
         "silos",

@@ -395,8 +395,7 @@ def test_a_party_that_takes_part_twice_is_told_and_so_is_the_aggregator(own: Rel
     parties = [joined("ann", "here"), joined("ann", "there"), joined("bob", "elsewhere")]
     keys = own.keys["aggregator"]
     carrier = Carrier(own.relay, keys, own.roster, lambda *_: None)
-    carrier.twice = told.append
-    with carrier:
+    with carrier, carrier.hearing_twice(told.append):
         come(carrier, "ann", "bob")
         wait(lambda: len(said) == 3)
 

@@ -75,7 +75,7 @@ def test_what_is_public_holds_nothing_private(tmp_path: Path) -> None:
 def test_keys_that_others_may_touch_are_not_used(tmp_path: Path, mode: int) -> None:
     PartyFolder.made(tmp_path, "ann", "silo")
     (tmp_path / KEYS).chmod(mode)
-    with pytest.raises(UserError, match=r"readable by its owner alone.*chmod 600"):
+    with pytest.raises(UserError, match=r"readable only by its owner.*chmod 600"):
         PartyFolder.opened(tmp_path)
 
 

@@ -571,7 +571,7 @@ REFUSED = {
     ),
     "a batch over all silos needs all": (
         {"parties": {"dropouts": 1, "colluders": 0}},
-        r"parties\.dropouts = 0.*not of its size without one",
+        r"parties\.dropouts = 0.*does not have its size",
     ),
     "no record can be held back": (
         {"training": {"evaluate": {"every": 5, "epsilon": 1.0}}},
@@ -601,7 +601,7 @@ def test_a_study_that_cannot_keep_its_word_is_refused(changed: Any, says: str) -
 def test_another_number_of_records_than_stated_is_refused_before_anything_is_charged(
     tmp_path: Path, stated: int
 ) -> None:
-    with pytest.raises(DataError, match=rf"expected {stated} records.*{ALL} in all.*fix"):
+    with pytest.raises(DataError, match=rf"expected {stated} records.*{ALL} in all.*correct"):
         run(study(data={"records": stated, "counts": None}), tmp_path / "run")
     assert not any(rows(tmp_path / "ledgers", name) for name in NAMES)
 

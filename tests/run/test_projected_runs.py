@@ -25,7 +25,13 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.planning import exposure
 from hubbub.core.planning.plan import Plan
 from hubbub.core.protocol.primitives import noise
-from hubbub.core.protocol.primitives.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
+from hubbub.core.protocol.primitives.wire import (
+    HEADER_BYTES,
+    OVERHEAD,
+    SIGNATURE_BYTES,
+    Frame,
+    Tag,
+)
 from hubbub.core.protocol.projection.matrix import Projection
 from hubbub.core.protocol.projection.product import lift, project
 from hubbub.core.protocol.round import batches, draw
@@ -203,7 +209,7 @@ def test_the_revealed_sum_is_that_of_the_projected_sums_to_the_last_bit(
         assert np.array_equal(total, np.sum([after for _, after in encoded], axis=0))
 
         seed = seed_of(revealed)
-        assert parties.rounds.aggregator.seed == seed
+        assert parties.rounds.aggregator.attempt.seed == seed
         draw, steps = draw_from(seed, number, 0, now), round_parameters(kind).grid_step
         mine = by_hand(kind, draw, now)
         for (before, _), expected in zip(encoded, mine, strict=True):
@@ -272,7 +278,7 @@ def test_the_matrix_follows_from_the_link_of_every_active_silo_and_from_the_mode
 def test_one_bit_of_any_silos_link_would_be_another_seed(revealed: list[bytes], silo: int) -> None:
     parties = federation("sign")
     parties.sum(1, parameters())
-    assert parties.rounds.aggregator.seed == seed_of(revealed)
+    assert parties.rounds.aggregator.attempt.seed == seed_of(revealed)
     altered = bytearray(revealed[silo])
     altered[HEADER_BYTES + 31] ^= 1
     assert seed_of([*revealed[:silo], bytes(altered), *revealed[silo + 1 :]]) != seed_of(revealed)
@@ -339,10 +345,10 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     seen: list[bytes] = []
     original = Aggregator.receive
 
-    def spy(self: Aggregator, message: bytes) -> None:
+    def spy(self: Aggregator, message: bytes, shares: Sequence[Frame] = ()) -> bytes:
         if message[1] == Tag.MASKED:
             seen.append(message)
-        original(self, message)
+        return original(self, message, shares)
 
     monkeypatch.setattr(Aggregator, "receive", spy)
     return seen

@@ -182,11 +182,11 @@ def on_the_wire(monkeypatch, *, nodes: int, word_bits: int, masked: bool):
     with monkeypatch.context() as patch:
         original = Aggregator.receive
 
-        def spy(self, message):
+        def spy(self, message, shares=()):
             if message[1] == Tag.MASKED:
                 payload = message[HEADER_BYTES : len(message) - SIGNATURE_BYTES]
                 sent.append(np.frombuffer(payload, dtype=f"<u{word_bits // 8}"))
-            original(self, message)
+            return original(self, message, shares)
 
         patch.setattr(Aggregator, "receive", spy)
         if not masked:
@@ -909,8 +909,8 @@ def test_an_error_about_a_file_holds_no_value_of_it(planted, caplog, capfd, spoi
 def test_an_error_of_the_protocol_holds_no_value(planted, monkeypatch, caplog, capfd, victim):
     caplog.set_level(logging.DEBUG)
 
-    def corrupted(self, message):
-        return victim(self, message[:-1] + bytes([message[-1] ^ 1]))
+    def corrupted(self, message, *shares):
+        return victim(self, message[:-1] + bytes([message[-1] ^ 1]), *shares)
 
     owner = {"receive": Aggregator, "accept": Silo, "promise": ComputeNode}[victim.__name__]
     monkeypatch.setattr(owner, victim.__name__, corrupted)

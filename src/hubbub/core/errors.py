@@ -96,6 +96,10 @@ class BudgetError(HubbubError):
     """The next step would carry a data set past its cap, or a run past its attempts."""
 
 
+class NoRoomError(BudgetError):
+    """A study has to wait for others that a cap lets through: nothing was made of it or paid."""
+
+
 class SpentError(BudgetError):
     """A study has made its attempts, or was closed: whoever asks for another asks too much."""
 

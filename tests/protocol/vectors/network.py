@@ -20,6 +20,7 @@ from protocol.parties import SESSION, STUDY, World
 VERSION = "0.1.0"  # of hubbub, as the parties of the vectors say; the wire has its own
 LEDGER = {"ledger_head": bytes(range(32)), "ledger_rows": 61, "attempts": 60}
 RESULT = struct.pack("<2f", 0.5, -1.25)
+PROPOSED = b'[study]\nname = "heart"\n'
 QUOTE = bytes(range(40))  # made up
 EVIDENCE = struct.pack("<B16sII", 1, b"software", len(QUOTE), 0) + QUOTE
 UNTIL = 1798070400
@@ -43,6 +44,8 @@ def network(w: World, model: bytes) -> dict[str, Any]:
         "REFUSAL": w.forge(1, Tag.REFUSAL, _json(refusal), receiver=0, **NOWHERE),
         "RESULT": w.forge(0, Tag.RESULT, RESULT),
         "RESULT_SIGNED": w.forge(1, Tag.RESULT_SIGNED, hashlib.sha256(RESULT).digest()),
+        "PROPOSAL": w.forge(0, Tag.PROPOSAL, PROPOSED),
+        "PROPOSED": w.forge(1, Tag.PROPOSED, _json({"state": "pending", "reason": ""}), receiver=0),
         "CLOSE": w.forge(0, Tag.CLOSE, _json({"sessions": [SESSION.hex()]})),
         "CLOSED": w.forge(1, Tag.CLOSED, _json(said), receiver=0),
     }

@@ -39,7 +39,7 @@ _NAMED[Tag.HELD] = ("silo 3: 0010 0000", "digest of the three SHAREs")
 _STATEMENT = 185
 _NAMED[Tag.LOOKED] = ("no silo: 0000 0000", "digest of the two DEPOSITs")
 _JSON = (
-    *(Tag.OPEN, Tag.READY, Tag.REFUSAL, Tag.CLOSE, Tag.CLOSED),
+    *(Tag.PROPOSAL, Tag.PROPOSED, Tag.OPEN, Tag.READY, Tag.REFUSAL, Tag.CLOSE, Tag.CLOSED),
     *(Tag.COLLECT, Tag.RECEIPT),
 )
 _WIDTH = 62  # of a line of JSON

@@ -20,9 +20,11 @@ from hubbub.core.ledger.entry import PATIENT, RECORD, Admission, Cap, Entry, Led
 from hubbub.core.ledger.tally import (
     Certified,
     Tally,
+    attempts_of,
     certificate_of,
     cost_of,
     rounded_up,
+    rows_of,
     spent,
     unit_of,
 )
@@ -102,6 +104,18 @@ class PrivacyFilter:
         if left is None and not self._fits_alone(counts, entry, tally):
             raise self._refusal(entry.study, counts, tally)
         return Admission(study=entry.study, counts=counts, left=left)
+
+    def has_room(self, plan: Plan, tally: Tally) -> bool:
+        """Whether a study would be let in, and its first session charged."""
+        study = plan.study.id
+        if not (counts := self.wanted(study, attempts_of(plan))):
+            return True
+        certified = (certificate for _, _, certificate in rows_of(plan))
+        begun = {Certified(study, bytes((number,)), one) for number, one in enumerate(certified)}
+        sessions = tally.certified | begun
+        if self._left_after(counts) is not None and self._are_kept(sessions):
+            return True
+        return not self._blocks and self._spent(counts, sessions) <= self.cap.epsilon
 
     def check(self, entry: Entry, tally: Tally) -> None:
         """The cap still holds for what was let in, and so it does with the entry's certificate.

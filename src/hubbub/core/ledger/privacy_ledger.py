@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import reduce
 from pathlib import Path
 from typing import Self
 
-from hubbub.core.errors import IntegrityError, SpentError
+from hubbub.core.errors import IntegrityError, NoRoomError, SpentError
 from hubbub.core.ledger.entry import Admission, Cap, Closing, Entry, LedgerMechanism
 from hubbub.core.ledger.hash_chain import Chain, Progress, Row
 from hubbub.core.ledger.head_statement import HeadStatement
@@ -111,6 +112,41 @@ class Ledger:
             BudgetError: one is of patients and another of records, of unknown number for a patient.
         """
         self.tally.check_units(attempts_of(plan), self._path)
+
+    def check_room(self, plan: Plan, *, beside: Callable[[], Iterable[Plan]]) -> None:
+        """Refuse a study before its first charge that the cap could not see through to its end.
+
+        What was begun before keeps its place. A cap for fixed studies holds no place by itself
+        (P15): there those that were begun, and are not over, count in full; and where there is
+        none, the study alone is left to `charge`.
+
+        Args:
+            plan: of the study.
+            beside: gives the plans of the studies that were begun and may go on.
+
+        Raises:
+            NoRoomError: it has no room as things are; nothing is written.
+        """
+        with self._lock:
+            self._catch_up()
+            cap, tally, study = self._cap, self._tally, plan.study
+            if cap is None or tally.attempts(study.id):
+                return
+            if self._filter is not None:
+                names, fits = [], self._filter.has_room(plan, tally)
+            else:
+                others = [one for one in beside() if one.study.id not in self._closed]
+                names = [one.study.name for one in others]
+                after = reduce(Tally.after, [*others, plan], tally)
+                spent = after.epsilon(delta=cap.delta, relation=cap.relation)
+                fits = not others or spent <= cap.epsilon
+        if not fits:
+            begun = f" beside {', '.join(names)}" if names else ""
+            raise NoRoomError(
+                f"expected room for {study.name}{begun} under the cap of epsilon {cap.epsilon:g} "
+                "on this data set, found too little; nothing was charged, and it waits: raise the "
+                "cap with `hubbub budget set`, or see what others leave of it"
+            )
 
     def close_study(self, study: bytes) -> None:
         """Write durably, once, that a study is over: no attempt of it is charged any more (P15).

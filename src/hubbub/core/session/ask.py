@@ -49,6 +49,7 @@ class Call(IntEnum):
     EVIDENCE = 21
     PROMISE = 22
     RESULT = 23
+    PROPOSE = 24
     COLLECT_KEY = 40
     COLLECT_DEPOSIT = 41
     COLLECT_LOOK = 42

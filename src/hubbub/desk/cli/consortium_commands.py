@@ -16,6 +16,7 @@ from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import foreign_code
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.ledger_books import after, standing
+from hubbub.desk.cli.main import actor
 from hubbub.desk.cli.study_commands import show_plan
 from hubbub.desk.cli.terminal import (
     PASSPHRASE,
@@ -39,6 +40,7 @@ from hubbub.site.network.folder_files import (
     write_roster,
 )
 from hubbub.site.network.party_folder import HOME, IDENTITY, LEDGER, RELAY, PartyFolder
+from hubbub.site.network.proposals import APPROVED, WITHDRAWN, Inbox
 
 
 def add_commands(commands: Any) -> None:
@@ -118,7 +120,7 @@ def add_commands(commands: Any) -> None:
         "approve a study at this party",
         _approve,
         STUDY,
-        argument("--roster", "the consortium's roster", Path),
+        argument("--roster", "the consortium's roster; default: that in --home", Path),
         argument("--home", "this party's folder", Path, default=HOME),
         argument("--ledger", "the data set's ledger; default in --home", Path),
         argument(
@@ -259,15 +261,23 @@ def _approve(options: argparse.Namespace) -> int:
     study = Study.load(options.study)
     if options.withdraw:
         return _withdraw(options, party_folder, study)
-    if options.roster is None:
-        raise UserError(
-            "expected --roster, the file whose fingerprints all parties compared, got none; name it"
-        )
-    roster = read_roster(options.roster)
+    roster = read_roster(options.roster) if options.roster else party_folder.roster
+    return review(options, party_folder, study, roster, new_roster=options.new_roster)
+
+
+def review(
+    options: argparse.Namespace,
+    party_folder: PartyFolder,
+    study: Study,
+    roster: Roster,
+    *,
+    new_roster: bool = False,
+) -> int:
+    """Show all that a study means for this party, ask, and approve it: of a file, or proposed."""
     hashes = foreign_code.code_hashes(study)
     if not options.json:
-        _show(study, roster, options.ledger or options.home / LEDGER, hashes)
-    if options.new_roster:
+        show_study(study, roster, options.ledger or options.home / LEDGER, hashes)
+    if new_roster:
         if left := party_folder.open_collections(beside=roster):
             names = ", ".join(left.values())
             warn(
@@ -276,12 +286,13 @@ def _approve(options: argparse.Namespace) -> int:
                 "--withdraw erases their keys"
             )
         _warn_of_restarts(party_folder, roster)
-    if not _agreed(f"May {party_folder.name} take part in {study.name}?", options):
+    if not agreed(f"May {party_folder.name} take part in {study.name}?", options):
         say("not approved; nothing was changed")
         return 1
     path = party_folder.approve(
-        study, roster, new_roster=options.new_roster, seen=hashes, data=options.data
+        study, roster, new_roster=new_roster, seen=hashes, data=options.data
     )
+    Inbox(party_folder).say(study.id, APPROVED, actor())
     named = {"study_id": study.id.hex(), "own_code": study.own_code, "own_code_sha256": hashes}
     result = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
     answer(options, result, f"approved: {study.name}, id {study.id.hex()}")
@@ -295,10 +306,12 @@ def _withdraw(options: argparse.Namespace, party_folder: PartyFolder, study: Stu
             f"a sum of {study.name} is open, and its key is here: the key will be erased for ever, "
             "nobody can open what was deposited, and what silos have paid stays paid"
         )
-        if not _agreed("Withdraw it all the same?", options):
+        if not agreed("Withdraw it all the same?", options):
             say("not withdrawn; nothing was changed")
             return 1
     there = party_folder.withdraw(study.id)
+    if there:
+        Inbox(party_folder).say(study.id, WITHDRAWN, actor())
     words = "withdrawn" if there else "it was not approved here"
     answer(options, {"study_id": study.id.hex(), "withdrawn": there}, words)
     return 0 if there else 1
@@ -324,7 +337,7 @@ def _warn_of_restarts(party_folder: PartyFolder, roster: Roster) -> None:
         )
 
 
-def _show(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, str]) -> None:
+def show_study(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, str]) -> None:
     """Everything that is approved: with whom, what is trained on what, and what it costs."""
     _show_roster(roster)
     said = tomllib.loads(study.as_toml())
@@ -359,7 +372,7 @@ def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]
             yield f"{before}{key}", shown
 
 
-def _agreed(question: str, options: argparse.Namespace) -> bool:
+def agreed(question: str, options: argparse.Namespace) -> bool:
     """Whether the person at the keyboard says yes, or has said --yes before."""
     if options.yes:
         return True

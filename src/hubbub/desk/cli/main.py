@@ -55,6 +55,7 @@ _GROUPS: dict[str, dict[str, str]] = {
     },
     "run it between sites": {
         **dict.fromkeys(("keygen", "roster", "relay", "leaf", "approve"), "consortium_commands"),
+        **dict.fromkeys(("propose", "inbox"), "inbox_commands"),
         **dict.fromkeys(("serve", "join", "status"), "network_commands"),
         "attest": "attest_commands",
     },
@@ -91,6 +92,8 @@ EXAMPLES = {
     "hubbub leaf": "hubbub leaf roster.toml --relay tls://leaf.internal "
     "--hub tls://hub.example.org:7422 --out hubbub-leaf",
     "hubbub approve": "hubbub approve study.toml --roster roster.toml",
+    "hubbub propose": "hubbub propose study.toml --home hubbub-home",
+    "hubbub inbox": "hubbub inbox 4d67e55a --approve",
     "hubbub serve": "hubbub serve study.toml --home hubbub-home",
     "hubbub join": "hubbub join --check --data /srv/records",
     "hubbub status": "hubbub status hubbub-home",

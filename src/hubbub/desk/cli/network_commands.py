@@ -36,7 +36,7 @@ from hubbub.desk.cli.terminal import (
     unlock,
     warn,
 )
-from hubbub.site.network.event_log import EventLog, last_status, sentence
+from hubbub.site.network.event_log import DONE, EventLog, last_status, sentence
 from hubbub.site.network.folder_files import read_roster
 from hubbub.site.network.party_folder import HOME, LEDGER, PartyFolder
 from hubbub.site.network.waiting import Timeouts
@@ -66,9 +66,15 @@ def add_commands(commands: Any) -> None:
     add_command(
         commands,
         "serve",
-        "run a study as its aggregator",
+        "run a study, or several of a folder, as the aggregator",
         _serve,
-        argument("study", "the study's TOML file, approved here", Path),
+        argument(
+            "study",
+            "the study's TOML file, approved here; or a folder of them, which are proposed to the "
+            "parties and run several at a time, until Ctrl-C",
+            Path,
+        ),
+        argument("--once", "of a folder: end when no study of it is left to do", bool),
         argument("--relay", "URL of a running relay; default: start one here"),
         AUDIT,
         argument("--deadline", "seconds to wait in each phase; default 60", float),
@@ -101,7 +107,7 @@ def add_commands(commands: Any) -> None:
             Path,
             metavar="PATH",
         ),
-        argument("--roster", "the roster, if no study is approved here yet", Path),
+        argument("--roster", "where nothing is approved yet: the roster, kept in --home", Path),
         argument("--ledger", "the data set's ledger; default in --home", Path),
         DEVICE,
         argument("--check", "check whether this party could take part, and exit", bool),
@@ -179,6 +185,8 @@ class _Teller:
         values = {k: v for k, v in event.items() if k not in ("event", "time", "level", "party")}
         said, now = sentence(kind, values), time.monotonic()
         thing = _SAME_THING.get(kind, kind)
+        if thing not in _SAME_THING.values():
+            thing += f" of {values.get('study')}"
         before, then = self._last.get(thing, ("", -_QUIET_SECONDS))
         repeats = said == before or kind in ("step", "answered")
         if repeats and now - then < _QUIET_SECONDS:
@@ -202,15 +210,19 @@ def _served(options: argparse.Namespace) -> int:
 
     began = time.monotonic()
     party_folder = PartyFolder.opened(options.home, unlock(options))
+    # What is not stated keeps the default that Timeouts has.
+    stated = {name: getattr(options, name) for name in ("deadline", "waiting", "grace")}
+    timeouts = Timeouts(**{name: value for name, value in stated.items() if value is not None})
+    if options.study.is_dir():
+        return _served_folder(options, party_folder, timeouts)
+    if options.once:
+        raise UserError("expected --once of a folder of studies, got one study; leave it out")
     study = Study.load(options.study)
     check(party_folder, study, options.data)
     if options.audit is not None:
         party_folder.keep_audit(study.id, read_audit(options.audit, plan(study)))
     if (kept := party_folder.audit(study.id)) and not options.json:
         say(f"the evidence will contain the audit in {kept}")
-    # What is not stated keeps the default that Timeouts has.
-    stated = {name: getattr(options, name) for name in ("deadline", "waiting", "grace")}
-    timeouts = Timeouts(**{name: value for name, value in stated.items() if value is not None})
     with bar(study.name, steps_of(study), quiet=options.json) as progress:
         show = (lambda _: None) if options.json else _Teller(json=False, progress=progress)
         with _logging(options, party_folder, show) as event_log:
@@ -245,6 +257,33 @@ def _served(options: argparse.Namespace) -> int:
     return 0
 
 
+def _served_folder(
+    options: argparse.Namespace, party_folder: PartyFolder, timeouts: Timeouts
+) -> int:
+    """Serve the studies of a folder."""
+    from hubbub.site.network.aggregator_process import host_all
+
+    if options.until is not None or options.audit is not None:
+        raise UserError("expected --until and --audit of one study, got a folder; name its file")
+    with _logging(options, party_folder, _Teller(json=options.json)) as event_log:
+        studies = host_all(
+            party_folder,
+            options.study,
+            event_log,
+            url=options.relay,
+            data=options.data,
+            timeouts=timeouts,
+            once=options.once,
+        )
+    content = [
+        {"study_id": one.study.id.hex(), "name": one.study.name, "state": one.state, "why": one.why}
+        for one in studies
+    ]
+    lines = [f"{one.study.name}: {one.state}{f': {one.why}' if one.why else ''}" for one in studies]
+    answer(options, {"studies": content}, *lines)
+    return 0 if all(one.state == DONE for one in studies) else 1
+
+
 def _join(options: argparse.Namespace) -> int:
     if options.socket is None:
         _check_engine()
@@ -261,13 +300,15 @@ def _join(options: argparse.Namespace) -> int:
         certificate=options.relay_certificate,
     )
     roster = options.roster and read_roster(options.roster)
+    if roster and not options.check:
+        party_folder.take_roster(roster)
     if options.check:
         return _checked(options, checkup(party_folder, machine, url=options.relay, roster=roster))
     approved = check(party_folder, machine)
     named = (party_folder, options.relay, roster, machine.certificate)
     relay = options.socket or relay_of(*named)
     if not options.json:
-        names = ", ".join(approved) or "none yet; approve one with hubbub approve"
+        names = ", ".join(approved) or "none yet; hubbub inbox lists what is proposed"
         say(f"{party_folder.name} takes part; approved studies: {names}; stop with Ctrl-C")
     once = options.patience if options.once else None
     with (
@@ -341,8 +382,13 @@ def _status(options: argparse.Namespace) -> int:
     if options.json:
         emit(status)
         return 0
+    studies = status.pop("studies", {})
     rows = [(key.replace("_", " "), _cell(key, value)) for key, value in status.items()]
     table("State of the study", ("", ""), rows)
+    if len(studies) > 1:
+        keys = ("study", "state", "step", "steps", "epsilon", "why")
+        cells = [[_cell(key, one.get(key, "")) for key in keys] for one in studies.values()]
+        table("Studies", keys, cells, texts=len(keys))
     return 0
 
 

@@ -6,23 +6,45 @@ it is a process of its own, ends with this one, and is started again when it end
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
-from hubbub.core.errors import HubbubError, UserError, loggable
+from hubbub.core.errors import HubbubError, NoRoomError, UserError, loggable
+from hubbub.core.number_format import few
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
-from hubbub.site.network.event_log import CONNECTING, DONE, LOST, WAITING, EventLog
+from hubbub.site.network.event_log import (
+    CONNECTING,
+    DONE,
+    LOST,
+    TRAINING,
+    WAITING,
+    EventLog,
+    StudyLog,
+)
 from hubbub.site.network.join import relay_of
-from hubbub.site.network.nats.carrier import Carrier
+from hubbub.site.network.nats.carrier import Carrier, EndedError
 from hubbub.site.network.nats.relay import Relay, RelayCertificate
 from hubbub.site.network.nats.server import Server, write_server
-from hubbub.site.network.party_folder import RELAY, PartyFolder, alone
+from hubbub.site.network.party_folder import RELAY, BusyError, PartyFolder, alone
+from hubbub.site.network.proposals import (
+    ABSENT,
+    DECLINED,
+    Courier,
+    Outbox,
+    Standing,
+    Verdict,
+)
 from hubbub.site.network.requests import QuietRequests, Requests
-from hubbub.site.network.waiting import Timeouts
+from hubbub.site.network.waiting import Door, Timeouts, WaitedError
+
+_LOOK = 1.0  # seconds between looks at a folder, or at what parties say
 
 
 def host(
@@ -55,23 +77,14 @@ def host(
         HubbubError: as for `serve`.
     """
     check(party_folder, study, data)
-
-    def told(up: bool, why: str) -> None:
-        event_log.line(up, why)
-        event_log.state(state=WAITING if up else LOST)
-
-    with alone(party_folder.home):
-        event_log.state(state=CONNECTING)
-        relay = relay_of(party_folder, url)
-        with _relayed(party_folder, relay, url, event_log) as reached:
-            carrier = Carrier(reached, party_folder.keys, party_folder.roster, told)
-            kind = Requests if until is None else QuietRequests
-            requests = kind(
-                party_folder.roster, study.id, carrier.phase, event_log, timeouts or Timeouts()
-            )
-            carrier.largest_answer, carrier.twice = requests.largest_answer, requests.see_twice
-            with carrier:
-                return played(party_folder, study, requests, data=data, until=until)
+    timeouts = timeouts or Timeouts()
+    with (
+        _line(party_folder, url, event_log) as carrier,
+        _carrying(party_folder, carrier, event_log),
+    ):
+        kind = Requests if until is None else QuietRequests
+        with _asking(carrier, party_folder, study, event_log, timeouts, kind) as requests:
+            return played(party_folder, study, requests, data=data, until=until)
 
 
 def played(
@@ -83,24 +96,341 @@ def played(
     until: float | None = None,
 ) -> Path | None:
     """Run a study to its end, whatever carries the requests; see `host`."""
-    from hubbub.site.collected.collection_run import serve_collection
-    from hubbub.site.network.aggregator_run import serve
-    from hubbub.site.network.coordinator import Coordinator
-
-    event_log, out = requests.event_log, party_folder.run(study.id)
-    done = True
+    event_log = requests.event_log
     try:
-        coordinator = Coordinator(party_folder, study, requests)
-        if until is None:
-            serve(coordinator, out, data=data)
-        else:
-            done = serve_collection(coordinator, out, until=until, data=data) is not None
+        done = _run(party_folder, study, requests, data, until)
     except HubbubError as error:
         event_log.warn("stopped", said=loggable(error))
         event_log.state(state=LOST)
         raise
     event_log.state(state=DONE if done else WAITING)
-    return out if done else None
+    return party_folder.run(study.id) if done else None
+
+
+@contextmanager
+def _line(party_folder: PartyFolder, url: str | None, event_log: EventLog) -> Iterator[Carrier]:
+    """The aggregator's line to the relay, which is started here if none is named."""
+
+    def told(up: bool, why: str) -> None:
+        event_log.line(up, why)
+        event_log.state(state=WAITING if up else LOST)
+
+    with alone(party_folder.home):
+        event_log.state(state=CONNECTING)
+        with (
+            _relayed(party_folder, relay_of(party_folder, url), url, event_log) as reached,
+            Carrier(reached, party_folder.keys, party_folder.roster, told) as carrier,
+        ):
+            yield carrier
+
+
+@contextmanager
+def _carrying(party_folder: PartyFolder, carrier: Carrier, event_log: EventLog) -> Iterator[None]:
+    """Carry what is proposed meanwhile."""
+    ended, courier = Event(), _courier(party_folder, carrier, event_log)
+    thread = Thread(target=courier.carry_all, args=(ended,), daemon=True, name="courier")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def _courier(party_folder: PartyFolder, carrier: Carrier, event_log: EventLog) -> Courier:
+    return Courier(
+        party_folder=party_folder, phase=carrier.phase, event_log=event_log, timeouts=Timeouts()
+    )
+
+
+def propose(
+    party_folder: PartyFolder,
+    study: Study,
+    event_log: EventLog,
+    *,
+    url: str | None = None,
+    seconds: float = 30.0,
+) -> dict[str, Standing]:
+    """Propose a study to all parties, by the process that serves here if there is one.
+
+    Args:
+        party_folder: the aggregator's folder.
+        study: approved there.
+        event_log: where events go.
+        url: of a relay that runs; one is started here if None.
+        seconds: how long to wait for those who are away; they are asked again by `serve`.
+
+    Returns:
+        What each party has said by then.
+
+    Raises:
+        UserError: it was not approved here, or there is no relay.
+    """
+    outbox, end = Outbox(party_folder), time.monotonic() + seconds
+    outbox.put(study)
+    everybody = {party.name for party in party_folder.roster.parties[1:]}
+
+    def heard() -> bool:
+        standings = outbox.standings(study.id)
+        reached = {name for name, one in standings.items() if one.state != ABSENT}
+        return everybody <= reached or time.monotonic() > end
+
+    try:
+        with _line(party_folder, url, event_log) as carrier:
+            courier = _courier(party_folder, carrier, event_log)
+            courier.carry(study, anew=True)
+            while not heard():
+                time.sleep(_LOOK)
+                courier.carry(study)
+    except BusyError:  # whoever works here carries it
+        while not heard():
+            time.sleep(_LOOK)
+    return outbox.standings(study.id)
+
+
+@contextmanager
+def _asking(
+    carrier: Carrier,
+    party_folder: PartyFolder,
+    study: Study,
+    event_log: EventLog,
+    timeouts: Timeouts,
+    kind: type[Requests] = Requests,
+) -> Iterator[Requests]:
+    """What asks the parties for one study, over a line that others may use, too."""
+
+    def phase(name: str, blobs: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, Any]]:
+        return carrier.phase(name, blobs, seconds, requests.largest_answer)
+
+    requests = kind(party_folder.roster, study.id, phase, event_log, timeouts)
+    with carrier.hearing_twice(requests.see_twice):
+        yield requests
+
+
+def _run(
+    party_folder: PartyFolder,
+    study: Study,
+    requests: Requests,
+    data: Path | None,
+    until: float | None = None,
+    door: Door | None = None,
+) -> bool:
+    """Run the study to its end; whether it is done."""
+    from hubbub.site.collected.collection_run import serve_collection
+    from hubbub.site.network.aggregator_run import serve
+    from hubbub.site.network.coordinator import Coordinator
+
+    coordinator = Coordinator(party_folder, study, requests, door)
+    out = party_folder.run(study.id)
+    if until is not None:
+        return serve_collection(coordinator, out, until=until, data=data) is not None
+    serve(coordinator, out, data=data)
+    return True
+
+
+# Several studies, of a folder: each in a thread, over one line, by the order of their files' names.
+#
+# A study is proposed first; it begins once so many parties have approved it as it needs, and the
+# one before it has its first sum or waits itself. What caps have no room for waits until another
+# study is over, or a cap is raised. A study that stops keeps no other from going on.
+
+_AT_ONCE = 4  # studies
+_AGAIN_SECONDS = 60.0  # until a study is tried again that had no room, or whose parties were away
+QUEUED, RUNNING, STOPPED = "queued", "running", "stopped"
+
+
+@dataclass(kw_only=True)
+class QueuedStudy:
+    """A study of the folder that is served.
+
+    Args:
+        study: from its file.
+        event_log: of the study.
+        state: QUEUED, RUNNING, STOPPED, DONE or DECLINED.
+        why: it waits or was stopped, as its people were told last.
+        again: when it is looked at again, of `time.monotonic`.
+        enough_since: when so many parties had approved it as it needs; 0 while they have not.
+    """
+
+    study: Study
+    event_log: EventLog = field(repr=False)
+    state: str = QUEUED
+    why: str = ""
+    again: float = 0.0
+    enough_since: float = 0.0
+
+    def wait(self, why: str, state: str = QUEUED) -> None:
+        """It waits, or is over without a result; told if that is news."""
+        news, self.state, self.why = self.why != why, state, why
+        if news and state == QUEUED:
+            self.event_log.note("queued", why=why)
+        elif news:
+            self.event_log.warn("stopped", said=why)
+        self.event_log.state(state=state, why=why)
+
+
+class Studies:
+    """The studies of a folder, served.
+
+    Args:
+        party_folder: the aggregator's folder.
+        folder: of the studies.
+        carrier: its line.
+        event_log: where events go.
+        timeouts: how long to wait for whom.
+        data: the folder that public test sets are in; the home if None.
+    """
+
+    def __init__(
+        self,
+        party_folder: PartyFolder,
+        folder: Path,
+        carrier: Carrier,
+        event_log: EventLog,
+        timeouts: Timeouts,
+        data: Path | None,
+    ) -> None:
+        self._party, self._folder, self._carrier = party_folder, folder, carrier
+        self._log, self._timeouts, self._data = event_log, timeouts, data
+        self._roster = party_folder.roster
+        self._door = Door()
+        self._unread: dict[Path, str] = {}  # why
+        self.studies: dict[bytes, QueuedStudy] = {}
+
+    @property
+    def left(self) -> list[QueuedStudy]:
+        """Those that are not over."""
+        return [one for one in self.studies.values() if one.state in (QUEUED, RUNNING)]
+
+    def look(self) -> None:
+        """Take new files in, and begin what may begin.
+
+        Raises:
+            UserError: the roster was replaced, with which this process began.
+        """
+        if self._party.roster != self._roster:
+            raise UserError(
+                f"expected the roster in {self._party.home.resolve()} that this process began "
+                "with, found another; start hubbub serve again"
+            )
+        self._take_in()
+        for one in self.studies.values():
+            running = sum(other.state == RUNNING for other in self.studies.values())
+            if running >= _AT_ONCE or not self._door.is_free:
+                return
+            if one.state == QUEUED and one.again <= time.monotonic() and self._is_wanted(one):
+                self._begin(one)
+
+    def _take_in(self) -> None:
+        """Read the folder; studies keep the order of their files' names, new ones come last."""
+        for path in sorted(self._folder.glob("*.toml")):
+            try:
+                study = Study.load(path)
+            except HubbubError as error:
+                if self._unread.get(path) != str(error):
+                    self._unread[path] = str(error)
+                    self._log.warn("stopped", said=loggable(error))
+                continue
+            if study.id not in self.studies:
+                log = StudyLog.within(self._log, study.name, study.id)
+                self.studies[study.id] = QueuedStudy(study=study, event_log=log)
+                if self._party.has_ended(study.id):
+                    self.studies[study.id].state = DONE
+                    log.state(state=DONE)
+
+    def _is_wanted(self, one: QueuedStudy) -> bool:
+        """Whether a study is approved here, and by enough parties; it is proposed to them."""
+        study = one.study
+        try:
+            check(self._party, study, self._data)
+            Outbox(self._party).put(study)
+        except HubbubError as error:
+            one.wait(loggable(error))
+            return False
+        verdict, now = Verdict.of(study, self._party), time.monotonic()
+        if verdict.hopeless:
+            said = Outbox(self._party).standings(study.id)
+            reasons = "; ".join(f"{name}: {said[name].reason}" for name in verdict.declined)
+            one.wait(f"too many parties have declined it: {reasons}", DECLINED)
+            return False
+        one.enough_since = (one.enough_since or now) if verdict.enough else 0.0
+        if verdict.enough and (
+            not verdict.lacking or now > one.enough_since + self._timeouts.grace
+        ):
+            return True
+        one.wait(f"{few(verdict.lacking)} have not decided on it; hubbub inbox there")
+        return False
+
+    def _begin(self, one: QueuedStudy) -> None:
+        """Run a study on a thread of its own."""
+        self._door.enter(one.study.id)
+        one.state, one.why = RUNNING, ""
+        one.event_log.state(state=RUNNING, why="")
+        Thread(target=self._served, args=(one,), daemon=True, name=one.study.name).start()
+
+    def _served(self, one: QueuedStudy) -> None:
+        """A study's thread."""
+        try:
+            given = (self._carrier, self._party, one.study, one.event_log, self._timeouts)
+            with _asking(*given) as requests:
+                _run(self._party, one.study, requests, self._data, door=self._door)
+            one.state = DONE
+            one.event_log.state(state=DONE)
+            for other in self.left:
+                other.again = 0.0  # there may be room now
+        except EndedError:
+            one.state = QUEUED
+        except (NoRoomError, WaitedError) as error:
+            one.again = time.monotonic() + _AGAIN_SECONDS
+            one.wait(loggable(error))
+        except HubbubError as error:
+            one.wait(loggable(error), STOPPED)
+        except Exception as error:  # noqa: BLE001 (others go on)
+            one.wait(f"expected no such error: {type(error).__name__}", STOPPED)
+        finally:
+            self._door.leave(one.study.id)
+
+
+def host_all(
+    party_folder: PartyFolder,
+    folder: Path,
+    event_log: EventLog,
+    *,
+    url: str | None = None,
+    data: Path | None = None,
+    timeouts: Timeouts | None = None,
+    once: bool = False,
+) -> list[QueuedStudy]:
+    """Run the studies of a folder, several at a time, as their aggregator.
+
+    Guarantees:
+        1. No study is asked for that its parties have not approved, and none is begun for which
+           caps have no room: nobody pays for what cannot go on.
+        2. What was interrupted goes on when the folder is served again.
+
+    Args:
+        party_folder: the aggregator's folder.
+        folder: of the studies' files; new ones are taken in.
+        event_log: where events go.
+        url, data, timeouts: as for `host`.
+        once: end when all are over, that are there; else on `KeyboardInterrupt`.
+
+    Raises:
+        UserError: it cannot begin, or the roster was replaced.
+    """
+    with (
+        _line(party_folder, url, event_log) as carrier,
+        _carrying(party_folder, carrier, event_log),
+    ):
+        studies = Studies(party_folder, folder, carrier, event_log, timeouts or Timeouts(), data)
+        while True:
+            studies.look()
+            running = any(one.state == RUNNING for one in studies.left)
+            if event_log.current("state") == TRAINING and not running:
+                event_log.state(state=WAITING)
+            if once and not studies.left:
+                event_log.state(state=DONE)
+                return list(studies.studies.values())
+            time.sleep(_LOOK)
 
 
 def check(party_folder: PartyFolder, study: Study, data: Path | None) -> None:

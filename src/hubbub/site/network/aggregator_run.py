@@ -231,6 +231,7 @@ def saved_as_it_goes(
         nonlocal last
         now = time.monotonic()
         seconds, last = now - last, now
+        coordinator.has_begun()
         # That an attempt was begun is in the transcript: no heads of ledgers.
         saver.keep(state, {}, then=partial(tell, state, seconds))
 

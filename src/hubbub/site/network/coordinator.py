@@ -12,7 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.core.errors import BudgetError, IntegrityError, ProtocolError, UserError
+from hubbub.core.errors import (
+    BudgetError,
+    IntegrityError,
+    NoRoomError,
+    ProtocolError,
+    UserError,
+)
 from hubbub.core.number_format import few
 from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.planning.query import Parameters
@@ -31,7 +37,7 @@ from hubbub.core.verification.evidence.collecting import checked_part
 from hubbub.site.attestation.devices import MachineAttester
 from hubbub.site.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.site.network.requests import SET_BACK, UNREADABLE, Requests
-from hubbub.site.network.waiting import Patience
+from hubbub.site.network.waiting import Door, Patience
 
 # Whom the aggregator asks to take part in a session, and when it waits for more of them.
 #
@@ -297,13 +303,21 @@ class Coordinator:
         party_folder: its own folder.
         study: approved there; see `host.check`.
         requests: asks the parties.
+        door: that the studies of this process go through; None where there is one.
 
     Raises:
         RefusedError: the study cannot be run apart.
     """
 
-    def __init__(self, party_folder: PartyFolder, study: Study, requests: Requests) -> None:
+    def __init__(
+        self,
+        party_folder: PartyFolder,
+        study: Study,
+        requests: Requests,
+        door: Door | None = None,
+    ) -> None:
         check_apart(study)
+        self._door, self._has_begun = door or Door(), False
         self.party_folder, self.study, self.requests = party_folder, study, requests
         attester, asked = MachineAttester(party_folder.home / COLLATERAL), study.attestation
         self._attests = None if asked is None else StudyAttestation(asked=asked, attester=attester)
@@ -383,6 +397,7 @@ class Coordinator:
             ProtocolError: somebody broke the protocol, or a relay does so again and again.
             UserError: the study is approved here no more.
             IntegrityError: somebody was set back without whom it cannot go on.
+            NoRoomError: caps have no room for it, as things are; nothing was paid.
         """
         lies = 0
         while True:
@@ -493,6 +508,8 @@ class Coordinator:
     def _tried(self, wanted: SessionPlan) -> Rounds:
         """One try at a set-up, with a session of its own."""
         self.check_approval()
+        if not self._has_begun:
+            self._door.enter(self.study.id)
         attests, at = self._attests, self._attests.now() if self._attests else 0
         made = SetUp(
             peers=self.requests,
@@ -511,17 +528,32 @@ class Coordinator:
         self.requests.expect(wanted.purpose, wanted.round_parameters, self.study.data.counts)
         purposes = [query.purpose for query in wanted.plan.queries]
         self.requests.least_paid = {purpose: self._least_paid(purpose) for purpose in purposes}
-        return replace(made, away=self._gathering.away(made)).open_session()
+        try:
+            return replace(made, away=self._gathering.away(made)).open_session()
+        except AbsentError as error:
+            self._door.leave(self.study.id)
+            if self._refusing(error) > self.study.parties.dropouts and not error.begun:
+                raise NoRoomError(f"{error}; it can begin once they have room for it") from None
+            raise
 
     def lost(self, number: int, _in_a_row: int, lost: AbsentError) -> None:
         """Hear that a session was lost in a round; raise unless a new one would help."""
         self.requests.warn("lost", round=number, said=str(lost))
         self._count_sums()
         self._doubt(lost, in_round=True)
-        refusing = sum(absence.why == "budget" for absence in lost.absent.values())
-        if refusing > self.study.parties.dropouts:
-            raise BudgetError(f"{lost}; without them no round is possible") from None
+        if self._refusing(lost) > self.study.parties.dropouts:
+            raise BudgetError(f"{lost}; no round is possible without them") from None
         self._patience.wait(lost, in_round=True, check=self.check_approval)
+
+    @staticmethod
+    def _refusing(error: AbsentError) -> int:
+        """How many are missing because their ledgers refuse."""
+        return sum(absence.why == "budget" for absence in error.absent.values())
+
+    def has_begun(self) -> None:
+        """All ledgers have let the study in: another may begin."""
+        self._has_begun = True
+        self._door.leave(self.study.id)
 
     def close(self, sessions: Sequence[bytes], parameters: bytes) -> list[dict[str, Any]]:
         """Give everybody the model, and have the silos sign what their ledgers hold.

@@ -42,9 +42,10 @@ from hubbub.site.attestation.devices import MachineAttester
 from hubbub.site.collected.collection_request import COLLECTING, approved
 from hubbub.site.collected.party_sides import NodeSide, PartySide
 from hubbub.site.network.envelope import OFFER_LIMIT, Refusal, SizeLimits, answer, read_request
-from hubbub.site.network.event_log import WAITING, EventLog
+from hubbub.site.network.event_log import TRAINING, WAITING, EventLog
 from hubbub.site.network.folder_files import MOST_GRAPHS, FruitlessError
 from hubbub.site.network.party_folder import COLLATERAL, PartyFolder
+from hubbub.site.network.proposals import received
 
 
 @dataclass(kw_only=True)
@@ -212,6 +213,8 @@ class Endpoint(ABC):
         with self._lock:
             try:
                 call, session, parts = read_request(request)
+                if call is Call.PROPOSE:  # people may have said more since
+                    return False
                 if call in COLLECTING:  # whose study stands in its frames
                     return self.party_folder.approves(unverified(_one(parts[:1])).study)
                 self._check_approval(session)
@@ -296,6 +299,8 @@ class Endpoint(ABC):
         """The parts of the answer."""
         if call is Call.OPEN:
             return self._open(parts)
+        if call is Call.PROPOSE:
+            return self._proposed(parts)
         if call in COLLECTING:
             return self._collected(call, session, parts)
         self._check_approval(session)
@@ -323,6 +328,16 @@ class Endpoint(ABC):
         self._check_approval(session)  # a sum takes a while: what was withdrawn stays here
         self._refusals.answered(state.study.id, call)
         return answered
+
+    def _proposed(self, parts: Sequence[bytes]) -> list[bytes]:
+        """What this party's people say of a study, which nothing is done for before they have."""
+        data = _one(parts)
+        said = unverified(data)
+        standing, news = received(self.party_folder, data, said)
+        if news is not None:
+            self.event_log.note("proposed", study=news.name, id=news.id.hex()[:16])
+        payload = json.dumps(vars(standing)).encode()
+        return [self._frame(said.session, said.study, Tag.PROPOSED, payload)]
 
     def _collected(self, call: Call, collection: bytes, parts: Sequence[bytes]) -> list[bytes]:
         """The answer to a call of a sum that is open for weeks."""
@@ -357,7 +372,7 @@ class Endpoint(ABC):
             self._leave(key)
             if not one.closed:  # else nothing was going on
                 self.event_log.warn("revoked", study=one.study.name, purpose=one.offer.purpose)
-                self.event_log.state(state=WAITING)
+                self.event_log.state(state=TRAINING if self.at_work else WAITING)
         self._finished.pop(study, None)
         self._refusals.forget(study)
 
@@ -367,8 +382,12 @@ class Endpoint(ABC):
         if left is not None:
             left.end()
 
-    def check_able(self) -> None:  # noqa: B027 (not every party writes down what it answers)
-        """Whether this party could do its part now; raises if it knows that it could not."""
+    def check_able(self, begins: Plan | None = None) -> None:  # noqa: B027 (not all keep books)
+        """Whether this party could do its part now; raises if it knows that it could not.
+
+        Args:
+            begins: of a study of which a session is opened; none of one that goes on.
+        """
 
     def _permit(self, study: Study) -> None:
         """A mask graph more may be drawn: so many are paid for (docs/privacy.md P4)."""
@@ -404,7 +423,7 @@ class Endpoint(ABC):
         plan, planned = self.prepared(study, offer)
         round_parameters = round_parameters_of(planned)
         offer.check(round_parameters)
-        self.check_able()
+        self.check_able(plan)
         self._begun += 1
         self._study_of[session] = study_id
         attested = self._attested(study, roster, session, offer)

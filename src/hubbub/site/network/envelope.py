@@ -19,6 +19,7 @@ from hubbub.core.errors import (
     BudgetError,
     HubbubError,
     IntegrityError,
+    NoRoomError,
     ProtocolError,
     SpentError,
     loggable,
@@ -35,6 +36,7 @@ from hubbub.core.session.offer import LARGEST_OFFER, RefusedError
 from hubbub.site.collected.collection_frames import SEALED_SEED_BYTES
 
 MOST_BYTES = 1 << 30  # of what is handed over; see `size_limits` for each call
+LARGEST_PROPOSAL = 1 << 18  # bytes of a study's text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +181,7 @@ class Refusal:
                 culprit=error.culprit
                 if isinstance(error, ProtocolError) and why == "protocol"
                 else "",
-                own=not isinstance(error, SpentError),
+                own=not isinstance(error, NoRoomError | SpentError),
             )
         if isinstance(error, OSError):
             return cls(why="failed", said=f"expected to read and write, got: {why_of(error)}")
@@ -281,6 +283,7 @@ class SizeLimits:
             Call.TOTAL: _frames(numbers.nodes, silos + DIGEST_BYTES),
             Call.CLOSE: _frames(1, _SESSIONS + silos * _WITNESSED) + _frames(1, self._model),
             Call.RESULT: _frames(1, self._model),
+            Call.PROPOSE: _frames(1, LARGEST_PROPOSAL),
             Call.COLLECT_KEY: _frames(1, _COLLECT),
             Call.COLLECT_DEPOSIT: opened,
             Call.COLLECT_LOOK: summed,

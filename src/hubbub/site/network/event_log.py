@@ -32,6 +32,10 @@ CONNECTING, WAITING, TRAINING, LOST, DONE = "connecting", "waiting", "training",
 REFUSING = "refusing"  # shown of a party that waits or is at work, and cannot do its part
 # What happened, and what to do, for people.
 _SENTENCES = {
+    "proposed": "{study} ({id}) is proposed: hubbub inbox shows it; nothing is run, read or "
+    "charged before it is approved there",
+    "decided": "{whom}: {study} is {how} there{because}",
+    "queued": "{study} waits: {why}",
     "session": "{study}: a session for {purpose} is being set up",
     "set-up": "the session is set up; rounds can begin",
     "answered": "{attempts} attempts answered so far; epsilon of this study {epsilon}",
@@ -125,11 +129,11 @@ class EventLog:
 
     def note(self, event: str, **values: Any) -> None:
         """Write an ordinary event down."""
-        self._write("info", event, values)
+        self.write("info", event, values)
 
     def warn(self, event: str, **values: Any) -> None:
         """Write down an event that somebody should look at; the status has the last one."""
-        self._write("warning", event, values)
+        self.write("warning", event, values)
         self.state(last_error=sentence(event, values))
 
     def line(self, up: bool, why: str) -> None:
@@ -154,6 +158,12 @@ class EventLog:
             status = json.dumps(whole, indent=2) + "\n"
             with self._surviving():
                 write_text(self.folder / STATUS, status, durable=False)
+
+    def of_study(self, key: str, state: Mapping[str, Any]) -> None:
+        """Take in where one of several studies stands, without writing it yet."""
+        with self._lock:
+            studies = self._state.get("studies", {})
+            self._state["studies"] = {**studies, key: dict(state)}
 
     @contextmanager
     def beating(self, seconds: float = BEAT) -> Iterator[None]:
@@ -233,7 +243,8 @@ class EventLog:
         with self._lock:
             self._state["last_progress"] = time.time()
 
-    def _write(self, level: str, event: str, values: dict[str, Any]) -> None:
+    def write(self, level: str, event: str, values: Mapping[str, Any]) -> None:
+        """Write an event of a level down, with its values."""
         line = {"time": time.time(), "level": level, "party": self.party, "event": event, **values}
         with self._lock, self._surviving():
             if self.folder is not None:
@@ -250,6 +261,48 @@ class EventLog:
             self.say(f"expected to write the event log in {self.folder}, got: {why_of(error)}")
 
 
+@dataclass(kw_only=True)
+class StudyLog(EventLog):
+    """Where the events of one of a party's studies go: into the party's log, with its name.
+
+    The party's state has those of all its studies under `studies`, by id, and beside them what was
+    said last, of whichever study. That a study is over, or stopped, is not said of the party.
+
+    Args:
+        whole: the party's.
+        study: the study's name.
+        id: of the study.
+    """
+
+    whole: EventLog
+    study: str
+    id: bytes
+
+    @classmethod
+    def within(cls, whole: EventLog, study: str, id: bytes) -> StudyLog:  # noqa: A002 (its word)
+        """The log of a study in a party's."""
+        return cls(party=whole.party, whole=whole, study=study, id=id)
+
+    def state(self, **values: Any) -> None:
+        """Change what is known of the present of this study."""
+        self._state.update(values)
+        self.whole.of_study(self.id.hex()[:16], {"study": self.study, **self._state})
+        own_alone = {"why"} | ({"state"} if values.get("state") != TRAINING else set())
+        self.whole.state(**{k: v for k, v in values.items() if k not in own_alone})
+
+    def add(self, **amounts: float) -> None:
+        """Add to what is counted in the party's state."""
+        self.whole.add(**amounts)
+
+    def answered(self) -> None:
+        """An attempt was answered, now."""
+        self.whole.answered()
+
+    def write(self, level: str, event: str, values: Mapping[str, Any]) -> None:
+        """Write an event of this study down, in the party's log."""
+        self.whole.write(level, event, {"study": self.study, **values})
+
+
 def _append(path: Path, line: str) -> None:
     """A line at the end of a log that everybody may read, or of a new one."""
     if path.exists() and path.stat().st_size > _LARGEST:
@@ -260,6 +313,8 @@ def _append(path: Path, line: str) -> None:
 def sentence(event: str, values: Mapping[str, Any]) -> str:
     """An event in one line."""
     pattern = _SENTENCES.get(event)
+    if pattern and "study" in values and "{study}" not in pattern:  # one of several
+        pattern = "{study}: " + pattern
     try:
         return pattern.format(**values) if pattern else f"{event}: {_listed(values)}"
     except (KeyError, ValueError, TypeError):

@@ -52,9 +52,9 @@ def alone(home: Path) -> Iterator[None]:
         try:
             stack.enter_context(locked(home / LOCK))
         except BlockingIOError:
-            raise UserError(
-                f"expected to be the only process that works with {home.resolve()}, "
-                "another hubbub does; stop that one, or name another --home"
+            raise BusyError(
+                f"expected to be the only process that works with {home.resolve()}, another hubbub "
+                "does; end that one, or name another --home"
             ) from None
         yield
 
@@ -70,16 +70,19 @@ def alone(home: Path) -> Iterator[None]:
 #     sessions, graphs     what was opened and drawn here, and paid for: folder_files.py
 #     paid
 #     witness, witnessed   what silos have stated of their ledgers: at the aggregator, and at silos
+#     inbox/ID.json        what the aggregator has proposed, and what was said of it: proposals.py
+#     proposed/ID.*        what the aggregator proposes, and what parties have answered
 #     lock                 held by the process that serves or joins here
 #     runs/ID              the aggregator's runs
 #     collateral           what the vendor of this machine's processor publishes about it, where a
 #                          study asks for evidence that needs it
 #     relay                the aggregator's: what its own relay reads, its certificate and key
 #
-# Nothing in it ever comes over the network but `witnessed`, on which nothing here rests. A study is
-# believed if its id is approved here, the roster if the study names its digest. Both are read again
-# whenever it matters, so that a process that runs for months knows what was approved, withdrawn or
-# replaced a second ago; and as bytes, since the times of a file are what whoever copies it says.
+# Nothing in it ever comes over the network but `witnessed` and `inbox`, on which nothing here
+# rests: what is approved is copied from there. A study is believed if its id is approved here, the
+# roster if the study names its digest. Both are read again whenever it matters, so that a process
+# that runs for months knows what was approved, withdrawn or replaced a second ago; and as bytes,
+# since the times of a file are what whoever copies it says.
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
@@ -87,6 +90,10 @@ AUDITS, MODELS = "audits", "models"
 RELAY, LEDGER, COLLATERAL = "relay", "ledger.sqlite", "collateral"
 _ID = re.compile(r"[0-9a-f]{64}")
 _T = TypeVar("_T")
+
+
+class BusyError(UserError):
+    """Another process works with a party's folder."""
 
 
 class ReplacedError(HubbubError):
@@ -200,6 +207,21 @@ class PartyFolder:
         roster = self._parsed(path, roster_in)
         self._place_in(roster)
         return roster
+
+    def take_roster(self, roster: Roster) -> None:
+        """Put a roster here where there is none, so that proposals can be told from forgeries.
+
+        Raises:
+            StudyError: this party is not in it, or another roster is here.
+        """
+        self._place_in(roster)
+        held = self.home / ROSTER
+        if held.is_file() and read_roster(held) != roster:
+            raise StudyError(
+                f"expected the roster that is in {held} already, got another; leave --roster out, "
+                "or approve a study with --new-roster"
+            )
+        write_roster(held, roster)
 
     def check_place(self) -> None:
         """Whether a process that has begun with these keys can still speak for this party.
@@ -395,6 +417,10 @@ class PartyFolder:
             if study != b"" and (beside is None or roster != beside.digest.hex()):
                 names[study or kept.folder.name.encode()] = name
         return names
+
+    def has_approved(self, study: bytes) -> bool:
+        """Whether this party's people have approved a study and not withdrawn it."""
+        return self._approval(study).is_there
 
     def approves(self, study: bytes) -> bool:
         """Whether a study is approved here at this moment, and the roster here is the study's."""

@@ -92,10 +92,11 @@ class Requests(Peers):
     def largest_answer(self, name: str) -> int:
         """Bytes of an answer in a phase of this name: what carries it keeps no larger one.
 
-        A sign of life comes before any session, and is as small as a refusal.
+        A sign of life comes before any session, as what is said of a proposal does, and is as small
+        as a refusal.
         """
         call = Call[name.upper()]
-        if call is Call.PING:
+        if call in (Call.PING, Call.PROPOSE):
             return word_limit(len(self.roster.parties))
         return max((limit.answer(call) for limit in self._limits.values()), default=MOST_BYTES)
 

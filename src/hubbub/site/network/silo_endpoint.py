@@ -30,6 +30,7 @@ from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query, QueryState, SteppedQuery
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, parse
@@ -50,6 +51,7 @@ from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.result import write_result
 from hubbub.site.collected.party_sides import SiloSide
 from hubbub.site.network.endpoint import Endpoint, SessionState
+from hubbub.site.network.event_log import DONE, TRAINING, StudyLog
 from hubbub.site.network.waiting import keep_pace
 
 WITNESSED = "witnessed"  # in a party's home: statements of others' ledgers, and of its own
@@ -84,6 +86,7 @@ class SiloEndpoint(Endpoint):
         self._ledger = self._books.enter_context(Ledger(ledger))
         self._books.enter_context(self._ledger.held())  # no other process charges it meanwhile
         self._studies: dict[bytes, PreparedStudy] = {}  # its records, as they are
+        self._logs: dict[bytes, StudyLog] = {}
         self._told = 0.0
         self.collections = SiloSide(
             self.party_folder,
@@ -110,9 +113,16 @@ class SiloEndpoint(Endpoint):
             (entry.study, entry.session) == (study, session) for entry in self._ledger.entries()
         )
 
-    def check_able(self) -> None:
+    def check_able(self, begins: Plan | None = None) -> None:
         """Whether the ledger would take a row now; raises if not, before others pay for nothing."""
         self._ledger.check_writable()
+        if begins is not None:
+            self._ledger.check_room(begins, beside=self._begun_plans)
+
+    def _begun_plans(self) -> list[Plan]:
+        """Of the studies that have a place in the ledger, and are approved here."""
+        studies = self.party_folder.studies()
+        return [plan(study) for study in studies if self._ledger.spent_on(study.id)]
 
     def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
         """The plan from the records here; they are read once."""
@@ -321,7 +331,8 @@ class SiloEndpoint(Endpoint):
         plan = prepared.plan
         spent = min(self._accounted(prepared), plan.mechanism.steps)
         epsilon = plan.epsilon_after(max(spent, 1))  # before the training what is next is told
-        self.event_log.progress(
+        log = self._log_of(state.study)
+        log.progress(
             spent,
             plan.mechanism.steps,
             study=state.study.name,
@@ -329,7 +340,13 @@ class SiloEndpoint(Endpoint):
             attempts=spent,
             epsilon=epsilon,
         )
-        self.event_log.note("answered", attempts=spent, epsilon=round(epsilon, 4))
+        log.note("answered", attempts=spent, epsilon=round(epsilon, 4))
+
+    def _log_of(self, study: Study) -> StudyLog:
+        """Where one of the studies stands, for its own people."""
+        if study.id not in self._logs:
+            self._logs[study.id] = StudyLog.within(self.event_log, study.name, study.id)
+        return self._logs[study.id]
 
     def _close(self, state: SessionState, parts: Sequence[bytes]) -> list[bytes]:
         """The study is over: keep the model, and sign what the ledger holds."""
@@ -359,7 +376,8 @@ class SiloEndpoint(Endpoint):
         )
         silo_records.over(state.study, self.party_folder.name, self._data)
         self._tell(state)
-        self.event_log.over()
+        self._log_of(state.study).over()
+        self.event_log.state(state=TRAINING if self.at_work else DONE)
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]
 
     def _keep(

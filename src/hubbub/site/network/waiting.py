@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import queue
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -80,7 +81,7 @@ class Timeouts:
 
     def of(self, call: Call) -> float:
         """The deadline of a call."""
-        if call in (Call.PING, Call.COLLECT_REST):
+        if call in (Call.PING, Call.PROPOSE, Call.COLLECT_REST):
             return self.ping
         reading = (Call.OPEN, Call.COLLECT_KEY, Call.COLLECT_DEPOSIT, Call.COLLECT_LOOK)
         return self.opening if call in reading else self.deadline
@@ -99,6 +100,39 @@ def keep_pace(began: float, pace: float) -> None:
     took = time.monotonic() - began
     if pace:
         time.sleep(ceil(took / pace) * pace - took)
+
+
+# Which of an aggregator's studies begins: one at a time, so that all ledgers see the same order.
+
+
+class Door:
+    """Lets one study through at a time, from its set-up until its first sum is there.
+
+    Two that were begun at once could each have the last room under the cap of another silo, where
+    neither goes on, and both have paid.
+    """
+
+    def __init__(self) -> None:
+        self._moved = threading.Condition()
+        self._holder: bytes | None = None
+
+    def enter(self, study: bytes) -> None:
+        """Wait until no other study is in the door."""
+        with self._moved:
+            self._moved.wait_for(lambda: self._holder in (None, study))
+            self._holder = study
+
+    def leave(self, study: bytes) -> None:
+        """Let the next one in, if this study is in the door."""
+        with self._moved:
+            if self._holder == study:
+                self._holder = None
+                self._moved.notify_all()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody is in it."""
+        return self._holder is None
 
 
 # How often and how soon an aggregator tries again what came to nothing.

@@ -92,6 +92,8 @@ class Tag(IntEnum):
     PROMISE = 30
     ROLL = 31
     RESULT_SIGNED = 32
+    PROPOSAL = 33
+    PROPOSED = 34
     # Of a collection (protocol/collection/), whose sum is open for weeks.
     COLLECT = 40
     NODE_KEY = 41

@@ -1,19 +1,26 @@
-"""The aggregator's phase over a line: one message to each party, and their answers.
+"""The aggregator's phases over a line: one message to each party at a time, and their answers.
 
-Messages are numbered by the clock, so that those of an aggregator that was started again are newer
-than those before. A party that has said goodbye is not waited for.
+Several studies have phases at once. A party answers one request after the other, so each party has
+a queue here: the next phase's request leaves when the one before was answered, or is waited for no
+more, and only then its time begins to run. Messages are numbered by the clock, so that those of an
+aggregator that was started again are newer than those before. A party that has said goodbye is not
+waited for.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import queue
+import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
+from hubbub.core.errors import HubbubError
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.site.network.envelope import MOST_BYTES, Missing, is_bare
 from hubbub.site.network.nats.message_delivery import Message
@@ -22,10 +29,37 @@ from hubbub.site.network.nats.relay_connection import RelayConnection, Told
 from hubbub.site.network.waiting import Clock
 
 _LEFT = "it has left"
+_LOOK = 1.0  # seconds between looks whether a request has left its queue
+
+
+class EndedError(HubbubError):
+    """The process was told to end: nobody is asked any more."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Asked:
+    """What a phase wants of one party.
+
+    Args:
+        blob, digest: the request.
+        most: bytes that its answer may have.
+        seconds: that it may take once it is asked.
+        arrived: where the answer goes.
+        number: of its message.
+        end: when it is waited for no more; never while it is in the queue.
+    """
+
+    blob: bytes = field(repr=False)
+    digest: bytes = field(repr=False)
+    most: int
+    seconds: float
+    arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = field(repr=False)
+    number: int = 0
+    end: float = math.inf
 
 
 class Carrier:
-    """Carries phases.
+    """Carries phases, of several threads.
 
     Args:
         relay: where the relay is.
@@ -35,8 +69,8 @@ class Carrier:
         clock: by which answers are waited for.
 
     Attributes:
-        largest_answer: from a phase's name to the bytes that an answer in it may have.
-        twice: told which party takes part in two processes, on the line's thread.
+        largest_answer: from a phase's name to the bytes that an answer in it may have, where the
+            phase does not say it.
     """
 
     def __init__(
@@ -60,55 +94,125 @@ class Carrier:
             twice=self._is_twice,
         )
         self.largest_answer: Callable[[str], int] = lambda _: MOST_BYTES
-        self.twice: Callable[[str], None] = lambda _: None
+        self._twice: list[Callable[[str], None]] = []
         self._number = time.time_ns()
-        self._arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # over the queues, and what is sent of them
+        self._queues: dict[str, deque[Asked]] = defaultdict(deque)  # the first is being asked
+        self._ended = False
 
     def __enter__(self) -> Carrier:
         self._line.start()
         return self
 
     def __exit__(self, *_: Any) -> None:
+        with self._lock:
+            self._ended = True
+            for party, waiting in self._queues.items():
+                for asked in waiting:
+                    asked.arrived.put((party, Missing(why="this process ends")))
         self._line.stop()
 
     def phase(
-        self, name: str, requests: Mapping[str, bytes], deadline: float
+        self,
+        name: str,
+        requests: Mapping[str, bytes],
+        deadline: float,
+        largest_answer: Callable[[str], int] | None = None,
     ) -> Iterator[tuple[str, bytes | Missing]]:
-        """See `Phase`."""
-        self._number += 1
+        """See `Phase`; `largest_answer` is as the attribute of that name.
+
+        Raises:
+            EndedError: the line was closed.
+        """
+        if self._ended:
+            raise EndedError("expected to go on, this process was told to end; serve again")
         arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = queue.SimpleQueue()
-        self._arrived = arrived
-        end, waiting = self._clock.now() + deadline, set(requests)
-        most = self.largest_answer(name)
+        most = (largest_answer or self.largest_answer)(name)
         digests = {id(blob): hashlib.sha256(blob).digest() for blob in requests.values()}
-        for party, blob in requests.items():
+        waiting = {
+            party: Asked(
+                blob=blob, digest=digests[id(blob)], most=most, seconds=deadline, arrived=arrived
+            )
+            for party, blob in requests.items()
+        }
+        every = dict(waiting)
+        for party, asked in waiting.items():
             if self._line.present(party) is False:
                 arrived.put((party, Missing(why=_LEFT)))
             else:
-                self._line.send(party, self._number, blob, digests[id(blob)], most)
+                self._queue(party, asked)
         try:
             while waiting:
+                wait = min(asked.end for asked in waiting.values()) - self._clock.now()
                 try:
-                    party, answer = self._clock.take(arrived, end - self._clock.now())
+                    party, answer = self._clock.take(arrived, min(wait, _LOOK))
                 except queue.Empty:
-                    break
-                if party in waiting:
-                    waiting.discard(party)
-                    yield party, answer
-            yield from ((one, Missing(why=self._line.missing(one))) for one in sorted(waiting))
+                    for party in self._late(waiting):
+                        self._settle(party, waiting.pop(party))
+                        yield party, Missing(why=self._line.missing(party))
+                else:
+                    if waiting.pop(party, None) is not None:
+                        yield party, answer
         finally:
-            for party in requests:
+            for party, asked in every.items():
+                self._settle(party, asked)
+
+    def _late(self, waiting: Mapping[str, Asked]) -> list[str]:
+        """Who is waited for no more."""
+        now = self._clock.now()
+        return sorted(party for party, asked in waiting.items() if asked.end <= now)
+
+    def _queue(self, party: str, asked: Asked) -> None:
+        """Ask a party once its turn comes."""
+        with self._lock:
+            self._queues[party].append(asked)
+            if len(self._queues[party]) == 1:
+                self._send(party)
+
+    def _send(self, party: str) -> None:
+        """Ask a party what is first in its queue."""
+        asked = self._queues[party][0]
+        self._number += 1
+        asked.number, asked.end = self._number, self._clock.now() + asked.seconds
+        self._line.send(party, asked.number, asked.blob, asked.digest, asked.most)
+
+    def _settle(self, party: str, asked: Asked) -> None:
+        """Nothing is wanted any more of what a party was asked, or would have been."""
+        with self._lock:
+            waiting = self._queues[party]
+            is_first = waiting and waiting[0] is asked
+            if asked in waiting:
+                waiting.remove(asked)
+            if not waiting:
                 self._line.settle(party)
+            elif is_first:
+                self._send(party)
+
+    @contextmanager
+    def hearing_twice(self, tell: Callable[[str], None]) -> Iterator[None]:
+        """Somebody is told meanwhile, on the line's thread, who takes part in two processes."""
+        self._twice.append(tell)
+        try:
+            yield
+        finally:
+            self._twice.remove(tell)
 
     def _is_twice(self, name: str) -> None:
-        self.twice(name)
+        for tell in [*self._twice]:
+            tell(name)
 
     def _take(self, name: str, message: Message | None) -> None:
         """What comes of a party, on the line's thread."""
-        if message is None:
-            self._arrived.put((name, Missing(why=_LEFT)))
-        elif message.number == self._number:
-            self._arrived.put((name, message.data))
+        with self._lock:
+            waiting = self._queues[name]
+            if message is None:
+                for asked in waiting:
+                    asked.arrived.put((name, Missing(why=_LEFT)))
+                waiting.clear()
+            elif waiting and waiting[0].number == message.number:
+                waiting.popleft().arrived.put((name, message.data))
+                if waiting:
+                    self._send(name)
 
 
 # A party's loop: requests from its line to its endpoint, one at a time, and answers back.

@@ -1,0 +1,254 @@
+"""Several studies at once: one line for all, caps that see them in one order, books after kills."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub.core.errors import NoRoomError
+from hubbub.core.ledger.entry import Cap
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.study.study import Study
+from hubbub.core.verification.replay.checking import verify
+from hubbub.site.network import aggregator_process, proposals
+from hubbub.site.network.aggregator_process import host_all, named_relay
+from hubbub.site.network.event_log import DONE, TRAINING, EventLog, StudyLog
+from hubbub.site.network.folder_files import roster_of
+from hubbub.site.network.nats.carrier import EndedError
+from hubbub.site.network.party_folder import RELAY, PartyFolder
+from hubbub.site.network.proposals import Inbox
+from hubbub.site.network.waiting import Door, Timeouts
+from network.lines import asked, come, free_port, missing, relayed, wait
+from network.relay import HASTY, Watched, tiny
+from network.test_late_over_nats import _join, killed, started
+
+pytest.importorskip("nats", reason="needs the extra net")
+NAMES = ("ann", "bob", "cyn", "dan", "eve")
+TOGETHER = 1.6  # a cap under which two of these studies have room, and three have not
+
+
+# One line for all ------------------------------------------------------------------------------
+
+
+def test_a_party_is_asked_for_two_studies_in_turn(tmp_path: Path) -> None:
+    """Neither takes the other's place, and who waits for its turn loses no time by it."""
+    held, found = threading.Event(), dict[str, Any]()
+    with relayed(tmp_path) as own:
+
+        def slow(request: bytes) -> bytes:
+            held.wait(20)
+            return request[::-1]
+
+        party = own.party("ann", slow)
+        carrier, _ = own.carrier()
+        with carrier:
+            come(carrier, "ann")
+
+            def ask(name: str, blob: bytes, seconds: float) -> None:
+                found[name] = dict(carrier.phase("test", {"ann": blob}, seconds))
+
+            first = threading.Thread(target=ask, args=("first", b"abc", 20.0))
+            first.start()
+            wait(lambda: party.seen)
+            others = [threading.Thread(target=ask, args=(n, b"de" + n.encode(), 0.5)) for n in "xy"]
+            for other in others:
+                other.start()
+            time.sleep(0.7)  # longer than either may take
+            assert found == {}
+            assert party.seen == [b"abc"]
+            held.set()
+            for thread in (first, *others):
+                thread.join(20)
+        party.stop()
+    assert found == {"first": {"ann": b"cba"}, "x": {"ann": b"xed"}, "y": {"ann": b"yed"}}
+
+
+def test_who_is_waited_for_no_more_holds_nobody_up(tmp_path: Path) -> None:
+    with relayed(tmp_path) as own:
+        party = own.party("ann", lambda blob: time.sleep(3.0 * (blob == b"slow")) or blob)
+        carrier, _ = own.carrier()
+        with carrier:
+            come(carrier, "ann")
+            late = asked(carrier, {"ann": b"slow"}, 0.3)
+            assert "no answer in time" in missing(late["ann"])
+            assert asked(carrier, {"ann": b"next"}) == {"ann": b"next"}
+        party.stop()
+        with pytest.raises(EndedError):
+            asked(carrier, {"ann": b"x"})
+
+
+# One order for all caps ------------------------------------------------------------------------
+
+
+def test_one_study_at_a_time_goes_through_the_door() -> None:
+    door, order = Door(), list[bytes]()
+    door.enter(b"a")
+    door.enter(b"a")
+
+    def enter() -> None:
+        door.enter(b"b")
+        order.append(b"b")
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    door.leave(b"b")  # which is not in it
+    time.sleep(0.05)
+    assert (order, door.is_free) == ([], False)
+    door.leave(b"a")
+    thread.join(5)
+    assert (order, door.is_free) == ([b"b"], False)
+    door.leave(b"b")
+    assert door.is_free
+
+
+@pytest.mark.parametrize("studies", ["adaptive", "fixed"])
+def test_nobody_pays_for_a_study_that_one_cap_has_no_room_for(tmp_path: Path, studies: str) -> None:
+    """Bob's cap lets one study through to its end; the others', any number."""
+    parties = Watched.gather(tmp_path, tiny())
+    cap = Cap(epsilon=26.0, delta=1e-5, relation="add-remove", studies=studies)  # type: ignore[arg-type]
+    parties.seats["bob"]._ledger.set_cap(cap)  # type: ignore[attr-defined]
+    first, second = parties.study, replace(parties.study, name="the second", toml="")
+    for site in parties.sites.values():
+        site.approve(second, site.roster)
+    if studies == "adaptive":
+        parties.serve(timeouts=HASTY)
+    else:  # one that was begun keeps its place, though most of it is not spent
+        with pytest.raises(RuntimeError):
+            parties.serve(timeouts=HASTY, progress=_stopped)
+    before = {name: len(parties.rows(name)) for name in parties.seats if name in ("ann", "bob")}
+    parties.study = second
+    with pytest.raises(NoRoomError, match="bob: its ledger refuses"):
+        parties.serve(timeouts=HASTY, out=tmp_path / "second")
+    assert before == {name: len(parties.rows(name)) for name in before}
+    assert any("the second" in line and "it waits" in line for line in parties.said)
+    if studies == "fixed":
+        parties.sites["bob"].withdraw(first.id)  # its people end it there: its place is free
+        assert parties.serve(timeouts=HASTY, out=tmp_path / "second").final["step"] == 4
+
+
+def _stopped(_step: int, _row: Any) -> None:
+    raise RuntimeError("as a crash does")
+
+
+def test_the_state_has_each_study_and_the_party_is_not_done_with_one(tmp_path: Path) -> None:
+    whole = EventLog(party="ann", folder=tmp_path)
+    logs = [StudyLog.within(whole, name, name.encode()) for name in ("a", "b")]
+    for log in logs:
+        log.progress(1, 4)
+    logs[0].over()
+    state = json.loads((tmp_path / "status.json").read_text())
+    assert state["state"] == TRAINING
+    found = {one["study"]: one["state"] for one in state["studies"].values()}
+    assert found == {"a": DONE, "b": TRAINING}
+
+
+# A folder of studies, over a relay ---------------------------------------------------------------
+
+
+class Site:
+    """Five silos in processes, an aggregator, and a folder of three studies."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.folder = home, home / "studies"
+        self.folder.mkdir()
+        url = f"tls://127.0.0.1:{free_port()}"
+        relay, key = named_relay(home / "aggregator" / RELAY, url, None)
+        self.aggregator = PartyFolder.made(
+            home / "aggregator", "aggregator", "aggregator", relay=relay, relay_key=key
+        )
+        self.silos = [PartyFolder.made(home / name, name, "silo") for name in NAMES]
+        roster = roster_of([one.keys.identity for one in (self.aggregator, *self.silos)])
+        self.studies: dict[str, Study] = {}
+        for letter in "abc":
+            made = tiny(
+                0,
+                NAMES,
+                study={"name": letter},
+                parties={"dropouts": 1, "colluders": 0, "roster": roster.digest.hex()},
+                training={"steps": 25, "sample_rate": 0.5},
+                privacy={"epsilon": 1.0},
+            )
+            study = self.studies[letter] = Study.from_table(made)
+            (self.folder / f"{letter}.toml").write_text(study.as_toml())
+            self.aggregator.approve(study, roster)
+        cap = Cap(epsilon=TOGETHER, delta=1e-5, relation="add-remove", studies="adaptive")
+        for silo in self.silos:
+            silo.take_roster(roster)
+            with Ledger(silo.home / "ledger.sqlite") as ledger:
+                ledger.set_cap(cap)
+
+    def decide(self) -> None:
+        """All approve all studies that came to their inbox, but eve declines b."""
+        for silo in self.silos:
+            inbox = Inbox(silo)
+            wait(lambda inbox=inbox: len(inbox.pending()) == 3, 120)  # type: ignore[misc]
+            for one in inbox.pending():
+                if (silo.name, one.name) == ("eve", "b"):
+                    inbox.say(one.id, "declined", {"user": "eve"}, "not here")
+                else:
+                    silo.approve(one.study(), silo.roster)
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        path = self.home / "aggregator" / "status.json"
+        found = json.loads(path.read_text()).get("studies", {}) if path.exists() else {}
+        return {one["study"]: one for one in found.values()}
+
+    def rows(self, name: str) -> dict[str, int]:
+        """Verified rows of a silo's ledger, by study."""
+        with Ledger(self.home / name / "ledger.sqlite") as ledger:
+            ledger.verify()
+            return {letter: ledger.spent_on(study.id) for letter, study in self.studies.items()}
+
+
+def _serve(home: Path) -> None:
+    aggregator_process._LOOK = proposals._LOOK = 0.1  # type: ignore[attr-defined]
+    aggregator_process._AGAIN_SECONDS, proposals._EVERY = 2.0, 1.0
+    folder = PartyFolder.opened(home / "aggregator")
+    log = EventLog(party="aggregator", folder=folder.home)
+    times = Timeouts(deadline=20.0, ping=2.0, grace=1.0, ask_again=1.0, waiting=120.0)
+    host_all(folder, home / "studies", log, timeouts=times)
+
+
+@pytest.mark.slow
+def test_two_of_three_studies_run_at_once_one_waits_and_kills_leave_the_books_right(
+    tmp_path: Path,
+) -> None:
+    site = Site(tmp_path)
+    parties = {name: started(_join, tmp_path, name) for name in NAMES}
+    serving = started(_serve, tmp_path)
+    try:
+        site.decide()
+        wait(lambda: site.states().get("a", {}).get("step", 0) > 2, 200)
+        killed(parties["bob"])
+        killed(serving)
+        parties["bob"], serving = started(_join, tmp_path, "bob"), started(_serve, tmp_path)
+
+        def two_are_done() -> bool:
+            states = {name: one.get("state") for name, one in site.states().items()}
+            assert "stopped" not in states.values()
+            return sorted(map(str, states.values())) == ["done", "done", "queued"]
+
+        wait(two_are_done, 300)
+        (last,) = (n for n, one in site.states().items() if one["state"] == "queued")
+        wait(lambda: "its ledger refuses" in site.states()[last].get("why", ""))
+        for silo in site.silos:
+            assert site.rows(silo.name)[last] == 0
+        assert site.rows("eve")["b"] == 0
+        for name in NAMES[:4]:
+            assert all(0 < site.rows(name)[letter] <= 25 for letter in {*"abc"} - {last})
+        for letter in {*"abc"} - {last}:
+            verify(site.aggregator.run(site.studies[letter].id))
+        wide = Cap(epsilon=3.0, delta=1e-5, relation="add-remove", studies="adaptive")
+        for silo in site.silos:
+            with Ledger(silo.home / "ledger.sqlite") as ledger:
+                ledger.set_cap(wide)
+        wait(lambda: site.states()[last].get("state") == "done", 200)
+    finally:
+        for process in (*parties.values(), serving):
+            process.kill()
