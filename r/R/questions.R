@@ -4,7 +4,7 @@
 #'
 #' One question of a study: a table, a curve, a test or a regression. Formulas name columns;
 #' everything else is a key of the study, under the name that it has in
-#' [the manual](https://hubbub.example.org/statistics.html), such as `bins`, `horizon`, `at`, `test`.
+#' docs/statistics.md, such as `bins`, `horizon`, `at`, `test`.
 #'
 #' | kind | formula |
 #' |:-----|:--------|

@@ -6,6 +6,7 @@ matrix are worked out again here from the links on the wire, by the words of doc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import hashlib
 from dataclasses import replace
 from functools import lru_cache, partial
