@@ -6,8 +6,8 @@ matrix are worked out again here from the links on the wire, by the words of doc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from importlib import resources
