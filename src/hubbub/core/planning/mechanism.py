@@ -98,6 +98,7 @@ class IndependentNoise:
 
 
 INDEPENDENT = IndependentNoise()
+OPTIONS = "hubbub.options"  # what packages register as other values of `training.noise`
 
 
 WITHOUT_REPLACEMENT = "without-replacement"

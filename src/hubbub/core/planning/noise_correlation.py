@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
-from hubbub.core.planning.mechanism import INDEPENDENT, StepNoise
+from hubbub.core.planning.mechanism import INDEPENDENT, OPTIONS, StepNoise
 from hubbub.core.planning.plan_rows import PlanRow
 from hubbub.core.privacy.accountant import calibrate
 from hubbub.core.privacy.dominating_pairs import Step, release
@@ -141,7 +141,6 @@ def _solved(column: Array, values: Array) -> Array:
 
 # The ways to choose C ---------------------------------------------------------------------------
 
-OPTIONS = "hubbub.options"
 _Choose = Callable[[int, float, str, int], Sequence[int]]
 
 

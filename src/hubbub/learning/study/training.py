@@ -8,7 +8,7 @@ from math import floor, log10, prod, sqrt
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.planning.noise_correlation import OPTIONS
+from hubbub.core.planning.mechanism import OPTIONS
 from hubbub.core.registered import registered
 from hubbub.core.settings import (
     Key,
