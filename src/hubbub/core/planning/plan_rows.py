@@ -51,7 +51,7 @@ def explained(adversary: str) -> str:
 
     Example:
         >>> explained("aggregator + 1 silo")
-        'the aggregator and 1 silo that secretly tell each other all they know'
+        'the aggregator and 1 silo that secretly share all they know'
     """
     broken = _ENCLAVES.fullmatch(adversary)
     name = broken[1] if broken else adversary
