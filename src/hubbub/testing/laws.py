@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
 from hubbub.core.errors import StudyError
+from hubbub.core.registered import standing_in
+from hubbub.core.settings import stated
+from hubbub.core.tabular.column import Column
 
 # What no key of a study can be: a reader that passes it over would pass over a mistake as well.
 _STRANGE: tuple[Any, ...] = ([[["?"]]], {"?": {"?": "?"}})
@@ -38,6 +41,19 @@ def completing(law: str, mend: str) -> Iterator[None]:
         raise AssertionError(
             f"expected that {law}, found {type(error).__name__}: {error}; {mend}"
         ) from error
+
+
+@contextmanager
+def installed(group: str, kind: object, registered: Mapping[str, object]) -> Iterator[str]:
+    """A kind is found as if a package registered it, if none does; under which name."""
+    there = [name for name, other in registered.items() if type(other) is type(kind)]
+    with nullcontext() if there else standing_in(group, "checked", lambda: kind):
+        yield there[0] if there else "checked"
+
+
+def as_declared(column: Column) -> dict[str, Any]:
+    """A column as a study declares it."""
+    return {key: value for key, value in stated(column).items() if key != "name"}
 
 
 def check_keys(

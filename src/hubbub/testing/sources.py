@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hubbub.core.errors import HubbubError
-from hubbub.core.registered import standing_in
 from hubbub.core.study.cell_stream import CellStream
 from hubbub.core.study.data import Data
 from hubbub.core.study.source import ENTRY_POINTS, TableSource, sources
 from hubbub.core.study.study import Study
-from hubbub.testing.laws import check_keys, completing, hold, opened_by
+from hubbub.testing.laws import check_keys, completing, hold, installed, opened_by
 
 _NOWHERE = "no-such-silo"
 _TELLING = 4  # letters of a cell that no sentence has by chance
@@ -53,21 +51,12 @@ def check_source(
         AssertionError: it breaks a law; the sentence says which, and how to mend it.
     """
     source = source() if isinstance(source, type) else source
-    with _installed(source) as name:
+    with installed(ENTRY_POINTS, source, sources()) as name:
         content = {**data, "source": data.get("source", name)}
         study = _reads(source, content)
         stream = _opened(source, study.data, party, folder)
         _gives(stream, study.data, cells)
         _refuses(source, study.data, party, folder, cells)
-
-
-@contextmanager
-def _installed(source: TableSource) -> Iterator[str]:
-    """The source is found, as if a package registered it; its name."""
-    there = [name for name, other in sources().items() if type(other) is type(source)]
-    name = there[0] if there else "checked"
-    with nullcontext() if there else standing_in(ENTRY_POINTS, name, lambda: source):
-        yield name
 
 
 def _study(data: Mapping[str, Any]) -> Study:

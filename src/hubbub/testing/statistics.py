@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtrc
 
-from hubbub.core.settings import Section, stated
+from hubbub.core.settings import Section
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.kinds import KINDS, register
@@ -38,7 +38,7 @@ from hubbub.estimation.statistic import (
     Statistic,
 )
 from hubbub.estimation.statistic_keys import COMMON, StatisticKeys
-from hubbub.testing.laws import check_keys, completing, hold
+from hubbub.testing.laws import as_declared, check_keys, completing, hold
 
 _NAME = "checked"
 _FALSE_ALARM = 1e-6  # of all intervals and promises of a sound statistic together
@@ -230,17 +230,12 @@ def _study(case: _Case, table: Mapping[str, Any]) -> Study:
                 "parties": {"names": ["north", "south", "east"], "colluders": 1},
                 "data": {
                     "files": "{name}.csv",
-                    "columns": {name: _declared(one) for name, one in case.columns.items()},
+                    "columns": {name: as_declared(one) for name, one in case.columns.items()},
                 },
                 "privacy": {"epsilon": 4.0, "delta": 1e-5},
                 "statistics": {_NAME: {"kind": case.statistic.kind, **table}},
             }
         )
-
-
-def _declared(column: Column) -> dict[str, Any]:
-    """A column as a study declares it."""
-    return {key: value for key, value in stated(column).items() if key != "name"}
 
 
 def _words(case: _Case) -> None:
@@ -379,16 +374,14 @@ def _reached(
     """The longest block that a search reaches, and the largest distance of two."""
     cells = _records(ends, rng, _DRAWN)
     drawn = blocks(cells)
-    lengths, distances = np.linalg.norm(drawn, axis=1), _distances(drawn)
+    lengths = np.linalg.norm(drawn, axis=1)
     best = np.argsort(-lengths)[:_CLIMBERS]
     longest = _climbed(blocks, ends, cells, best, np.zeros((1, drawn.shape[1])))
     # From the pairs that are furthest apart each record climbs away from the other.
-    flat = np.argsort(-distances, axis=None)[:_CLIMBERS]
-    first, second = np.unravel_index(flat, distances.shape)
-    apart = distances.max()
+    first, second, apart = _furthest(drawn)
     for mine, others in ((first, second), (second, first)):
         apart = max(apart, _climbed(blocks, ends, cells, mine, drawn[others]))
-    return max(float(lengths.max()), longest), float(apart)
+    return max(float(lengths.max()), longest), apart
 
 
 def _climbed(
@@ -412,15 +405,14 @@ def _climbed(
     return best
 
 
-def _distances(vectors: Array) -> Array:
-    """All distances of two vectors, from differences: squares would lose digits."""
+def _furthest(vectors: Array) -> tuple[Any, Any, float]:
+    """The pairs that are furthest apart, and how far: from differences, as squares lose digits."""
     squares = np.sum(vectors**2, axis=1)
     near = squares[:, None] + squares - 2 * vectors @ vectors.T
-    # Only the largest matter: those are computed again without cancelling.
     first, second = np.unravel_index(np.argsort(-near, axis=None)[: 4 * _CLIMBERS], near.shape)
-    exact = np.zeros_like(near)
-    exact[first, second] = np.linalg.norm(vectors[first] - vectors[second], axis=1)
-    return np.asarray(exact)
+    exact = np.linalg.norm(vectors[first] - vectors[second], axis=1)
+    best = np.argsort(-exact)[:_CLIMBERS]
+    return first[best], second[best], float(exact.max())
 
 
 # 3. What an answer rests on.

@@ -11,7 +11,7 @@ any C will do whose columns have norm 1 at most, which integers show.
 
 A package registers another way to choose C under the entry point `hubbub.options`: a function of
 the number of bands, the optimizer's momentum and schedule and the steps that returns C's first
-column, for `whole_units` or in them. Its name is then a value of `training.noise`.
+column in whole units (`whole_units` makes them). Its name is then a value of `training.noise`.
 
 Sampling is cheaper the fewer bands there are, so there is a best number of them at each epsilon,
 often 1. The optimizer Adam divides gradients by their size and takes no such sums: there
@@ -36,7 +36,7 @@ from hubbub.core.privacy.accountant import calibrate
 from hubbub.core.privacy.dominating_pairs import Step, release
 from hubbub.core.protocol.primitives.correlated_noise import UNIT
 from hubbub.core.protocol.round.batches import group_rate, group_rows
-from hubbub.core.registered import loaded, registered
+from hubbub.core.registered import loaded, registered, remembered
 
 Array = NDArray[np.float64]
 
@@ -144,7 +144,7 @@ def _solved(column: Array, values: Array) -> Array:
 _Choose = Callable[[int, float, str, int], Sequence[int]]
 
 
-@lru_cache(maxsize=256)
+@remembered
 def column_of(
     option: str, bands: int, momentum: float, schedule: str, steps: int
 ) -> tuple[int, ...]:
@@ -272,7 +272,7 @@ def _curvature(free: Array, form: Array) -> Array:
 # How many bands ---------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=256)
+@remembered
 def correlation_for(
     option: str,
     bands: int,

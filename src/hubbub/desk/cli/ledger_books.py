@@ -29,6 +29,11 @@ from hubbub.desk.cli.main import COMMANDS
 from hubbub.desk.cli.terminal import finite, moment, number
 
 
+def counted_at(cap: Cap | None) -> tuple[float, str]:
+    """At which delta and relation epsilon is counted, unless somebody says otherwise."""
+    return (cap.delta, cap.relation) if cap else (1e-5, "add-remove")
+
+
 @dataclass(frozen=True, kw_only=True)
 class LedgerBooks:
     """What a ledger has spent, and what it allows."""

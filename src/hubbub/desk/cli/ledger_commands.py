@@ -21,7 +21,14 @@ from hubbub.core.ledger.tally import Tally, kind_of
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
 from hubbub.core.tabular.cells import csv_text
-from hubbub.desk.cli.ledger_books import HEAD, LedgerBooks, LedgerHistory, spent_by_study, trail
+from hubbub.desk.cli.ledger_books import (
+    HEAD,
+    LedgerBooks,
+    LedgerHistory,
+    counted_at,
+    spent_by_study,
+    trail,
+)
 from hubbub.desk.cli.terminal import (
     Argument,
     add_command,
@@ -261,11 +268,8 @@ def _export(options: argparse.Namespace) -> int:
 
 def _counted(cap: Cap | None, delta: float | None, relation: str | None) -> tuple[float, str]:
     """At which delta and relation epsilon is counted: as somebody says, or as the cap does."""
-    usual = cap.delta if cap else 1e-5
-    return (
-        arguments.delta(usual if delta is None else delta),
-        relation or (cap.relation if cap else "add-remove"),
-    )
+    usual_delta, usual_relation = counted_at(cap)
+    return arguments.delta(usual_delta if delta is None else delta), relation or usual_relation
 
 
 def _missing(options: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from hubbub.core.disk import read_text
 from hubbub.core.errors import HubbubError, loggable, printable
 from hubbub.core.number_format import few
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.ledger_books import LedgerBooks, LedgerHistory, spent_by_study
+from hubbub.desk.cli.ledger_books import LedgerBooks, LedgerHistory, counted_at, spent_by_study
 from hubbub.desk.cli.terminal import finite, number
 from hubbub.desk.report import markup
 from hubbub.desk.report.markup import Html, section, table, tag
@@ -198,7 +198,7 @@ def _spent(ledger: Path | None) -> tuple[Html, list[str]]:
     if not ledger.is_file():
         return tag("p", "There is no ledger yet: nothing is spent."), []
     books = LedgerBooks.of(ledger)
-    delta, relation = (books.cap.delta, books.cap.relation) if books.cap else (1e-5, "add-remove")
+    delta, relation = counted_at(books.cap)
     rows = [
         tuple(
             _text(cell)

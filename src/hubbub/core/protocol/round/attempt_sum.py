@@ -62,7 +62,7 @@ class AttemptSum:
     is_whole: bool = field(default=True, init=False)
     closed: dict[int, list[int]] = field(default_factory=dict, init=False)
     # By tag, from the party that said it (that it went to, of ARRIVED and REQUEST) to its digest.
-    _taken: dict[Tag, dict[int, bytes]] = field(init=False)
+    _taken: dict[Tag, dict[int, bytes]] = field(init=False, repr=False)
     _shares: dict[int, dict[int, bytes]] = field(init=False)  # node to silo to its SHARE's digest
 
     def __post_init__(self) -> None:
