@@ -24,7 +24,6 @@ from hubbub.core.ledger.tally import (
     certificate_of,
     cost_of,
     rounded_up,
-    rows_of,
     spent,
     unit_of,
 )
@@ -101,21 +100,20 @@ class PrivacyFilter:
         counts = self.wanted(entry.study, {**study, entry.kind: most})
         self._check_unit(counts)
         left = self._left_after(counts)
-        if left is None and not self._fits_alone(counts, entry, tally):
+        mine = Certified.by(entry)
+        each = {mine._replace(session=bytes((number,))) for number in range(len(counts))}
+        if left is None and not self._fits_alone(counts, tally.certified | each):
             raise self._refusal(entry.study, counts, tally)
         return Admission(study=entry.study, counts=counts, left=left)
 
     def has_room(self, plan: Plan, tally: Tally) -> bool:
         """Whether a study would be let in, and its first session charged."""
-        study = plan.study.id
-        if not (counts := self.wanted(study, attempts_of(plan))):
+        if not (counts := self.wanted(plan.study.id, attempts_of(plan))):
             return True
-        certified = (certificate for _, _, certificate in rows_of(plan))
-        begun = {Certified(study, bytes((number,)), one) for number, one in enumerate(certified)}
-        sessions = tally.certified | begun
+        sessions = tally.after(plan).certified
         if self._left_after(counts) is not None and self._are_kept(sessions):
             return True
-        return not self._blocks and self._spent(counts, sessions) <= self.cap.epsilon
+        return self._fits_alone(counts, sessions)
 
     def check(self, entry: Entry, tally: Tally) -> None:
         """The cap still holds for what was let in, and so it does with the entry's certificate.
@@ -262,13 +260,9 @@ class PrivacyFilter:
         costs = [cost_of(kind.dearer(), count, relation, unit) for kind, count in counts]
         return [one for cost in costs for one in cost]
 
-    def _fits_alone(self, counts: Counts, entry: Entry, tally: Tally) -> bool:
+    def _fits_alone(self, counts: Counts, sessions: frozenset[Certified]) -> bool:
         """Whether the cap holds for what is fixed before any output, though it leaves nothing."""
-        if self._blocks:
-            return False
-        mine = Certified.by(entry)
-        each = {mine._replace(session=bytes((number,))) for number in range(len(counts))}
-        return self._spent(counts, tally.certified | each) <= self.cap.epsilon
+        return not self._blocks and self._spent(counts, sessions) <= self.cap.epsilon
 
     def _spent(self, counts: Counts, sessions: frozenset[Certified]) -> float:
         """Epsilon of fixed composition."""

@@ -40,7 +40,6 @@ from hubbub.site.network.folder_files import (
     write_roster,
 )
 from hubbub.site.network.party_folder import HOME, IDENTITY, LEDGER, RELAY, PartyFolder
-from hubbub.site.network.proposals import APPROVED, WITHDRAWN, Inbox
 
 
 def add_commands(commands: Any) -> None:
@@ -274,6 +273,8 @@ def review(
     new_roster: bool = False,
 ) -> int:
     """Show all that a study means for this party, ask, and approve it: of a file, or proposed."""
+    from hubbub.site.network.proposals import APPROVED, Inbox
+
     hashes = foreign_code.code_hashes(study)
     if not options.json:
         show_study(study, roster, options.ledger or options.home / LEDGER, hashes)
@@ -311,6 +312,8 @@ def _withdraw(options: argparse.Namespace, party_folder: PartyFolder, study: Stu
             return 1
     there = party_folder.withdraw(study.id)
     if there:
+        from hubbub.site.network.proposals import WITHDRAWN, Inbox
+
         Inbox(party_folder).say(study.id, WITHDRAWN, actor())
     words = "withdrawn" if there else "it was not approved here"
     answer(options, {"study_id": study.id.hex(), "withdrawn": there}, words)

@@ -300,13 +300,12 @@ def _join(options: argparse.Namespace) -> int:
         certificate=options.relay_certificate,
     )
     roster = options.roster and read_roster(options.roster)
-    if roster and not options.check:
-        party_folder.take_roster(roster)
     if options.check:
         return _checked(options, checkup(party_folder, machine, url=options.relay, roster=roster))
+    if roster:
+        party_folder.take_roster(roster)
     approved = check(party_folder, machine)
-    named = (party_folder, options.relay, roster, machine.certificate)
-    relay = options.socket or relay_of(*named)
+    relay = options.socket or relay_of(party_folder, options.relay, roster, machine.certificate)
     if not options.json:
         names = ", ".join(approved) or "none yet; hubbub inbox lists what is proposed"
         say(f"{party_folder.name} takes part; approved studies: {names}; stop with Ctrl-C")

@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -158,15 +158,7 @@ class Inbox:
             return
         line = {"time": time.time(), "state": state, "reason": reason, "by": dict(by)}
         toml = "" if state == DECLINED else proposal.toml
-        self._write(
-            Proposal(
-                id=study,
-                name=proposal.name,
-                toml=toml,
-                received=proposal.received,
-                said=(*proposal.said, line),
-            )
-        )
+        self._write(replace(proposal, toml=toml, said=(*proposal.said, line)))
 
     @property
     def _folder(self) -> Path:
@@ -281,12 +273,15 @@ class Outbox:
         """Those that some party may still decide on, by their ids; or all approved here."""
         for path in sorted((self.party_folder.home / OUTBOX).glob("*.toml")):
             with suppress(HubbubError, OSError, ValueError):
-                study = Study.parse(read_text(path))
-                parties = self.party_folder.roster.parties[1:]
-                final = [one.state in _FINAL for one in self.standings(study.id).values()]
-                undecided = len(final) < len(parties) or not all(final)
-                if (undecided or all_of_them) and self.party_folder.approves(study.id):
-                    yield study
+                study = bytes.fromhex(path.stem)
+                if (all_of_them or self.undecided(study)) and self.party_folder.approves(study):
+                    yield Study.parse(read_text(path))
+
+    def undecided(self, study: bytes) -> set[str]:
+        """Who may still decide on a study."""
+        standings = self.standings(study)
+        final = {name for name, one in standings.items() if one.state in _FINAL}
+        return {party.name for party in self.party_folder.roster.parties[1:]} - final
 
     def standings(self, study: bytes) -> dict[str, Standing]:
         """What each party has said last; of who has not, nothing."""
@@ -343,13 +338,11 @@ class Courier:
             sender=0,
             payload=study.as_toml().encode(),
         ).sealed(self.party_folder.keys)
-        final = {
-            name for name, one in outbox.standings(study.id).items() if one.state in _FINAL
-        } - (set(outbox.standings(study.id)) if anew else set())
+        undecided = outbox.undecided(study.id)
         asked = {
             index: [proposal]
             for index in range(1, len(roster.parties))
-            if roster.name(index) not in final
+            if anew or roster.name(index) in undecided
         }
         for index, answer in requests.ask(Call.PROPOSE, asked, session):
             name = roster.name(index)
