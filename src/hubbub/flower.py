@@ -204,7 +204,7 @@ def _start(home: Path, path: Path) -> None:
     """
     command = [sys.executable, "-m", "hubbub", "join", "--home", home, "--socket", path, "--once"]
     log = home / "join.log"
-    with log.open("wb") as output:
+    with log.open("ab") as output:
         process = subprocess.Popen(  # noqa: S603 (hubbub itself)
             [*map(str, command), "--patience", "3600"],
             stdin=subprocess.DEVNULL,
@@ -212,8 +212,9 @@ def _start(home: Path, path: Path) -> None:
             stderr=output,
             start_new_session=True,
         )
-    end = time.monotonic() + _STARTING
-    while time.monotonic() < end and process.poll() is None:
+    end, has_ended = time.monotonic() + _STARTING, False
+    while time.monotonic() < end and not has_ended:
+        has_ended = process.poll() is not None  # another start may have won: then that one answers
         with suppress(OSError):
             handed_in(path, who(new_nonce()), _STARTING)
             return

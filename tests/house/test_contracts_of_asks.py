@@ -202,6 +202,14 @@ def asking(kind: type[QuartersQuery]) -> type[Other]:
     return type(kind.__name__, (Other,), {"kind": kind})
 
 
+@dataclass(frozen=True)
+class Crowded(QuartersQuery):
+    """Has more units than it says that there can be."""
+
+    def max_units(self, silo: Any) -> int:
+        return 1
+
+
 BROKEN: dict[str, tuple[type[QuartersAsk], str]] = {
     "a file with a path": (Pathed, "names its files"),
     "keys of another table": (Keyless, "tables of its own, with a place and keys"),
@@ -220,6 +228,7 @@ BROKEN: dict[str, tuple[type[QuartersAsk], str]] = {
     "lost in a crash": (asking(Losing), "verifies|goes on from what it kept"),
     "its own start refused": (asking(Suspicious), "begins where its first sum is asked"),
     "drawn steps": (asking(Noisy), "to the same state"),
+    "more units than is public": (asking(Crowded), "no more units for .* than is public"),
     "records in a repr": (asking(Showing), "nothing that a silo holds is shown"),
 }
 

@@ -23,6 +23,13 @@ def test_wrn_16_4_has_the_published_size_and_is_made_alike_everywhere() -> None:
     assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
 
 
+def test_for_times_it_ends_in_hazards_as_other_models_do() -> None:
+    images = torch.zeros(2, 1, 16, 16)
+    for kind, sizes in (("wide-resnet", {"depth": 10, "width": 1}), ("cnn", {})):
+        model = build_model(kind, inputs=(1, 16, 16), outputs=1, seed=b"s", intervals=5, **sizes)
+        assert model(images).shape == (2, 5)
+
+
 def test_its_clipped_sum_by_vmap_is_the_one_record_by_record() -> None:
     model = build_model("wide-resnet", inputs=(1, 8, 8), outputs=1, seed=b"s", depth=10, width=1)
     torch.manual_seed(0)

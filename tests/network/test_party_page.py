@@ -187,7 +187,7 @@ def test_the_page_may_fetch_run_and_send_nothing_and_no_other_site_has_it(gather
         assert headers["Cache-Control"] == "no-store"
         assert '<meta http-equiv="refresh" content="30">' in html
         assert get(url, Host="localhost:9100")[0] == 200
-        for other in ("evil.example", "evil.example:9100", "127.0.0.1.evil.example", "[::2]"):
+        for other in ("evil.example", "evil.example:9100", "127.0.0.1.evil.example", "[::2]", "["):
             status, _, said = get(url, Host=other)
             assert status == 421
             assert "ann" not in said

@@ -103,6 +103,25 @@ def test_a_log_that_fails_costs_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.final["step"] == 4
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_log_on_a_full_disk_costs_no_run() -> None:
+    with pytest.warns(UserWarning, match="nothing more is logged: .*No space left"):
+        result = hubbub.fit(SILOS, log="jsonl:/dev/full", **FIT)
+    assert result.final["step"] == 4
+
+
+def test_a_log_that_cannot_be_closed_costs_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_where: str, _study: Any) -> Iterator[Any]:
+        yield lambda _step, _row: None
+        raise ConnectionError("the server is gone")
+
+    logs = {**metric_log._LOGS, "jsonl": metric_log.contextmanager(gone)}
+    monkeypatch.setattr(metric_log, "_LOGS", logs)
+    with pytest.warns(UserWarning, match="the log was not closed: the server is gone"):
+        result = hubbub.fit(SILOS, log="jsonl", **FIT)
+    assert result.final["step"] == 4
+
+
 @pytest.mark.parametrize("log", ["wandb:x", "tensorboard", "mlflow:", "", ":", "jsonl2:x"])
 def test_a_log_that_is_none_is_refused_before_anything_is_charged(log: str) -> None:
     with pytest.raises(StudyError, match="expected tensorboard:DIR"):

@@ -211,14 +211,13 @@ def build_model(
         )
     if kind == LINEAR_PROBE:
         return LinearProbe(math.prod(inputs), outputs)
-    if kind == WIDE_RESNET:
-        with seeded_by(seed):
-            layers = wide_resnet(inputs, outputs, depth=depth, width=width)
-        return nn.Sequential(*layers, *_squeezed(outputs))
-    if kind not in _LAYERS:
+    if kind not in (*_LAYERS, WIDE_RESNET):
         return _of_factory(kind, inputs, outputs, seed)
     with seeded_by(seed):
-        layers = _LAYERS[kind](inputs, outputs, tuple(hidden), bias, intercept)
+        if kind == WIDE_RESNET:
+            layers = wide_resnet(inputs, outputs, depth=depth, width=width)
+        else:
+            layers = _LAYERS[kind](inputs, outputs, tuple(hidden), bias, intercept)
         ends = [_intercepts(intervals)] if intervals and outputs == 1 else _squeezed(outputs)
     return nn.Sequential(*layers, *ends)
 

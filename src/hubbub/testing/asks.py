@@ -308,8 +308,8 @@ def _sums(case: _Case, planned: PlannedQuery[Query]) -> None:
     for other, silo in zip(tasks, case.prepared.silos, strict=True):
         hold(
             f"a silo has no more units for {who} than is public",
-            other.count == query.units(silo) <= max(query.max_units(silo), other.count)
-            and other.count <= max(other.capacity, other.count),
+            other.count == query.units(silo) <= query.max_units(silo)
+            and other.count <= other.capacity,
             f"{other.count} of {query.max_units(silo)}",
             "let `units` and `max_units` say what the task counts",
         )

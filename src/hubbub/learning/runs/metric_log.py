@@ -106,7 +106,13 @@ def logged(log: str | None, study: Study, baseline: str | None = None) -> Iterat
         except Exception as error:  # noqa: BLE001 (each kind has errors of its own)
             why = why_of(error) if isinstance(error, OSError) else str(error)
             raise UserError(f"expected to write to {log}, got: {why}; check it") from None
-        yield MetricLog(tell=tell, keys=may_be_told(study))
+        metric_log = MetricLog(tell=tell, keys=may_be_told(study))
+        yield metric_log
+        try:
+            stack.close()
+        except Exception as error:  # noqa: BLE001 (the run has been paid for)
+            if metric_log.tell is not None:  # else people know that the log has ended
+                warnings.warn(f"the log was not closed: {error}", UserWarning, stacklevel=2)
 
 
 @contextmanager

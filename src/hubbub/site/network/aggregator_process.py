@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -19,6 +20,7 @@ from hubbub.core.number_format import few
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
+from hubbub.site.network.envelope import word_limit
 from hubbub.site.network.event_log import (
     CONNECTING,
     DONE,
@@ -137,8 +139,12 @@ def _carrying(party_folder: PartyFolder, carrier: Carrier, event_log: EventLog) 
 
 
 def _courier(party_folder: PartyFolder, carrier: Carrier, event_log: EventLog) -> Courier:
+    most = word_limit(len(party_folder.roster.parties))
     return Courier(
-        party_folder=party_folder, phase=carrier.phase, event_log=event_log, timeouts=Timeouts()
+        party_folder=party_folder,
+        phase=partial(carrier.phase, largest_answer=lambda _: most),
+        event_log=event_log,
+        timeouts=Timeouts(),
     )
 
 
@@ -260,10 +266,12 @@ class QueuedStudy:
 
     def wait(self, why: str, state: str = QUEUED) -> None:
         """It waits, or is over without a result; told if that is news."""
-        news, self.state, self.why = self.why != why, state, why
-        if news and state == QUEUED:
+        if (self.state, self.why) == (state, why):
+            return
+        self.state, self.why = state, why
+        if state == QUEUED:
             self.event_log.note("queued", why=why)
-        elif news:
+        else:
             self.event_log.warn("stopped", said=why)
         self.event_log.state(state=state, why=why)
 
@@ -299,7 +307,7 @@ class Studies:
     @property
     def left(self) -> list[QueuedStudy]:
         """Those that are not over."""
-        return [one for one in self.studies.values() if one.state in (QUEUED, RUNNING)]
+        return [one for one in [*self.studies.values()] if one.state in (QUEUED, RUNNING)]
 
     def look(self) -> None:
         """Take new files in, and begin what may begin.
@@ -362,7 +370,8 @@ class Studies:
 
     def _begin(self, one: QueuedStudy) -> None:
         """Run a study on a thread of its own."""
-        self._door.enter(one.study.id)
+        if not self._door.try_enter(one.study.id):  # somebody came in since it was seen free
+            return
         one.state, one.why = RUNNING, ""
         one.event_log.state(state=RUNNING, why="")
         Thread(target=self._served, args=(one,), daemon=True, name=one.study.name).start()

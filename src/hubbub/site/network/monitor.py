@@ -261,7 +261,10 @@ def _shown(page: Page, environ: dict[str, Any], start: Callable[..., Any]) -> It
 
     A browser that was led here under another site's name would let that site read it.
     """
-    host = urlsplit(f"//{environ.get('HTTP_HOST', _HOST)}").hostname
+    try:
+        host = urlsplit(f"//{environ.get('HTTP_HOST', _HOST)}").hostname
+    except ValueError:  # no host at all
+        host = None
     if host not in (_HOST, "localhost"):
         start("421 Misdirected Request", [("Content-Type", "text/plain")])
         return [f"expected {_HOST} or localhost as the host of this page\n".encode()]

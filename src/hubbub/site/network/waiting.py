@@ -122,6 +122,14 @@ class Door:
             self._moved.wait_for(lambda: self._holder in (None, study))
             self._holder = study
 
+    def try_enter(self, study: bytes) -> bool:
+        """Enter if no other study is in the door, without waiting; whether it is in."""
+        with self._moved:
+            if self._holder not in (None, study):
+                return False
+            self._holder = study
+            return True
+
     def leave(self, study: bytes) -> None:
         """Let the next one in, if this study is in the door."""
         with self._moved:
