@@ -19,8 +19,11 @@ HERE = Path()
 WRONG = {
     "no kind": ({}, "expected the key statistics.q.kind"),
     "strange kind": ({"kind": "mode"}, 'to be one of "table"'),
-    "strange key": ({**KINDS["table"], "bin": 3}, "did you mean bins?"),
-    "key of another kind": ({**KINDS["table"], "bins": 3}, 'absent for kind = "table"'),
+    "strange key": ({**KINDS["histogram"], "bin": 3}, "did you mean bins?"),
+    "key of another kind": (
+        {**KINDS["table"], "bins": 3},
+        "columns, by in [statistics.q], got bins",
+    ),
     "strange column": ({**KINDS["histogram"], "column": "bmi"}, "one of the columns age, sex"),
     "words in a histogram": ({**KINDS["histogram"], "column": "sex"}, "a numeric column"),
     "numbers as groups": ({**KINDS["table"], "by": "age"}, "a column with categories"),

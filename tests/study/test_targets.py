@@ -13,6 +13,7 @@ import pytest
 import hubbub
 from hubbub import Study
 from hubbub.core.errors import DataError, ModelError, StudyError
+from hubbub.core.study.silo_records import statistic_cells
 from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import encode_table
 from hubbub.core.tabular.target import Outcome, refuse_other_targets
@@ -262,6 +263,29 @@ def test_every_kind_of_target_is_learned(tmp_path, monkeypatch, target) -> None:
     assert header == ("row,predicted" if target is not TIMES else "row," + ",".join(
         f"free of it after {time}" for time in TIMES["grid"]
     ))  # fmt: skip
+
+
+@pytest.mark.parametrize("target", [AMOUNT, COUNT, TIMES], ids=METRIC)
+def test_statistics_beside_a_model_may_be_of_its_target(tmp_path, target) -> None:
+    """Its bounds are public, as those of other columns; several spellings of an event are one."""
+    written(tmp_path, target["kind"])
+    asked, high = {"kind": "histogram", "column": "y", "bins": 4}, 20
+    if target is TIMES:
+        target = TIMES | {"positive": ["1", "yes"], "negative": ["0"]}
+        asked, high = {"kind": "survival", "time": "y", "event": "died", "bins": 6}, 6
+        path = tmp_path / "east.csv"
+        path.write_text(path.read_text().replace(",1\n", ",yes\n"))
+    study = study_of(target, statistics={"epsilon": 1.0, "q": asked})
+    assert Study.parse(study.as_toml()).id == study.id
+    assert study.cell_columns["y"].bounds == (0, high)
+    cells = statistic_cells(study, "east", folder=tmp_path).columns
+    wanted = columns_of(target["kind"], 300, 0)
+    assert np.array_equal(np.minimum(cells["y"], high), np.minimum(wanted["y"], high))
+    if high == 6:  # who is followed past the grid has had no event on it, whatever came later
+        [(_, curve)] = study.statistics.named
+        events, _ = curve.sets.followed(cells)
+        assert events.sum() == (wanted["died"] * (wanted["y"] <= 6)).sum()
+        assert (wanted["died"] * (wanted["y"] > 6)).sum() > 10
 
 
 @pytest.mark.slow

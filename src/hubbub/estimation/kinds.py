@@ -91,10 +91,7 @@ def statistic_from(
     path = f"statistics.{key_of(name)}"
     stated = {key: table[key] for key in ("kind",) if key in table}
     kind = _kind(Section(path, stated, ("kind",)))
-    known = dict.fromkeys(key for one in KINDS.values() for key in one.keys)
-    section = Section(path, table, ("kind", *COMMON, *known))
-    for key in known.keys() - set(kind.keys):
-        section.absent(key, f'for kind = "{kind.kind}"')
+    section = Section(path, table, ("kind", *COMMON, *kind.keys))
     return kind.read(StatisticKeys(section, columns))
 
 

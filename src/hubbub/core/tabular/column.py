@@ -18,8 +18,8 @@ and 0 for the common one, its `reference`, leaves most of them short (`experimen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import ceil, floor, isnan, log10
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil, floor, inf, isnan, log10, nextafter
 from typing import Annotated, Any, NoReturn
 
 import numpy as np
@@ -309,6 +309,22 @@ class Column:
 
         In a complete column a missing cell is a fault.
         """
+        return self._rule(self.nearest)
+
+    @property
+    def rule_of_cells(self) -> Rule:
+        """The same for statistics, which bound numbers themselves (docs/privacy.md P23).
+
+        A number beyond the upper bound is one just beyond it: of a time it tells that a record was
+        followed past the horizon, and not up to it.
+        """
+        if self.categories:
+            return self.rule_with_gaps
+        last, beyond = self.bounds[1] + (self.step or 0.0) / 2, nextafter(self.bounds[1], inf)
+        return self._rule(lambda value: self.nearest(value) if value <= last else beyond)
+
+    def _rule(self, counted: Callable[[float], float]) -> Rule:
+        """A rule by which numbers count as what is given for them."""
         absent = {"", *map(self.spelled, self.missing)}
         places = {self.spelled(name): place for place, name in enumerate(self.categories)}
         unlisted = CellFault(
@@ -324,7 +340,7 @@ class Column:
             if places:
                 return places.get(spelled, beyond)
             value = number_rule(spelled)
-            return value if isinstance(value, CellFault) else self.nearest(value)
+            return value if isinstance(value, CellFault) else counted(value)
 
         return rule
 
@@ -428,10 +444,9 @@ class TimeColumn(Column):
     As one outside of the bounds it would count as 0, as who left at once.
     """
 
-    @property
-    def rule_with_gaps(self) -> Rule:
+    def _rule(self, counted: Callable[[float], float]) -> Rule:
         """The column's, which refuses times below 0, or below a bound that is itself below."""
-        usual, least = super().rule_with_gaps, min(0.0, self.bounds[0])
+        usual, least = super()._rule(counted), min(0.0, self.bounds[0])
 
         def rule(text: str) -> float | CellFault:
             value = usual(text)

@@ -223,7 +223,7 @@ def coded_cells(
     for column in columns:
         _check_present([column.name], cells, origin)
         where = f"{origin}, column {column.name!r}"
-        coded[column.name] = read_column(cells[column.name], column.rule_with_gaps, where)
+        coded[column.name] = read_column(cells[column.name], column.rule_of_cells, where)
     units = None
     if patient:
         units = unit_rows(_patients(cells[patient], patient, origin), most)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.core.settings import Keys, Section, keys_of, listed
 from hubbub.core.study.ask import Ask, Surroundings
-from hubbub.core.study.data import columns_of
+from hubbub.core.study.data import columns_with_target
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column, TimeColumn
 
@@ -45,7 +45,11 @@ class StatisticsAsk(Ask):
         from hubbub.estimation.kinds import statistics_from
 
         table = top.table("statistics")
-        return {"statistics": statistics_from(table, around.columns, alone=around.is_main)}
+        return {
+            "statistics": statistics_from(
+                table, columns_with_target(around.data), alone=around.is_main
+            )
+        }
 
     def canonical(self, study: Study) -> dict[str, Any]:
         """See `Ask`."""
@@ -64,7 +68,7 @@ class StatisticsAsk(Ask):
 
     def cells(self, study: Study) -> Mapping[str, Column]:
         """See `Ask`."""
-        columns = columns_of(study.data)
+        columns = columns_with_target(study.data)
         asked = [one for _, one in study.statistics.named]
         times = {getattr(getattr(one, key, None), "name", "") for one in asked for key in _TIMES}
         return columns | {
