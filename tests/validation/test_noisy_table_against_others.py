@@ -15,9 +15,11 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
+from hubbub import Study
 from hubbub.learning import scoring
 from hubbub.learning.queries.validation import noisy_table
 from hubbub.learning.queries.validation.kinds import Amounts, ClassValidation, Risks, Times, _ranked
+from hubbub.learning.queries.validation.layout import layout_of
 from hubbub.learning.queries.validation.noisy_table import NoisyTable, gradient
 
 _EXACT = 1e-6
@@ -66,6 +68,27 @@ def test_scores_of_amounts_are_those_of_scikit_learn():
     assert found["mae"].value == pytest.approx(mean_absolute_error(seen, foretold), abs=_EXACT)
     slope = np.polyfit(foretold, seen, 1)[0]
     assert found["calibration_slope"].value == pytest.approx(slope, abs=_EXACT)
+
+
+def test_few_bins_of_a_learned_logarithm_change_its_scores_little():
+    """Equal widths would put two thirds of these amounts into one bin of six."""
+    rng = np.random.default_rng(4)
+    predicted = np.exp(rng.normal(1.0, 0.3, 3000))
+    came = np.clip(predicted * np.exp(rng.normal(0, 0.6, 3000)), 0.6, 20)
+    outcome = {"kind": "numeric", "column": "stay", "low": 0.6, "high": 20, "scale": "log"}
+    study = Study(
+        name="stays",
+        parties={"silos": 3, "colluders": 1},
+        data={"source": "python:none:none", "records": 3000, "target": outcome},
+        model={"kind": "logistic", "inputs": [2]},
+        training={"steps": 5, "sample_rate": 0.1},
+        validation={"epsilon": 0.5, "bins": 6},
+        privacy={"epsilon": 4.0, "delta": 1e-5},
+    )
+    found, *_ = _told(layout_of(study).kind, predicted, came)
+    assert found["mae"].value == pytest.approx(mean_absolute_error(came, predicted), rel=0.1)
+    gap = (predicted - came).mean()
+    assert found["calibration_gap"].value == pytest.approx(gap, abs=0.1)
 
 
 def test_explained_deviance_is_that_of_scikit_learn():

@@ -199,11 +199,13 @@ def _kind(study: Study, asked: Validation) -> Kind:
     if outcome.kind == COUNT:
         rates = noisy_table.of_rates(outcome.high, number)
         return Amounts(bins=rates, seen=noisy_table.of_counts(outcome.high, number), counts=True)
-    if outcome.is_log_link:
-        uneven = noisy_table.of_rates(outcome.high, number)
-        return Amounts(bins=uneven, seen=uneven)
-    even = noisy_table.of_amounts(outcome.low, outcome.high, number)
-    return Amounts(bins=even, seen=even)
+    if outcome.is_log:
+        bins = noisy_table.of_ratios(outcome.low, outcome.high, number)
+    elif outcome.is_log_link:
+        bins = noisy_table.of_rates(outcome.high, number)
+    else:
+        bins = noisy_table.of_amounts(outcome.low, outcome.high, number)
+    return Amounts(bins=bins, seen=bins)
 
 
 class SiloTask:

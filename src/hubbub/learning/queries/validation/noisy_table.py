@@ -100,6 +100,19 @@ def of_amounts(low: float, high: float, number: int) -> Bins:
     )
 
 
+def of_ratios(low: float, high: float, number: int) -> Bins:
+    """Of equal ratios between bounds above 0, as amounts are spread whose logarithm is learned.
+
+    >>> [round(value, 6) for value in of_ratios(1, 100, 2).values]
+    [3.162278, 31.622777]
+    """
+    ratio = high / low
+    return Bins(
+        cuts=tuple(low * ratio ** (k / number) for k in range(1, number)),
+        values=tuple(low * ratio ** ((k + 0.5) / number) for k in range(number)),
+    )
+
+
 def of_rates(high: float, number: int) -> Bins:
     """Of expected counts, of equal width in their roots."""
     return Bins(
