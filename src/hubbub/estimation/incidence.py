@@ -261,19 +261,19 @@ class Incidence(OnRiskSets):
 
         As if all kinds of event were as frequent.
         """
-        sets, bins = self.sets, self.sets.bins
+        sets = self.sets
         each = max(records / len(group_names(self.by)), 1.0)
         course = SurvivalCourse.guess(sets, each, sigma)
         causes = np.tile(course.events / sets.causes, (sets.causes, 1))
         one = _Incidence(course, causes, 0) if course.length else None
         error = math.sqrt(one.noise[-1] + one.sampling[-1]) if one else math.inf
         group = " of a group" if self.by else ""
-        how = f"±{100 * error:.2g} points at the horizon (one standard error)"
+        how = f"±{100 * error:.2g} points at the horizon (one standard error){sets.taken}"
         return self.make_expectation(
             {"incidence at the horizon": error},
             sigma,
-            f"incidence{group} known to {how}{sets.if_entered}",
-            answered=course.length == bins,
+            f"incidence{group} known to {how}",
+            answered=SurvivalCourse.promised(sets, each, sigma),
             possible=course.length > 0,
             group=group,
         )

@@ -225,9 +225,10 @@ class RiskSets:
         return np.asarray(late if self.entry else np.ones(self.bins + 1))
 
     @property
-    def if_entered(self) -> str:
+    def taken(self) -> str:
         """What an expectation takes for granted."""
-        return ", if a tenth of the records are there from the start" if self.entry else ""
+        entered = " and a tenth there from the start" if self.entry else ""
+        return f", if a third of the records are followed so far{entered}"
 
     @property
     def needed(self) -> str:

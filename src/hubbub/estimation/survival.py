@@ -31,6 +31,8 @@ import numpy as np
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.intervals import (
     CLEAR,
+    COMPLETE,
+    SURE,
     caution,
     chi_square_test,
     count,
@@ -70,6 +72,7 @@ from hubbub.estimation.statistic_keys import (
 
 _DRAWS = 2000  # of a band's simulation
 _CLEAR = 8.0  # standard deviations of noise that survivors have while a curve goes on
+_FOLLOWED = 0.05  # of records that have a time, to the horizon where they are skewed
 _INSIDE = 32  # parts of a bin in which it is looked through
 _STEEPEST, _POWERS = 2.5, (0.2, 4.0)  # of what bins tell of the hazard inside
 _SEED = 1  # public: bands follow from the noisy sum alone
@@ -114,13 +117,20 @@ class SurvivalCourse:
         )
 
     @classmethod
-    def guess(cls, sets: RiskSets, records: float, sigma: float) -> SurvivalCourse:
-        """As if a third had the event by the horizon, a third left before it, and both evenly."""
-        entered = records * sets.entered
-        at_risk = entered * (1.0 - 2 / 3 * np.arange(sets.bins + 1) / sets.bins)
+    def guess(
+        cls, sets: RiskSets, records: float, sigma: float, *, skewed: bool = False
+    ) -> SurvivalCourse:
+        """As if a third had the event by the horizon, a third left before it, and both evenly.
+
+        Skewed: as if one in five lacked a cell and of the others all but `_FOLLOWED` had it by the
+        horizon, most of them early.
+        """
+        entered, places = records * sets.entered, np.arange(sets.bins + 1) / sets.bins
+        part = COMPLETE * _FOLLOWED**places if skewed else 1.0 - 2 / 3 * places
+        at_risk = entered * part
         return cls(
             sets=sets,
-            events=entered[:-1] / 3 / sets.bins,
+            events=entered[:-1] * -np.diff(part) / (1 if skewed else 2),
             exposed=at_risk,
             partly=np.zeros(sets.bins),
             at_risk=at_risk,
@@ -221,6 +231,15 @@ class SurvivalCourse:
         y, left = self._positive
         rows = self.sets.exposed[: self.length] / y[:, None]
         return np.asarray(np.cumsum(rows - self._left[: self.length] / left[:, None], axis=0))
+
+    @classmethod
+    def promised(cls, sets: RiskSets, records: float, sigma: float) -> bool:
+        """Whether there will be a curve: to the horizon as guessed, cut short if skewed."""
+        goes, least = (
+            cls.guess(sets, records, sigma, skewed=skewed).bins_clear_of(_CLEAR + SURE)
+            for skewed in (False, True)
+        )
+        return goes == sets.bins and 4 * least >= sets.bins
 
     @property
     def end(self) -> float:
@@ -640,17 +659,21 @@ class Survival(OnRiskSets):
             survived * math.sqrt(variance[place]) if len(variance) else math.inf
             for survived, place in ((0.9, (len(variance) - 1) // 4), (0.6, -1))
         )
-        answered, possible = course.length == sets.bins, course.length > 0
+        answered = SurvivalCourse.promised(sets, each, together)
         group = " of a group" if self.by else ""
-        how = f"±{100 * error:.2g} points at the horizon (one standard error)"
+        how = f"±{100 * error:.2g} points at the horizon (one standard error){sets.taken}"
         errors = {
             "survival at the horizon": error,
             "survival at a quarter of it": early,
             "at risk": float(course.at_risk_errors[0]),
         }
-        told = f"curve{group} known to {how}{sets.if_entered}"
         return self.make_expectation(
-            errors, sigma, told, answered=answered, possible=possible, group=group
+            errors,
+            sigma,
+            f"curve{group} known to {how}",
+            answered=answered,
+            possible=course.length > 0,
+            group=group,
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
