@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hubbub.core.tabular.column import Column
 from hubbub.estimation.intervals import chi_square_test, count, normal_quantile, quadratic_form
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising
 from hubbub.estimation.stacking import Margins
@@ -36,15 +35,10 @@ from hubbub.estimation.statistic import (
 )
 from hubbub.estimation.statistic_keys import (
     AT,
-    BINS,
     BY,
-    ENTRY,
-    EVENT,
-    HORIZON,
+    GRID,
     TEST,
-    TIME,
     StatisticKeys,
-    check_at,
     grid_table,
     table_of,
 )
@@ -188,36 +182,24 @@ class Incidence(OnRiskSets):
     """Shares that have had each kind of event; records without time, event or group are left out.
 
     Args:
-        time: a numeric column: how long a record was followed.
-        event: a column of three categories or more: none, and the kinds of event.
-        edges: increasing edges of the bins in the unit of the time, the horizon last.
         by: classes of the column that divides records into groups.
         at: times at which incidence is told in a row, besides the horizon.
         test: whether groups are compared by Gray's test, for each kind of event.
-        entry: a numeric column that says since when a record was observed; None if all were from
-            the start (docs/privacy.md P34).
-        weight, confidence: see `Statistic`.
+        time, event, edges, entry: see `OnRiskSets`; the event has three categories or more: none,
+            and its kinds.
 
     Raises:
         StudyError: a grid, an event or times that are none.
     """
 
-    time: Column
-    event: Column
-    edges: tuple[float, ...]
     by: Levels | None = None
     at: tuple[float, ...] = ()
     test: bool = False
-    entry: Column | None = None
 
     kind = "incidence"
     keys: ClassVar = {
-        "time": TIME,
-        "event": EVENT,
-        "entry": ENTRY,
+        **GRID,
         "by": BY,
-        "bins": BINS,
-        "horizon": HORIZON,
         "at": AT,
         "test": TEST,
     }
@@ -226,20 +208,12 @@ class Incidence(OnRiskSets):
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Incidence:
-        grid, by, test = keys.survived(_BINS, several=True), keys.by(), keys.test(_TEST)
-        if test and not by:
-            raise keys.section.refusal(
-                "test", "absent without by, which names the groups", "add by"
-            )
-        return cls(**grid, by=by, at=keys.numbers("at", ()), test=test, **keys.common)
+        grid, at = keys.survived(_BINS, several=True), keys.numbers("at", ())
+        return cls(**grid, **keys.compared(_TEST), at=at, **keys.common)
 
     def settings(self) -> dict[str, Any]:
         grid = grid_table(self.time, self.event, self.edges, self.entry)
         return grid | table_of(by=self.by, at=self.at, test=_TEST if self.test else "")
-
-    def __post_init__(self) -> None:
-        check_at(self.at, self.edges)
-        _ = self.sets
 
     @property
     def title(self) -> str:

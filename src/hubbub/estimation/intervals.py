@@ -147,8 +147,7 @@ def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Est
         sigma: standard deviation of the noise.
         z: standard deviations that the interval reaches.
     """
-    denominator = float(whole @ sums)
-    records = max(denominator, 1.0)
+    records = max(float(whole @ sums), 1.0)
     numerator = min(max(float(part @ sums), 0.0), records)
     noise = sigma**2
     variance = (  # at a share p, of `part - p whole`: of the noise, and of drawing the records
@@ -156,7 +155,7 @@ def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Est
         records - 2.0 * noise * float(part @ whole),
         noise * float(whole @ whole) - records,
     )
-    low, high = ratio_interval(numerator, denominator, variance, z, (0.0, 1.0))
+    low, high = ratio_interval(numerator, records, variance, z, (0.0, 1.0))
     value = numerator / records
     return Estimate(
         quantity="share",

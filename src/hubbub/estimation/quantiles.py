@@ -152,18 +152,13 @@ class Quantiles(OneSum):
     def read(cls, keys: StatisticKeys) -> Quantiles:
         column = keys.column("column", numeric=True)
         at = keys.numbers("at", cls.at)
-        if not at or any(a >= b for a, b in pairwise((0.0, *at, 1.0))):
+        if any(a >= b for a, b in pairwise((0.0, *at, 1.0))):
             raise keys.section.refusal(
                 "at", "probabilities between 0 and 1 that rise", "write it like [0.25, 0.5, 0.75]"
             )
-        by, test = keys.by(), keys.test(_TEST)
-        if test and not by:
-            raise keys.section.refusal(
-                "test", "absent without by, which names the groups", "add by"
-            )
         bins = min(column.steps + 1, _VALUES) if column.step else 0  # each value its own
         edges = keys.spaced(column, max(bins, _BINS))
-        return cls(column=column, at=at, edges=edges, by=by, test=test, **keys.common)
+        return cls(column=column, at=at, edges=edges, **keys.compared(_TEST), **keys.common)
 
     def settings(self) -> dict[str, Any]:
         test, bins = _TEST if self.test else "", self.edges[1:-1]

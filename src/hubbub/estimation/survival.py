@@ -28,7 +28,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hubbub.core.tabular.column import Column
 from hubbub.estimation.intervals import (
     CLEAR,
     COMPLETE,
@@ -56,16 +55,11 @@ from hubbub.estimation.statistic import (
 )
 from hubbub.estimation.statistic_keys import (
     AT,
-    BINS,
     BY,
-    ENTRY,
-    EVENT,
-    HORIZON,
+    GRID,
     STRATA,
     TEST,
-    TIME,
     StatisticKeys,
-    check_at,
     grid_table,
     table_of,
 )
@@ -566,39 +560,26 @@ class Survival(OnRiskSets):
     """Kaplan-Meier curves on a public grid; records without time, event or group are left out.
 
     Args:
-        time: a numeric column: how long a record was followed.
-        event: a column of two categories, of which the second is the event.
-        edges: increasing edges of the bins in the unit of the time, the horizon last.
         by: classes of the column that divides records into groups.
         test: whether groups are compared by the log-rank test.
         strata: classes within which the test compares groups.
-        entry: a numeric column that says since when a record was observed; None if all were from
-            the start (docs/privacy.md P34).
         at: times at which survival is told in a row, up to the horizon.
-        weight, confidence: see `Statistic`.
+        time, event, edges, entry: see `OnRiskSets`; the event has two categories.
 
     Raises:
         StudyError: edges outside of the bounds or not increasing, or an event that is no such
             column.
     """
 
-    time: Column
-    event: Column
-    edges: tuple[float, ...]
     by: Levels | None = None
     test: bool = True
     at: tuple[float, ...] = ()
     strata: Levels | None = None
-    entry: Column | None = None
 
     kind = "survival"
     keys: ClassVar = {
-        "time": TIME,
-        "event": EVENT,
-        "entry": ENTRY,
+        **GRID,
         "by": BY,
-        "bins": BINS,
-        "horizon": HORIZON,
         "test": TEST,
         "at": AT,
         "strata": STRATA,
@@ -611,28 +592,18 @@ class Survival(OnRiskSets):
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Survival:
-        by, test = keys.by(), keys.test(_TEST)
-        if test and not by:
-            raise keys.section.refusal(
-                "test", "absent without by, which names the groups", "add by"
-            )
-        strata = keys.levels("strata") if "strata" in keys.section else None
-        if strata and (not test or not by or strata.column == by.column):
+        compared = keys.compared(_TEST)
+        by, strata = compared["by"], keys.levels("strata") if "strata" in keys.section else None
+        if strata and (not compared["test"] or strata.column == by.column):
             wanted = "another column than by, beside test"
             raise keys.section.refusal("strata", wanted, "correct it, or leave it out")
         grid, at = keys.survived(_BINS), keys.numbers("at", ())
-        if "at" in keys.section and not at:
-            raise keys.section.refusal("at", "a list of times", "write it like [12, 24]")
-        return cls(**grid, by=by, test=test, at=at, strata=strata, **keys.common)
+        return cls(**grid, **compared, at=at, strata=strata, **keys.common)
 
     def settings(self) -> dict[str, Any]:
         grid = grid_table(self.time, self.event, self.edges, self.entry)
         test = _TEST if self.test else ""
         return grid | table_of(by=self.by, test=test, at=self.at, strata=self.strata)
-
-    def __post_init__(self) -> None:
-        check_at(self.at, self.edges)
-        _ = self.sets
 
     @property
     def title(self) -> str:
