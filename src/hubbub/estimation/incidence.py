@@ -19,7 +19,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hubbub.estimation.intervals import chi_square_test, count, normal_quantile, quadratic_form
+from hubbub.estimation.intervals import (
+    around,
+    chi_square_test,
+    count,
+    normal_quantile,
+    quadratic_form,
+)
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising
 from hubbub.estimation.stacking import Margins
 from hubbub.estimation.statistic import (
@@ -402,7 +408,8 @@ class _Incidence:
         middle = share + z * z * per_share / 2
         root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - share**2, 0.0))
         low, high = (np.clip(middle + sign * root, 0.0, 1.0) for sign in (-1, 1))
-        return np.maximum.accumulate(low), np.minimum.accumulate(high[::-1])[::-1]
+        risen = np.maximum.accumulate(low), np.minimum.accumulate(high[::-1])[::-1]
+        return around(self.share, *risen)
 
 
 def _from_none(after: Array) -> tuple[float, ...]:

@@ -99,6 +99,11 @@ def ratio_interval(
     )
 
 
+def around(values: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """The ends of intervals, moved out to estimates that were moved to where they may be."""
+    return np.minimum(low, values), np.maximum(high, values)
+
+
 def at(variance: tuple[float, float, float], p: float) -> float:
     """The variance at one value."""
     return max(float(np.polyval(variance[::-1], p)), 0.0)
@@ -161,8 +166,8 @@ def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Est
         quantity="share",
         value=value,
         standard_error=math.sqrt(at(variance, value)) / records,
-        low=low,
-        high=high,
+        low=min(low, value),  # but for rounding it is
+        high=max(high, value),
     )
 
 

@@ -32,6 +32,7 @@ from hubbub.estimation.intervals import (
     CLEAR,
     COMPLETE,
     SURE,
+    around,
     caution,
     chi_square_test,
     normal_quantile,
@@ -336,14 +337,18 @@ class Quantiles(OneSum):
     def _curve(self, name: str, sums: Array, sigma: float) -> Curve:
         totals, z = self._code.totals, normal_quantile(self.confidence)
         shares = [share(sums, total, totals[-1], sigma, z) for total in totals[:-1]]
+        y = self._monotone(sums)
+        low, high = around(
+            y[:-1], np.array([one.low for one in shares]), np.array([one.high for one in shares])
+        )
         on_steps = bool(self.column.step)  # where what is below the first value is nothing
         return Curve(
             name=name if self.by else self.column.name,
             column=self.column.name,
             x=(*map(self._value, self._ends[1:]),) if on_steps else self.edges,
-            y=(0.0, *map(float, self._monotone(sums)))[on_steps:],
-            low=(0.0, *(one.low for one in shares), 1.0)[on_steps:],
-            high=(0.0, *(one.high for one in shares), 1.0)[on_steps:],
+            y=(0.0, *map(float, y))[on_steps:],
+            low=(0.0, *map(float, low), 1.0)[on_steps:],
+            high=(0.0, *map(float, high), 1.0)[on_steps:],
         )
 
     @property

@@ -32,6 +32,7 @@ from hubbub.estimation.intervals import (
     CLEAR,
     COMPLETE,
     SURE,
+    around,
     caution,
     chi_square_test,
     count,
@@ -307,7 +308,8 @@ class SurvivalCourse:
         middle = self.hazard + z * z * per_hazard / 2
         root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - self.hazard**2, 0.0))
         low, high = (np.exp(-np.maximum(middle + sign * root, 0.0)) for sign in (1, -1))
-        return np.minimum.accumulate(low), np.maximum.accumulate(high[::-1])[::-1]
+        falling = np.minimum.accumulate(low), np.maximum.accumulate(high[::-1])[::-1]
+        return around(self.survived, *falling)
 
     def band_quantile(self, confidence: float) -> float:
         """How many standard deviations a band reaches that holds the whole curve."""
@@ -738,7 +740,8 @@ def _compared(courses: list[SurvivalCourse], sigma: float) -> tuple[Array, Array
     apart = np.eye(len(courses))[:, :, None] - part[:, None, :]  # of group g by what is in h
     rows = (apart @ sets.events[:end]) - (apart * hazard) @ sets.exposed[:end]
     noise = sigma**2 * np.einsum("ghw,jhw->gj", rows, rows)
-    each = np.maximum(hazard, 0.0) * (total - events.sum(axis=0)) / (total - 1.0) * total
+    survived = np.maximum((total - events.sum(axis=0)) / (total - 1.0), 0.0)
+    each = np.maximum(hazard, 0.0) * survived * np.maximum(total, 0.0)
     shared = np.clip(part, 0.0, 1.0)
     drawn = np.diag(shared @ each) - (shared * each) @ shared.T
     excess = (events - risk * hazard).sum(axis=1)
