@@ -38,10 +38,14 @@ TABLES: dict[str, tuple[str, dict[str, Any]]] = {
     "histogram": ("histogram", {"column": "age", "bins": [40.0, 60.0]}),
     "quantiles": ("quantiles", {"column": "age", "bins": 6}),
     "crosstab": ("crosstab", {"rows": "sex", "columns": "blood", "test": "chi-square"}),
+    "crosstab of pairs": ("crosstab", {"rows": "blood", "columns": "died"}),
+    "quantiles by group": ("quantiles", {"column": "age", "by": "sex", "test": "wilcoxon"}),
     "survival": ("survival", GRID),
+    "survival in two bins": ("survival", {"time": "time", "event": "died", "bins": 2}),
     "survival by group": ("survival", {**GRID, "by": "sex", "test": "log-rank"}),
     "survival, late": ("survival", {**GRID, "entry": "since"}),
     "incidence": ("incidence", {**GRID, "event": "blood"}),
+    "incidence by group": ("incidence", {**GRID, "event": "blood", "by": "sex", "test": "gray"}),
     "rates": ("rates", {"time": "time", "event": "died", "horizon": 8.0, "by": "sex"}),
     "centres": ("centres", {"by": "blood", "outcome": "died"}),
     "logistic": ("logistic", {"outcome": "died", "covariates": CLASSES}),
@@ -54,10 +58,10 @@ assert {kind for kind, _ in TABLES.values()} == KINDS.keys()  # none is left unt
 
 
 def patients() -> Cells:
-    """As they come: who entered late was there when followed, and older patients die sooner."""
+    """As they come: most are followed for less than a horizon of 8, older patients die sooner."""
     rng, records = np.random.default_rng(1), 2000
     age = 20 + 70 * rng.beta(2, 2, records)
-    time = np.minimum(rng.exponential(900 / age), 10.0)
+    time = np.minimum(rng.exponential(200 / age), 10.0)
     cells = {
         "age": age,
         "time": time,
@@ -212,6 +216,24 @@ class Consuming(Above):
         return super().answer(sums - 1, sigma)
 
 
+class Outside(Above):
+    """More than nobody has no interval that holds it."""
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        answer = super().answer(sums, sigma)
+        return replace(
+            answer, rows=tuple(replace(row, high=min(row.high, 1e6)) for row in answer.rows)
+        )
+
+
+class Crowded(Above):
+    """No block where there is no record."""
+
+    def encode(self, cells: Cells) -> Array:
+        inside = cells[self.column.name].reshape(len(cells[self.column.name]), -1)
+        return (inside > self.than).astype(np.float64)
+
+
 class Deaf(Above):
     def answer(self, sums: Array, sigma: float) -> Answer:
         return super().answer(np.array([100.0]), 1.0)
@@ -299,6 +321,8 @@ BROKEN: dict[type[OneSum], str] = {
     Drawing: "follows from the noisy sums and their noise alone",
     Remembering: "follows from the noisy sums and their noise alone",
     Consuming: "leaves the sums as they are",
+    Outside: "each interval .* holds its own estimate",
+    Crowded: "makes a block of any record",
     Deaf: "says what the sums say",
     Failing: "has an answer for any finite sums",
     Biased: "true answer where there is no noise",

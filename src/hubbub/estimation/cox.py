@@ -47,7 +47,7 @@ from hubbub.estimation.regression import (
     newton,
     sandwich,
 )
-from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
+from hubbub.estimation.risk_sets import Followed, OnRiskSets, RiskSets
 from hubbub.estimation.stacking import Margins
 from hubbub.estimation.statistic import (
     Answer,
@@ -61,15 +61,11 @@ from hubbub.estimation.statistic import (
     Parameters,
 )
 from hubbub.estimation.statistic_keys import (
-    BINS,
     COVARIATES,
-    ENTRY,
-    EVENT,
-    HORIZON,
+    GRID,
     REFERENCE,
     STRATA,
     TEST,
-    TIME,
     StatisticKeys,
     covariates_table,
     grid_table,
@@ -276,13 +272,11 @@ _BINS = 12  # if nothing is said
 
 
 @dataclass(frozen=True, kw_only=True)
-class HazardRatios(Regression):
+class HazardRatios(Followed, Regression):
     """What both ways have in common; records that lack time, event or a covariate are left out.
 
     Args:
-        time: a numeric column: how long a record was followed.
-        event: a column of two categories, of which the second is the event.
-        edges: increasing edges of the bins in the unit of the time, the horizon last.
+        time, event, edges: see `Followed`; the event has two categories.
         on: the covariates: classes, the first of which is compared with, or numeric columns.
         weight, confidence: see `Statistic`.
 
@@ -290,19 +284,11 @@ class HazardRatios(Regression):
         StudyError: a grid, an event or covariates that are none.
     """
 
-    time: Column
-    event: Column
-    edges: tuple[float, ...]
-
     kind = "cox"
     keys: ClassVar = {
-        "time": TIME,
-        "event": EVENT,
-        "entry": ENTRY,
+        **GRID,
         "covariates": COVARIATES,
         "reference": REFERENCE,
-        "bins": BINS,
-        "horizon": HORIZON,
         "strata": STRATA,
         "test": TEST,
         **OF_PATTERNS,
@@ -345,14 +331,12 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
     Args:
         strata: classes within which records are compared; each has a hazard of its own.
         test: whether it is tested that hazards are proportional.
-        entry: a numeric column that says since when a record was observed; None if all were from
-            the start (docs/privacy.md P34).
+        entry: see `OnRiskSets`.
     """
 
     on: tuple[Levels, ...]
     strata: Levels | None = None
     test: bool = False
-    entry: Column | None = None
 
     skewed = (SKEWED, FOLLOWED_OUT)
 
@@ -567,7 +551,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
             _BASE * left,
             left.sum(axis=1)[:, None] * z,
             at.share * _GATHERED * gathered,
-            at.share * _CROSS * (pieces[:, :, None] * z[:, None, :]).reshape(len(z), -1),
+            at.share * _CROSS * np.hstack([piece[:, None] * z for piece in pieces.T]),
             at.share * _SQUARES * self._triangle.squares(gathered.sum(axis=1), z),
         ]
         return np.hstack(blocks) / at.length

@@ -211,10 +211,10 @@ def _difference(pair: Array, sigma: float, z: float, column: str, level: str) ->
 
 def _ratios(pair: Array, sigma: float, z: float, column: str, level: str) -> Iterator[Estimate]:
     """Of risks and of odds, those whose counts stand clear of the noise."""
-    least = float(pair.min())
+    both, having = float(pair.sum(axis=1).min()), float(pair[:, 1].min())
     for quantity, told, sign in (
-        (RELATIVE_RISK, float(pair[:, 1].min()), 0.0),
-        (ODDS_RATIO, least, 1.0),
+        (RELATIVE_RISK, min(having, both), 0.0),
+        (ODDS_RATIO, float(pair.min()), 1.0),
     ):
         if told < max(CLEAR * sigma, _LEAST):
             continue

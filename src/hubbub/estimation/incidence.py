@@ -19,8 +19,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hubbub.core.tabular.column import Column
-from hubbub.estimation.intervals import chi_square_test, count, normal_quantile, quadratic_form
+from hubbub.estimation.intervals import (
+    around,
+    chi_square_test,
+    count,
+    normal_quantile,
+    quadratic_form,
+)
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising
 from hubbub.estimation.stacking import Margins
 from hubbub.estimation.statistic import (
@@ -36,15 +41,10 @@ from hubbub.estimation.statistic import (
 )
 from hubbub.estimation.statistic_keys import (
     AT,
-    BINS,
     BY,
-    ENTRY,
-    EVENT,
-    HORIZON,
+    GRID,
     TEST,
-    TIME,
     StatisticKeys,
-    check_at,
     grid_table,
     table_of,
 )
@@ -188,36 +188,24 @@ class Incidence(OnRiskSets):
     """Shares that have had each kind of event; records without time, event or group are left out.
 
     Args:
-        time: a numeric column: how long a record was followed.
-        event: a column of three categories or more: none, and the kinds of event.
-        edges: increasing edges of the bins in the unit of the time, the horizon last.
         by: classes of the column that divides records into groups.
         at: times at which incidence is told in a row, besides the horizon.
         test: whether groups are compared by Gray's test, for each kind of event.
-        entry: a numeric column that says since when a record was observed; None if all were from
-            the start (docs/privacy.md P34).
-        weight, confidence: see `Statistic`.
+        time, event, edges, entry: see `OnRiskSets`; the event has three categories or more: none,
+            and its kinds.
 
     Raises:
         StudyError: a grid, an event or times that are none.
     """
 
-    time: Column
-    event: Column
-    edges: tuple[float, ...]
     by: Levels | None = None
     at: tuple[float, ...] = ()
     test: bool = False
-    entry: Column | None = None
 
     kind = "incidence"
     keys: ClassVar = {
-        "time": TIME,
-        "event": EVENT,
-        "entry": ENTRY,
+        **GRID,
         "by": BY,
-        "bins": BINS,
-        "horizon": HORIZON,
         "at": AT,
         "test": TEST,
     }
@@ -226,20 +214,12 @@ class Incidence(OnRiskSets):
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Incidence:
-        grid, by, test = keys.survived(_BINS, several=True), keys.by(), keys.test(_TEST)
-        if test and not by:
-            raise keys.section.refusal(
-                "test", "absent without by, which names the groups", "add by"
-            )
-        return cls(**grid, by=by, at=keys.numbers("at", ()), test=test, **keys.common)
+        grid, at = keys.survived(_BINS, several=True), keys.numbers("at", ())
+        return cls(**grid, **keys.compared(_TEST), at=at, **keys.common)
 
     def settings(self) -> dict[str, Any]:
         grid = grid_table(self.time, self.event, self.edges, self.entry)
         return grid | table_of(by=self.by, at=self.at, test=_TEST if self.test else "")
-
-    def __post_init__(self) -> None:
-        check_at(self.at, self.edges)
-        _ = self.sets
 
     @property
     def title(self) -> str:
@@ -261,19 +241,19 @@ class Incidence(OnRiskSets):
 
         As if all kinds of event were as frequent.
         """
-        sets, bins = self.sets, self.sets.bins
+        sets = self.sets
         each = max(records / len(group_names(self.by)), 1.0)
         course = SurvivalCourse.guess(sets, each, sigma)
         causes = np.tile(course.events / sets.causes, (sets.causes, 1))
         one = _Incidence(course, causes, 0) if course.length else None
         error = math.sqrt(one.noise[-1] + one.sampling[-1]) if one else math.inf
         group = " of a group" if self.by else ""
-        how = f"±{100 * error:.2g} points at the horizon (one standard error)"
+        how = f"±{100 * error:.2g} points at the horizon (one standard error){sets.taken}"
         return self.make_expectation(
             {"incidence at the horizon": error},
             sigma,
-            f"incidence{group} known to {how}{sets.if_entered}",
-            answered=course.length == bins,
+            f"incidence{group} known to {how}",
+            answered=SurvivalCourse.promised(sets, each, sigma),
             possible=course.length > 0,
             group=group,
         )
@@ -428,7 +408,8 @@ class _Incidence:
         middle = share + z * z * per_share / 2
         root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - share**2, 0.0))
         low, high = (np.clip(middle + sign * root, 0.0, 1.0) for sign in (-1, 1))
-        return np.maximum.accumulate(low), np.minimum.accumulate(high[::-1])[::-1]
+        risen = np.maximum.accumulate(low), np.minimum.accumulate(high[::-1])[::-1]
+        return around(self.share, *risen)
 
 
 def _from_none(after: Array) -> tuple[float, ...]:

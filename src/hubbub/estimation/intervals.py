@@ -99,6 +99,11 @@ def ratio_interval(
     )
 
 
+def around(values: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """The ends of intervals, moved out to estimates that were moved to where they may be."""
+    return np.minimum(low, values), np.maximum(high, values)
+
+
 def at(variance: tuple[float, float, float], p: float) -> float:
     """The variance at one value."""
     return max(float(np.polyval(variance[::-1], p)), 0.0)
@@ -147,8 +152,7 @@ def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Est
         sigma: standard deviation of the noise.
         z: standard deviations that the interval reaches.
     """
-    denominator = float(whole @ sums)
-    records = max(denominator, 1.0)
+    records = max(float(whole @ sums), 1.0)
     numerator = min(max(float(part @ sums), 0.0), records)
     noise = sigma**2
     variance = (  # at a share p, of `part - p whole`: of the noise, and of drawing the records
@@ -156,14 +160,14 @@ def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Est
         records - 2.0 * noise * float(part @ whole),
         noise * float(whole @ whole) - records,
     )
-    low, high = ratio_interval(numerator, denominator, variance, z, (0.0, 1.0))
+    low, high = ratio_interval(numerator, records, variance, z, (0.0, 1.0))
     value = numerator / records
     return Estimate(
         quantity="share",
         value=value,
         standard_error=math.sqrt(at(variance, value)) / records,
-        low=low,
-        high=high,
+        low=min(low, value),  # but for rounding it is
+        high=max(high, value),
     )
 
 

@@ -194,7 +194,9 @@ class NewtonMultinomial(ModelRegression):
         outer = self._entries.outer.squares(np.ones(len(w)), w)
         spread = self._covariances(chances)
         information = self._scale * outer[:, :, None] * spread[:, None, :]
-        return np.hstack([score.reshape(len(w), -1), information.reshape(len(w), -1)])
+        return np.hstack(
+            [part.reshape(len(w), math.prod(part.shape[1:])) for part in (score, information)]
+        )
 
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
         """What a sum says of the effects that was taken at `parameters`."""

@@ -32,6 +32,7 @@ from hubbub.estimation.intervals import (
     CLEAR,
     COMPLETE,
     SURE,
+    around,
     caution,
     chi_square_test,
     normal_quantile,
@@ -152,18 +153,13 @@ class Quantiles(OneSum):
     def read(cls, keys: StatisticKeys) -> Quantiles:
         column = keys.column("column", numeric=True)
         at = keys.numbers("at", cls.at)
-        if not at or any(a >= b for a, b in pairwise((0.0, *at, 1.0))):
+        if any(a >= b for a, b in pairwise((0.0, *at, 1.0))):
             raise keys.section.refusal(
                 "at", "probabilities between 0 and 1 that rise", "write it like [0.25, 0.5, 0.75]"
             )
-        by, test = keys.by(), keys.test(_TEST)
-        if test and not by:
-            raise keys.section.refusal(
-                "test", "absent without by, which names the groups", "add by"
-            )
         bins = min(column.steps + 1, _VALUES) if column.step else 0  # each value its own
         edges = keys.spaced(column, max(bins, _BINS))
-        return cls(column=column, at=at, edges=edges, by=by, test=test, **keys.common)
+        return cls(column=column, at=at, edges=edges, **keys.compared(_TEST), **keys.common)
 
     def settings(self) -> dict[str, Any]:
         test, bins = _TEST if self.test else "", self.edges[1:-1]
@@ -341,14 +337,18 @@ class Quantiles(OneSum):
     def _curve(self, name: str, sums: Array, sigma: float) -> Curve:
         totals, z = self._code.totals, normal_quantile(self.confidence)
         shares = [share(sums, total, totals[-1], sigma, z) for total in totals[:-1]]
+        y = self._monotone(sums)
+        low, high = around(
+            y[:-1], np.array([one.low for one in shares]), np.array([one.high for one in shares])
+        )
         on_steps = bool(self.column.step)  # where what is below the first value is nothing
         return Curve(
             name=name if self.by else self.column.name,
             column=self.column.name,
             x=(*map(self._value, self._ends[1:]),) if on_steps else self.edges,
-            y=(0.0, *map(float, self._monotone(sums)))[on_steps:],
-            low=(0.0, *(one.low for one in shares), 1.0)[on_steps:],
-            high=(0.0, *(one.high for one in shares), 1.0)[on_steps:],
+            y=(0.0, *map(float, y))[on_steps:],
+            low=(0.0, *map(float, low), 1.0)[on_steps:],
+            high=(0.0, *map(float, high), 1.0)[on_steps:],
         )
 
     @property

@@ -17,6 +17,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.stacking import Margin, Margins, number_of, of_parts
-from hubbub.estimation.statistic import Array, Cells, Levels, OneSum, one_hot
+from hubbub.estimation.statistic import Array, Cells, Levels, OneSum, Statistic, one_hot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +166,15 @@ class RiskSets:
             raise self._refusal(two, list(self.edges))
         if self.edges[-1] > high:
             raise self._refusal(f"edges up to {high:g}", list(self.edges))
+        start, at = self.edges[0], list(self.at)
+        if (
+            any(a >= b for a, b in pairwise([start, *at]))
+            or max(self.at, default=0) > self.edges[-1]
+        ):
+            raise StudyError(
+                f"expected rising times above {start:g} and up to the horizon "
+                f"{self.edges[-1]:g}, found {at}; correct at"
+            )
         if len(self.event.categories) != 1 + self.causes:
             kinds = "two" if self.causes == 1 else "three or more"
             raise self._refusal(f"an event of {kinds} categories", self.event.name)
@@ -225,9 +235,10 @@ class RiskSets:
         return np.asarray(late if self.entry else np.ones(self.bins + 1))
 
     @property
-    def if_entered(self) -> str:
+    def taken(self) -> str:
         """What an expectation takes for granted."""
-        return ", if a tenth of the records are there from the start" if self.entry else ""
+        entered = " and a tenth there from the start" if self.entry else ""
+        return f", if a third of the records are followed so far{entered}"
 
     @property
     def needed(self) -> str:
@@ -447,8 +458,35 @@ class _Seen(NamedTuple):
     cause: NDArray[np.int64]  # which kind of event it was, from 0
 
 
-class OnRiskSets(OneSum):
-    """A statistic whose block is that of risk sets."""
+@dataclass(frozen=True, kw_only=True)
+class Followed(Statistic):
+    """A statistic of times to an event.
+
+    Args:
+        time: a numeric column: how long a record was followed.
+        event: a column of categories, all but the first of which are events.
+        edges: increasing edges of the bins in the unit of the time, the horizon last.
+        weight, confidence: see `Statistic`.
+    """
+
+    time: Column
+    event: Column
+    edges: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnRiskSets(Followed, OneSum):
+    """One whose block is that of risk sets.
+
+    Args:
+        entry: a numeric column that says since when a record was observed; None if all were from
+            the start (docs/privacy.md P34).
+    """
+
+    entry: Column | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.sets
 
     @property
     @abstractmethod

@@ -163,6 +163,7 @@ _MARGIN = 1.0 - 2.0**-20
 # Records are rounded to this step and added as integers: exactly, in any order.
 _STEP = 2.0**-36
 _PIECE = 1 << 22  # numbers that are encoded at a time
+_NO_NUMBERS = "a sum holds what is no finite number"
 # Records so many that sampling and noise just add up, and noise that does nothing, or little.
 _MANY, _QUIET, _NOISY = 1e8, 1e-3, 1e3
 
@@ -400,7 +401,10 @@ class Stacked:
                 f"expected {self.rounds} sums of {self.size} numbers, found "
                 f"{[len(vector) for vector in noisy]}; hand over all sums of the study"
             )
-        sums = np.asarray(noisy, dtype=np.float64)
+        sums = np.array(noisy, dtype=np.float64)
+        if not np.isfinite(sums).all():
+            named = zip(self.names, self.statistics, strict=True)
+            return {name: asked.make_answer(_NO_NUMBERS) for name, asked in named}
         mean = sums.mean(axis=0)
         sums += projected(mean, self._apart) - mean
         return {part.name: part.answer(sums, sigma, self.rounds) for part in self._parts()}

@@ -73,7 +73,9 @@ def in_own_groups(block: Array, by: Levels | None, cells: Cells) -> Array:
     if by is None:
         return block
     groups = one_hot(by.places(cells), len(by))
-    return np.asarray((groups[:, :, None] * block[:, None, :]).reshape(len(block), -1))
+    return np.asarray(
+        (groups[:, :, None] * block[:, None, :]).reshape(len(block), len(by) * block.shape[1])
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

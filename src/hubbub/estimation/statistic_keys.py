@@ -118,6 +118,14 @@ HORIZON = Key(
     schema={"type": "number", "exclusiveMinimum": 0},
     default="none",
 )
+# Of times to an event on a grid.
+GRID: Mapping[str, Key] = {
+    "time": TIME,
+    "event": EVENT,
+    "entry": ENTRY,
+    "bins": BINS,
+    "horizon": HORIZON,
+}
 TEST = one_of(
     *("chi-square", "log-rank", "proportional-hazards", "wilcoxon", "gray"),
     says='`"crosstab"`; `"survival"` with `by`; `"cox"` on classes; `"quantiles"` and '
@@ -233,13 +241,25 @@ class StatisticKeys:
         """The groups that the key `by` names, if it is there."""
         return self.levels("by") if "by" in self.section else None
 
+    def compared(self, name: str) -> dict[str, Any]:
+        """The groups, and whether the test of them is asked for, which needs them."""
+        by, test = self.by(), self.test(name)
+        if test and not by:
+            raise self.section.refusal(
+                "test", "absent without by, which names the groups", "add by"
+            )
+        return {"by": by, "test": test}
+
     def test(self, name: str) -> bool:
         """Whether the test that goes with the statistic is asked for."""
         return "test" in self.section and bool(self.section.text("test", None, options=(name,)))
 
     def numbers(self, key: str, default: tuple[float, ...]) -> tuple[float, ...]:
-        """A list of finite numbers; empty if it is none."""
-        return _numbers(self.section.content.get(key, list(default)))
+        """A list of finite numbers."""
+        found = _numbers(self.section.content.get(key, list(default)))
+        if key in self.section and not found:
+            raise self.section.refusal(key, "a list of numbers", "write it like [0.25, 0.5]")
+        return found
 
     def edges(
         self, column: Column, bins: int, *, start: float | None = None, horizon: bool = False
@@ -397,16 +417,6 @@ def _written(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_written(part) for part in value]
     return classes_told(value) if isinstance(value, Levels | Column) else value
-
-
-def check_at(at: tuple[float, ...], edges: tuple[float, ...]) -> None:
-    """Refuse times at which a curve is told that do not rise, or lie outside of its grid."""
-    start = edges[0]
-    if not all(a < b for a, b in pairwise((start, *at))) or max(at, default=start) > edges[-1]:
-        raise StudyError(
-            f"expected rising times above {start:g} and up to the horizon {edges[-1]:g}, found "
-            f"{list(at)}; correct at"
-        )
 
 
 def classes_told(one: Levels | Column) -> str | dict[str, list[float]]:

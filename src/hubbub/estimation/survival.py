@@ -28,9 +28,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hubbub.core.tabular.column import Column
 from hubbub.estimation.intervals import (
     CLEAR,
+    COMPLETE,
+    SURE,
+    around,
     caution,
     chi_square_test,
     count,
@@ -54,22 +56,18 @@ from hubbub.estimation.statistic import (
 )
 from hubbub.estimation.statistic_keys import (
     AT,
-    BINS,
     BY,
-    ENTRY,
-    EVENT,
-    HORIZON,
+    GRID,
     STRATA,
     TEST,
-    TIME,
     StatisticKeys,
-    check_at,
     grid_table,
     table_of,
 )
 
 _DRAWS = 2000  # of a band's simulation
 _CLEAR = 8.0  # standard deviations of noise that survivors have while a curve goes on
+_FOLLOWED = 0.05  # of records that have a time, to the horizon where they are skewed
 _INSIDE = 32  # parts of a bin in which it is looked through
 _STEEPEST, _POWERS = 2.5, (0.2, 4.0)  # of what bins tell of the hazard inside
 _SEED = 1  # public: bands follow from the noisy sum alone
@@ -114,13 +112,20 @@ class SurvivalCourse:
         )
 
     @classmethod
-    def guess(cls, sets: RiskSets, records: float, sigma: float) -> SurvivalCourse:
-        """As if a third had the event by the horizon, a third left before it, and both evenly."""
-        entered = records * sets.entered
-        at_risk = entered * (1.0 - 2 / 3 * np.arange(sets.bins + 1) / sets.bins)
+    def guess(
+        cls, sets: RiskSets, records: float, sigma: float, *, skewed: bool = False
+    ) -> SurvivalCourse:
+        """As if a third had the event by the horizon, a third left before it, and both evenly.
+
+        Skewed: as if one in five lacked a cell and of the others all but `_FOLLOWED` had it by the
+        horizon, most of them early.
+        """
+        entered, places = records * sets.entered, np.arange(sets.bins + 1) / sets.bins
+        part = COMPLETE * _FOLLOWED**places if skewed else 1.0 - 2 / 3 * places
+        at_risk = entered * part
         return cls(
             sets=sets,
-            events=entered[:-1] / 3 / sets.bins,
+            events=entered[:-1] * -np.diff(part) / (1 if skewed else 2),
             exposed=at_risk,
             partly=np.zeros(sets.bins),
             at_risk=at_risk,
@@ -222,6 +227,15 @@ class SurvivalCourse:
         rows = self.sets.exposed[: self.length] / y[:, None]
         return np.asarray(np.cumsum(rows - self._left[: self.length] / left[:, None], axis=0))
 
+    @classmethod
+    def promised(cls, sets: RiskSets, records: float, sigma: float) -> bool:
+        """Whether there will be a curve: to the horizon as guessed, cut short if skewed."""
+        goes, least = (
+            cls.guess(sets, records, sigma, skewed=skewed).bins_clear_of(_CLEAR + SURE)
+            for skewed in (False, True)
+        )
+        return goes == sets.bins and 4 * least >= sets.bins
+
     @property
     def end(self) -> float:
         """Until when it is told."""
@@ -294,7 +308,8 @@ class SurvivalCourse:
         middle = self.hazard + z * z * per_hazard / 2
         root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - self.hazard**2, 0.0))
         low, high = (np.exp(-np.maximum(middle + sign * root, 0.0)) for sign in (1, -1))
-        return np.minimum.accumulate(low), np.maximum.accumulate(high[::-1])[::-1]
+        falling = np.minimum.accumulate(low), np.maximum.accumulate(high[::-1])[::-1]
+        return around(self.survived, *falling)
 
     def band_quantile(self, confidence: float) -> float:
         """How many standard deviations a band reaches that holds the whole curve."""
@@ -547,39 +562,26 @@ class Survival(OnRiskSets):
     """Kaplan-Meier curves on a public grid; records without time, event or group are left out.
 
     Args:
-        time: a numeric column: how long a record was followed.
-        event: a column of two categories, of which the second is the event.
-        edges: increasing edges of the bins in the unit of the time, the horizon last.
         by: classes of the column that divides records into groups.
         test: whether groups are compared by the log-rank test.
         strata: classes within which the test compares groups.
-        entry: a numeric column that says since when a record was observed; None if all were from
-            the start (docs/privacy.md P34).
         at: times at which survival is told in a row, up to the horizon.
-        weight, confidence: see `Statistic`.
+        time, event, edges, entry: see `OnRiskSets`; the event has two categories.
 
     Raises:
         StudyError: edges outside of the bounds or not increasing, or an event that is no such
             column.
     """
 
-    time: Column
-    event: Column
-    edges: tuple[float, ...]
     by: Levels | None = None
     test: bool = True
     at: tuple[float, ...] = ()
     strata: Levels | None = None
-    entry: Column | None = None
 
     kind = "survival"
     keys: ClassVar = {
-        "time": TIME,
-        "event": EVENT,
-        "entry": ENTRY,
+        **GRID,
         "by": BY,
-        "bins": BINS,
-        "horizon": HORIZON,
         "test": TEST,
         "at": AT,
         "strata": STRATA,
@@ -592,28 +594,18 @@ class Survival(OnRiskSets):
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Survival:
-        by, test = keys.by(), keys.test(_TEST)
-        if test and not by:
-            raise keys.section.refusal(
-                "test", "absent without by, which names the groups", "add by"
-            )
-        strata = keys.levels("strata") if "strata" in keys.section else None
-        if strata and (not test or not by or strata.column == by.column):
+        compared = keys.compared(_TEST)
+        by, strata = compared["by"], keys.levels("strata") if "strata" in keys.section else None
+        if strata and (not compared["test"] or strata.column == by.column):
             wanted = "another column than by, beside test"
             raise keys.section.refusal("strata", wanted, "correct it, or leave it out")
         grid, at = keys.survived(_BINS), keys.numbers("at", ())
-        if "at" in keys.section and not at:
-            raise keys.section.refusal("at", "a list of times", "write it like [12, 24]")
-        return cls(**grid, by=by, test=test, at=at, strata=strata, **keys.common)
+        return cls(**grid, **compared, at=at, strata=strata, **keys.common)
 
     def settings(self) -> dict[str, Any]:
         grid = grid_table(self.time, self.event, self.edges, self.entry)
         test = _TEST if self.test else ""
         return grid | table_of(by=self.by, test=test, at=self.at, strata=self.strata)
-
-    def __post_init__(self) -> None:
-        check_at(self.at, self.edges)
-        _ = self.sets
 
     @property
     def title(self) -> str:
@@ -640,17 +632,21 @@ class Survival(OnRiskSets):
             survived * math.sqrt(variance[place]) if len(variance) else math.inf
             for survived, place in ((0.9, (len(variance) - 1) // 4), (0.6, -1))
         )
-        answered, possible = course.length == sets.bins, course.length > 0
+        answered = SurvivalCourse.promised(sets, each, together)
         group = " of a group" if self.by else ""
-        how = f"±{100 * error:.2g} points at the horizon (one standard error)"
+        how = f"±{100 * error:.2g} points at the horizon (one standard error){sets.taken}"
         errors = {
             "survival at the horizon": error,
             "survival at a quarter of it": early,
             "at risk": float(course.at_risk_errors[0]),
         }
-        told = f"curve{group} known to {how}{sets.if_entered}"
         return self.make_expectation(
-            errors, sigma, told, answered=answered, possible=possible, group=group
+            errors,
+            sigma,
+            f"curve{group} known to {how}",
+            answered=answered,
+            possible=course.length > 0,
+            group=group,
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
@@ -744,7 +740,8 @@ def _compared(courses: list[SurvivalCourse], sigma: float) -> tuple[Array, Array
     apart = np.eye(len(courses))[:, :, None] - part[:, None, :]  # of group g by what is in h
     rows = (apart @ sets.events[:end]) - (apart * hazard) @ sets.exposed[:end]
     noise = sigma**2 * np.einsum("ghw,jhw->gj", rows, rows)
-    each = np.maximum(hazard, 0.0) * (total - events.sum(axis=0)) / (total - 1.0) * total
+    survived = np.maximum((total - events.sum(axis=0)) / (total - 1.0), 0.0)
+    each = np.maximum(hazard, 0.0) * survived * np.maximum(total, 0.0)
     shared = np.clip(part, 0.0, 1.0)
     drawn = np.diag(shared @ each) - (shared * each) @ shared.T
     excess = (events - risk * hazard).sum(axis=1)

@@ -30,6 +30,19 @@ def hold(law: str, holds: object, found: str, mend: str) -> None:
         raise AssertionError(f"expected that {law}, found {found}; {mend}")
 
 
+def too_often(hits: int, number: int, chance: float, alarm: float = 1e-6) -> bool:
+    """Whether so many hits or more of a number come with a probability of `alarm` at most.
+
+    Args:
+        hits, number: of trials that do not depend on one another.
+        chance: of a hit, at most.
+        alarm: the largest probability of a false alarm.
+    """
+    from scipy.special import bdtrc  # which takes long to import
+
+    return bool(bdtrc(hits - 1, number, chance) <= alarm)
+
+
 @contextmanager
 def completing(law: str, mend: str) -> Iterator[None]:
     """The same where a law is that something can be done at all."""

@@ -119,7 +119,7 @@ def _metrics(section: Section) -> tuple[str, ...]:
 
 def _sample_rate(section: Section, records: object) -> float:
     """The rate, stated or as batch / data.records."""
-    if section.content.get("sampling") == "full-batch":
+    if read_key(Training, section, "sampling") == "full-batch":
         section.absent("batch", 'with training.sampling = "full-batch", which takes all records')
         if section.number("sample_rate", 1.0, least=0, most=1, open_low=True) != 1:
             raise section.refusal("sample_rate", '1 with sampling = "full-batch"', "leave it out")
