@@ -56,6 +56,7 @@ COLUMNS = (
 ADAPTED = "reviews-lora"
 SETS = ("cifar10", "spam", "reviews", ADAPTED)
 DELTA = 1e-5
+WAYS = ((NOBODY, 8), (TRUSTED, 8), (NOBODY, 32), (OPACUS, 8))
 _TEST_SHARE = 0.2
 _BATCH = 1 / 25  # of the records, where adapters are trained
 
@@ -224,7 +225,7 @@ def wanted(sets: Sequence[str], runs: int) -> list[Point]:
         epsilons = (1.0, 8.0, 4.0, 2.0) if name == "cifar10" else (1.0, 4.0)
         points += [
             (name, by, silos, epsilon, run)
-            for by, silos in ((NOBODY, 8), (TRUSTED, 8), (NOBODY, 32), (OPACUS, 8))
+            for by, silos in WAYS
             for run in range(1, runs + 1)
             for epsilon in epsilons
         ]
@@ -239,12 +240,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--by", nargs="+", choices=BY, default=list(BY), help="these alone")
     parser.add_argument("--silos", type=int, help="so many silos alone")
     options = options_of(parser, arguments)
-    named, small = options.named, options.small
+    named = options.named
     points = [
         point
-        for point in (wanted(["small"], 1) if small else wanted(named.sets, options.runs))
-        if point["by"] in (BY[:2] if small else named.by) and named.silos in (None, point["silos"])
+        for point in wanted(named.sets, options.runs)
+        if point["by"] in named.by and named.silos in (None, point["silos"])
     ]
+    if options.small:
+        points = [dict(zip(KEY, ("small", by, 4, 4.0, 1), strict=True)) for by in (NOBODY, TRUSTED)]
     table = Table(path=options.out / "foundation.csv", key=KEY, columns=COLUMNS)
 
     def measure(number: int, shown: Shown) -> dict[str, object]:

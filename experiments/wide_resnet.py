@@ -53,6 +53,8 @@ records = $records
 
 [model]
 kind = "wide-resnet"
+depth = $depth
+width = $width
 inputs = [3, $side, $side]
 outputs = $outputs
 
@@ -99,6 +101,8 @@ def measured(point: Point, shown: Shown, *, small: bool) -> dict[str, object]:
         records=records,
         side=side,
         outputs=1 if small else 10,
+        depth=10 if small else 16,
+        width=1 if small else 4,
         rate=point["batch"] / records,
     )
     start, times = time.perf_counter(), []
