@@ -1,16 +1,17 @@
 """Accuracy of a linear head on features of public networks, with nobody trusted.
 
-    python -m experiments.foundation [--small] [--runs 3] [--sets cifar10 spam reviews]
+    python -m experiments.foundation [--small] [--runs 3] [--sets cifar10 reviews-lora ...]
+        [--by trusted ...] [--silos 8]
 
 CIFAR-10 through EfficientNet-Lite2 (ImageNet) at 160 pixels, 50,000 records; the spam mails and
 sentences of film reviews through MiniLM (needs `transformers`). Features are made once, of each
 record by itself, and brought to one length; 8 and 32 silos, T = 0, and `fit` with all of its
-defaults: nothing is tuned on any record. By whom:
+defaults: nothing is tuned on any record. "reviews-lora" trains adapters in MiniLM's last layer too,
+on the sentences' first 40 tokens, with the rule's clip and rate for networks in 30 steps of a
+twenty-fifth of the records (needs `peft`). By whom:
 
 - "nobody trusted": the real protocol;
 - "trusted": the same epsilon with a curator who sees all records, by `fit` too;
-- "reviews-lora" trains adapters of MiniLM's last layer too, on the sentences' first 40 tokens, with
-  batches of a twenty-fifth and the rule's clip and rate for networks (needs `peft`).
 - "opacus": a curator's training of the same head with Opacus (needs `opacus`), with clip, rate,
   steps and optimizer of the row of "nobody trusted", and all the noise that its sums had.
 """
@@ -58,7 +59,7 @@ SETS = ("cifar10", "spam", "reviews", ADAPTED)
 DELTA = 1e-5
 WAYS = ((NOBODY, 8), (TRUSTED, 8), (NOBODY, 32), (OPACUS, 8))
 _TEST_SHARE = 0.2
-_BATCH = 1 / 25  # of the records, where adapters are trained
+_BATCH, _STEPS = 1 / 25, 30  # share of the records and steps, where adapters are trained
 
 Point = dict[str, object]
 
@@ -109,10 +110,16 @@ def adapters(records: int, point: Point) -> dict[str, Any]:
         silos=int(str(point["silos"])),
         colluders=0,
         square=1 + LastLayer.SQUARE,
+        steps=_STEPS,
         is_linear=False,
     )
-    settings = {"clip_norm": usual.clip_norm, "optimizer": usual.optimizer}
-    return {"model": LastLayer(seed=int(str(point["run"]))), "sample_rate": _BATCH, **settings}
+    return {
+        "model": LastLayer(seed=int(str(point["run"]))),
+        "steps": _STEPS,
+        "sample_rate": _BATCH,
+        "clip_norm": usual.clip_norm,
+        "optimizer": usual.optimizer,
+    }
 
 
 def fitted(parts: Parts, point: Point, shown: Shown) -> dict[str, object]:
