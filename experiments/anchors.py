@@ -9,12 +9,11 @@ runs where it is not three.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from pathlib import Path
 
 from experiments.foundation import NOBODY, OPACUS, TRUSTED
-from experiments.results import RESULTS, Row
+from experiments.results import RESULTS, rows_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "experiments.md"
 EPSILONS = ("1", "2", "4", "8")
@@ -26,15 +25,6 @@ TEXTS = {
 }
 
 
-def rows_of(name: str) -> list[Row]:
-    """A table of the results; none where it is not there."""
-    path = RESULTS / f"{name}.csv"
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def plain(accuracy: float) -> str:
     """Three digits, and a fourth where all others are nines."""
     return f"{accuracy:.{4 if accuracy > 0.99 else 3}f}".removeprefix("0")
@@ -44,7 +34,7 @@ def summary(name: str, **wanted: str) -> dict[str, str]:
     """Means of a summary's rows, by epsilon, as the page has them."""
     return {
         row["epsilon"]: plain(float(row["accuracy_mean"])) + _RAISED[int(row["runs"])]
-        for row in rows_of(f"{name}_summary")
+        for row in rows_of(RESULTS / f"{name}_summary.csv")
         if all(row[column] == value for column, value in wanted.items())
     }
 
@@ -57,7 +47,7 @@ def line(cells: Iterable[str]) -> str:
 def images() -> list[str]:
     """The table of CIFAR-10."""
     groups: dict[tuple[str, str, str], dict[str, str]] = {}
-    for row in rows_of("anchors"):
+    for row in rows_of(RESULTS / "anchors.csv"):
         key = (row["public_data"], row["method"], row["trusted"])
         groups.setdefault(key, {})[row["epsilon"]] = plain(float(row["accuracy"]))
     published = [(*key, accuracies) for key, accuracies in groups.items()]

@@ -29,6 +29,7 @@ import hubbub
 from experiments.command import Options, Shown, fill, options_of, parser_of, stepwise
 from experiments.results import Row, Table, summarise
 from experiments.utility import weights_of
+from experiments.utility_study import CIFAR
 from hubbub.learning.runs.baselines import REHEARSAL
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.run_study import run_prepared
@@ -58,46 +59,6 @@ steps = 200
 sample_rate = 0.01
 clip_norm = 1.0
 optimizer = { name = "adam", lr = 5e-3 }
-$projection
-
-[privacy]
-epsilon = 1.7
-delta = 1e-5
-relation = "add-remove"
-""")
-
-PAPER = Template("""
-[study]
-name = "projection of the paper's model, $name"
-
-[parties]
-silos = 10
-compute_nodes = 8
-colluders = 0
-
-[data]
-source = "python:experiments.datasets:cifar10"
-options = { silos = 10 }
-records = 50000
-
-[model]
-kind = "mlp"
-hidden = [384, 384, 384]
-inputs = [1600]                 # features that come out of the frozen layers
-outputs = 10
-bias = false
-
-[model.frozen]
-weights = "$weights"
-sha256 = "$sha256"
-mean = [0.4914, 0.4822, 0.4465]
-std = [0.2023, 0.1994, 0.2010]
-
-[training]
-steps = 1250
-sample_rate = 0.008
-clip_norm = 2.5
-optimizer = { name = "adam", lr = 9e-4 }
 $projection
 
 [privacy]
@@ -159,15 +120,36 @@ class Point:
     kind: str = NONE
     k: int = 0
 
-    def study(self, template: Template, run: int, **more: str) -> hubbub.Study:
+    def study(self, template: Template, run: int) -> hubbub.Study:
         """The study of this point; its name, and so its first model, differs from run to run."""
-        kind = f'projection_kind = "{self.kind}"\n' if self.k else ""
-        text = template.substitute(
-            name=f"{self.kind} {self.k} run {run}",
-            projection=f"{kind}projection = {self.k}",
-            **more,
-        )
+        text = template.substitute(name=f"{self.kind} {self.k} run {run}", projection=self.settings)
         return hubbub.Study.parse(text)
+
+    def of_the_paper(self, run: int, weights: Weights) -> hubbub.Study:
+        """The same of the paper's model, with compute nodes."""
+        return hubbub.Study.parse(
+            CIFAR.substitute(
+                name=f"projection {self.kind} {self.k} run {run}",
+                silos=10,
+                nodes=8,
+                colluders=0,
+                weights=weights[0],
+                sha256=weights[1],
+                batches=f"sample_rate = 0.008\n{self.settings}",
+                hidden="384, 384, 384",
+                clip=2.5,
+                optimizer='name = "adam", lr = 9e-4',
+                epsilon=1.7,
+                delta=1e-5,
+                relation="add-remove",
+            )
+        )
+
+    @property
+    def settings(self) -> str:
+        """What a study's training says of the projection."""
+        kind = f'projection_kind = "{self.kind}"\n' if self.k else ""
+        return f"{kind}projection = {self.k}"
 
 
 def wanted(runs: int, ks: Sequence[int]) -> list[tuple[Point, int]]:
@@ -213,9 +195,9 @@ def measured(template: Template, point: Point, run: int, shown: Shown) -> dict[s
     }
 
 
-def of_the_paper(point: Point, run: int, weights: Weights, shown: Shown) -> dict[str, object]:
+def timed(point: Point, run: int, weights: Weights, shown: Shown) -> dict[str, object]:
     """Time a few steps through the protocol in run 0; else rehearse the training."""
-    study = point.study(PAPER, run, weights=weights[0], sha256=weights[1])
+    study = point.of_the_paper(run, weights)
     plan, times = hubbub.plan(study), []
     if run == 0:
         study = study.changed(training=replace(study.training, steps=_TIMED))
@@ -299,7 +281,7 @@ def _fill_paper(options: Options, arguments: Sequence[str] | None) -> None:
     fill(
         table,
         keys,
-        lambda number, shown: of_the_paper(
+        lambda number, shown: timed(
             points[number % len(points)], number // len(points), weights, shown
         ),
         module="experiments.projection",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import importlib
 import itertools
 import json
@@ -20,9 +19,9 @@ pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "experiments" / "results"
-if not RESULTS.parent.is_dir():
-    pytest.skip("experiments/ is not part of this copy of hubbub", allow_module_level=True)
+pytest.importorskip("experiments", reason="they are not part of this copy of hubbub")
+
+from experiments.results import RESULTS, rows_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NAMES = (
@@ -33,11 +32,6 @@ NAMES = (
     "joining",
     "correlated_noise",
 )
-
-
-def rows_of(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def committed(name):

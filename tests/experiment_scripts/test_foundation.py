@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,7 @@ pytest.importorskip("torch", reason="training needs the extra learn")
 import itertools
 
 from experiments import anchors, foundation, projection, wide_resnet
-from experiments.results import Row
-
-
-def rows_of(path: Path) -> list[Row]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+from experiments.results import rows_of
 
 
 @pytest.mark.slow
@@ -55,9 +49,7 @@ def test_a_wide_residual_network_is_rehearsed_for_as_many_steps_as_fit(tmp_path:
 
 
 def test_points_of_the_papers_model_have_its_size_of_head_and_8_compute_nodes() -> None:
-    study = projection.Point(kind="sign", k=400).study(
-        projection.PAPER, 1, weights="conv.npz", sha256=64 * "0"
-    )
+    study = projection.Point(kind="sign", k=400).of_the_paper(1, ("conv.npz", 64 * "0"))
     assert (study.parties.compute_nodes, study.privacy.epsilon) == (8, 1.7)
     sides = (1600, *(384,) * 3, 10)
     assert sum(a * b for a, b in itertools.pairwise(sides)) == 913_152
