@@ -18,10 +18,11 @@ from hubbub.learning.datasets import HEART_COLUMNS, HEART_SILOS
 pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
 
-ROOT = Path(__file__).parents[2]
 pytest.importorskip("experiments", reason="they are not part of this copy of hubbub")
 
 from experiments.results import RESULTS, rows_of
+
+ROOT = Path(__file__).parents[2]
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NAMES = (

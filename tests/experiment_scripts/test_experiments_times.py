@@ -15,14 +15,15 @@ import pytest
 
 from hubbub.core.protocol.agreement import masks
 
+pytest.importorskip("experiments", reason="they are not part of this copy of hubbub")
+pytest.importorskip("benchmarks", reason="they are not part of this copy of hubbub")
+
+from experiments.results import RESULTS, rows_of
+
 torch = pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
 
 ROOT = Path(__file__).parents[2]
-for room in ("experiments", "benchmarks"):
-    pytest.importorskip(room, reason="it is not part of this copy of hubbub")
-
-from experiments.results import RESULTS, rows_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NAMES = ("thin_clients", "fat_clients", "scaling")
