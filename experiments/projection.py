@@ -249,6 +249,32 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     save(figure, path)
 
 
+def traded(rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
+    """By kind, of each rehearsal how many times faster a step is, and its accuracy."""
+    seconds = {
+        (row["kind"], row["k"]): float(row["seconds_per_step"]) for row in rows if row["run"] == "0"
+    }
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if row["accuracy"]:
+            fold = seconds[NONE, "0"] / seconds[row["kind"], row["k"]]
+            found.setdefault(row["kind"], []).append((fold, float(row["accuracy"])))
+    return found
+
+
+def draw_paper(rows: Sequence[Row], path: Path) -> None:
+    """The paper's figure: accuracy against the fold decrease of the running time."""
+    from experiments.drawing import curve, panels, save, spreads
+
+    figure, (axes,) = panels(1)
+    for look, (kind, pairs) in enumerate(traded(rows).items()):
+        curve(axes, spreads(pairs), look, "no projection" if kind == NONE else kind)
+    axes.set_xlabel("fold decrease of a step's running time (8 compute nodes, epsilon 1.7)")
+    axes.set_ylabel("final test accuracy")
+    axes.legend(fontsize=9)
+    save(figure, path)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fill the table and draw it."""
     parser = parser_of(__doc__ or "")
@@ -288,6 +314,8 @@ def _fill_paper(options: Options, arguments: Sequence[str] | None) -> None:
         arguments=arguments,
         weights_sha256=weights[1],
     )
+    if traded(table.rows()):
+        draw_paper(table.rows(), options.out / "projection_paper.png")
 
 
 if __name__ == "__main__":

@@ -56,6 +56,21 @@ def test_points_of_the_papers_model_have_its_size_of_head_and_8_compute_nodes() 
     assert study.model.hidden == sides[1:-1]
 
 
+def test_a_rehearsal_is_set_beside_the_time_that_the_protocol_took(tmp_path: Path) -> None:
+    columns = ("kind", "k", "run", "seconds_per_step", "accuracy")
+    cells = (
+        ("none", "0", "0", "6", ""),
+        ("sign", "50", "0", "2", ""),
+        ("none", "0", "1", "1", ".7"),
+        ("sign", "50", "1", "9", ".6"),
+        ("sign", "50", "2", "9", ".65"),
+    )
+    rows = [dict(zip(columns, row, strict=True)) for row in cells]
+    assert projection.traded(rows) == {"none": [(1.0, 0.7)], "sign": [(3.0, 0.6), (3.0, 0.65)]}
+    projection.draw_paper(rows, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
 def test_the_page_has_the_tables_that_the_results_give() -> None:
     page = anchors.PAGE.read_text(encoding="utf-8")
     assert anchors.written(page) == page
