@@ -9,20 +9,22 @@ runs where it is not three.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from experiments.foundation import NOBODY, OPACUS, TRUSTED
 from experiments.results import RESULTS, rows_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "experiments.md"
-EPSILONS = ("1", "2", "4", "8")
 _RAISED = {1: "¹", 2: "²", 3: ""}
 TEXTS = {
     "spam": "spam mails, frozen",
     "reviews": "reviews, frozen",
     "reviews-lora": "reviews, adapters",
 }
+
+Line = tuple[Any, ...]  # words, and in the end accuracies by epsilon
 
 
 def plain(accuracy: float) -> str:
@@ -39,20 +41,32 @@ def summary(name: str, **wanted: str) -> dict[str, str]:
     }
 
 
-def line(cells: Iterable[str]) -> str:
-    """A line of a table."""
-    return "|" + "|".join(cells) + "|"
+def table(heads: Sequence[str], epsilons: Sequence[str], lines: Iterable[Line]) -> list[str]:
+    """A table with a column for each epsilon, without lines that have none."""
+    cells = [
+        (*line, *(found.get(epsilon, "") for epsilon in epsilons))
+        for *line, found in lines
+        if found
+    ]
+    top = ((*heads, *epsilons), ["---"] * (len(heads) + len(epsilons)))
+    return ["|" + "|".join(map(str, row)) + "|" for row in (*top, *cells)]
+
+
+def frozen(name: str, by: str, silos: str) -> dict[str, str]:
+    """Hubbub's or Opacus' means on features of public networks."""
+    return summary("foundation", set=name, by=by, silos=silos)
 
 
 def images() -> list[str]:
     """The table of CIFAR-10."""
-    groups: dict[tuple[str, str, str], dict[str, str]] = {}
+    groups: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows_of(RESULTS / "anchors.csv"):
         key = (row["public_data"], row["method"], row["trusted"])
         groups.setdefault(key, {})[row["epsilon"]] = plain(float(row["accuracy"]))
-    published = [(*key, accuracies) for key, accuracies in groups.items()]
+    *published, web = [(*key, accuracies) for key, accuracies in groups.items()]
     probe = summary("linear_probe", scored="test", by="rehearsal", floor="0.2")
     banded = summary("correlated_noise", colluders="0", noise="correlated", by="simulation")
+    conv = ("CIFAR-100", "hubbub, two convolutions", "nobody", {"1": probe["1"], **banded})
     lite = [
         ("ImageNet-1k", f"hubbub, frozen Lite2, {silos} silos", who, frozen("cifar10", by, silos))
         for silos, by, who in (
@@ -61,35 +75,24 @@ def images() -> list[str]:
             ("32", NOBODY, "nobody"),
         )
     ]
-    conv = ("CIFAR-100", "hubbub, two convolutions", "nobody", {"1": probe["1"], **banded})
-    ordered = [*published[:-1], conv, *lite, published[-1]]
-    return [
-        line(("public data", "CIFAR-10, accuracy at epsilon", "trusted", *EPSILONS)),
-        line(["---"] * (3 + len(EPSILONS))),
-        *(
-            line((data, method, who, *(found.get(epsilon, "") for epsilon in EPSILONS)))
-            for data, method, who, found in ordered
-        ),
-    ]
-
-
-def frozen(name: str, by: str, silos: str) -> dict[str, str]:
-    """Hubbub's or Opacus' means on features of public networks."""
-    return summary("foundation", set=name, by=by, silos=silos)
+    heads = ("public data", "CIFAR-10, accuracy at epsilon", "trusted")
+    return table(heads, ("1", "2", "4", "8"), [*published, conv, *lite, web])
 
 
 def texts() -> list[str]:
-    """The table of texts: nobody trusted, a curator at that epsilon, Opacus with hubbub's noise."""
-    columns = [(epsilon, by) for epsilon in ("1", "4") for by in (NOBODY, TRUSTED, OPACUS)]
-    names = {NOBODY: "nobody trusted", TRUSTED: "a curator", OPACUS: "Opacus"}
-    return [
-        line(("8 silos", *(f"{epsilon}: {names[by]}" for epsilon, by in columns))),
-        line(["---"] * (1 + len(columns))),
-        *(
-            line((title, *(frozen(name, by, "8").get(epsilon, "") for epsilon, by in columns)))
-            for name, title in TEXTS.items()
-        ),
+    """The table of texts; a curator has that epsilon, Opacus hubbub's noise."""
+    ways = {
+        (NOBODY, "8"): "nobody trusted, 8 silos",
+        (NOBODY, "32"): "nobody trusted, 32 silos",
+        (TRUSTED, "8"): "a curator",
+        (OPACUS, "8"): "Opacus, noise of 8 silos",
+    }
+    lines = [
+        (title, way, frozen(name, *key))
+        for name, title in TEXTS.items()
+        for key, way in ways.items()
     ]
+    return table(("texts, accuracy at epsilon", "by"), ("1", "4"), lines)
 
 
 def written(page: str) -> str:
