@@ -66,6 +66,7 @@ def study_of(
     written = CIFAR.substitute(
         name=f"{setting.noise} {epsilon:g} {colluders} run {run}",
         silos=SILOS,
+        nodes=0,
         colluders=colluders,
         weights=weights,
         sha256=sha256,

@@ -28,7 +28,7 @@ from benchmarks.secure_sum import paper
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.medians import medians, runs_of, summarise_medians
 from experiments.results import Row, Table
-from experiments.step_times import APART, Case, compared, processor_seconds
+from experiments.step_times import APART, Case, compared, paths_of, processor_seconds
 
 STEPS = 1  # a step of 100 silos on the complete graph is long, and so is its set-up
 COMPLETE = "complete"
@@ -123,12 +123,7 @@ def measured(base: Case, point: Point, shown: Shown) -> Mapping[str, object]:
         "wall": masked.wall,
         "clear_cpu": clear.cpu,
         "cpu": masked.cpu,
-        "clear_path": clear.path,
-        "path": apart.path,
-        "clear_silo": clear.silo,
-        "silo": apart.silo,
-        "clear_aggregator": clear.aggregator,
-        "aggregator": apart.aggregator,
+        **paths_of(clear, apart),
         "blake2_coordinates_timed": timed,
         "blake2_masks_timed": 1,
         "blake2_multiplied_by": multiplied,

@@ -64,6 +64,7 @@ _STAGES = (
     (1, 3, 1, 6, 192, 320),
 )
 _FEATURES = 1280
+_TOKEN = 384  # numbers of a token in MiniLM
 
 
 class Convolution(nn.Conv2d):
@@ -192,20 +193,87 @@ def minilm() -> Path:
 
 
 def _reader(sentences: Sequence[str], length: int) -> Callable[[slice], Features]:
-    from transformers import AutoModel, AutoTokenizer  # which only this needs
+    read = _outputs(sentences, length, -1)
+
+    def means(piece: slice) -> Features:
+        rows = [read(number).mean(1) for number in range(piece.start, piece.stop)]
+        return functional.normalize(torch.cat(rows)).numpy()
+
+    return means
+
+
+def _outputs(sentences: Sequence[str], length: int, layer: int) -> Callable[[int], torch.Tensor]:
+    """What a layer of MiniLM gives for a text by itself, which nothing pads: (1, tokens, 384)."""
+    from transformers import AutoModel, AutoTokenizer  # which only texts need
 
     tokenizer = AutoTokenizer.from_pretrained(minilm())
     model = AutoModel.from_pretrained(minilm()).eval()
 
-    def read(piece: slice) -> Features:
-        rows = []
-        for sentence in sentences[piece]:  # one by one: no padding, and no other sentence
-            tokens = tokenizer(sentence, truncation=True, max_length=length, return_tensors="pt")
-            with torch.inference_mode():
-                rows.append(model(**tokens).last_hidden_state.mean(1))
-        return functional.normalize(torch.cat(rows)).numpy()
+    def read(number: int) -> torch.Tensor:
+        asked = {"truncation": True, "max_length": length, "return_tensors": "pt"}
+        with torch.inference_mode():
+            states = model(**tokenizer(sentences[number], **asked), output_hidden_states=True)
+        shown: torch.Tensor = states.hidden_states[layer]
+        return shown
 
     return read
+
+
+def token_states(sentences: Sequence[str], name: str, length: int = 40) -> Features:
+    """What MiniLM's last layer is given of each text, zeros behind it: (n, length, 384 + 1).
+
+    The last number of a token is 1, and 0 of what is no token.
+    """
+    made: list[Callable[[int], torch.Tensor]] = []
+
+    def of(piece: slice) -> Features:
+        if not made:
+            made.append(_outputs(sentences, length, -2))
+        rows = np.zeros((piece.stop - piece.start, length, _TOKEN + 1), np.float32)
+        for row, number in zip(rows, range(piece.start, piece.stop), strict=True):
+            states = made[0](number)[0].numpy()
+            row[: len(states), :-1], row[: len(states), -1] = states, 1
+        return rows
+
+    return _kept(f"{name}-minilm-states-{length}", len(sentences), of)
+
+
+class LastLayer(nn.Module):
+    """MiniLM's last layer with adapters of PEFT, the mean over tokens, and a head: one logit.
+
+    Adapters of query and value and the head are what is trained; logits begin at 0.
+    """
+
+    SQUARE = _TOKEN / 3  # of the length of what the head is given
+
+    def __init__(self, rank: int = 2, *, seed: int) -> None:
+        super().__init__()
+        from peft import LoraConfig, inject_adapter_in_model
+        from transformers import AutoModel
+
+        layer = AutoModel.from_pretrained(minilm()).eval().encoder.layer[-1]
+        torch.manual_seed(seed)  # of what the adapters begin with
+        config = LoraConfig(r=rank, target_modules=["query", "value"])
+        self.layer = inject_adapter_in_model(config, layer)
+        self.head = nn.Linear(_TOKEN, 1)
+        for parameter in self.head.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Of `token_states`, (n, length, 385), to (n,)."""
+        hidden, is_token = states[..., :-1], states[..., -1:]
+        unseen = torch.where(is_token > 0, 0.0, -1e9)[:, None, None, :, 0]
+        given = self.layer(hidden, attention_mask=unseen)
+        outputs = given[0] if isinstance(given, tuple) else given
+        means = (outputs * is_token).sum(1) / is_token.sum(1).clamp(min=1)
+        logits: torch.Tensor = self.head(of_one_length(means)).squeeze(-1)
+        return logits
+
+
+def of_one_length(features: torch.Tensor) -> torch.Tensor:
+    """Each row less its own mean, of the length that the rule of `fit` expects: (n, features)."""
+    centred = features - features.mean(1, keepdim=True)
+    return functional.normalize(centred) * math.sqrt(features.shape[1] / 3)
 
 
 def _kept(name: str, count: int, made: Callable[[slice], Features]) -> Features:

@@ -27,6 +27,12 @@ _LIBRARIES = ("numpy", "scipy", "cryptography", "torch", "matplotlib")
 Row = dict[str, str]
 
 
+def rows_of(path: Path) -> list[Row]:
+    """The rows of a CSV file with a head."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """A CSV file of one row per run.
@@ -43,10 +49,7 @@ class Table:
 
     def rows(self) -> list[Row]:
         """All rows so far."""
-        if not self.path.exists():
-            return []
-        with self.path.open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+        return rows_of(self.path) if self.path.exists() else []
 
     def missing(self, keys: Iterable[Mapping[str, object]]) -> list[int]:
         """Numbers of the runs, out of these, that have no row yet."""

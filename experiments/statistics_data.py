@@ -7,7 +7,6 @@ figures; nothing is computed from records.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub
+from experiments.results import rows_of
 from hubbub.core.tabular.column import Column
 from hubbub.learning.datasets.dialysis import _WHEEL
 from hubbub.learning.datasets.dialysis import dialysis as dialysis_records
@@ -34,7 +34,6 @@ DAYS = Column(name="time", low=0, high=5000)
 OLD = Column(name="old", categories=("under 65", "65 and over"))
 SEX = Column(name="sex", categories=("0", "1"))
 WBC = Column(name="wbc", low=0, high=500)
-TPI = Column(name="tpi", low=-10, high=10)
 _LEUKAEMIA = replace(
     _WHEEL,  # the same package
     title="the leukaemia data",
@@ -77,8 +76,7 @@ def leukaemia() -> Patients:
 def heart() -> Patients:
     """Patients of four hospitals; a column holds what is not missing."""
     path = Path(hubbub.__file__).parent / "learning" / "datasets" / "heart.csv"
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(path)
     site = {name: place for place, name in enumerate(sorted({row["dataset"] for row in rows}))}
     cells = {
         column.name: np.array([_cell(column, row[column.name]) for row in rows])
@@ -133,8 +131,7 @@ def _table(name: str) -> dict[str, list[str]]:
             fill(path, _LEUKAEMIA, _KEPT, _read, fetch=True)
         else:
             dialysis_records("test")
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(path)
     return {key: [row[key] for row in rows] for key in rows[0]}
 
 

@@ -100,6 +100,13 @@ class Times:
         return self.silo + self.aggregator + self.node
 
 
+def paths_of(clear: Times, apart: Times) -> dict[str, float]:
+    """Columns of the slowest path and its parts, in the clear and with parties apart."""
+    pairs = (("clear_", clear), ("", apart))
+    parts = ("path", "silo", "aggregator")
+    return {f"{head}{part}": getattr(times, part) for part in parts for head, times in pairs}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Compared:
     """One run: clear and masked steps in turn, the first of each thrown away."""

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.medians import medians, runs_of, summarise_medians
 from experiments.results import Row, Table
-from experiments.step_times import APART, Case, compared, processor_seconds
+from experiments.step_times import APART, Case, compared, paths_of, processor_seconds
 
 STEPS, THREADS = 2, (1, 2)
 NODES, SMALL_NODES = (2, 4, 8), (2, 3)
@@ -107,12 +107,7 @@ def measured(case: Case, nodes: int, shown: Shown) -> Mapping[str, object]:
         "wall_2": two.wall,
         "clear_cpu": clear.cpu,
         "cpu": one.cpu,
-        "clear_path": clear.path,
-        "path": apart.path,
-        "clear_silo": clear.silo,
-        "silo": apart.silo,
-        "clear_aggregator": clear.aggregator,
-        "aggregator": apart.aggregator,
+        **paths_of(clear, apart),
         "node": apart.node,
         "fold_wall_1": one.wall / clear.wall,
         "fold_wall_2": two.wall / clear.wall,

@@ -17,7 +17,7 @@ name = "utility, $name"
 
 [parties]
 silos = $silos
-compute_nodes = 0               # pairwise masks
+compute_nodes = $nodes          # 0: pairwise masks
 colluders = $colluders
 
 [data]
@@ -199,6 +199,7 @@ class PreparedStudy:
         written = self.template.substitute(
             name=f"{point.method} {point.sampling} {point.level:g} {point.colluders} run {run}",
             silos=point.played,
+            nodes=0,
             colluders=point.colluders,
             weights=self.weights,
             sha256=self.sha256,

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import pytest
 from experiments import defaults
-from experiments.results import RESULTS
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+from experiments.results import RESULTS, rows_of
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import importlib
 import itertools
 import json
@@ -19,10 +18,11 @@ from hubbub.learning.datasets import HEART_COLUMNS, HEART_SILOS
 pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
 
+pytest.importorskip("experiments", reason="they are not part of this copy of hubbub")
+
+from experiments.results import RESULTS, rows_of
+
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "experiments" / "results"
-if not RESULTS.parent.is_dir():
-    pytest.skip("experiments/ is not part of this copy of hubbub", allow_module_level=True)
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NAMES = (
@@ -33,11 +33,6 @@ NAMES = (
     "joining",
     "correlated_noise",
 )
-
-
-def rows_of(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def committed(name):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import json
 from collections.abc import Collection
@@ -16,21 +15,18 @@ import pytest
 
 from hubbub.core.protocol.agreement import masks
 
+pytest.importorskip("experiments", reason="they are not part of this copy of hubbub")
+pytest.importorskip("benchmarks", reason="they are not part of this copy of hubbub")
+
+from experiments.results import RESULTS, rows_of
+
 torch = pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "experiments" / "results"
-if not (RESULTS.parent.is_dir() and (ROOT / "benchmarks").is_dir()):
-    pytest.skip("experiments/ or benchmarks/ is not part of this copy", allow_module_level=True)
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NAMES = ("thin_clients", "fat_clients", "scaling")
-
-
-def rows_of(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def number(row, column):

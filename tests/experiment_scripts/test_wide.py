@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
 from experiments import first_studies, noisy_quantiles, wide
-from experiments.results import RESULTS
+from experiments.results import RESULTS, rows_of
 from experiments.wide import KEY
 
 from drafting.cohorts import SILOS, lay
 from hubbub.desk.cli.main import main
 
 ROWS = RESULTS / "wide.csv"
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.slow

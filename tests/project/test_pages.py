@@ -6,7 +6,7 @@ import argparse
 import importlib.util
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -172,6 +172,47 @@ def test_what_a_page_has_python_or_make_do_is_there(page: Path) -> None:
     assert sorted(named - targets) == []
     tests = set(re.findall(r"(?<![\w/])tests/[\w/.-]*[\w/]", text))
     assert sorted(path for path in tests if not (ROOT / path.rstrip("/")).exists()) == []
+
+
+RESULTS = ROOT / "experiments" / "results"
+
+
+def values_of(names: Iterable[str]) -> list[float]:
+    """Every number in the tables of some experiments."""
+    paths = {path for name in names for path in RESULTS.glob(f"{name}*.csv")}
+    cells = {cell for path in paths for cell in re.split(r"[,\n]", path.read_text("utf-8"))}
+    return [float(cell) for cell in cells if re.fullmatch(r"-?[\d.]+(e-?\d+)?", cell)]
+
+
+def lost_numbers(section: str) -> list[str]:
+    """Measured numbers of a section that no table of an experiment that it names has.
+
+    Of three digits behind the point and from .1 up: below are differences and standard errors.
+    """
+    names = set(re.findall(r"experiments\.(\w+)", section))
+    names |= {name.removesuffix(".csv") for name in re.findall(r"`(\w+)(?:\.csv)?`", section)}
+    if "anchors" in names:
+        names |= {"foundation", "linear_probe", "correlated_noise"}
+    there = values_of(names)
+    numbers = re.findall(r"(?<![\w.])\d*\.\d{3,4}(?![\w.])", section)
+    return [
+        number
+        for number in numbers
+        if float(number) >= 0.1
+        and not any(
+            abs(float(number) - value) <= 0.51 * 10.0 ** -len(number.partition(".")[2])
+            for value in there
+        )
+    ]
+
+
+def test_each_number_among_the_experiments_is_in_a_table_of_those_that_its_section_names() -> None:
+    page = text_of(DOCS / "experiments.md")
+    sections = re.split(r"(?m)^## ", page)[1:]
+    lost = {section.splitlines()[0]: lost_numbers(section) for section in sections}
+    assert {head: numbers for head, numbers in lost.items() if numbers} == {}
+    assert len(re.findall(r"\.\d{3}", page)) > 150
+    assert lost_numbers("`python -m experiments.wide` gives .7433 and .123") == [".7433", ".123"]
 
 
 def is_there(path: str) -> bool:
