@@ -141,8 +141,9 @@ lint: $(TOOLS)
 
 r: $(RUNTIME)
 	$(SAY) checking the R package
-	@R CMD build r >/dev/null && HUBBUB_REQUIRED=1 HUBBUB_COMMAND=$(CURDIR)/$(BIN)/hubbub \
-	  HUBBUB_PYTHON=$(CURDIR)/$(BIN)/python R CMD check --no-manual hubbub_*.tar.gz
+	@rm -rf build/r && mkdir -p build/r && cd build/r && export HUBBUB_REQUIRED=1 \
+	  HUBBUB_COMMAND=$(CURDIR)/$(BIN)/hubbub HUBBUB_PYTHON=$(CURDIR)/$(BIN)/python && \
+	  R CMD build $(CURDIR)/r && R CMD check --no-manual hubbub_*.tar.gz
 
 docs: $(PAGES)
 	$(SAY) making the pages
