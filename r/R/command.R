@@ -85,11 +85,12 @@ refuse_as <- function(sentences, lines, status, command) {
     "1" = "hubbub_refusal", "2" = "hubbub_bad_input", "130" = "hubbub_interrupted"
   )
   # What is no sentence of the command is a fault of the program: all that it has printed.
-  sentence <- if (length(sentences)) utils::tail(sentences, 1) else paste(
-    c(sprintf("expected an answer of %s, found none; its exit code was %d", command[1], status), lines),
-    collapse = "\n"
-  )
-  refuse(sentence, in_r(sentence), class = class, status = status, command = command)
+  sentence <- utils::tail(sentences, 1)
+  if (length(sentence)) sentence <- paste0(sentence, in_r(sentence)) else {
+    first <- sprintf("expected an answer of %s, found none; its exit code was %d", command[1], status)
+    sentence <- paste(c(first, lines[nzchar(lines)]), collapse = "\n")
+  }
+  refuse(sentence, class = class, status = status, command = command)
 }
 
 # How R has the options that a sentence names.
