@@ -78,8 +78,12 @@ def judged(epsilon: float, lower: float, upper: float) -> str:
 def brackets(*mechanisms: str, relation: str = "") -> list[Bracket]:
     """Those of some mechanisms and a relation; of all where none is named."""
     listed = [Bracket(**line) for line in json.loads(FILE.read_text(encoding="utf-8"))]
-    chosen = [one for one in listed if not mechanisms or one.mechanism in mechanisms]
-    return [one for one in chosen if relation in ("", one.relation)]
+    return [
+        bracket
+        for bracket in listed
+        if (not mechanisms or bracket.mechanism in mechanisms)
+        and relation in ("", bracket.relation)
+    ]
 
 
 def pytest_configure(config: pytest.Config) -> None:

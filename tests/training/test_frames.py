@@ -53,22 +53,22 @@ def frames_of(library: str) -> None:
     frame, series = makers_of(library)
     tables = {name: columns(seed) for seed, name in enumerate(("north", "south", "east"))}
     silos = {name: (frame(x), series(y)) for name, (x, y) in tables.items()}
-    asked = {"epsilon": 1.0, "t": {"kind": "table"}}
+    statistics = {"epsilon": 1.0, "t": {"kind": "table"}}
     given = hubbub.fit(
         silos,
         epsilon=8,
         columns=COLUMNS,
         steps=2,
-        statistics=asked,
+        statistics=statistics,
         validation=1.0,
         test=silos["east"],
     )
     new = silos["north"][0]
     np.testing.assert_array_equal(given.predict(new), given.predict(tables["north"][0]))
-    told = given.predict_frame(new)
-    assert library_of(told) == library
+    scores = given.predict_frame(new)
+    assert library_of(scores) == library
     # Digit by digit what the array holds.
-    np.testing.assert_array_equal(np.asarray(told["score"], np.float32), given.predict(new))
+    np.testing.assert_array_equal(np.asarray(scores["score"], np.float32), given.predict(new))
     assert library_of(given.validation_frame()) == library
     assert library_of(given.statistics["t"].to_frame()) == library
 
@@ -113,10 +113,10 @@ def test_estimators_take_frames(library: str) -> None:
 def test_rows_that_lack_columns_and_numbers_of_both_kinds_make_a_frame(library: str) -> None:
     makers_of(library)
     rows = [{"a": 1, "b": "x"}, {"a": 2.5, "c": True}, {"b": None}]
-    made = data_frame(rows, library)
-    assert library_of(made) == library
-    assert made.shape == (3, 3)
-    assert np.asarray(made["a"], float)[:2].tolist() == [1.0, 2.5]
+    frame = data_frame(rows, library)
+    assert library_of(frame) == library
+    assert frame.shape == (3, 3)
+    assert np.asarray(frame["a"], float)[:2].tolist() == [1.0, 2.5]
 
 
 def test_a_library_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

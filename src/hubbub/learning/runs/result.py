@@ -144,11 +144,25 @@ class Result:
         return self.trained.predict(table)
 
     def predict_frame(self, table: Any) -> Any:
-        """Predictions as a data frame; see `TrainedModel.predict_frame`."""
+        """Predictions for new records as a data frame, of the library that the table is of.
+
+        Args:
+            table: a file, a data frame or an array; see `TrainedModel.predict`.
+
+        Returns:
+            A row for each record; see `TrainedModel.predict_frame`.
+        """
         return self.trained.predict_frame(table)
 
     def with_library(self, library: str) -> Result:
-        """The same, whose data frames are of a library."""
+        """The same, whose data frames are of another library.
+
+        Args:
+            library: "pandas", "polars" or "pyarrow"; "": the first of them that is installed.
+
+        Returns:
+            A result like this one.
+        """
         answers = {
             name: replace(answer, library=library) for name, answer in self.statistics.items()
         }
