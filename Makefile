@@ -64,6 +64,11 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
+# Extras that are left out of the locks: what they need wants other versions than the rest.
+UNLOCKED := flower mlflow tensorboard
+LOCKED = $(filter-out $(UNLOCKED),$(shell sed -n \
+  '/^\[project.optional-dependencies\]/,/^\[project.scripts\]/s/^\([a-z]*\) = .*/\1/p' pyproject.toml))
+
 .PHONY: help demo demo-network test test-all nightly mutants core flower amputate coverage check lint docs pdf bench gallery experiments release bundle image check-deploy lock clean r
 .DELETE_ON_ERROR:
 
@@ -145,8 +150,9 @@ lint: $(TOOLS)
 
 r: $(RUNTIME)
 	$(SAY) checking the R package
-	@R CMD build r >/dev/null && HUBBUB_REQUIRED=1 HUBBUB_COMMAND=$(CURDIR)/$(BIN)/hubbub \
-	  HUBBUB_PYTHON=$(CURDIR)/$(BIN)/python R CMD check --no-manual hubbub_*.tar.gz
+	@rm -rf build/r && mkdir -p build/r && cd build/r && export HUBBUB_REQUIRED=1 \
+	  HUBBUB_COMMAND=$(CURDIR)/$(BIN)/hubbub HUBBUB_PYTHON=$(CURDIR)/$(BIN)/python && \
+	  R CMD build $(CURDIR)/r && R CMD check --no-manual hubbub_*.tar.gz
 
 docs: $(PAGES)
 	$(SAY) making the pages
@@ -196,7 +202,7 @@ check-deploy:
 	@sh deploy/check.sh $(PYTHON)
 
 lock: $(RELEASE)
-	@$(COMPILE) --all-extras --output-file constraints.txt $(ARGS) pyproject.toml
+	@$(COMPILE) $(addprefix --extra ,$(LOCKED)) --output-file constraints.txt $(ARGS) pyproject.toml
 	@$(COMPILE) --extra learn --extra net --extra attest --extra sql --constraints constraints.txt --generate-hashes \
 	  --no-emit-package torch --output-file deploy/requirements.txt $(ARGS) pyproject.toml
 	@$(COMPILE) --extra net --extra attest --constraints constraints.txt --generate-hashes \

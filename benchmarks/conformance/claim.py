@@ -13,12 +13,9 @@ from math import inf
 
 import numpy as np
 
+from benchmarks.conformance.accountant_brackets import judged
 from hubbub.core.privacy.canary_guesses import Trials, chosen_rule, lower_bound, rates_of
 from hubbub.core.privacy.composition import Bound
-
-UNDERSTATED, WITHIN, OVERSTATED, FAR = "understated", "within", "overstated", "far overstated"
-ROOM = 1e-9  # relative; less than any digit that is shown
-WIDE = 1.5  # times the upper end: more than loose accounting of the right mechanism costs here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +39,7 @@ class Claim:
     @property
     def verdict(self) -> str:
         """How the claim lies to the bracket; only an understated one is unsafe."""
-        if self.claimed < self.certified.lower * (1 - ROOM):
-            return UNDERSTATED
-        if self.claimed <= self.certified.upper * (1 + ROOM):
-            return WITHIN
-        return FAR if self.claimed > WIDE * self.certified.upper else OVERSTATED
+        return judged(self.claimed, self.certified.lower, self.certified.upper)
 
     @property
     def row(self) -> tuple[str, ...]:

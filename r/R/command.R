@@ -23,7 +23,7 @@
 #' @export
 hubbub_command <- function() {
   command <- getOption("hubbub.command", Sys.getenv("HUBBUB_COMMAND"))
-  if (!any(nzchar(command))) command <- unname(Sys.which("hubbub"))
+  if (!isTRUE(nzchar(command[1], keepNA = TRUE))) command <- unname(Sys.which("hubbub"))
   program <- Sys.which(path.expand(command[1]))
   if (!nzchar(program)) {
     refuse(
@@ -49,7 +49,7 @@ ask_command <- function(words, folder = getwd(), progress = FALSE) {
   status <- process$get_exit_status()
   sentences <- sub("^hubbub: ", "", grep("^hubbub: ", lines, value = TRUE))
   text <- paste(readLines(out, encoding = "UTF-8", warn = FALSE), collapse = "\n")
-  if (!nzchar(text)) refuse_as(sentences, lines, status, command)
+  if (!jsonlite::validate(text)) refuse_as(sentences, c(text, lines), status, command)
   for (sentence in sentences) warn(sentence)
   content <- jsonlite::fromJSON(text, simplifyDataFrame = FALSE, simplifyMatrix = FALSE)
   structure(content, status = status)
@@ -85,13 +85,18 @@ refuse_as <- function(sentences, lines, status, command) {
     "1" = "hubbub_refusal", "2" = "hubbub_bad_input", "130" = "hubbub_interrupted"
   )
   # What is no sentence of the command is a fault of the program: all that it has printed.
-  sentence <- if (length(sentences)) utils::tail(sentences, 1) else paste(lines, collapse = "\n")
-  refuse(sentence, in_r(sentence), class = class, status = status, command = command)
+  sentence <- utils::tail(sentences, 1)
+  if (length(sentence)) sentence <- paste0(sentence, in_r(sentence)) else {
+    first <- sprintf("expected an answer of %s, found none; its exit code was %d", command[1], status)
+    sentence <- paste(c(first, lines[nzchar(lines)]), collapse = "\n")
+  }
+  refuse(sentence, class = class, status = status, command = command)
 }
 
 # How R has the options that a sentence names.
 in_r <- function(sentence) {
   options <- unique(regmatches(sentence, gregexpr("(?<![\\w-])--[a-z][a-z-]+", sentence, perl = TRUE))[[1]])
+  options <- setdiff(options, "--help")
   if (!length(options)) return("")
   arguments <- gsub("-", "_", sub("^--", "", options))
   paste0("\n(in R: ", paste(options, "is the argument", arguments, collapse = ", "), ")")

@@ -39,8 +39,7 @@ hubbub_init <- function(sites, formula = NULL, ..., file = NULL) {
     folder <- records_folder(tables, columns)
     files <- paste0(names(tables), ".csv")
   }
-  path <- if (is.null(file)) tempfile("study-", fileext = ".toml") else file
-  path <- file.path(normalizePath(dirname(path)), basename(path))
+  path <- study_path(file)
   words <- c("init", files, options_of(out = path), do.call(options_of, c(learned, list(...))))
   draft <- ask_command(words, folder)
   if (length(draft$questions)) refuse_questions(draft)

@@ -72,13 +72,25 @@ hubbub_study <- function(sites, ..., columns, epsilon, delta = 1e-5, colluders =
   names(keys) <- sprintf("statistics.%s", vapply(names(questions), toml_key, ""))
   content <- append(content, keys, match("statistics", names(content)))
   folder <- records_folder(tables, c(names(columns), patient))
-  path <- if (is.null(file)) tempfile("study-", fileext = ".toml") else file
+  path <- study_path(file)
   writeLines(enc2utf8(toml_of(content)), path, useBytes = TRUE)
   study <- list(path = normalizePath(path), folder = folder, columns = columns)
   study$note <- if (is.null(records) && length(tables)) {
     sprintf("note: the number of units, %d, was read from the tables and counts as public", units)
   }
   structure(study, class = "hubbub_study")
+}
+
+# Where a study is written.
+study_path <- function(file) {
+  if (is.null(file)) return(tempfile("study-", fileext = ".toml"))
+  if (!dir.exists(dirname(file))) {
+    refuse(
+      "expected a folder for the study at ", dirname(file), ", found none; create it",
+      class = "hubbub_bad_input"
+    )
+  }
+  file.path(normalizePath(dirname(file)), basename(file))
 }
 
 #' @export
@@ -151,13 +163,13 @@ declaration <- function(value, column, is_event) {
   if (is.factor(value)) value <- levels(value)
   if (is.logical(value)) value <- as.character(value)
   if (is_event && is.numeric(value) && setequal(value, 0:1)) value <- c("0", "1")
-  if (is.character(value)) return(list(categories = I(value)))
+  if (is.character(value) && !anyNA(value)) return(list(categories = I(value)))
   if (is.numeric(value) && !is.object(value) && length(value) == 2) {
     return(list(low = value[1], high = value[2]))
   }
   refuse(
     "expected of column '", column, "' two bounds, or categories, got ", length(value),
-    " values of class ", class(value)[1], "; write c(low, high), c(\"a\", \"b\"), or a list of keys",
+    " values of class ", class(value)[1], if (anyNA(value)) ", some of them missing", "; write c(low, high), c(\"a\", \"b\"), or a list of keys",
     class = "hubbub_bad_input"
   )
 }
@@ -198,7 +210,9 @@ write_table <- function(table, path, site) {
 # Cells as text.
 spelled <- function(values, column, site) {
   if (is.factor(values)) values <- as.character(values)
-  if (inherits(values, c("Date", "POSIXt", "difftime")) || is.list(values)) {
+  plain <- is.numeric(values) || is.character(values) || is.logical(values)
+  # integer64 keeps its bits in a double, which only its own package reads.
+  if (!plain || NCOL(values) > 1 || inherits(values, "integer64")) {
     refuse(
       "expected numbers, texts or truth values in column '", column, "' of ", site, ", found ",
       class(values)[1], "; make it numbers, for example days since a day of the protocol: ",

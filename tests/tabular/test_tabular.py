@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import math
-import sys
 import tomllib
 import traceback
 from dataclasses import FrozenInstanceError, replace
@@ -15,12 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub.core.errors import DataError, StudyError, UserError
+from hubbub.core.errors import DataError, StudyError
 from hubbub.core.tabular.cells import CellFault, cells_of, read_cells
 from hubbub.core.tabular.column import Column, column_features, columns_from
 from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import encode_table
-from hubbub.estimation.data_frame import data_frame
 from hubbub.learning.datasets import HEART_COLUMNS
 
 SECRET = "s3cr3t-cell"
@@ -492,11 +490,3 @@ def test_a_cell_of_endless_text_is_named_as_the_reason(tmp_path: Path) -> None:
     path.write_text('age,note\n50,"never closed\n' + "60,x\n" * 30_000)
     with pytest.raises(DataError, match=r"more than 131,072 characters.*close the quote"):
         read_cells(path)
-
-
-def test_without_pandas_a_data_frame_names_what_else_there_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(UserError, match="pip install pandas, or take the rows"):
-        data_frame([], "take the rows")

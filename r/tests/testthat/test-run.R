@@ -4,8 +4,8 @@ skip_without_hubbub()
 
 test_that("what tables cannot say is asked, in R's words", {
   error <- tryCatch(hubbub_init(sites), hubbub_questions = identity)
-  expect_match(error$message, 'target = "died": learn', fixed = TRUE)
-  expect_match(error$message, 'time = "months", event = "died": learn', fixed = TRUE)
+  expect_match(error$message, 'target = "died": predict', fixed = TRUE)
+  expect_match(error$message, 'time = "months", event = "died": predict', fixed = TRUE)
   expect_length(error$questions, 1)
 })
 
@@ -40,8 +40,25 @@ test_that("a run that is interrupted goes on, and its model scores new rows", {
 
 test_that("without the command there is a sentence", {
   old <- options(hubbub.command = "/nowhere/hubbub")
-  on.exit(options(old))
-  expect_error(hubbub_plan("study.toml"), "expected the command hubbub on the PATH", class = "hubbub_bad_input")
+  path <- Sys.getenv("PATH")
+  on.exit({
+    options(old)
+    Sys.setenv(PATH = path)
+  })
+  for (missing in list("/nowhere/hubbub", NA, "")) {
+    options(hubbub.command = missing)
+    if (is.na(missing) || missing == "") Sys.setenv(PATH = "/nowhere")
+    expect_error(hubbub_plan("study.toml"), "expected the command hubbub on the PATH", class = "hubbub_bad_input")
+  }
+})
+
+test_that("a command that says nothing, something else, or dies is an error of its own", {
+  skip_on_os("windows")
+  for (program in list("false", "echo", c("sh", "-c", "kill -9 $$"))) {
+    old <- options(hubbub.command = program)
+    expect_error(hubbub_plan("study.toml"), "expected an answer of .*its exit code was", class = "hubbub_error")
+    options(old)
+  }
 })
 
 test_that("options are said as R has them", {

@@ -55,9 +55,23 @@ test_that("truth values and an event of 0 and 1 need not be declared", {
   expect_true(all(c('died = { categories = ["0", "1"] }', 'old = { categories = ["FALSE", "TRUE"] }') %in% readLines(study$path)))
 })
 
-test_that("dates and lists are refused with a way out", {
-  table <- data.frame(day = as.Date("2024-01-01") + 1:2)
-  expect_error(written(table, columns = list(day = c(0, 9))), "days since a day of the protocol", class = "hubbub_bad_input")
+test_that("what is no number, text or truth value is refused with a way out", {
+  table <- data.frame(x = 1:2)
+  wide <- matrix(1:4, 2) # which would fill the rows of others
+  large <- structure(c(1, 2), class = "integer64") # whose bits are no double's
+  for (values in list(as.Date("2024-01-01") + 1:2, wide, large, complex(2), as.list(1:2))) {
+    table$x <- values
+    expect_error(written(table, columns = list(x = c(0, 9))), "days since a day of the protocol", class = "hubbub_bad_input")
+  }
+  table$x <- scale(1:2)
+  expect_identical(written(table, columns = list(x = c(-1, 1))), c('"x"', "-0.707106781186547", "0.707106781186547"))
+})
+
+test_that("missing categories and folders that are not there are refused", {
+  table <- data.frame(x = c("a", "b", NA))
+  expect_error(written(table, columns = list(x = unique(table$x))), "some of them missing", class = "hubbub_bad_input")
+  file <- file.path(tempfile(), "study.toml")
+  expect_error(written(table, columns = list(x = c("a", "b")), file = file), "expected a folder", class = "hubbub_bad_input")
 })
 
 test_that("what are no sites is refused", {

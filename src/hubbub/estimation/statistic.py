@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -193,6 +193,7 @@ class Answer:
         tests: results of tests.
         notes: sentences that a reader needs: what was left out, what an estimate means.
         refusal: why nothing is shown, in one sentence; empty where there is an answer.
+        library: whose data frames `to_frame` gives; "": of the first that is installed.
     """
 
     kind: str
@@ -203,27 +204,30 @@ class Answer:
     tests: tuple[NoisyTest, ...] = ()
     notes: tuple[str, ...] = ()
     refusal: str = ""
+    library: str = field(default="", repr=False, compare=False)
 
-    def to_frame(self, part: Literal["rows", "tests", "curves"] = "rows") -> Any:
-        """A pandas data frame of its rows, its tests, or the points of its curves.
+    def to_frame(
+        self, part: Literal["rows", "tests", "curves"] = "rows", *, library: str = ""
+    ) -> Any:
+        """A data frame of its rows, its tests, or the points of its curves.
 
         Args:
             part: "rows" has a column for each field of `Estimate`, "tests" for each of `NoisyTest`,
                 "curves" a row for each point and a column for each field of `Curve`.
+            library: "pandas", "polars" or "pyarrow"; "": that of the tables that were asked.
 
         Raises:
-            UserError: pandas is not installed.
+            UserError: the library is not installed.
         """
-        otherwise = "take the plain values of to_dict(), which Polars reads too"
-        if part != "curves":
-            rows = (self.rows, self.tests)[part == "tests"]
-            return data_frame([asdict(one) for one in rows], otherwise)
+        rows = (self.rows, self.tests)[part == "tests"]
+        plain = [asdict(row) for row in rows]
         points = [point for curve in self.curves for point in curve.points()]
-        return data_frame(points, otherwise)
+        return data_frame(points if part == "curves" else plain, library or self.library)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
         plain: dict[str, Any] = plain_values(asdict(self))
+        del plain["library"]
         return plain
 
 

@@ -58,6 +58,7 @@ class SyntheticData:
         sigma: standard deviation of all noise in each of their numbers.
         wanted: how many records; 0: about as many as there are units.
         rules: what every record keeps; None: nothing.
+        library: whose data frames `to_frame` gives; "": of the first that is installed.
 
     >>> from hubbub.estimation.synthesis.release import example
     >>> share = example().shares("died")["yes"]
@@ -70,6 +71,7 @@ class SyntheticData:
     sigma: float
     wanted: int = 0
     rules: RowRules | None = None
+    library: str = ""
 
     def __repr__(self) -> str:
         return (
@@ -173,21 +175,21 @@ class SyntheticData:
                 break
         return table, self.rules.broken(self.rules.followed(table))
 
-    def to_frame(self, records: int | None = None, *, seed: int = 0) -> Any:
-        """The same as `draw`, as a data frame of pandas, which must be installed.
+    def to_frame(self, records: int | None = None, *, seed: int = 0, library: str = "") -> Any:
+        """The same as `draw`, as a data frame.
 
         Args:
             records: how many; None: as many as the study says.
             seed: another one gives others.
+            library: "pandas", "polars" or "pyarrow"; "": that of the silos' tables.
 
         Returns:
-            A `pandas.DataFrame` with a column for each.
+            A data frame of that library with a column for each.
 
         Raises:
-            UserError: pandas is not installed.
+            UserError: the library is not installed.
         """
-        table = self.draw(records, seed=seed)
-        return data_frame(table, "pass the columns of draw() to another library, such as Polars")
+        return data_frame(self.draw(records, seed=seed), library or self.library)
 
     def tables(self, many: int = REFITS) -> Iterator[Table]:
         """Several tables for an analysis whose results `hubbub.combine` makes one of.

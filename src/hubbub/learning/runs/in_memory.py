@@ -17,6 +17,7 @@ from hubbub.core.study.source import IN_MEMORY
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import columns_from
 from hubbub.core.tabular.target import Outcome, target_from
+from hubbub.estimation.data_frame import library_of
 from hubbub.learning.runs import array_inputs, preparing, result, run_study, uncounted
 from hubbub.learning.runs.metric_log import logged
 from hubbub.learning.runs.preparing import InMemory, prepare
@@ -268,7 +269,8 @@ def fit(
         *([f"how many {study.data.unit}s a silo may hold, to a factor of 2"] * (capacity is None)),
         *([result.classes_in_words(names)] if classes is None and not outcome else []),
     ]
-    return replace(learned, made_public=tuple(read_off))
+    features, _ = next(iter(silos.values()))
+    return replace(learned.with_library(library_of(features)), made_public=tuple(read_off))
 
 
 def _with_usual(table: dict[str, Any]) -> Study:

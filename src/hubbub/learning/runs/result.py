@@ -6,7 +6,7 @@ import copy
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from hubbub.core.runs.spending import Spending
 from hubbub.core.tabular.records import STANDARDISED, Standardisation
 from hubbub.core.verification.evidence.collecting import FILE
 from hubbub.core.verification.evidence.evidence_file import MODEL
+from hubbub.estimation.data_frame import data_frame
 from hubbub.estimation.queries.sums_query import KeptQuery
 from hubbub.estimation.queries.synthesis_query import SYNTHESIS, synthesis_of
 from hubbub.estimation.statistic import Answer
@@ -69,6 +70,7 @@ class Result:
         made_public: what was read off the records because nobody had stated it, in words; the
             promise does not cover it.
         states: where every query came to, by purpose.
+        library: whose data frames its frames are; "": of the first that is installed.
 
     >>> import hubbub
     >>> rng = np.random.default_rng(0)
@@ -100,6 +102,7 @@ class Result:
     spending: Spending | None = None
     made_public: tuple[str, ...] = ()
     states: Mapping[str, QueryState] = field(default_factory=dict, repr=False)
+    library: str = ""
 
     def __repr__(self) -> str:
         text: str = render("text", self)
@@ -140,6 +143,31 @@ class Result:
         """
         return self.trained.predict(table)
 
+    def predict_frame(self, table: Any) -> Any:
+        """Predictions for new records as a data frame, of the library that the table is of.
+
+        Args:
+            table: a file, a data frame or an array; see `TrainedModel.predict`.
+
+        Returns:
+            A row for each record; see `TrainedModel.predict_frame`.
+        """
+        return self.trained.predict_frame(table)
+
+    def with_library(self, library: str) -> Result:
+        """The same, whose data frames are of another library.
+
+        Args:
+            library: "pandas", "polars" or "pyarrow"; "": the first of them that is installed.
+
+        Returns:
+            A result like this one.
+        """
+        answers = {
+            name: replace(answer, library=library) for name, answer in self.statistics.items()
+        }
+        return replace(self, statistics=answers, library=library)
+
     def report(self, path: str | Path | None = None) -> Path:
         """Write the report of the run: one HTML file that loads nothing.
 
@@ -163,8 +191,11 @@ class Result:
         """
         return self.values.get("validation")
 
-    def validation_frame(self) -> Any:
-        """The private validation as a pandas data frame, a row for each score of each group.
+    def validation_frame(self, *, library: str = "") -> Any:
+        """The private validation as a data frame, a row for each score of each group.
+
+        Args:
+            library: "pandas", "polars" or "pyarrow"; "": that of the silos' tables.
 
         Returns:
             "by" and "group" (empty for all records), "count" of records with noise, "score", and
@@ -172,19 +203,18 @@ class Result:
 
         Raises:
             StudyError: the study asks for none.
-            ImportError: pandas is not installed.
+            UserError: the library is not installed.
         """
-        import pandas as pd  # which is no part of hubbub: who has no frames needs none
-
         if self.validation is None:
             raise StudyError("expected a study with [validation], got one without; ask for it")
         tables = [self.validation["all"], *self.validation["groups"]]
-        return pd.DataFrame(
+        rows = [
             {**{key: table[key] for key in ("by", "group", "count")}, "score": name, **score}
             for table in tables
             if table is not None
             for name, score in table["scores"].items()
-        )
+        ]
+        return data_frame(rows, library or self.library)
 
     @property
     def synthetic(self) -> SyntheticData:
@@ -196,7 +226,7 @@ class Result:
         state = self.states.get(SYNTHESIS)
         query = synthesis_of(self.plan.study)
         assert state is not None, "a run of a study with them has them"  # noqa: S101
-        return query.synthetic(self.plan, state.parameters)
+        return replace(query.synthetic(self.plan, state.parameters), library=self.library)
 
     @property
     def steps(self) -> int:

@@ -32,6 +32,7 @@ from hubbub.core.study.source import IN_MEMORY
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import columns_from
 from hubbub.core.tabular.table import CodedCells
+from hubbub.estimation.data_frame import library_of
 from hubbub.estimation.queries.statistics_query import expected_answers
 from hubbub.estimation.statistic import Expectation
 from hubbub.learning.runs import array_inputs, run_study, uncounted
@@ -146,6 +147,7 @@ def statistics(
         if out is None
         else FolderLedgers(home=Path(out), tables=tables.digests),
         reads_records=records is None,
+        library=library_of(next(iter(silos.values()))),
     )
     if questions:
         context.study(questions, context.epsilon)  # refuses now what would be refused then
@@ -162,6 +164,7 @@ class StatisticsContext:
     questions: Questions
     ledgers: NotebookLedgers
     reads_records: bool
+    library: str = ""
 
     def __repr__(self) -> str:
         delta = self.tables["privacy"]["delta"]
@@ -314,7 +317,7 @@ class ReleasableQuery:
                 self._check_left(ledgers.tallies())
                 result = ledgers.release(prepared)
         read_off = (self.study.data.unit_count,) if context.reads_records else ()
-        return replace(result, made_public=read_off)
+        return replace(result.with_library(context.library), made_public=read_off)
 
     def _check_uncharged(self) -> None:
         """Refuse to make a second release of what was charged as one."""

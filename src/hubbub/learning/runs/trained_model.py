@@ -24,6 +24,7 @@ from hubbub.core.tabular.cells import cells_of, read_cells, read_column
 from hubbub.core.tabular.records import Records, Standardisation
 from hubbub.core.tabular.table import encode_inputs
 from hubbub.core.verification.evidence.claims import MODEL
+from hubbub.estimation.data_frame import data_frame, library_of
 from hubbub.learning.queries.beside_training import STANDARDISED
 from hubbub.learning.study.training import learning_of
 
@@ -110,6 +111,22 @@ class TrainedModel:
                 "look at that row, or train the model again"
             )
         return predicted
+
+    def predict_frame(self, table: Any) -> Any:
+        """Predictions for new records as a data frame, of the library that the table is of.
+
+        Args:
+            table: as `predict` takes it.
+
+        Returns:
+            A row for each record, with the columns of `predictions`; of anything but a data frame
+            in the first of pandas, polars and pyarrow that is installed.
+
+        Raises:
+            DataError, ModelError: as `predict`.
+            UserError: there is no such library.
+        """
+        return data_frame(predictions(self, table), library_of(table))
 
     def features(self, table: Any) -> NDArray[np.float32]:
         """The features of new records, as the study encodes them, not yet standardised.
@@ -249,29 +266,29 @@ def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
     outcome = trained.study.data.outcome
     if outcome is not None and outcome.exposure_high:
         exposures = trained.exposures(table)
-        columns["rate"] = _rounded(predicted)
+        columns["rate"] = _digits(predicted)
         return columns | (
-            {} if exposures is None else {"predicted": _rounded(predicted * exposures)}
+            {} if exposures is None else {"predicted": _digits(predicted * exposures)}
         )
     if outcome is not None and not outcome.grid:
-        return columns | {"predicted": _rounded(predicted)}
+        return columns | {"predicted": _digits(predicted)}
     if outcome is not None:
         return columns | {
-            f"free of it after {time:g}": _rounded(predicted[:, k])
+            f"free of it after {time:g}": _digits(predicted[:, k])
             for k, time in enumerate(outcome.grid)
         }
     if predicted.ndim == 1:
-        columns["score"] = _rounded(predicted)
+        columns["score"] = _digits(predicted)
         best = (predicted > 0.5).astype(int)
     else:
-        columns |= {f"score of {name}": _rounded(predicted[:, k]) for k, name in enumerate(classes)}
+        columns |= {f"score of {name}": _digits(predicted[:, k]) for k, name in enumerate(classes)}
         best = predicted.argmax(1)
     return columns | {"predicted": [classes[k] for k in best.tolist()]}
 
 
-def _rounded(column: NDArray[np.floating[Any]]) -> list[float]:
-    """Six digits, of which float32 holds seven."""
-    return [float(f"{value:.6g}") for value in column.tolist()]
+def _digits(column: NDArray[np.floating[Any]]) -> list[float]:
+    """The fewest digits that give a float32 back."""
+    return [float(str(value)) for value in column.astype(np.float32)]
 
 
 def _study_in(folder: Path) -> Study:

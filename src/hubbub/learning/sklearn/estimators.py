@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from hubbub.core.errors import DataError, HubbubError, UncountedWarning, UnnoisedWarning
 from hubbub.core.study.parties import is_name, is_reserved
-from hubbub.core.tabular.cells import canonical
+from hubbub.core.tabular.cells import canonical, column_names
 from hubbub.learning.runs import array_inputs, in_memory
 from hubbub.learning.runs.result import classes_in_words
 from hubbub.learning.scoring import harrell
@@ -185,7 +185,7 @@ class Federated(BaseEstimator):  # type: ignore[misc]
         """(n, features) numbers, or with `columns` the frame that has the columns."""
         if self.columns is None:
             return validate_data(self, X, dtype=np.float64, reset=reset)
-        if not hasattr(X, "columns"):
+        if column_names(X) is None:
             raise ValueError(
                 f"expected X to be a data frame beside columns, got {type(X).__name__}; "
                 "pass a frame, or leave columns out and scale numbers by public bounds"
@@ -229,9 +229,10 @@ def warn_of_read_off(what: str, parameter: str) -> None:
 
 def _part(inputs: Any, rows: Array) -> Any:
     """Some rows, (n,) true where they are: of an array, or of a frame as a mapping of columns."""
-    if not hasattr(inputs, "columns"):
+    names = column_names(inputs)
+    if names is None:
         return inputs[rows]
-    return {str(name): np.asarray(inputs[name], dtype=object)[rows] for name in inputs.columns}
+    return {str(name): np.asarray(inputs[name], dtype=object)[rows] for name in names}
 
 
 def _dealt(groups: ArrayLike | None, rows: int, silos: int) -> dict[str, Array]:
