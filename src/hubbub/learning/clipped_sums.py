@@ -50,16 +50,14 @@ from hubbub.learning.parameters import ParameterLayout, layout_of
 from hubbub.learning.per_record import (
     Part,
     Products,
-    Site,
     Source,
     Stack,
     clip_factors,
     formed,
-    linear_on,
-    site_parts,
     total_norms,
 )
 from hubbub.learning.scoring import ROW_LOSSES
+from hubbub.learning.sites import Site, linear_on, site_parts
 from hubbub.learning.torch_settings import as_stored, modes_kept
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
@@ -126,7 +124,7 @@ def _is_row_loss(loss: Loss) -> bool:
 
 def chain_parts(
     layers: list[nn.Module], loss: Loss, layout: ParameterLayout, batch: Batch
-) -> Iterator[Source]:
+) -> list[Source]:
     """Per-record gradients of all Linear layers, from one forward and one backward.
 
     A unit's rows go through the layers as rows, and meet again at each Linear one and in the loss.

@@ -37,7 +37,17 @@ from hubbub.core.protocol.projection.matrix import Array, Integers, quantum, to_
 from hubbub.learning.batches import Loss, Tensors, batch_of
 from hubbub.learning.clipped_sums import ClippedSum, GradientSpace, sum_in
 from hubbub.learning.parameters import ParameterLayout, layout_of
-from hubbub.learning.per_record import Part, PerRecord, Positions, Rows, Source, Stack
+from hubbub.learning.per_record import (
+    Given,
+    Part,
+    Positions,
+    Repeated,
+    Rows,
+    Source,
+    Stack,
+    Windows,
+    written_out,
+)
 
 # The public matrices of a layer: a few sign vectors for its rows and a few for its columns.
 #
@@ -366,28 +376,28 @@ def _sign_vectors(matrix: LayerMatrix, draw_key: bytes, layout: ParameterLayout)
 def _shaped(pairs: dict[str, SignVectors], source: Source) -> Part:
     """The projected gradients of one parameter."""
     name, given = source
+    if isinstance(given, Windows) and given.groups == 1:
+        given = given.positions()
     held = given.left.numel() + given.right.numel() if isinstance(given, Positions) else 0
     projected = projected_gradients(given, pairs[name])
     return name, Stack(gradients=projected, scratch=held)
 
 
-def projected_gradients(given: PerRecord | Positions, pair: SignVectors) -> torch.Tensor:
+def projected_gradients(given: Given, pair: SignVectors) -> torch.Tensor:
     """(n, sent): each record's gradient of one parameter, projected."""
     if isinstance(given, Positions):
         left, right = _onto(given.left, pair.outer), _onto(given.right, pair.inner)
-        return pair.sent(torch.bmm(left.transpose(1, 2), right))
+        return pair.sent(torch.bmm(left.mT, right.to(left.dtype)))
     if isinstance(given, Rows):
         return pair.sent(_looked_up(given, pair))
-    if not isinstance(given, Stack):
-        raise TypeError("a method hands over an outer product as its positions")
-    gradients = given.gradients.reshape(-1, pair.matrix.rows, pair.matrix.columns)
-    halfway = _onto(gradients, pair.inner).transpose(1, 2)
-    return pair.sent(_onto(halfway, pair.outer).transpose(1, 2))
+    gradients = written_out(given).view(-1, pair.matrix.rows, pair.matrix.columns)
+    halfway = _onto(gradients, pair.inner).mT
+    return pair.sent(_onto(halfway, pair.outer).mT)
 
 
 def _onto(values: torch.Tensor, side: Side) -> torch.Tensor:
     """(n, t, m) times (m, few)."""
-    return values if side is None else values @ side
+    return values if side is None else values.to(side.dtype) @ side
 
 
 def _looked_up(rows: Rows, pair: SignVectors) -> torch.Tensor:
