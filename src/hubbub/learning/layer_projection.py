@@ -41,7 +41,6 @@ from hubbub.learning.per_record import (
     Given,
     Part,
     Positions,
-    Repeated,
     Rows,
     Source,
     Stack,
@@ -249,6 +248,7 @@ class LayerProjection:
         chunk: int | None = None,
         method: str = "auto",
         counted: torch.Tensor | None = None,
+        precision: str = "float32",
     ) -> ClippedSum:
         """Project each record's gradient, clip it to L2 norm `clip` and add them up.
 
@@ -259,7 +259,7 @@ class LayerProjection:
             model, loss, inputs, targets: as for `hubbub.learning.clipped_sum`.
             clip: largest L2 norm of a record's projected gradient, from 1e-30 to 1e30.
             draw_key: the 16 public bytes that make the matrices; fresh ones for each step.
-            chunk, method, counted: as for `hubbub.learning.clipped_sum`.
+            chunk, method, counted, precision: as for `hubbub.learning.clipped_sum`.
 
         Returns:
             The sum, of shape (k,), in the model's dtype, and the number of records in it.
@@ -284,11 +284,20 @@ class LayerProjection:
         space = GradientSpace(
             shape=partial(_shaped, pairs),
             slices=dict(zip(layout.parameters, self._slices(), strict=True)),
-            empty=partial(torch.empty, self.dimension, dtype=layout.dtype, device=layout.device),
+            size=self.dimension,
         )
         batch = batch_of(inputs, targets)
         return sum_in(
-            space, model, loss, layout, batch, clip, chunk=chunk, method=method, counted=counted
+            space,
+            model,
+            loss,
+            layout,
+            batch,
+            clip,
+            chunk=chunk,
+            method=method,
+            counted=counted,
+            precision=precision,
         )
 
     def lift(self, projected: NDArray[np.float64], draw_key: bytes) -> NDArray[np.float64]:

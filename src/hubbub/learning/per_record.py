@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import torch
 from torch.nn import functional
@@ -231,12 +232,13 @@ class Stack:
             if not kept:
                 view.zero_()
             columns, scale = max(1, _WIDE_STRIPE // len(factors)), factors.double()[:, None]
-            for part, stripe in zip(view.split(columns), rows.split(columns, dim=1), strict=True):
-                part += (stripe * scale).nansum(0)  # 0 times what is not finite is no number
+            stripes = zip(view.split(columns), rows.split(columns, dim=1), strict=True)
+            for target, stripe in stripes:
+                target.add_((stripe * scale).nansum(0))  # 0 times what is not finite is no number
             return
         columns = max(1, _STRIPE // len(factors))
-        for part, stripe in zip(view.split(columns), rows.split(columns, dim=1), strict=True):
-            part.addmv_(_finite(stripe).t(), factors, beta=kept)
+        for target, stripe in zip(view.split(columns), rows.split(columns, dim=1), strict=True):
+            target.addmv_(_finite(stripe).t(), factors, beta=kept)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,6 +301,14 @@ class Positions:
         """Of some of the records."""
         return Positions(left=self.left[rows], right=self.right[rows])
 
+    def floats(self) -> int:
+        """How many numbers this holds."""
+        return self.left.numel() + self.right.numel()
+
+    def numbers(self) -> int:
+        """How many are made of each record."""
+        return self.left.shape[2] * self.right.shape[2] if self.left.shape[1] > 1 else 0
+
     def stored(self) -> Outer | Stack:
         """What is clipped where each gradient is made, and what was made is measured."""
         right = self.right.to(self.left.dtype)
@@ -331,6 +341,14 @@ class Windows:
         left, values = self.left[images], self.images[images]
         return replace(self, left=left, images=values, records=stop - start)
 
+    def floats(self) -> int:
+        """How many numbers this holds."""
+        return self.left.numel() + self.images.numel()
+
+    def numbers(self) -> int:
+        """How many are made of each record."""
+        return self.left.shape[1] * self.images.shape[1] // self.groups * prod(self.kernel)
+
     def positions(self) -> Positions:
         """With the records' groups in front, (n * groups, images * places, ...)."""
         values = functional.pad(self.images, [n for pair in reversed(self.margins) for n in pair])
@@ -350,13 +368,17 @@ class Windows:
         ordered = grouped.permute(0, 2, 3, 1, 4).reshape(self.records * self.groups, rows, -1)
         return ordered.mT
 
-    def stored(self) -> Outer | Stack:
-        """As for `Positions`."""
-        if self.groups == 1:
-            return self.positions().stored()
-        pair = self.positions()
-        gradients = torch.bmm(pair.left.mT, pair.right.to(pair.left.dtype))
-        return Stack(gradients=gradients.view(self.records, -1))
+    def stored(self) -> Stack:
+        """As for `Positions`, of as many records at once as are worth it."""
+        written = self.images.shape[1] * prod((*self.kernel, *self.places))
+        written *= len(self.images) // self.records
+        rows = max(1, _WIDE_STRIPE // max(1, written))
+        if rows >= self.records:
+            pair = self.positions()
+            gradients = torch.bmm(pair.left.mT, pair.right.to(pair.left.dtype))
+            return Stack(gradients=gradients.view(self.records, -1))
+        pieces = (self.piece(slice(at, at + rows)) for at in range(0, self.records, rows))
+        return Stack(gradients=torch.cat([piece.stored().gradients for piece in pieces]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,6 +391,14 @@ class Repeated:
         """Of some of the records."""
         return Repeated(uses=tuple(use.piece(rows) for use in self.uses))
 
+    def floats(self) -> int:
+        """How many numbers this holds."""
+        return sum(use.floats() for use in self.uses)
+
+    def numbers(self) -> int:
+        """How many are made of each record, at most at once."""
+        return 2 * max(written_size(use) for use in self.uses)
+
     def stored(self) -> Stack:
         """As for `Positions`."""
         return Stack(gradients=sum(map(written_out, self.uses), torch.zeros(())))
@@ -378,6 +408,17 @@ PerRecord = Outer | Products | Stack | Rows
 Given = PerRecord | Positions | Windows | Repeated
 Part = tuple[str, PerRecord]  # the parameter's name and its per-record gradients
 Source = tuple[str, Given]  # the same as a method hands it over
+
+
+def written_size(given: Given) -> int:
+    """How many numbers a record's gradient has."""
+    if isinstance(given, Rows):
+        return given.table * given.values.shape[2]
+    if isinstance(given, Stack):
+        return given.gradients[0].numel()
+    if isinstance(given, Positions | Outer):
+        return given.left.shape[-1] * given.right.shape[-1]
+    return given.numbers()
 
 
 def written_out(given: Given) -> torch.Tensor:
