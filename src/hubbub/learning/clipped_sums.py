@@ -60,7 +60,7 @@ from hubbub.learning.per_record import (
 )
 from hubbub.learning.scoring import ROW_LOSSES
 from hubbub.learning.sites import Site, linear_on, site_parts
-from hubbub.learning.torch_settings import as_stored, modes_kept
+from hubbub.learning.torch_settings import PRECISIONS, as_stored, modes_kept
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
 # Losses that give one value per row and know no parameter, with reduction="none".
@@ -252,7 +252,7 @@ def clipped_sum(
     Raises:
         ModelError: the model mixes or remembers records, or the method does not fit it.
         DataError: inputs and targets do not hold the same number of records.
-        StudyError: clip, chunk or method is out of range.
+        StudyError: clip, chunk, method or precision is out of range.
 
     Example:
         >>> import functools, torch
@@ -298,7 +298,7 @@ def sum_in(
     precision: str = "float32",
 ) -> ClippedSum:
     """The sum of what each record is in `space`, clipped there, by the first method that can."""
-    _check_options(clip, chunk, method)
+    _check_options(clip, chunk, method, precision)
     refuse_unsafe(model)
     if batch.size == 0:
         return ClippedSum(layout.empty(space.size).zero_(), 0)
@@ -329,7 +329,7 @@ def sum_in(
     raise ModelError(f'expected a model that method="{method}" can take; use method="auto"')
 
 
-def _check_options(clip: float, chunk: int | None, method: str) -> None:
+def _check_options(clip: float, chunk: int | None, method: str, precision: str) -> None:
     """Refuse what is out of range."""
     if not (math.isfinite(clip) and 1e-30 <= clip <= 1e30):
         raise StudyError(f"expected a clip between 1e-30 and 1e30, found {clip}; try clip = 1.0")
@@ -337,6 +337,8 @@ def _check_options(clip: float, chunk: int | None, method: str) -> None:
         raise StudyError(f"expected chunk >= 1, found {chunk}; leave it out to have it chosen")
     if method not in ("auto", *METHODS):
         raise StudyError(f'expected method "auto" or one of {METHODS}, found "{method}"')
+    if precision not in PRECISIONS:
+        raise StudyError(f'expected a precision out of {PRECISIONS}, found "{precision}"')
 
 
 def _form(

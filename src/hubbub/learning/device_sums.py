@@ -136,7 +136,7 @@ def _made(source: Source) -> int:
 
 
 def _by_weight(sources: list[Source], records: int) -> tuple[list[Source], list[Source]]:
-    """What is made of few numbers, once for all records; and the rest, for some after the others."""
+    """What is made of few numbers, for all records at once; and the rest, for some at a time."""
     light: list[Source] = []
     heavy: list[Source] = []
     spare = _SPARE
@@ -147,7 +147,7 @@ def _by_weight(sources: list[Source], records: int) -> tuple[list[Source], list[
 
 
 def _cut(heavy: list[Source], sources: list[Source], records: int) -> list[slice]:
-    """The records in equal pieces whose gradients fit beside what forward and backward have left."""
+    """The records in equal pieces whose gradients fit beside what the backward has left."""
     left = sum(given.floats() for _, given in sources)
     most = max(1, max(_SPARE, left // _SHARE) // max(1, sum(map(_made, heavy))))
     size = even_size(records, most)

@@ -2,8 +2,8 @@
 
 Sums of at most a few dozen rows are made in float32 and added up in float64, so that the rounding
 of the sum stays within the margin that the plan takes off the clipping norm (docs/privacy.md P6 i
-and P14); on a device all rows at once, in float64. In which rows records stand, and what becomes of one at which the model raises, is in
-batches.py.
+and P14); on a device all rows at once, in float64. In which rows records stand, and what becomes
+of one at which the model raises, is in batches.py.
 """
 
 from __future__ import annotations
