@@ -119,8 +119,13 @@ def recurrent(kind, **options):
     )
 
 
+def frozen_body(model):
+    model.body.requires_grad_(requires_grad=False)
+    return model
+
+
 def begun_state():
-    """A GRU that begins with what another layer makes of the record, and with a weight of its own."""
+    """A GRU that begins with what another layer makes of the record, and with a weight."""
 
     def forward(m, x):
         begin = torch.stack([m.first(x[:, 0]), m.state.expand(len(x), -1)])
@@ -201,6 +206,10 @@ MODELS = {
     ),
     "lstm, steps first": (lambda: recurrent("LSTM", num_layers=2), words),
     "lstm of two ways": (lambda: recurrent("LSTM", bidirectional=True, batch_first=True), words),
+    "frozen gru": (
+        lambda: frozen_body(recurrent("GRU", batch_first=True)),
+        words,
+    ),
     "gru with a state": (begun_state, lambda n: torch.randn(n, 6, 4)),
     "language model": (lambda: language_model(adapters=False), words),
     "adapters": (lambda: language_model(adapters=True), words),

@@ -60,7 +60,8 @@ from hubbub.learning.per_record import (
 )
 from hubbub.learning.scoring import ROW_LOSSES
 from hubbub.learning.sites import Site, linear_on, site_parts
-from hubbub.learning.torch_settings import PRECISIONS, as_stored, modes_kept
+from hubbub.learning.study.training import PRECISIONS
+from hubbub.learning.torch_settings import as_stored, modes_kept
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
 # Losses that give one value per row and know no parameter, with reduction="none".

@@ -27,10 +27,9 @@ from torch import nn
 from hubbub.learning.batches import Batch, even_size
 from hubbub.learning.per_record import (
     Part,
-    Positions,
-    Repeated,
+    Rows,
     Source,
-    Windows,
+    Stack,
     clip_factors,
     norms_of,
     total_norms,
@@ -132,7 +131,7 @@ def _add_parts(
 def _made(source: Source) -> int:
     """How many numbers are made of each record that are not there yet."""
     given = source[1]
-    return given.numbers() if isinstance(given, Positions | Windows | Repeated) else 0
+    return 0 if isinstance(given, Stack | Rows) else given.numbers()
 
 
 def _by_weight(sources: list[Source], records: int) -> tuple[list[Source], list[Source]]:

@@ -366,7 +366,8 @@ class Windows:
         grouped = values.unflatten(0, (self.records, -1)).unflatten(2, (self.groups, -1))
         rows = grouped.shape[3]
         ordered = grouped.permute(0, 2, 3, 1, 4).reshape(self.records * self.groups, rows, -1)
-        return ordered.mT
+        positions: torch.Tensor = ordered.mT
+        return positions
 
     def stored(self) -> Stack:
         """As for `Positions`, of as many records at once as are worth it."""
@@ -385,7 +386,7 @@ class Windows:
 class Repeated:
     """A parameter that a record meets at several sites: its gradient is the sum of theirs."""
 
-    uses: tuple[PerRecord | Positions | Windows, ...]
+    uses: tuple[Given, ...]
 
     def piece(self, rows: slice) -> Repeated:
         """Of some of the records."""
@@ -401,11 +402,12 @@ class Repeated:
 
     def stored(self) -> Stack:
         """As for `Positions`."""
-        return Stack(gradients=sum(map(written_out, self.uses), torch.zeros(())))
+        first, *others = map(written_out, self.uses)
+        return Stack(gradients=sum(others, first))
 
 
 PerRecord = Outer | Products | Stack | Rows
-Given = PerRecord | Positions | Windows | Repeated
+Given = Stack | Rows | Positions | Windows | Repeated  # what a site hands over
 Part = tuple[str, PerRecord]  # the parameter's name and its per-record gradients
 Source = tuple[str, Given]  # the same as a method hands it over
 
@@ -416,8 +418,8 @@ def written_size(given: Given) -> int:
         return given.table * given.values.shape[2]
     if isinstance(given, Stack):
         return given.gradients[0].numel()
-    if isinstance(given, Positions | Outer):
-        return given.left.shape[-1] * given.right.shape[-1]
+    if isinstance(given, Positions):
+        return given.left.shape[2] * given.right.shape[2]
     return given.numbers()
 
 
@@ -425,17 +427,13 @@ def written_out(given: Given) -> torch.Tensor:
     """(n, numbers): each record's gradient."""
     made = stored(given)
     if isinstance(made, Outer):
-        gradients = made.left[:, :, None] * made.right[:, None]
-    else:
-        gradients = made.written_out() if isinstance(made, Rows) else made.gradients
-    return gradients.flatten(1)
+        return (made.left[:, :, None] * made.right[:, None]).flatten(1)
+    return (made.written_out() if isinstance(made, Rows) else made.gradients).flatten(1)
 
 
 def stored(given: Given) -> Outer | Stack | Rows:
-    """Per-record gradients as they are clipped on a device."""
-    if isinstance(given, Products):
-        raise TypeError("on a device a gradient is made, and what was made is measured")
-    return given if isinstance(given, Outer | Stack | Rows) else given.stored()
+    """Per-record gradients as they are clipped on a device: made, and measured as they are made."""
+    return given if isinstance(given, Stack | Rows) else given.stored()
 
 
 def formed(given: Given) -> PerRecord:
@@ -444,7 +442,7 @@ def formed(given: Given) -> PerRecord:
         given = given.positions()
     if isinstance(given, Positions):
         return from_positions(given.left, given.right)
-    return given if isinstance(given, PerRecord) else given.stored()
+    return stored(given)
 
 
 def from_positions(left: torch.Tensor, right: torch.Tensor) -> Outer | Products | Stack:

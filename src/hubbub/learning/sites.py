@@ -165,69 +165,93 @@ def linear_on(
     return output, MatrixSite(weight=names[0], bias=names[1], kept=kept, edge=edge)
 
 
+Group = tuple[Sequence[Any], Sequence[str | None]]  # weights and biases, and their names
+
+
 def recurrent_on(
     kind: str,
     values: torch.Tensor,
     states: Sequence[torch.Tensor],
-    parameters: Sequence[Any],
-    names: Sequence[str | None],
+    groups: Sequence[Group],
+    both_ways: bool,
 ) -> tuple[torch.Tensor, list[torch.Tensor], list[Site]]:
-    """One layer of a GRU or LSTM in one direction, by torch's own kernel, and its two sites.
-
-    The kernel is given the gates' inputs, which a Linear layer makes, and the identity for that
-    layer's weight: so the gradient of what it is given is that of the gates, at every step.
+    """A GRU's or LSTM's outputs and last states, and the sites where its parameters met records.
 
     Args:
         kind: "gru" or "lstm".
         values: (n, b, t, columns), of b sequences in each of n records.
-        states: one (n * b, width), or two for "lstm": those before the first step.
-        parameters, names: the weights of input and state, and their biases if there are any.
+        states: one (n, layers, b, width), or two for "lstm": those before the first step.
+        groups: of each layer, in each direction.
+        both_ways: whether there are two.
 
     Returns:
-        Outputs (n, b, t, width), the last states, and where parameters met records.
+        Outputs (n, b, t, width), states like those given, sites.
     """
-    records, count, steps = values.shape[:3]
-    biases = len(parameters) == 4
-    weight, inner = parameters[0], stand_in(parameters[1]).requires_grad_(False)
-    bias, inner_bias = parameters[2:] if biases else (None, None)
-    gates, site = linear_on(values, weight, bias, [names[0], names[2] if biases else None])
-    given = [torch.eye(len(weight), dtype=weight.dtype, device=weight.device), inner]
-    if biases:
-        given += [torch.zeros_like(bias), inner_bias.detach()]
-    run = torch.gru if kind == "gru" else torch.lstm
-    first = [state[None] for state in states]
+    ways = 2 if both_ways else 1
+    ends: list[list[torch.Tensor]] = []
+    sites: list[Site] = []
+    for first in range(0, len(groups), ways):
+        outputs = []
+        for way in range(ways):
+            begun = [state[:, first + way].flatten(0, 1) for state in states]
+            turned = values.flip(2) if way else values
+            output, last, met = _one_way(kind, turned, begun, groups[first + way])
+            outputs.append(output.flip(2) if way else output)
+            ends.append(last)
+            sites += met
+        values = torch.cat(outputs, dim=3)
+    shape = values.shape[:2]
+    last = [
+        torch.stack([one.view(*shape, -1) for one in kinds], 1) for kinds in zip(*ends, strict=True)
+    ]
+    return values, last, sites
+
+
+def _one_way(
+    kind: str, values: torch.Tensor, states: Sequence[torch.Tensor], group: Group
+) -> tuple[torch.Tensor, list[torch.Tensor], list[Site]]:
+    """One layer in one direction by torch's own kernel, from states (n * b, width).
+
+    The kernel is given the gates' inputs, which a Linear layer makes, and the identity for that
+    layer's weight: so the gradient of what it is given is that of the gates, at every step.
+    """
+    (records, count, steps, _), (parameters, names) = values.shape, group
+    weight, inner, *biases = (parameter.detach() for parameter in parameters)
+    bias, bias_name = (biases[0], names[2]) if biases else (None, None)
+    gates, site = linear_on(values, weight, bias, [names[0], bias_name])
+    run: Any = torch.gru if kind == "gru" else torch.lstm
     output, *last = run(
         gates.view(records * count, steps, -1),
-        first[0] if kind == "gru" else first,
-        given,
-        biases,
-        1,
-        0.0,
-        True,
-        False,
-        True,
+        states[0][None] if kind == "gru" else [state[None] for state in states],
+        [
+            torch.eye(len(weight), dtype=weight.dtype, device=weight.device),
+            inner,
+            *([torch.zeros_like(biases[0]), biases[1]] if biases else []),
+        ],
+        bool(biases),
+        1,  # layer
+        0.0,  # dropout
+        True,  # as in training: a GPU's kernel has no backward otherwise
+        False,  # in one direction
+        True,  # records first
     )
-    before = torch.cat([states[0][:, None], output[:, :-1]], dim=1).detach()
-    resets = None
+    before, resets = torch.cat([states[0][:, None], output[:, :-1]], dim=1).detach(), None
     if kind == "gru":
         width = before.shape[2]
-        own = functional.linear(
-            before, inner[:width], inner_bias.detach()[:width] if biases else None
-        )
+        own = functional.linear(before, inner[:width], biases[1][:width] if biases else None)
         shares = gates.detach().view(records * count, steps, -1)[..., :width]
         resets = keep((shares + own).sigmoid().view(records, count * steps, -1))
     sites: list[Site] = [site]
     if any(names[1::2]):
-        sites.append(
-            RecurrentSite(
-                weight=names[1],
-                bias=names[3] if biases else None,
-                states=keep(before.view(records, count * steps, -1)),
-                resets=resets,
-                edge=site.edge,
-            )
+        inner_site = RecurrentSite(
+            weight=names[1],
+            bias=names[3] if biases else None,
+            states=keep(before.view(records, count * steps, -1)),
+            resets=resets,
+            edge=site.edge,
         )
-    return output.view(records, count, steps, -1), [one[0] for one in last], sites
+        sites.append(inner_site)
+    return output.view(records, count, steps, -1), [state[0] for state in last], sites
 
 
 def reached(losses: torch.Tensor) -> set[int]:

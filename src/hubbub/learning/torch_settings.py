@@ -159,7 +159,7 @@ def _repeatably() -> Callable[[], object]:
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     inside = ExitStack()
-    fills = torch.utils.deterministic
+    fills: Any = torch.utils.deterministic
     inside.callback(setattr, fills, "fill_uninitialized_memory", fills.fill_uninitialized_memory)
     enabled, warns = _deterministic()
     inside.callback(torch.use_deterministic_algorithms, enabled, warn_only=warns)
@@ -191,9 +191,6 @@ def as_stored(kind: str) -> Iterator[None]:
     finally:
         torch.set_flush_denormal(flushes)
         torch.set_autocast_enabled(kind, before)
-
-
-PRECISIONS = ("float32", "tf32", "bf16")
 
 
 @contextmanager

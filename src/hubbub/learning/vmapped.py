@@ -23,7 +23,6 @@ This file knows nothing of clipping.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FunctionType
@@ -49,6 +48,7 @@ from hubbub.learning.parameters import ParameterLayout
 from hubbub.learning.per_record import Source, Stack
 from hubbub.learning.sites import (
     ConvolutionSite,
+    Group,
     LookupSite,
     Site,
     keep,
@@ -294,58 +294,35 @@ def _convolution(function: Callable[..., torch.Tensor]) -> Callable[[Tape], Any]
 
 
 def _recurrent(kind: str) -> Callable[[Tape], Any]:
-    """A GRU or an LSTM, layer by layer and direction by direction."""
-    function = torch.gru if kind == "gru" else torch.lstm
+    """A GRU or an LSTM, of as many layers as it has."""
+    function: Any = torch.gru if kind == "gru" else torch.lstm
 
     def taken(tape: Tape) -> Callable[..., Any]:
         def recurrent(values: Any, state: Any, parameters: Any, *options: Any) -> Any:
             states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
-            each = 0 if len(options) != 6 else 4 if options[0] else 2
-            plain = each and isinstance(parameters, Sequence) and values.dim() == 3
-            plain = plain and len(parameters) == each * options[1] * (1 + options[4])
-            plain = plain and not (options[2] and options[3])  # dropout between layers
-            groups = (
-                [parameters[at : at + each] for at in range(0, len(parameters), each)]
-                if plain
-                else []
-            )
-            names = [tape.claim(*group) for group in groups]
-            if not names or None in names:
+            groups = _by_layer(parameters, options) if values.dim() == 3 else []
+            named: list[Group] = []
+            for group in groups:
+                names = [None] * len(group) if _are_frozen(*group) else tape.claim(*group)
+                if names is not None:
+                    named.append((group, names))
+            if not groups or len(named) < len(groups):
                 return function(values, state, parameters, *options)
-            taken_names = [name for group in names for name in group or ()]
-            layers, both, first = options[1], 1 + options[4], options[5]
+            *_, both_ways, records_first = options
 
             def rule(records: int, pairs: Pairs) -> tuple[torch.Tensor, ...]:
-                """(n, batch, t, columns), in whatever order the layer has them."""
-                given, *starts = (
+                given, *begun = (
                     value.expand(records, *value.shape) if dim is None else value.movedim(dim, 0)
                     for value, dim in pairs
                 )
-                inputs = given if first else given.transpose(1, 2)
-                begun = [one.transpose(0, 1).flatten(1, 2) for one in starts]
-                ends: list[list[torch.Tensor]] = []
-                for layer in range(layers):
-                    outputs = []
-                    for way in range(both):
-                        at = layer * both + way
-                        turned = inputs.flip(2) if way else inputs
-                        begin = [one[at] for one in begun]
-                        output, last, sites = recurrent_on(
-                            kind, turned, begin, groups[at], names[at] or ()
-                        )
-                        tape.sites.extend(sites)
-                        outputs.append(output.flip(2) if way else output)
-                        ends.append(last)
-                    inputs = torch.cat(outputs, dim=3)
-                last = [
-                    torch.stack(kinds).unflatten(1, (records, -1)).transpose(0, 1)
-                    for kinds in zip(*ends, strict=True)
-                ]
-                return (inputs if first else inputs.transpose(1, 2), *last)
+                given = given if records_first else given.transpose(1, 2)
+                output, last, sites = recurrent_on(kind, given, begun, named, both_ways)
+                tape.sites.extend(sites)
+                return (output if records_first else output.transpose(1, 2), *last)
 
             def alike(value: torch.Tensor, *starts: torch.Tensor) -> Any:
                 """No site of any record."""
-                tape.escaped.update(name for name in taken_names if name is not None)
+                tape.escaped.update(name for _, names in named for name in names if name)
                 given = starts[0] if kind == "gru" else starts
                 return tree_map(torch.Tensor.detach, function(value, given, parameters, *options))
 
@@ -354,6 +331,18 @@ def _recurrent(kind: str) -> Callable[[Tape], Any]:
         return recurrent
 
     return taken
+
+
+def _by_layer(parameters: Any, options: tuple[Any, ...]) -> list[Sequence[Any]]:
+    """Weights of input and state, and biases, of each layer and direction; none if it is another.
+
+    What has dropout between layers, lengths of its own, or projects its states, is another.
+    """
+    if len(options) != 6 or not isinstance(parameters, Sequence) or (options[2] and options[3]):
+        return []
+    size = 4 if options[0] else 2
+    groups = [parameters[at : at + size] for at in range(0, len(parameters), size)]
+    return groups if len(parameters) == size * options[1] * (1 + options[4]) else []
 
 
 def _embedding(tape: Tape) -> Callable[..., torch.Tensor]:
@@ -405,8 +394,8 @@ _TAKEN: dict[Any, Callable[[Tape], Callable[..., torch.Tensor]]] = {
 def likely_direct(model: nn.Module, layout: ParameterLayout) -> set[str]:
     """A first guess at the parameters that need a copy per record; `vmapped_parts` corrects it."""
     layers = [m for m in model.modules() if type(m) in _SITED]
-    owners = Counter(id(p) for m in layers for p in m.parameters(recurse=False))
-    return {name for key, name in layout.names.items() if not owners[key]}
+    owned = {id(p) for m in layers for p in m.parameters(recurse=False)}
+    return {name for key, name in layout.names.items() if key not in owned}
 
 
 def vmapped_parts(
@@ -471,7 +460,8 @@ def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) ->
         return []
     gradients: Sequence[torch.Tensor | None]
     gradients = torch.autograd.grad(losses.sum(), wanted, allow_unused=True)
-    sited, rest = gradients[: len(tape.sites)], gradients[len(tape.sites) :]
+    sited = gradients[: len(tape.sites)]
+    rest: Sequence[torch.Tensor | None] = gradients[len(tape.sites) :]
     pairs = zip(copies, rest, strict=True)
     stacks: list[Source] = [(name, Stack(gradients=g)) for name, g in pairs if g is not None]
     return site_parts(tape.sites, list(sited)) + stacks
