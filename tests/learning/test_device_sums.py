@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
+import subprocess
+import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from hubbub import Study
 from hubbub.core.errors import ModelError, StudyError
 from hubbub.core.tabular.records import Records
 from hubbub.learning import (
@@ -26,6 +31,7 @@ from hubbub.learning import (
 )
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.per_record import Positions, Stack, Windows, norms_of, stored
+from hubbub.learning.torch_settings import alike_each_time, exact_products, shortened
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")
@@ -471,3 +477,140 @@ def test_a_precision_that_there_is_not_is_refused():
     model, inputs, targets = case("chain")
     with pytest.raises(StudyError, match="precision"):
         clipped_sum(model, CROSS_ENTROPY, inputs, targets, 1.0, precision="fp8")
+
+
+STUDY = """
+study.name = "s"
+privacy = {{ epsilon = 1, delta = 1e-5 }}
+parties = {{ silos = 5, colluders = 1 }}
+data = {{ files = "{{name}}.csv", target = "y", records = 90, columns = {columns} }}
+model = {model}
+training = {{ steps = 9, sample_rate = 0.1 {more} }}
+"""
+MLP, LOGISTIC = '{ kind = "mlp", hidden = [4] }', '{ kind = "logistic" }'
+
+
+def study(more="", model=MLP):
+    return Study.parse(
+        STUDY.format(more=more, model=model, columns="{ a = { low = 0, high = 1 } }")
+    )
+
+
+def test_a_precision_is_part_of_a_studys_id_only_where_it_is_another():
+    usual, stated, short = map(study, ("", ', precision = "float32"', ', precision = "tf32"'))
+    assert usual.id == stated.id != short.id
+    assert study(', precision = "bf16"').id not in (usual.id, short.id)
+
+
+def test_a_precision_is_refused_where_it_makes_no_sense():
+    with pytest.raises(StudyError, match=r"training\.precision"):
+        study(', precision = "float16"')
+    with pytest.raises(StudyError, match="leave it out"):
+        study(', precision = "bf16"', LOGISTIC)
+    assert study(', precision = "float32"', LOGISTIC).id == study("", LOGISTIC).id
+
+
+def test_a_studys_precision_reaches_the_silos_task(monkeypatch):
+    from hubbub.learning.queries import training_query
+
+    given = {}
+    monkeypatch.setattr(
+        training_query.learning, "TrainingTask", lambda *_, **options: given.update(options)
+    )
+    learner = Mock(spec_set=("per_view_model", "method", "device", "target_type", "views"))
+    silo = Mock(learner=learner)
+    training_query.training_of(study(', precision = "bf16"'))._task(silo, None, 4, 4, 0.1)
+    assert given["precision"] == "bf16"
+
+
+def test_a_tasks_sum_is_as_short_as_it_may_be():
+    model, records = cases_of_a_task()
+    sums = {
+        precision: task_of(model, records, precision=precision).clipped_sum(
+            parameters_vector(model), np.arange(9)
+        )
+        for precision in ("float32", "bf16")
+    }
+    error = np.linalg.norm(sums["bf16"] - sums["float32"]) / np.linalg.norm(sums["float32"])
+    assert 1e-5 < error < 0.1
+
+
+def test_on_a_processor_by_pieces_a_precision_changes_no_bit(monkeypatch):
+    monkeypatch.setattr(device_sums, "_PIECEWISE", frozenset({"cpu"}))
+    model, inputs, targets = case("vision transformer")
+    short, exact = (
+        clipped_sum(model, CROSS_ENTROPY, inputs, targets, 0.5, precision=precision).vector
+        for precision in ("bf16", "float32")
+    )
+    assert torch.equal(short, exact)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_what_a_precision_changes_in_torch_is_put_back(precision):
+    torch.backends.cudnn.benchmark, before = True, torch.backends.cudnn.benchmark
+    try:
+        with exact_products(), shortened(precision, "cpu"):
+            assert not torch.backends.cudnn.benchmark
+            short = torch.backends.cuda.matmul.fp32_precision == "tf32"
+            assert (short, torch.is_autocast_enabled("cpu")) == (
+                precision == "tf32",
+                precision == "bf16",
+            )
+        assert torch.backends.cudnn.benchmark
+        assert torch.backends.cuda.matmul.fp32_precision != "tf32"
+        assert not torch.is_autocast_enabled("cpu")
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+def test_alike_each_time_is_put_back_and_fills_no_memory():
+    with alike_each_time():
+        assert torch.are_deterministic_algorithms_enabled()
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+        assert torch.backends.cudnn.deterministic
+        assert not torch.utils.deterministic.fill_uninitialized_memory
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert not torch.backends.cudnn.deterministic
+
+
+INTERPRETED = """
+import torch
+from hubbub.learning import per_record
+from hubbub.learning.triton_rows import add_rows_to
+here = torch.device("cpu")
+assert per_record._way_to_add(here) is per_record._add_plainly
+assert per_record._is_right(add_rows_to, here)
+for records, columns in ((1, 1), (7, 1025), (3, 4096)):
+    stack = per_record.Stack(gradients=torch.randn(records, columns))
+    sums, factors = torch.zeros(2, columns, dtype=torch.float64), torch.rand(records)
+    stack.add_to(sums[0], factors)
+    per_record._way_to_add = lambda _: add_rows_to
+    stack.add_to(sums[1], factors)
+    per_record._way_to_add = lambda _: per_record._add_plainly
+    torch.testing.assert_close(*sums, rtol=1e-12, atol=1e-14)
+print("the same")
+"""
+
+
+@slow
+def test_the_kernel_for_rows_gives_the_same_sum_by_tritons_interpreter():
+    pytest.importorskip("triton")
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-c", INTERPRETED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "the same", done.stderr[-2000:]
+
+
+def test_a_kernel_that_adds_something_else_is_not_taken():
+    from hubbub.learning import per_record
+
+    def spoilt(total, rows, factors):
+        total += factors @ rows.double()  # 0 times what is not finite is no number
+
+    def short(total, rows, factors):
+        per_record._add_plainly(total, rows, factors.float().double())
+
+    here = torch.device("cpu")
+    assert per_record._is_right(per_record._add_plainly, here)
+    assert not per_record._is_right(spoilt, here)
+    assert not per_record._is_right(short, here)

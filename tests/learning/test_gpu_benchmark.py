@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from benchmarks import gpu
+
 from hubbub.learning import device_sums
 
-ARGUMENTS = "--device cpu --small --rows GRU --each 0.01 --precisions".split()
+ARGUMENTS = ["--device", "cpu", "--small", "--rows", "GRU", "--each", "0.01", "--precisions"]
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,21 @@ def test_what_there_is_no_time_for_is_said(capsys):
 @pytest.mark.parametrize("row", [row.name for row in gpu.ROWS if row.name not in "ABCDL"])
 def test_each_model_of_the_table_is_summed_right(row, capsys):
     assert (
-        gpu.main([*"--device cpu --small --each 0.01 --precisions float32 --rows".split(), row])
+        gpu.main(
+            [
+                *[
+                    "--device",
+                    "cpu",
+                    "--small",
+                    "--each",
+                    "0.01",
+                    "--precisions",
+                    "float32",
+                    "--rows",
+                ],
+                row,
+            ]
+        )
         == 0
     )
     assert "failed" not in capsys.readouterr().out

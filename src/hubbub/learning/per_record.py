@@ -6,7 +6,9 @@ Which layers they come from, and how, is in sites.py. This file knows no model a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 
 import torch
@@ -30,6 +32,7 @@ from torch.nn import functional
 
 _STRIPE = 2**18  # numbers whose copies stay in the cache
 _WIDE_STRIPE = 2**25  # the same on a device: as many as fill it
+Adding = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
 _LONG = 2**16  # numbers of a row that are worth an entry in a list
 _MOST = 64  # products of one record that are not made into its gradient
 
@@ -206,6 +209,39 @@ def _directions(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.where(largest > 0, scaled / lengths, scaled), lengths * largest
 
 
+def _add_plainly(total: torch.Tensor, rows: torch.Tensor, factors: torch.Tensor) -> None:
+    """total += factors @ rows in float64, where 0 times what is not finite is 0."""
+    columns = max(1, _WIDE_STRIPE // len(factors))
+    for target, stripe in zip(total.split(columns), rows.split(columns, dim=1), strict=True):
+        target.add_((stripe * factors[:, None]).nansum(0))
+
+
+@lru_cache
+def _way_to_add(device: torch.device) -> Adding:
+    """The kernel of triton_rows.py where it is there and right, which reads each number once."""
+    if device.type == "cuda":
+        with suppress(Exception):  # whatever it lacks, it is not needed
+            from hubbub.learning.triton_rows import add_rows_to
+
+            if _is_right(add_rows_to, device):
+                return add_rows_to
+    return _add_plainly
+
+
+def _is_right(adding: Adding, device: torch.device) -> bool:
+    """Whether it gives the sum of made-up rows, some not finite, that torch's own gives."""
+    rows = torch.linspace(-3, 5, 5 * 3000, device=device).view(5, 3000).exp()
+    rows[2, ::7], rows[2, 1::7] = torch.nan, torch.inf
+    factors = torch.tensor([0.3, 1.0, 0.0, 1e-9, 0.7], dtype=torch.float64, device=device)
+    for kind in (torch.float32, torch.bfloat16):
+        mine, wanted = torch.ones(2, 3000, dtype=torch.float64, device=device)
+        adding(mine, rows.to(kind), factors)
+        _add_plainly(wanted, rows.to(kind), factors)
+        if not torch.allclose(mine, wanted, rtol=1e-14, atol=0):
+            return False
+    return True
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stack:
     """One stored gradient per record, (n, ...)."""
@@ -231,10 +267,7 @@ class Stack:
         if view.dtype != rows.dtype:
             if not kept:
                 view.zero_()
-            columns, scale = max(1, _WIDE_STRIPE // len(factors)), factors.double()[:, None]
-            stripes = zip(view.split(columns), rows.split(columns, dim=1), strict=True)
-            for target, stripe in stripes:
-                target.add_((stripe * scale).nansum(0))  # 0 times what is not finite is no number
+            _way_to_add(view.device)(view, rows, factors.double())
             return
         columns = max(1, _STRIPE // len(factors))
         for target, stripe in zip(view.split(columns), rows.split(columns, dim=1), strict=True):
