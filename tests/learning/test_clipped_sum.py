@@ -61,7 +61,8 @@ def assert_right(model, loss, inputs, targets, *, method="auto", clip=None, chun
         clip = float(naive(model, loss, tuple(first), targets[:1], 1e30).norm())
     expected = naive(model, loss, inputs, targets, clip)
     found = clipped_sum(model, loss, inputs, targets, clip, method=method, chunk=chunk)
-    assert found.vector.dtype == dtype
+    on_device = found.vector.device.type != "cpu"
+    assert found.vector.dtype == (torch.float64 if on_device else dtype)
     assert found.vector.shape == expected.shape
     assert found.count == len(targets)
     tolerance = 1e-12 if dtype == torch.float64 else 1e-6
@@ -237,7 +238,7 @@ def test_the_sum_is_that_of_a_naive_loop(name, dtype):
 def test_the_self_check_picks_a_method_that_is_right(name):
     model, inputs, targets = made(name, 5)
     method = checked_method(model, CROSS_ENTROPY, inputs, targets)
-    loops = ("lstm", "frequency-scaled-embedding")
+    loops = ("frequency-scaled-embedding",)
     chains = ("inplace-relu", "partly-frozen")
     assert method == ("loop" if name in loops else "chain" if name in chains else "vmap")
     assert_right(model, CROSS_ENTROPY, inputs, targets, method=method)

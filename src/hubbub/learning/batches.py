@@ -21,7 +21,7 @@ from hubbub.core.errors import DataError, ModelError
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.batches import EMPTY
 from hubbub.core.tabular.records import Records, unit_rows
-from hubbub.learning.torch_settings import seeded
+from hubbub.learning.torch_settings import has_room, seeded
 from hubbub.learning.views import Views
 
 Tensors = torch.Tensor | tuple[torch.Tensor, ...]
@@ -206,7 +206,8 @@ def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
 # A kernel may round a row by its place and by the shape of the batch, but must not by other rows'
 # values. No list of kernels proves that; so it is tried where it is relied on (`rows_are_alone`).
 #
-# The records stay in ordinary memory, a piece travels to the device, and sums come back.
+# The records stay in ordinary memory and a piece travels to the device; or they are there, where
+# they fit. Sums come back.
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -248,6 +249,12 @@ class PaddedBatches:
         self._most, self._device = most, device
         self._source = source or SecureSource()
         self._raising = np.zeros(self.count + 1, dtype=bool)
+        self._there: list[torch.Tensor] = []  # inputs and targets on the device, the null last
+        if has_room(device, records.inputs.nbytes + records.targets.nbytes):
+            nulls = null if places else null[None]
+            zeros = np.zeros((len(nulls), *records.targets.shape[1:]), records.targets.dtype)
+            pairs = ((records.inputs, nulls), (records.targets, zeros))
+            self._there = [torch.from_numpy(np.concatenate(pair)).to(device) for pair in pairs]
 
     def __repr__(self) -> str:
         return "PaddedBatches(<private>)"
@@ -293,7 +300,16 @@ class PaddedBatches:
     def _run(self, seed: int, work: Work, piece: Rows) -> NDArray[Any] | None:
         """The work on one piece; None where the model raises."""
         held = piece != EMPTY
-        xs, *ys = (torch.from_numpy(one).to(self._device) for one in self._filled(piece, held))
+        if self._there:
+            rows = torch.from_numpy(self._numbers(piece, held)).to(self._device)
+            filled = [values[rows] for values in self._there]
+        else:
+            filled = [
+                torch.from_numpy(values).to(self._device) for values in self._filled(piece, held)
+            ]
+        if self._units is not None:
+            filled.append(torch.from_numpy(self._weights(piece, held)).to(self._device))
+        xs, *ys = filled
         try:
             with seeded(seed, self._device):
                 if self._views is not None:
@@ -305,18 +321,30 @@ class PaddedBatches:
             return None  # what it says may quote a record
 
     def _filled(self, piece: Rows, held: NDArray[np.bool_]) -> list[NDArray[Any]]:
-        """Inputs and targets of a piece, and of units the weight of each place."""
+        """Inputs and targets of a piece."""
         places = (len(piece), self._places) if self._places else (len(piece),)
         inputs = np.repeat(self._null[None], len(piece), axis=0)
         known = self._records.targets
         targets = np.zeros((*places, *known.shape[1:]), dtype=known.dtype)
         mine = piece[held] if self._units is None else self._units.rows[piece[held]]
         inputs[held], targets[held] = self._records.inputs[mine], known[mine]
+        return [inputs, targets]
+
+    def _numbers(self, piece: Rows, held: NDArray[np.bool_]) -> Rows:
+        """Where a piece's records are on the device; of units, where those of each place are."""
         if self._units is None:
-            return [inputs, targets]
-        weights = np.full(places, 1 / self._places, dtype=np.float32)
+            return np.where(held, piece, len(self._records))
+        empty = len(self._records) + np.arange(self._places)
+        numbers = np.tile(empty, (len(piece), 1))
+        numbers[held] = self._units.rows[piece[held]]
+        return numbers
+
+    def _weights(self, piece: Rows, held: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """Of units, the weight of each place."""
+        assert self._units is not None, "records have no places"  # noqa: S101
+        weights = np.full((len(piece), self._places), 1 / self._places, dtype=np.float32)
         weights[held] = self._units.shares[piece[held]]
-        return [inputs, targets, weights]
+        return weights
 
     def _at_fault(
         self, piece: Rows, suspects: NDArray[np.intp], run: Callable[[Rows], NDArray[Any] | None]

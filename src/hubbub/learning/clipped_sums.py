@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -44,22 +44,23 @@ from hubbub.learning.batches import (
     batch_of,
     single_value,
 )
+from hubbub.learning.device_sums import summed_at_once, takes_all_at_once
 from hubbub.learning.model_state import is_plain, refuse_unsafe, state_unchanged
 from hubbub.learning.models import Squeeze
 from hubbub.learning.parameters import ParameterLayout, layout_of
 from hubbub.learning.per_record import (
     Part,
     Products,
-    Site,
     Source,
     Stack,
     clip_factors,
     formed,
-    linear_on,
-    site_parts,
+    stored,
     total_norms,
 )
 from hubbub.learning.scoring import ROW_LOSSES
+from hubbub.learning.sites import Site, linear_on, site_parts
+from hubbub.learning.study.training import PRECISIONS
 from hubbub.learning.torch_settings import as_stored, modes_kept
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
@@ -126,7 +127,7 @@ def _is_row_loss(loss: Loss) -> bool:
 
 def chain_parts(
     layers: list[nn.Module], loss: Loss, layout: ParameterLayout, batch: Batch
-) -> Iterator[Source]:
+) -> list[Source]:
     """Per-record gradients of all Linear layers, from one forward and one backward.
 
     A unit's rows go through the layers as rows, and meet again at each Linear one and in the loss.
@@ -161,7 +162,7 @@ UNABLE = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, Warn
 class Form:
     """A method made ready for one model: per-record gradients of a piece of the batch."""
 
-    parts: Callable[[Batch], Iterable[Source]]
+    parts: Callable[[Batch], list[Source]]
     first: int  # records in the first piece
     most: int  # records in any piece
     writes: bool  # whether its forward is code that might write to the model
@@ -176,7 +177,7 @@ class GradientSpace:
 
     shape: Callable[[Source], Part]
     slices: dict[str, slice]  # by parameter: where its numbers lie
-    empty: Callable[[], torch.Tensor]  # a vector for the sum, not filled yet
+    size: int  # of the sum
 
 
 class ClippedSum(NamedTuple):
@@ -208,6 +209,7 @@ def clipped_sum(
     chunk: int | None = None,
     method: str = "auto",
     counted: torch.Tensor | None = None,
+    precision: str = "float32",
 ) -> ClippedSum:
     """Clip each record's gradient to L2 norm `clip` and add them up.
 
@@ -240,15 +242,18 @@ def clipped_sum(
         method: "auto", or one of "chain", "vmap", "loop" where the caller knows better.
         counted: (n,) bool, True for the records that are added; the others add nothing, they keep
             shape and places public (A2). None: all are.
+        precision: how short the numbers of forward and backward may be on a device that gains by
+            it: "float32", "tf32" or "bf16". On a CPU they are what the model has.
 
     Returns:
-        The sum, of shape (d,), in the order of `model.parameters()` and in the model's dtype; and
-        how many records are in it, a whole number from 0 to n. Neither has noise yet.
+        The sum, of shape (d,), in the order of `model.parameters()`, in the model's dtype on a CPU
+        and in float64 on a device; and how many records are in it, a whole number from 0 to n.
+        Neither has noise yet.
 
     Raises:
         ModelError: the model mixes or remembers records, or the method does not fit it.
         DataError: inputs and targets do not hold the same number of records.
-        StudyError: clip, chunk or method is out of range.
+        StudyError: clip, chunk, method or precision is out of range.
 
     Example:
         >>> import functools, torch
@@ -259,14 +264,24 @@ def clipped_sum(
         (torch.Size([18]), 8)
     """
     layout = layout_of(model)
+    form = stored if takes_all_at_once(layout.device) else formed
     gradients = GradientSpace(
-        shape=lambda source: (source[0], formed(source[1])),
+        shape=lambda source: (source[0], form(source[1])),
         slices=layout.slices,
-        empty=layout.empty,
+        size=layout.size,
     )
     batch = batch_of(inputs, targets)
     return sum_in(
-        gradients, model, loss, layout, batch, clip, chunk=chunk, method=method, counted=counted
+        gradients,
+        model,
+        loss,
+        layout,
+        batch,
+        clip,
+        chunk=chunk,
+        method=method,
+        counted=counted,
+        precision=precision,
     )
 
 
@@ -281,12 +296,13 @@ def sum_in(
     chunk: int | None,
     method: str,
     counted: torch.Tensor | None = None,
+    precision: str = "float32",
 ) -> ClippedSum:
     """The sum of what each record is in `space`, clipped there, by the first method that can."""
-    _check_options(clip, chunk, method)
+    _check_options(clip, chunk, method, precision)
     refuse_unsafe(model)
     if batch.size == 0:
-        return ClippedSum(space.empty().zero_(), 0)
+        return ClippedSum(layout.empty(space.size).zero_(), 0)
     for name in METHODS if method == "auto" else (method,):
         form = _form(name, model, loss, layout, batch)
         if form is None:
@@ -294,8 +310,18 @@ def sum_in(
         try:
             guard = state_unchanged(model) if form.writes else nullcontext()
             with guard, as_stored(layout.device.type), torch.enable_grad():
-                return _summed(form, space, batch, clip, chunk, counted)
-        except HubbubError:
+                if takes_all_at_once(layout.device):
+                    rows = min(chunk or batch.size, form.most)
+                    total = summed_at_once(
+                        *(form, space, batch, clip, model),
+                        device=layout.device,
+                        rows=rows,
+                        counted=counted,
+                        precision=precision,
+                    )
+                    return ClippedSum(*total)
+                return _summed(form, space, layout, batch, clip, chunk, counted)
+        except (HubbubError, torch.cuda.OutOfMemoryError):
             raise
         except UNABLE:
             # vmap cannot take every model; the loop can, or its error is the user's own.
@@ -304,7 +330,7 @@ def sum_in(
     raise ModelError(f'expected a model that method="{method}" can take; use method="auto"')
 
 
-def _check_options(clip: float, chunk: int | None, method: str) -> None:
+def _check_options(clip: float, chunk: int | None, method: str, precision: str) -> None:
     """Refuse what is out of range."""
     if not (math.isfinite(clip) and 1e-30 <= clip <= 1e30):
         raise StudyError(f"expected a clip between 1e-30 and 1e30, found {clip}; try clip = 1.0")
@@ -312,6 +338,8 @@ def _check_options(clip: float, chunk: int | None, method: str) -> None:
         raise StudyError(f"expected chunk >= 1, found {chunk}; leave it out to have it chosen")
     if method not in ("auto", *METHODS):
         raise StudyError(f'expected method "auto" or one of {METHODS}, found "{method}"')
+    if precision not in PRECISIONS:
+        raise StudyError(f'expected a precision out of {PRECISIONS}, found "{precision}"')
 
 
 def _form(
@@ -373,13 +401,14 @@ def affordable(
 def _summed(
     form: Form,
     space: GradientSpace,
+    layout: ParameterLayout,
     batch: Batch,
     clip: float,
     chunk: int | None,
     counted: torch.Tensor | None,
 ) -> ClippedSum:
     """Clip and add the counted records, piece by piece."""
-    vector, count, start = space.empty(), 0, 0
+    vector, count, start = layout.empty(space.size), 0, 0
     filled: set[str] = set()
     size = min(chunk or form.first, form.most)
     while start < batch.size:

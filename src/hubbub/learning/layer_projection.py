@@ -37,7 +37,16 @@ from hubbub.core.protocol.projection.matrix import Array, Integers, quantum, to_
 from hubbub.learning.batches import Loss, Tensors, batch_of
 from hubbub.learning.clipped_sums import ClippedSum, GradientSpace, sum_in
 from hubbub.learning.parameters import ParameterLayout, layout_of
-from hubbub.learning.per_record import Part, PerRecord, Positions, Rows, Source, Stack
+from hubbub.learning.per_record import (
+    Given,
+    Part,
+    Positions,
+    Rows,
+    Source,
+    Stack,
+    Windows,
+    written_out,
+)
 
 # The public matrices of a layer: a few sign vectors for its rows and a few for its columns.
 #
@@ -239,6 +248,7 @@ class LayerProjection:
         chunk: int | None = None,
         method: str = "auto",
         counted: torch.Tensor | None = None,
+        precision: str = "float32",
     ) -> ClippedSum:
         """Project each record's gradient, clip it to L2 norm `clip` and add them up.
 
@@ -249,7 +259,7 @@ class LayerProjection:
             model, loss, inputs, targets: as for `hubbub.learning.clipped_sum`.
             clip: largest L2 norm of a record's projected gradient, from 1e-30 to 1e30.
             draw_key: the 16 public bytes that make the matrices; fresh ones for each step.
-            chunk, method, counted: as for `hubbub.learning.clipped_sum`.
+            chunk, method, counted, precision: as for `hubbub.learning.clipped_sum`.
 
         Returns:
             The sum, of shape (k,), in the model's dtype, and the number of records in it.
@@ -274,11 +284,20 @@ class LayerProjection:
         space = GradientSpace(
             shape=partial(_shaped, pairs),
             slices=dict(zip(layout.parameters, self._slices(), strict=True)),
-            empty=partial(torch.empty, self.dimension, dtype=layout.dtype, device=layout.device),
+            size=self.dimension,
         )
         batch = batch_of(inputs, targets)
         return sum_in(
-            space, model, loss, layout, batch, clip, chunk=chunk, method=method, counted=counted
+            space,
+            model,
+            loss,
+            layout,
+            batch,
+            clip,
+            chunk=chunk,
+            method=method,
+            counted=counted,
+            precision=precision,
         )
 
     def lift(self, projected: NDArray[np.float64], draw_key: bytes) -> NDArray[np.float64]:
@@ -366,28 +385,28 @@ def _sign_vectors(matrix: LayerMatrix, draw_key: bytes, layout: ParameterLayout)
 def _shaped(pairs: dict[str, SignVectors], source: Source) -> Part:
     """The projected gradients of one parameter."""
     name, given = source
+    if isinstance(given, Windows) and given.groups == 1:
+        given = given.positions()
     held = given.left.numel() + given.right.numel() if isinstance(given, Positions) else 0
     projected = projected_gradients(given, pairs[name])
     return name, Stack(gradients=projected, scratch=held)
 
 
-def projected_gradients(given: PerRecord | Positions, pair: SignVectors) -> torch.Tensor:
+def projected_gradients(given: Given, pair: SignVectors) -> torch.Tensor:
     """(n, sent): each record's gradient of one parameter, projected."""
     if isinstance(given, Positions):
         left, right = _onto(given.left, pair.outer), _onto(given.right, pair.inner)
-        return pair.sent(torch.bmm(left.transpose(1, 2), right))
+        return pair.sent(torch.bmm(left.mT, right.to(left.dtype)))
     if isinstance(given, Rows):
         return pair.sent(_looked_up(given, pair))
-    if not isinstance(given, Stack):
-        raise TypeError("a method hands over an outer product as its positions")
-    gradients = given.gradients.reshape(-1, pair.matrix.rows, pair.matrix.columns)
-    halfway = _onto(gradients, pair.inner).transpose(1, 2)
-    return pair.sent(_onto(halfway, pair.outer).transpose(1, 2))
+    gradients = written_out(given).view(-1, pair.matrix.rows, pair.matrix.columns)
+    halfway = _onto(gradients, pair.inner).mT
+    return pair.sent(_onto(halfway, pair.outer).mT)
 
 
 def _onto(values: torch.Tensor, side: Side) -> torch.Tensor:
     """(n, t, m) times (m, few)."""
-    return values if side is None else values @ side
+    return values if side is None else values.to(side.dtype) @ side
 
 
 def _looked_up(rows: Rows, pair: SignVectors) -> torch.Tensor:

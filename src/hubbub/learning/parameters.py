@@ -41,9 +41,9 @@ class ParameterLayout:
     dtype: torch.dtype
     device: torch.device
 
-    def empty(self) -> torch.Tensor:
+    def empty(self, size: int) -> torch.Tensor:
         """A fresh vector of the model's dtype, where the model is, with nothing in it yet."""
-        return torch.empty(self.size, dtype=self.dtype, device=self.device)
+        return torch.empty(size, dtype=self.dtype, device=self.device)
 
 
 def layout_of(model: nn.Module) -> ParameterLayout:

@@ -1,46 +1,52 @@
-"""A site: the one place where a parameter meets a batch, kept so that no weight gradient is made.
+"""Per-record gradients in the shapes in which they come cheaply, their norms, factors and sums.
 
-The layer is evaluated on all positions of all records at once, with a *stand-in* for its weight: a
-detached alias that shares the storage. The gradient with respect to the layer's output then is all
-that is asked of autograd; the per-record gradient follows from it and the kept activation. Since
-only stand-ins enter the graph here, a graph that reaches the parameter itself proves that it was
-used somewhere else as well (see `reached`). This file knows nothing of vmap or of clipping.
+Which layers they come from, and how, is in sites.py. This file knows no model and no record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
 
 import torch
-from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.nn import functional
 
-# Per-record gradients of one parameter in the shapes in which they come cheaply.
+# Of one parameter:
 #
 #     Outer      a layer that meets each record once: gradient_i = backprop_i (x) activation_i
 #     Products   a large layer that meets each record a few times: the sum of such products
 #     Stack      anything else: one stored gradient per record
 #     Rows       an embedding: the few rows of the table that a record has touched
 #     Positions  backprops and activations before anything is made of them
+#     Windows    the same of a convolution, before its windows are written out
+#     Repeated   a parameter that a record meets at several sites
 #
-# All but the last can say their norms, in float64, and add the weighted sum of their records to a
-# flat view, or put it in place of what is there (`kept` is 0), where the weight of a record whose
-# norm is not finite is 0; `formed` turns the last into one of them. What is done, and on how many
-# numbers, follows from shapes alone (docs/privacy.md P19).
+# All but the last three can say their norms, in float64, and add the weighted sum of their records
+# to a flat view, or put it in place of what is there (`kept` is 0), where the weight of a record
+# whose norm is not finite is 0; `formed` turns the others into one of them. What is done, and on
+# how many numbers, follows from shapes alone (docs/privacy.md P19). Where the view is of float64
+# and the numbers are shorter, as on a device, factors and products are not rounded to shorter ones.
 
 _STRIPE = 2**18  # numbers whose copies stay in the cache
+_WIDE_STRIPE = 2**25  # the same on a device: as many as fill it
+Adding = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
+_LONG = 2**16  # numbers of a row that are worth an entry in a list
 _MOST = 64  # products of one record that are not made into its gradient
 
 
 def norms_of(values: torch.Tensor) -> torch.Tensor:
     """L2 norm of each record, (n, ...) to (n,), accumulated in float64.
 
-    In stripes, because torch makes a float64 copy of all that it is given at once. Squares of
-    float32 numbers neither overflow nor vanish in float64; float64 numbers are scaled first.
+    In stripes, because torch makes a float64 copy of all that it is given at once; long rows on a
+    device one by one, many in a kernel, which makes none. Squares of float32 numbers neither
+    overflow nor vanish in float64; float64 numbers are scaled first.
     """
     rows = values.reshape(values.shape[0], -1)
+    if rows.device.type != "cpu" and rows.dtype != torch.float64:
+        return _norms_on_device(rows)
     if rows.dtype == torch.float64 and rows.shape[1]:
         largest = torch.linalg.vector_norm(rows, ord=torch.inf, dim=1)
         scale = torch.where(largest > 0, largest, torch.ones_like(largest))
@@ -62,6 +68,15 @@ def _norms(rows: torch.Tensor, scaled: Callable[[torch.Tensor], torch.Tensor]) -
     for stripe in rows.split(columns, dim=1):
         squares += norm(stripe).square()
     return squares.sqrt()
+
+
+def _norms_on_device(rows: torch.Tensor) -> torch.Tensor:
+    """The same by few kernels."""
+    if len(rows) and rows.shape[1] >= _LONG:
+        # As `torch.nn.utils.get_total_norm` has it: reads short numbers, adds up long ones.
+        return torch.stack(torch._foreach_norm(rows.unbind(), 2, torch.float64))  # noqa: SLF001
+    norms: torch.Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    return norms
 
 
 def _finite(values: torch.Tensor) -> torch.Tensor:
@@ -94,9 +109,13 @@ class Outer:
         A factor times `left` that is no normal number was not rounded to nearest, and `right` may
         be large enough to bring the difference back: it counts as zero (docs/privacy.md P14).
         """
+        matrix = view.view(self.left.shape[1], self.right.shape[1])
+        if view.dtype != self.left.dtype:  # products of two short numbers are exact in float64
+            left = _finite(self.left.double() * factors.double()[:, None])
+            matrix.addmm_(left.t(), _finite(self.right.double()), beta=kept)
+            return
         scaled = (self.left * factors[:, None]).nan_to_num_(0.0, 0.0, 0.0)
         left = functional.hardshrink(scaled, torch.finfo(scaled.dtype).tiny)
-        matrix = view.view(left.shape[1], self.right.shape[1])
         matrix.addmm_(left.t(), _finite(self.right), beta=kept)
 
 
@@ -190,12 +209,49 @@ def _directions(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.where(largest > 0, scaled / lengths, scaled), lengths * largest
 
 
+def _add_plainly(total: torch.Tensor, rows: torch.Tensor, factors: torch.Tensor) -> None:
+    """total += factors @ rows in float64, where 0 times what is not finite is 0."""
+    columns = max(1, _WIDE_STRIPE // len(factors))
+    for target, stripe in zip(total.split(columns), rows.split(columns, dim=1), strict=True):
+        target.add_((stripe * factors[:, None]).nansum(0))
+
+
+@lru_cache
+def _way_to_add(device: torch.device) -> Adding:
+    """The kernel of triton_rows.py where it is there and right, which reads each number once."""
+    if device.type == "cuda":
+        with suppress(Exception):  # whatever it lacks, it is not needed
+            from hubbub.learning.triton_rows import add_rows_to
+
+            if _is_right(add_rows_to, device):
+                return add_rows_to
+    return _add_plainly
+
+
+def _is_right(adding: Adding, device: torch.device) -> bool:
+    """Whether it gives the sum of made-up rows, some not finite, that torch's own gives."""
+    rows = torch.linspace(-3, 5, 5 * 3000, device=device).view(5, 3000).exp()
+    rows[2, ::7], rows[2, 1::7] = torch.nan, torch.inf
+    factors = torch.tensor([0.3, 1.0, 0.0, 1e-9, 0.7], dtype=torch.float64, device=device)
+    for kind in (torch.float32, torch.bfloat16):
+        mine, wanted = torch.ones(2, 3000, dtype=torch.float64, device=device)
+        adding(mine, rows.to(kind), factors)
+        _add_plainly(wanted, rows.to(kind), factors)
+        if not torch.allclose(mine, wanted, rtol=1e-14, atol=0):
+            return False
+    return True
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stack:
     """One stored gradient per record, (n, ...)."""
 
     gradients: torch.Tensor
     scratch: int = 0  # numbers held while it was made
+
+    def piece(self, rows: slice) -> Stack:
+        """Of some of the records."""
+        return Stack(gradients=self.gradients[rows])
 
     def norms(self) -> torch.Tensor:
         """Of each record's stored gradient."""
@@ -208,9 +264,14 @@ class Stack:
     def add_to(self, view: torch.Tensor, factors: torch.Tensor, kept: int = 1) -> None:
         """view = kept view + sum_i factors_i gradient_i, in stripes as their norms are made."""
         rows = self.gradients.reshape(len(factors), -1)
+        if view.dtype != rows.dtype:
+            if not kept:
+                view.zero_()
+            _way_to_add(view.device)(view, rows, factors.double())
+            return
         columns = max(1, _STRIPE // len(factors))
-        for part, stripe in zip(view.split(columns), rows.split(columns, dim=1), strict=True):
-            part.addmv_(_finite(stripe).t(), factors, beta=kept)
+        for target, stripe in zip(view.split(columns), rows.split(columns, dim=1), strict=True):
+            target.addmv_(_finite(stripe).t(), factors, beta=kept)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,6 +284,11 @@ class Rows:
 
     index: torch.Tensor
     values: torch.Tensor
+    table: int = 0  # how many rows the table has, where it is met elsewhere too
+
+    def piece(self, rows: slice) -> Rows:
+        """Of some of the records."""
+        return replace(self, index=self.index[rows], values=self.values[rows])
 
     def norms(self) -> torch.Tensor:
         """Rows of one record are distinct, so the values' norm is the gradient's."""
@@ -237,8 +303,24 @@ class Rows:
         if not kept:
             view.zero_()
         records, _, columns = self.values.shape
-        values = _finite(self.values.view(records, -1) * factors[:, None])
-        view.view(-1, columns).index_add_(0, self.index.reshape(-1), values.view(-1, columns))
+        values = _finite(self.values.view(records, -1) * factors.to(view.dtype)[:, None])
+        _add_rows(view.view(-1, columns), self.index.reshape(-1), values.view(-1, columns))
+
+    def written_out(self) -> torch.Tensor:
+        """(n, table, columns): each record's gradient."""
+        records, positions, columns = self.values.shape
+        gradients = self.values.new_zeros(records, self.table, columns)
+        first = torch.arange(records, device=self.index.device)[:, None].expand(-1, positions)
+        gradients.index_put_((first, self.index), self.values, accumulate=True)
+        return gradients
+
+
+def _add_rows(table: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> None:
+    """Add rows to those of a table; on a device in an order that is the same each time."""
+    if table.device.type == "cpu":
+        table.index_add_(0, index, values)
+    else:
+        table.index_put_((index,), values, accumulate=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,17 +330,152 @@ class Positions:
     left: torch.Tensor
     right: torch.Tensor
 
+    def piece(self, rows: slice) -> Positions:
+        """Of some of the records."""
+        return Positions(left=self.left[rows], right=self.right[rows])
+
+    def floats(self) -> int:
+        """How many numbers this holds."""
+        return self.left.numel() + self.right.numel()
+
+    def numbers(self) -> int:
+        """How many are made of each record."""
+        return self.left.shape[2] * self.right.shape[2] if self.left.shape[1] > 1 else 0
+
+    def stored(self) -> Outer | Stack:
+        """What is clipped where each gradient is made, and what was made is measured."""
+        right = self.right.to(self.left.dtype)
+        if self.left.shape[1] == 1:
+            return Outer(left=self.left[:, 0], right=right[:, 0])
+        return Stack(gradients=torch.bmm(self.left.mT, right))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """A convolution's outputs or their gradients beside the images that it slides over.
+
+    `left` is (n * images, groups * rows, places), `images` (n * images, groups * channels, ...).
+    """
+
+    left: torch.Tensor
+    images: torch.Tensor
+    records: int
+    groups: int
+    kernel: tuple[int, ...]
+    steps: tuple[int, ...]
+    margins: tuple[tuple[int, int], ...]  # zeros before and after, by axis
+    gaps: tuple[int, ...]  # between the numbers of a window
+    places: tuple[int, ...]
+
+    def piece(self, rows: slice) -> Windows:
+        """Of some of the records."""
+        start, stop, _ = rows.indices(self.records)
+        images = slice(*(at * len(self.left) // self.records for at in (start, stop)))
+        left, values = self.left[images], self.images[images]
+        return replace(self, left=left, images=values, records=stop - start)
+
+    def floats(self) -> int:
+        """How many numbers this holds."""
+        return self.left.numel() + self.images.numel()
+
+    def numbers(self) -> int:
+        """How many are made of each record."""
+        return self.left.shape[1] * self.images.shape[1] // self.groups * prod(self.kernel)
+
+    def positions(self) -> Positions:
+        """With the records' groups in front, (n * groups, images * places, ...)."""
+        values = functional.pad(self.images, [n for pair in reversed(self.margins) for n in pair])
+        axes = zip(self.kernel, self.steps, self.gaps, self.places, strict=True)
+        for axis, (size, step, gap, count) in enumerate(axes, 2):
+            values = values.unfold(axis, gap * (size - 1) + 1, step)[..., ::gap]
+            values = values.narrow(axis, 0, count)
+        dims = len(self.kernel)
+        order = (0, 1, *range(2 + dims, 2 + 2 * dims), *range(2, 2 + dims))
+        columns = values.permute(order).reshape(len(values), -1, self.left.shape[2])
+        return Positions(left=self._by_record(self.left), right=self._by_record(columns))
+
+    def _by_record(self, values: torch.Tensor) -> torch.Tensor:
+        """(n * images, groups * rows, places) to (n * groups, images * places, rows)."""
+        grouped = values.unflatten(0, (self.records, -1)).unflatten(2, (self.groups, -1))
+        rows = grouped.shape[3]
+        ordered = grouped.permute(0, 2, 3, 1, 4).reshape(self.records * self.groups, rows, -1)
+        positions: torch.Tensor = ordered.mT
+        return positions
+
+    def stored(self) -> Stack:
+        """As for `Positions`, of as many records at once as are worth it."""
+        written = self.images.shape[1] * prod((*self.kernel, *self.places))
+        written *= len(self.images) // self.records
+        rows = max(1, _WIDE_STRIPE // max(1, written))
+        if rows >= self.records:
+            pair = self.positions()
+            gradients = torch.bmm(pair.left.mT, pair.right.to(pair.left.dtype))
+            return Stack(gradients=gradients.view(self.records, -1))
+        pieces = (self.piece(slice(at, at + rows)) for at in range(0, self.records, rows))
+        return Stack(gradients=torch.cat([piece.stored().gradients for piece in pieces]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeated:
+    """A parameter that a record meets at several sites: its gradient is the sum of theirs."""
+
+    uses: tuple[Given, ...]
+
+    def piece(self, rows: slice) -> Repeated:
+        """Of some of the records."""
+        return Repeated(uses=tuple(use.piece(rows) for use in self.uses))
+
+    def floats(self) -> int:
+        """How many numbers this holds."""
+        return sum(use.floats() for use in self.uses)
+
+    def numbers(self) -> int:
+        """How many are made of each record, at most at once."""
+        return 2 * max(written_size(use) for use in self.uses)
+
+    def stored(self) -> Stack:
+        """As for `Positions`."""
+        first, *others = map(written_out, self.uses)
+        return Stack(gradients=sum(others, first))
+
 
 PerRecord = Outer | Products | Stack | Rows
+Given = Stack | Rows | Positions | Windows | Repeated  # what a site hands over
 Part = tuple[str, PerRecord]  # the parameter's name and its per-record gradients
-Source = tuple[str, PerRecord | Positions]  # the same as a method hands it over
+Source = tuple[str, Given]  # the same as a method hands it over
 
 
-def formed(source: PerRecord | Positions) -> PerRecord:
-    """The per-record gradients of what may still be backprops and activations."""
-    if isinstance(source, Positions):
-        return from_positions(source.left, source.right)
-    return source
+def written_size(given: Given) -> int:
+    """How many numbers a record's gradient has."""
+    if isinstance(given, Rows):
+        return given.table * given.values.shape[2]
+    if isinstance(given, Stack):
+        return given.gradients[0].numel()
+    if isinstance(given, Positions):
+        return given.left.shape[2] * given.right.shape[2]
+    return given.numbers()
+
+
+def written_out(given: Given) -> torch.Tensor:
+    """(n, numbers): each record's gradient."""
+    made = stored(given)
+    if isinstance(made, Outer):
+        return (made.left[:, :, None] * made.right[:, None]).flatten(1)
+    return (made.written_out() if isinstance(made, Rows) else made.gradients).flatten(1)
+
+
+def stored(given: Given) -> Outer | Stack | Rows:
+    """Per-record gradients as they are clipped on a device: made, and measured as they are made."""
+    return given if isinstance(given, Stack | Rows) else given.stored()
+
+
+def formed(given: Given) -> PerRecord:
+    """Per-record gradients as they are clipped on a processor."""
+    if isinstance(given, Windows) and given.groups == 1:
+        given = given.positions()
+    if isinstance(given, Positions):
+        return from_positions(given.left, given.right)
+    return stored(given)
 
 
 def from_positions(left: torch.Tensor, right: torch.Tensor) -> Outer | Products | Stack:
@@ -272,7 +489,9 @@ def from_positions(left: torch.Tensor, right: torch.Tensor) -> Outer | Products 
     return Stack(gradients=gradients, scratch=left.numel() + right.numel())
 
 
-def from_lookups(ids: torch.Tensor, backprop: torch.Tensor, padding: int | None) -> Rows:
+def from_lookups(
+    ids: torch.Tensor, backprop: torch.Tensor, padding: int | None, table: int = 0
+) -> Rows:
     """The gradients of a table from ids (n, t) and backprop (n * t, columns).
 
     What a record adds to one row at several positions is added up at the first of them.
@@ -286,149 +505,15 @@ def from_lookups(ids: torch.Tensor, backprop: torch.Tensor, padding: int | None)
     changes[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     numbers = changes.cumsum(1) + positions * torch.arange(records, device=ids.device)[:, None]
     origin = order + positions * torch.arange(records, device=ids.device)[:, None]
-    summed = torch.zeros_like(values).index_add_(0, numbers.view(-1), values[origin.view(-1)])
+    summed = torch.zeros_like(values)
+    _add_rows(summed, numbers.view(-1), values[origin.view(-1)])
     index = torch.zeros_like(ids).view(-1).index_copy_(0, numbers.view(-1), ordered.view(-1))
-    return Rows(index=index.view_as(ids), values=summed.view(records, positions, -1))
+    return Rows(index=index.view_as(ids), values=summed.view(records, positions, -1), table=table)
 
 
 def total_norms(parts: Sequence[Part]) -> torch.Tensor:
     """Norm of each record over all parameters, float64, (n,)."""
     return norms_of(torch.stack([part.norms() for _, part in parts], dim=1))
-
-
-def version_of(values: torch.Tensor) -> int:
-    """How often the storage of `values` has been written to, through any view."""
-    return values._version  # noqa: SLF001 (torch documents it, under this name)
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeptTensors:
-    """An activation and the version that it had when a layer read it."""
-
-    values: torch.Tensor
-    version: int
-
-    def read(self) -> torch.Tensor:
-        """The values, if nobody has overwritten them since."""
-        if version_of(self.values) != self.version:
-            raise RuntimeError("an activation was overwritten in place after a layer read it")
-        return self.values
-
-
-def keep(values: torch.Tensor) -> KeptTensors:
-    """Keep an activation without its graph."""
-    values = values.detach()
-    return KeptTensors(values=values, version=version_of(values))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatrixSite:
-    """A Linear layer: input (n, t, columns), output (n * t, rows)."""
-
-    weight: str | None
-    bias: str | None
-    kept: KeptTensors
-    edge: GradientEdge
-
-    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
-        """Per-record gradients of weight and bias from the gradient of the output."""
-        inputs = self.kept.read()
-        backprop = backprop.view(*inputs.shape[:2], -1)
-        if self.weight is not None:
-            yield self.weight, Positions(left=backprop, right=inputs)
-        if self.bias is not None:
-            yield self.bias, Stack(gradients=backprop.sum(1))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConvolutionSite:
-    """An ungrouped Conv2d: input (n * images, c, h, w), output (n * images, rows, h', w')."""
-
-    weight: str | None
-    bias: str | None
-    kept: KeptTensors
-    edge: GradientEdge
-    records: int
-    kernel: tuple[int, int]
-    geometry: dict[str, Any]  # stride, padding, dilation as functional.unfold takes them
-
-    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
-        """As for a Linear layer whose positions are the places of the sliding window."""
-        backprop = self._positions(backprop.flatten(2))
-        if self.weight is not None:
-            patches = functional.unfold(self.kept.read(), self.kernel, **self.geometry)
-            yield self.weight, Positions(left=backprop, right=self._positions(patches))
-        if self.bias is not None:
-            yield self.bias, Stack(gradients=backprop.sum(1))
-
-    def _positions(self, values: torch.Tensor) -> torch.Tensor:
-        """(n * images, rows, places) to (n, images * places, rows)."""
-        rows = values.shape[1]
-        grouped = values.unflatten(0, (self.records, -1)).transpose(1, 2)
-        places: torch.Tensor = grouped.reshape(self.records, rows, -1).transpose(1, 2)
-        return places
-
-
-@dataclass(frozen=True, kw_only=True)
-class LookupSite:
-    """An Embedding: ids (n, t), output (n * t, columns)."""
-
-    weight: str
-    ids: KeptTensors
-    edge: GradientEdge
-    padding: int | None
-
-    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
-        """Per-record gradients of the rows that each record looked up."""
-        ids = self.ids.read()
-        yield self.weight, from_lookups(ids, backprop, self.padding)
-
-
-Site = MatrixSite | ConvolutionSite | LookupSite
-
-
-def stand_in(parameter: Any) -> Any:
-    """A leaf that shares a parameter's storage, for use in its place; None for a missing bias."""
-    return None if parameter is None else parameter.detach().requires_grad_()
-
-
-def linear_on(
-    values: torch.Tensor, weight: Any, bias: Any, names: Sequence[str | None]
-) -> tuple[torch.Tensor, MatrixSite]:
-    """A Linear layer's output on the rows of values (n, ..., columns), and the site it met them at.
-
-    The edge is where the output's gradient arrives, whatever later overwrites the output.
-    """
-    rows = values.reshape(-1, values.shape[-1])
-    output = functional.linear(rows, stand_in(weight), stand_in(bias))
-    kept, edge = keep(rows.view(values.shape[0], -1, rows.shape[1])), get_gradient_edge(output)
-    return output, MatrixSite(weight=names[0], bias=names[1], kept=kept, edge=edge)
-
-
-def reached(losses: torch.Tensor) -> set[int]:
-    """The id() of every leaf tensor from which `losses` were computed."""
-    leaves: set[int] = set()
-    seen: set[Node] = set()
-    todo = [losses.grad_fn] if losses.grad_fn is not None else []
-    while todo:
-        node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        variable = getattr(node, "variable", None)
-        if variable is not None:
-            leaves.add(id(variable))
-        todo.extend(child for child, _ in node.next_functions if child is not None)
-    return leaves
-
-
-def site_parts(sites: list[Site], backprops: list[torch.Tensor | None]) -> Iterator[Source]:
-    """The per-record gradients of all sites; a site that no loss depends on gives none.
-
-    One at a time, so that what one site unfolds is gone before the next one unfolds its own.
-    """
-    pairs = zip(sites, backprops, strict=True)
-    return (part for site, b in pairs if b is not None for part in site.parts(b))
 
 
 # The clipping factor of one record, and the proof that rounding never carries a record past C.

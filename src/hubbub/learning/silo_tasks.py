@@ -2,15 +2,15 @@
 
 Sums of at most a few dozen rows are made in float32 and added up in float64, so that the rounding
 of the sum stays within the margin that the plan takes off the clipping norm (docs/privacy.md P6 i
-and P14). In which rows records stand, and what becomes of one at which the model raises, is in
-batches.py.
+and P14); on a device all rows at once, in float64. In which rows records stand, and what becomes
+of one at which the model raises, is in batches.py.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
@@ -39,6 +39,7 @@ from hubbub.learning.batches import (
     piece_size,
 )
 from hubbub.learning.clipped_sums import UNABLE, ClippedSum, affordable, clipped_sum
+from hubbub.learning.device_sums import takes_all_at_once
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.model_state import (
     attributes_restored,
@@ -51,7 +52,13 @@ from hubbub.learning.parameters import layout_of, load_parameters
 from hubbub.learning.queries.beside_training import ScoreVector
 from hubbub.learning.self_check import checked_method
 from hubbub.learning.target_types import CLASSES, MOST_LOSS, TargetType
-from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
+from hubbub.learning.torch_settings import (
+    alike_each_time,
+    device_of,
+    exact_products,
+    is_on,
+    plain_attention,
+)
 from hubbub.learning.trial import (
     RaisingOperations,
     Trial,
@@ -112,6 +119,7 @@ class TrainingTask:
         target_type: what the model is trained for; that of a classifier if it is left out.
         views: of each record, which the model then sees as a `UnitModel` of so many places, or of
             so many for each place of a patient; None: the record itself.
+        precision: of forward and backward on a device, as `hubbub.learning.clipped_sum` takes it.
 
     Raises:
         UserError: there is no such device.
@@ -140,7 +148,9 @@ class TrainingTask:
         device: str = "cpu",
         target_type: TargetType = CLASSES,
         views: Views | None = None,
+        precision: str = "float32",
     ) -> None:
+        self._precision = precision
         self.capacity = records.units if capacity is None else capacity
         self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
@@ -210,7 +220,7 @@ class TrainingTask:
         size: int,
     ) -> NDArray[np.float64]:
         """Sums of a few rows each, in float64, while nobody else writes to the replica."""
-        with REPLICA, exact_products(), plain_attention():
+        with REPLICA, _computing(self._device):
             load_parameters(self._model, parameters)
             with state_held(self._model):
                 return self._rows.total(rows, size, partial(self._piece, summed))
@@ -232,6 +242,7 @@ class TrainingTask:
                 method=self._method,
                 chunk=self._chunk,
                 counted=kept,
+                precision=self._precision,
             )
         return np.asarray(part.vector.cpu().numpy())
 
@@ -242,14 +253,16 @@ class TrainingTask:
         operation may raise, every row becomes a piece of its own, as with the loop.
         """
         known, raising = CHECKED.setdefault(self._model, {}), RaisingOperations()
-        key = (self._method, rows, margin, self._key)
+        key = (self._method, rows, margin, self._precision, self._key)
         if key not in known:
-            with REPLICA, exact_products(), plain_attention(), kept_pages(self._dimension):
+            with REPLICA, _computing(self._device), kept_pages(self._dimension):
                 few = trial.inputs.to(self._device), on_device(targets, self._device)
                 most, products = unquoted(
                     partial(affordable, self._model, self._loss, *few, self._method)
                 )
                 within = 1 if self._method == "loop" else rows_within(margin, products)
+                if within > 1 and takes_all_at_once(self._device):
+                    within = most = rows + 1  # an empty one beside them
                 size = piece_size(rows, within)
                 self._chunk = even_size(size, most)
                 work = raising.seen_in(partial(self._piece, partial(clipped_sum, self._model)))
@@ -261,6 +274,14 @@ class TrainingTask:
         if not alone:
             self._method, self._chunk = "loop", 1
         return size if alone else 1
+
+
+@contextmanager
+def _computing(device: torch.device) -> Iterator[None]:
+    """How torch computes while a silo sums: in whole products, and on a device alike each time."""
+    alike = nullcontext() if device.type == "cpu" else alike_each_time()
+    with exact_products(), plain_attention(), alike:
+        yield
 
 
 def rows_within(margin: float, products: int = 1) -> int:

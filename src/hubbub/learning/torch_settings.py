@@ -9,6 +9,7 @@ has asked torch for, before anything is made of what the model gave. This file k
 from __future__ import annotations
 
 import math
+import os
 import random
 import re
 import threading
@@ -63,6 +64,11 @@ def device_of(name: str) -> torch.device:
 def device_under(model: nn.Module) -> torch.device | None:
     """Where the model's parameters are; None for a model that has none."""
     return next((parameter.device for parameter in model.parameters()), None)
+
+
+def has_room(device: torch.device, size: int) -> bool:
+    """Whether a GPU has four times so many bytes free: what is there all the time leaves room."""
+    return device.type == "cuda" and 4 * size < torch.cuda.mem_get_info(device)[0]
 
 
 def _first_cuda() -> torch.device:
@@ -146,7 +152,26 @@ def _plainly() -> Callable[[], object]:
     return inside.close
 
 
+def _repeatably() -> Callable[[], object]:
+    """The same bits each time, on a device too, where sums by atomic additions would differ.
+
+    Whether rows are alone could not be seen otherwise (A2). No memory is filled for it.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    inside = ExitStack()
+    fills: Any = torch.utils.deterministic
+    inside.callback(setattr, fills, "fill_uninitialized_memory", fills.fill_uninitialized_memory)
+    enabled, warns = _deterministic()
+    inside.callback(torch.use_deterministic_algorithms, enabled, warn_only=warns)
+    cudnn = torch.backends.cudnn
+    inside.callback(setattr, cudnn, "deterministic", cudnn.deterministic)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    fills.fill_uninitialized_memory, cudnn.deterministic = False, True
+    return inside.close
+
+
 exact_products, plain_attention = _Shared(_exactly), _Shared(_plainly)
+alike_each_time = _Shared(_repeatably)
 
 
 @contextmanager
@@ -166,6 +191,33 @@ def as_stored(kind: str) -> Iterator[None]:
     finally:
         torch.set_flush_denormal(flushes)
         torch.set_autocast_enabled(kind, before)
+
+
+@contextmanager
+def shortened(precision: str, kind: str) -> Iterator[None]:
+    """Forward and backward in numbers as short as a study lets them be, on devices of this kind.
+
+    What comes of it is stored and measured before it is clipped, and clipped and added in float64
+    (docs/privacy.md P14).
+
+    Args:
+        precision: "float32" changes nothing; "tf32" has a GPU round the factors of float32 products
+            to 10 bits, "bf16" has matrices and convolutions of 8 bits.
+        kind: of a device.
+    """
+    places = [place for place in _PRECISIONS if place[0] == "cuda" and place[1] != "all"]
+    before = [_precision(place) for place in places]
+    timed, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False  # by shapes (A2)
+    try:
+        if precision == "tf32":
+            for place in places:
+                _set_precision(place, "tf32")
+        with torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16"):
+            yield
+    finally:
+        torch.backends.cudnn.benchmark = timed
+        for place, value in zip(places, before, strict=True):
+            _set_precision(place, value)
 
 
 def _flushes() -> bool:

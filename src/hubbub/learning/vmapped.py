@@ -3,8 +3,8 @@
 Theory of operation. `vmap` runs the forward of *one* record on all records at once, so a record's
 loss depends on that record alone by construction, whatever the model does. Inside it,
 
-- calls of linear, conv2d and embedding whose weight is a parameter are intercepted, wherever they
-  come from, and evaluated as a site: no weight gradient is ever made;
+- calls of linear layers, convolutions, embeddings, GRUs and LSTMs whose weights are parameters are
+  intercepted, wherever they come from, and evaluated as a site: no weight gradient is ever made;
 - calls of scaled_dot_product_attention are evaluated on all records at once, as sites are: torch's
   fused kernels have no batching rule, so that vmap would call them record by record; so are linear
   layers that are frozen, whose bias vmap would add in a pass of its own;
@@ -14,19 +14,17 @@ loss depends on that record alone by construction, whatever the model does. Insi
 The batched values under vmap are ordinary tensors one level down, with an ordinary graph, so the
 backward is an ordinary one over all records and needs no batching rules. Which parameters are
 direct is not trusted but proven: the graph of the losses holds stand-ins and copies only. If it
-reaches a parameter itself (tied weights, `x @ weight.t()`, attention between two sequences), that
-parameter becomes direct and the forward is run again; if a direct one is still reached (a loss
-that holds a parameter), the method gives up and the caller takes the loop.
+reaches a parameter itself (`x @ weight.t()`, attention between two sequences), that parameter
+becomes direct and the forward is run again; if a direct one is still reached (a loss that holds a
+parameter), the method gives up and the caller takes the loop.
 
 This file knows nothing of clipping.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
 from types import FunctionType
 from typing import Any
 
@@ -43,18 +41,20 @@ from torch.autograd.graph import get_gradient_edge
 from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 from hubbub.learning.batches import Batch, Loss, single_value
 from hubbub.learning.parameters import ParameterLayout
-from hubbub.learning.per_record import (
+from hubbub.learning.per_record import Source, Stack
+from hubbub.learning.sites import (
     ConvolutionSite,
+    Group,
     LookupSite,
     Site,
-    Source,
-    Stack,
     keep,
     linear_on,
     reached,
+    recurrent_on,
     site_parts,
     stand_in,
 )
@@ -62,15 +62,17 @@ from hubbub.learning.per_record import (
 # The layers that hand their parameters to those calls; of attention, what it does to itself.
 _SITED = (
     nn.Linear,
-    nn.Conv2d,
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
     nn.Embedding,
+    *(nn.GRU, nn.LSTM),
     nn.MultiheadAttention,
     nn.modules.linear.NonDynamicallyQuantizableLinear,
 )
 
 Evaluate = Callable[[torch.Tensor], torch.Tensor]
 Pairs = Sequence[tuple[torch.Tensor, int | None]]  # values, and which dimension is the records'
-Rule = Callable[[int, Pairs], torch.Tensor]  # from the number of records and their values
+Rule = Callable[[int, Pairs], Any]  # from the number of records and their values
 
 
 class Tape:
@@ -88,10 +90,7 @@ class Tape:
             return None
         names = [self._layout.names.get(id(p)) for p in parameters]
         wanted = {name for name in names if name is not None}
-        if not wanted or not wanted <= self._free:
-            return None
-        self._free -= wanted
-        return names
+        return names if wanted and wanted <= self._free else None
 
 
 def _on_all_records(rule: Rule, alike: Callable[..., Any], *values: torch.Tensor) -> Any:
@@ -109,7 +108,7 @@ def _on_all_records(rule: Rule, alike: Callable[..., Any], *values: torch.Tensor
         if all(dim is None for _, dim in pairs):
             return alike(*values)
         output = rule(interpreter.batch_size(), pairs)
-    return _add_batch_dim(output, 0, interpreter.level())
+    return tree_map(lambda one: _add_batch_dim(one, 0, interpreter.level()), output)
 
 
 def _apply(tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: Evaluate) -> Any:
@@ -226,40 +225,124 @@ def _linear(tape: Tape) -> Callable[..., torch.Tensor]:
     return linear
 
 
-def _conv2d(tape: Tape) -> Callable[..., torch.Tensor]:
-    def conv2d(
-        input: Any,  # noqa: A002 (torch's name)
-        weight: Any,
-        bias: Any = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-    ) -> Any:
-        plain = input.dim() == 4 and groups == 1 and not isinstance(padding, str)
-        names = tape.claim(weight, bias) if plain else None
-        if names is None:
-            return functional.conv2d(input, weight, bias, stride, padding, dilation, groups)
+def _each(setting: Any, dims: int) -> tuple[int, ...]:
+    """A setting of a convolution for each of its axes."""
+    given = tuple(setting) if isinstance(setting, Sequence) else (setting,)
+    return given if len(given) == dims else given * dims
 
-        def evaluate(values: torch.Tensor) -> torch.Tensor:
-            images = values.flatten(0, 1)
-            own = stand_in(weight), stand_in(bias)
-            output = functional.conv2d(images, *own, stride, padding, dilation)
-            site = ConvolutionSite(
-                weight=names[0],
-                bias=names[1],
-                kept=keep(images),
-                edge=get_gradient_edge(output),
-                records=values.shape[0],
-                kernel=tuple(weight.shape[2:]),
-                geometry={"stride": stride, "padding": padding, "dilation": dilation},
-            )
-            tape.sites.append(site)
-            return output.view(*values.shape[:2], *output.shape[1:])
 
-        return _apply(tape, names, input, evaluate)
+def _geometry(weight: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> dict[str, Any]:
+    """How the windows of a convolution lie, as `Windows` takes it."""
+    kernel, dims = tuple(weight.shape[2:]), weight.dim() - 2
+    gaps = _each(dilation, dims)
+    if padding == "same":
+        spare = [gap * (size - 1) for size, gap in zip(kernel, gaps, strict=True)]
+        margins = [(one // 2, one - one // 2) for one in spare]
+    else:
+        margins = [(m, m) for m in _each(0 if padding == "valid" else padding, dims)]
+    return {
+        "groups": groups,
+        "kernel": kernel,
+        "steps": _each(stride, dims),
+        "margins": tuple(margins),
+        "gaps": gaps,
+    }
 
-    return conv2d
+
+def _convolution(function: Callable[..., torch.Tensor]) -> Callable[[Tape], Any]:
+    """Of so many dimensions; transposed or not."""
+    is_transposed = "transpose" in function.__name__
+
+    def taken(tape: Tape) -> Callable[..., torch.Tensor]:
+        def convolution(
+            input: Any,  # noqa: A002 (torch's name)
+            weight: Any,
+            bias: Any = None,
+            stride: Any = 1,
+            padding: Any = 0,
+            *rest: Any,
+            **named: Any,
+        ) -> Any:
+            keys = ("output_padding", "groups", "dilation")[: 3 if is_transposed else 0]
+            options = dict(zip(keys or ("dilation", "groups"), rest, strict=False)) | named
+            names = tape.claim(weight, bias) if input.dim() == weight.dim() else None
+            if names is None:
+                return function(input, weight, bias, stride, padding, **options)
+
+            def evaluate(values: torch.Tensor) -> torch.Tensor:
+                images = values.flatten(0, 1)
+                own = stand_in(weight), stand_in(bias)
+                output = function(images, *own, stride, padding, **options)
+                gaps, groups = options.get("dilation", 1), options.get("groups", 1)
+                site = ConvolutionSite(
+                    weight=names[0],
+                    bias=names[1],
+                    kept=keep(images),
+                    edge=get_gradient_edge(output),
+                    records=values.shape[0],
+                    is_transposed=is_transposed,
+                    geometry=_geometry(weight, stride, padding, gaps, groups),
+                )
+                tape.sites.append(site)
+                return output.view(*values.shape[:2], *output.shape[1:])
+
+            return _apply(tape, names, input, evaluate)
+
+        return convolution
+
+    return taken
+
+
+def _recurrent(kind: str) -> Callable[[Tape], Any]:
+    """A GRU or an LSTM, of as many layers as it has."""
+    function: Any = torch.gru if kind == "gru" else torch.lstm
+
+    def taken(tape: Tape) -> Callable[..., Any]:
+        def recurrent(values: Any, state: Any, parameters: Any, *options: Any) -> Any:
+            states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
+            groups = _by_layer(parameters, options) if values.dim() == 3 else []
+            named: list[Group] = []
+            for group in groups:
+                names = [None] * len(group) if _are_frozen(*group) else tape.claim(*group)
+                if names is not None:
+                    named.append((group, names))
+            if not groups or len(named) < len(groups):
+                return function(values, state, parameters, *options)
+            *_, both_ways, records_first = options
+
+            def rule(records: int, pairs: Pairs) -> tuple[torch.Tensor, ...]:
+                given, *begun = (
+                    value.expand(records, *value.shape) if dim is None else value.movedim(dim, 0)
+                    for value, dim in pairs
+                )
+                given = given if records_first else given.transpose(1, 2)
+                output, last, sites = recurrent_on(kind, given, begun, named, both_ways)
+                tape.sites.extend(sites)
+                return (output if records_first else output.transpose(1, 2), *last)
+
+            def alike(value: torch.Tensor, *starts: torch.Tensor) -> Any:
+                """No site of any record."""
+                tape.escaped.update(name for _, names in named for name in names if name)
+                given = starts[0] if kind == "gru" else starts
+                return tree_map(torch.Tensor.detach, function(value, given, parameters, *options))
+
+            return _on_all_records(rule, alike, values, *states)
+
+        return recurrent
+
+    return taken
+
+
+def _by_layer(parameters: Any, options: tuple[Any, ...]) -> list[Sequence[Any]]:
+    """Weights of input and state, and biases, of each layer and direction; none if it is another.
+
+    What has dropout between layers, lengths of its own, or projects its states, is another.
+    """
+    if len(options) != 6 or not isinstance(parameters, Sequence) or (options[2] and options[3]):
+        return []
+    size = 4 if options[0] else 2
+    groups = [parameters[at : at + size] for at in range(0, len(parameters), size)]
+    return groups if len(parameters) == size * options[1] * (1 + options[4]) else []
 
 
 def _embedding(tape: Tape) -> Callable[..., torch.Tensor]:
@@ -283,7 +366,7 @@ def _embedding(tape: Tape) -> Callable[..., torch.Tensor]:
             output = functional.embedding(values.reshape(-1), stand_in(weight), padding_idx)
             ids = keep(values.reshape(values.shape[0], -1))
             name, edge = str(names[0]), get_gradient_edge(output)
-            site = LookupSite(weight=name, ids=ids, edge=edge, padding=padding)
+            site = LookupSite(weight=name, ids=ids, edge=edge, padding=padding, table=len(weight))
             tape.sites.append(site)
             return output.view(*values.shape, -1)
 
@@ -294,7 +377,14 @@ def _embedding(tape: Tape) -> Callable[..., torch.Tensor]:
 
 _TAKEN: dict[Any, Callable[[Tape], Callable[..., torch.Tensor]]] = {
     functional.linear: _linear,
-    functional.conv2d: _conv2d,
+    **{
+        function: _convolution(function)
+        for dims in "123"
+        for name in ("conv{}d", "conv_transpose{}d")
+        for function in [getattr(functional, name.format(dims))]
+    },
+    torch.gru: _recurrent("gru"),
+    torch.lstm: _recurrent("lstm"),
     functional.embedding: _embedding,
     functional.scaled_dot_product_attention: _attention,
     functional.multi_head_attention_forward: _multi_head,
@@ -304,13 +394,13 @@ _TAKEN: dict[Any, Callable[[Tape], Callable[..., torch.Tensor]]] = {
 def likely_direct(model: nn.Module, layout: ParameterLayout) -> set[str]:
     """A first guess at the parameters that need a copy per record; `vmapped_parts` corrects it."""
     layers = [m for m in model.modules() if type(m) in _SITED]
-    owners = Counter(id(p) for m in layers for p in m.parameters(recurse=False))
-    return {name for key, name in layout.names.items() if owners[key] != 1}
+    owned = {id(p) for m in layers for p in m.parameters(recurse=False)}
+    return {name for key, name in layout.names.items() if key not in owned}
 
 
 def vmapped_parts(
     model: nn.Module, loss: Loss, layout: ParameterLayout, batch: Batch, direct: set[str]
-) -> Iterator[Source]:
+) -> list[Source]:
     """Per-record gradients of `batch`; adds to `direct` what it finds to need a copy per record."""
     while True:
         tape = Tape(layout, direct)
@@ -363,15 +453,15 @@ def vmapped_losses(
     return outputs, losses
 
 
-def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) -> Iterator[Source]:
+def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) -> list[Source]:
     """One backward for the outputs of all sites and the copies of all direct parameters."""
     wanted: list[Any] = [site.edge for site in tape.sites] + list(copies.values())
     if not losses.requires_grad:
-        return iter(())
+        return []
     gradients: Sequence[torch.Tensor | None]
     gradients = torch.autograd.grad(losses.sum(), wanted, allow_unused=True)
     sited = gradients[: len(tape.sites)]
-    rest: Iterable[tuple[str, torch.Tensor | None]]
-    rest = zip(copies, gradients[len(tape.sites) :], strict=True)
-    stacks = ((name, Stack(gradients=g)) for name, g in rest if g is not None)
-    return chain(site_parts(tape.sites, list(sited)), stacks)
+    rest: Sequence[torch.Tensor | None] = gradients[len(tape.sites) :]
+    pairs = zip(copies, rest, strict=True)
+    stacks: list[Source] = [(name, Stack(gradients=g)) for name, g in pairs if g is not None]
+    return site_parts(tape.sites, list(sited)) + stacks

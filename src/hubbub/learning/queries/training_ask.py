@@ -29,6 +29,7 @@ from hubbub.learning.study.model import (
 from hubbub.learning.study.training import (
     INDEPENDENT,
     OPTIMIZER,
+    PRECISIONS,
     Augment,
     Average,
     Evaluate,
@@ -98,6 +99,11 @@ class TrainingAsk(Ask):
         _check_optimizer(str(dict(training.optimizer)["name"]), data, model)
         if training.noise != INDEPENDENT:
             _check_correlated(training, study.parties.trust)
+        if training.precision != PRECISIONS[0] and model.kind in ("logistic", LINEAR_PROBE):
+            raise StudyError(
+                f'expected no training.precision with model.kind = "{model.kind}", got '
+                f'"{training.precision}"; its products are few, and gain nothing: leave it out'
+            )
         asked = training.evaluate
         if asked and asked.every > training.steps:
             raise StudyError(

@@ -170,6 +170,7 @@ class TrainingQuery(SteppedQuery):
             device=learner.device,
             target_type=learner.target_type,
             views=learner.views,
+            precision=self.training.precision,
         )
 
     def _rows(self, silo: SiloData) -> int:

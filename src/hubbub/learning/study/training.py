@@ -40,6 +40,7 @@ _MOST_METRICS = 20
 MOST_BANDS = 128
 INDEPENDENT = "independent"  # noise of each step's own
 CROP_FLIP = "crop-flip"  # of views
+PRECISIONS = ("float32", "tf32", "bf16")
 EXPONENTIAL, TAIL = "exponential", "tail"  # of averages
 # Written out in the canonical form, because both parties must use the same.
 _OPTIMIZERS: dict[str, dict[str, float]] = {
@@ -383,6 +384,16 @@ class Training:
         Average | None,
         later(table("The result is a mean of the models of all steps; none: the last model.")),
     ] = None
+    precision: Annotated[
+        str,
+        later(
+            one_of(
+                *PRECISIONS,
+                says="How short the numbers of forward and backward may be on a GPU; a record is "
+                "clipped all the same ([P14](privacy.md#p14)).",
+            )
+        ),
+    ] = "float32"
     metrics: Annotated[
         tuple[str, ...],
         by_hand(

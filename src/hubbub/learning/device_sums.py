@@ -1,0 +1,153 @@
+"""Clipped sums on a device that likes much work at once: all records in one piece.
+
+Theory of operation (docs/privacy.md P14). What is clipped of a record is what is *stored* of it: a
+vector of float32 or bfloat16 numbers, or the outer product of two, however they came about. Its
+norm is taken of the stored numbers in float64; they are multiplied by the record's factor, and
+added to those of others, in float64 as well. So forward, backward and the products that make a
+weight's gradient may be as short as a study lets them be: they change which function of the record
+is bounded, and not the bound. The sum errs by 2^-52 n C at most, so that no number of rows is too
+many, and nothing is made twice: what is measured is what is added.
+
+A layer whose gradients take more memory than there is to spare beside what forward and backward
+have left is made for a few records at a time, all layers of these before those of the next. How
+many follows from shapes. This file draws no noise, and knows no layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from hubbub.learning.batches import Batch, even_size
+from hubbub.learning.per_record import (
+    Part,
+    Rows,
+    Source,
+    Stack,
+    clip_factors,
+    norms_of,
+    total_norms,
+)
+from hubbub.learning.torch_settings import modes_kept, shortened
+
+if TYPE_CHECKING:
+    from hubbub.learning.clipped_sums import Form, GradientSpace
+
+_PIECEWISE = frozenset({"cpu"})  # where pieces that stay in a cache are faster
+_FITTING: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # rows, where memory was short
+_SPARE = 2**26  # numbers that are always to spare
+_SHARE = 4  # of what forward and backward have left, one part in so many is
+
+
+def takes_all_at_once(device: torch.device) -> bool:
+    """Whether sums of a model there are made by this file."""
+    return device.type not in _PIECEWISE
+
+
+def summed_at_once(
+    form: Form,
+    space: GradientSpace,
+    batch: Batch,
+    clip: float,
+    model: nn.Module,
+    *,
+    device: torch.device,
+    rows: int,
+    counted: torch.Tensor | None,
+    precision: str,
+) -> tuple[torch.Tensor, int]:
+    """The clipped sum in float64, and how many of the counted records are finite.
+
+    Args:
+        form: makes the gradients, of `rows` records at once, or of fewer where memory is short.
+        space, batch, clip, counted: as for the other sums.
+        model, device: whose gradients they are, and where it is.
+        rows: at least 1; those of a method that takes one at a time are 1.
+        precision: of forward and backward, as `shortened` takes it.
+    """
+    rows = min(rows, batch.size, _FITTING.get(model, rows))
+    while True:
+        total = torch.zeros(space.size, dtype=torch.float64, device=device)
+        kept = torch.ones(batch.size, dtype=torch.bool) if counted is None else counted
+        kept, finite = kept.to(device), []
+        try:
+            for start in range(0, batch.size, rows):
+                piece = batch.piece(start, start + rows)
+                some = kept[start : start + rows]
+                finite.append(_add(total, form, space, piece, clip, some, precision))
+        except torch.cuda.OutOfMemoryError:
+            if rows == 1:
+                raise
+            rows = _FITTING[model] = -(-rows // 2)
+            continue
+        return total, int(torch.cat(finite).cpu().numpy().sum())
+
+
+def _add(
+    total: torch.Tensor,
+    form: Form,
+    space: GradientSpace,
+    piece: Batch,
+    clip: float,
+    kept: torch.Tensor,
+    precision: str,
+) -> torch.Tensor:
+    """Add what is clipped of a piece's kept records; say which of them are finite."""
+    short = partial(shortened, precision, total.device.type)
+    with modes_kept() if form.writes else nullcontext(), short():
+        sources = form.parts(piece)
+    if not sources:  # a loss that depends on no trainable parameter
+        return kept
+    light, heavy = _by_weight(sources, piece.size)
+    with short():
+        parts = [space.shape(source) for source in light]
+    before = total_norms(parts) if parts else torch.zeros_like(kept, dtype=torch.float64)
+    factors, finite = torch.zeros_like(before), torch.zeros_like(kept)
+    for rows in _cut(heavy, sources, piece.size):
+        with short():
+            few = [space.shape((name, given.piece(rows))) for name, given in heavy]
+        norms = norms_of(torch.stack([before[rows], *(part.norms() for _, part in few)], dim=1))
+        finite[rows] = kept[rows] & norms.isfinite()
+        factors[rows] = clip_factors(norms, clip, torch.float64).masked_fill(~kept[rows], 0.0)
+        _add_parts(total, space, few, factors[rows])
+        del few  # or they would be there beside the next
+    _add_parts(total, space, parts, factors)
+    return finite
+
+
+def _add_parts(
+    total: torch.Tensor, space: GradientSpace, parts: Sequence[Part], factors: torch.Tensor
+) -> None:
+    for name, part in parts:
+        part.add_to(total[space.slices[name]], factors)
+
+
+def _made(source: Source) -> int:
+    """How many numbers are made of each record that are not there yet."""
+    given = source[1]
+    return 0 if isinstance(given, Stack | Rows) else given.numbers()
+
+
+def _by_weight(sources: list[Source], records: int) -> tuple[list[Source], list[Source]]:
+    """What is made of few numbers, for all records at once; and the rest, for some at a time."""
+    light: list[Source] = []
+    heavy: list[Source] = []
+    spare = _SPARE
+    for source in sorted(sources, key=_made):
+        spare -= _made(source) * records
+        (light if spare >= 0 else heavy).append(source)
+    return light, heavy
+
+
+def _cut(heavy: list[Source], sources: list[Source], records: int) -> list[slice]:
+    """The records in equal pieces whose gradients fit beside what the backward has left."""
+    left = sum(given.floats() for _, given in sources)
+    most = max(1, max(_SPARE, left // _SHARE) // max(1, sum(map(_made, heavy))))
+    size = even_size(records, most)
+    return [slice(at, min(at + size, records)) for at in range(0, records, size)]
