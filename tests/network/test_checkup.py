@@ -16,13 +16,12 @@ from hubbub.core.errors import DataError
 from hubbub.core.protocol.primitives.wire import VERSION
 from hubbub.desk.cli.main import main
 from hubbub.site.network import checkup as checkups
-from hubbub.site.network.aggregator_process import RelayFiles
 from hubbub.site.network.checkup import Checked, checkup
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.join import Machine, join, relay_of
 from hubbub.site.network.nats import relay, relay_connection
 from hubbub.site.network.nats import relay_connection as login_trial
-from hubbub.site.network.nats.server import Server
+from hubbub.site.network.nats.server import RelayFiles, Server
 from hubbub.site.network.party_folder import RELAY, PartyFolder
 from network.lines import relayed, wait
 from network.test_over_nats import Everybody

@@ -17,10 +17,11 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 from hubbub.site.network import aggregator_process, proposals
-from hubbub.site.network.aggregator_process import host_all, named_relay
+from hubbub.site.network.aggregator_process import host_all
 from hubbub.site.network.event_log import DONE, TRAINING, EventLog, StudyLog
 from hubbub.site.network.folder_files import roster_of
 from hubbub.site.network.nats.carrier import EndedError
+from hubbub.site.network.nats.server import named_relay
 from hubbub.site.network.party_folder import RELAY, PartyFolder
 from hubbub.site.network.proposals import Inbox
 from hubbub.site.network.waiting import Door, Timeouts
@@ -56,10 +57,10 @@ def test_a_party_is_asked_for_two_studies_in_turn(tmp_path: Path) -> None:
             first = threading.Thread(target=ask, args=("first", b"abc", 20.0))
             first.start()
             wait(lambda: party.seen)
-            others = [threading.Thread(target=ask, args=(n, b"de" + n.encode(), 0.2)) for n in "xy"]
+            others = [threading.Thread(target=ask, args=(n, b"de" + n.encode(), 0.5)) for n in "xy"]
             for other in others:
                 other.start()
-            time.sleep(0.4)  # longer than either may take
+            time.sleep(0.7)  # longer than either may take
             assert found == {}
             assert party.seen == [b"abc"]
             held.set()
@@ -71,7 +72,7 @@ def test_a_party_is_asked_for_two_studies_in_turn(tmp_path: Path) -> None:
 
 def test_who_is_waited_for_no_more_holds_nobody_up(tmp_path: Path) -> None:
     with relayed(tmp_path) as own:
-        party = own.party("ann", lambda blob: time.sleep(1.0 * (blob == b"slow")) or blob)
+        party = own.party("ann", lambda blob: time.sleep(3.0 * (blob == b"slow")) or blob)
         carrier, _ = own.carrier()
         with carrier:
             come(carrier, "ann")

@@ -416,9 +416,15 @@ class Endpoint(ABC):
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
         # First: who keeps an offer that was refused has it looked at, and told of, only once. A
         # process does not forget its own sessions, though the note of them be gone.
-        known = session in self._study_of or self.known(study_id, session)
-        if known or not self.party_folder.notes.open_session(session):
+        if session in self._study_of:
             raise ProtocolError("expected a new session, got an old one again", culprit="relay")
+        # Of one before, nobody is to blame: its aggregator may ask again what was never answered.
+        if self.known(study_id, session) or not self.party_folder.notes.open_session(session):
+            raise RefusedError(
+                "no-session",
+                "expected a new session, got one that was opened before this process began; the "
+                "aggregator sets a new one up",
+            )
         offer = SessionOffer.read(frame.payload, roster.name(0))
         plan, planned = self.prepared(study, offer)
         round_parameters = round_parameters_of(planned)
