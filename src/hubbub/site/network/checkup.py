@@ -135,7 +135,7 @@ def _relay(
 
 def _door(path: Path) -> str:
     """Whether requests are taken at a socket, or could be."""
-    if is_answered(path):
+    if path.is_socket() and is_answered(path):
         return f"a process listens at {path}"
     if path.exists() and not path.is_socket():
         raise UserError(f"expected a socket at {path}, found something else; name another --socket")
