@@ -128,6 +128,31 @@ def test_a_ledger_beside_runs_has_the_names_of_their_studies(study, tmp_path):
     assert (history.party, history.names) == ("north", {study.id: study.name})
 
 
+def test_the_trails_of_several_parties_are_one_file_in_one_order(home, tmp_path, capsys):
+    node = tmp_path / "node"
+    assert main(["keygen", "node-1", "--role", "node", "--home", str(node)]) == 0
+    log = node / command_log.COMMANDS
+    made = {**json.loads(log.read_text().splitlines()[-1]), "time": 86_400 * 1.5}
+    log.write_text(json.dumps(made) + "\n")
+    capsys.readouterr()
+    ledger = str(home / "ledger.sqlite")
+    typed = ["ledger", "export", ledger, str(node), "--format", "csv"]
+    assert main(typed) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    own = [row for row in rows if row["party"] == "cleveland"]
+    place = next(n for n, row in enumerate(rows) if row["party"] == "node-1")
+    assert len(own) == len(rows) - 1
+    assert own[:-1] == trail(home, capsys)[: len(own) - 1], "its own order stays"
+    assert rows[place]["time"][:10] == "1970-01-02"
+    before = [row["time"] for row in rows[:place] if row["time"]]
+    assert max(before) <= rows[place]["time"]
+    assert (rows[place]["epsilon"], rows[place]["exit"]) == ("0", "0")
+    assert main([*typed, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["heads"].keys() == {"cleveland"}
+    assert main(["ledger", "export", ledger, str(node)]) == 2
+    assert main(["ledger", "export", ledger, str(tmp_path / "none"), "--format", "csv"]) == 2
+
+
 def test_a_trail_is_one_object_for_machines(home, capsys):
     capsys.readouterr()
     ledger = str(home / "ledger.sqlite")

@@ -16,13 +16,12 @@ from hubbub.core.errors import DataError
 from hubbub.core.protocol.primitives.wire import VERSION
 from hubbub.desk.cli.main import main
 from hubbub.site.network import checkup as checkups
-from hubbub.site.network.aggregator_process import RelayFiles
 from hubbub.site.network.checkup import Checked, checkup
 from hubbub.site.network.event_log import EventLog
-from hubbub.site.network.join import Machine, join, relay_of
+from hubbub.site.network.join import Machine, check, join, relay_of
 from hubbub.site.network.nats import relay, relay_connection
 from hubbub.site.network.nats import relay_connection as login_trial
-from hubbub.site.network.nats.server import Server
+from hubbub.site.network.nats.server import RelayFiles, Server
 from hubbub.site.network.party_folder import RELAY, PartyFolder
 from network.lines import relayed, wait
 from network.test_over_nats import Everybody
@@ -97,6 +96,18 @@ def test_all_is_well_and_nothing_is_written(
     assert "logged in at tls://127.0.0.1" in text
     assert "365 days left" in text or "364 days left" in text
     assert f"wire {VERSION}" in text
+
+
+def test_a_study_that_is_over_needs_its_records_no_more(tmp_path: Path) -> None:
+    everybody = with_files(tmp_path)
+    everybody.approve()
+    (tmp_path / "ann" / "ann.csv").unlink()
+    ann = everybody.sites["ann"]
+    with pytest.raises(DataError, match=r"ann\.csv"):
+        check(ann, Machine())
+    ann.model(everybody.study.id).mkdir(parents=True)
+    assert check(ann, Machine()) == [everybody.study.name]
+    assert looked(ann, door=tmp_path / "ann.sock")["data"].well
 
 
 def test_a_node_has_no_records_to_look_at(there: Everybody) -> None:

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.site.network.aggregator_process import RelayFiles
 from hubbub.site.network.nats.carrier import Carrier
 from hubbub.site.network.nats.relay import Relay, RelayCertificate
-from hubbub.site.network.nats.server import LOG, Server
+from hubbub.site.network.nats.server import LOG, RelayFiles, Server
 from hubbub.site.network.party_folder import RELAY
 from network.lines import free_port, wait
 from network.test_over_nats import Everybody

@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.site.network.aggregator_process import RelayFiles
 from hubbub.site.network.join import relay_of
 from hubbub.site.network.nats.carrier import Answering
 from hubbub.site.network.nats.message_delivery import (
@@ -35,7 +34,7 @@ from hubbub.site.network.nats.message_delivery import (
 )
 from hubbub.site.network.nats.relay import answers_of, asked_of, client_context, seed_of
 from hubbub.site.network.nats.relay_connection import UNHEARD_SECONDS, OtherEnd
-from hubbub.site.network.nats.server import Server
+from hubbub.site.network.nats.server import RelayFiles, Server
 from hubbub.site.network.party_folder import RELAY
 from network.lines import Relayed, asked, come, relayed, wait
 from network.test_over_nats import Everybody

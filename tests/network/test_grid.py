@@ -6,6 +6,8 @@ The grid is made up, so that these are quick; `tests/flower` has Flower's own.
 from __future__ import annotations
 
 import json
+import os
+import re
 import socket
 import threading
 import time
@@ -16,12 +18,14 @@ from typing import Any
 
 import pytest
 
-from hubbub.core.errors import ProtocolError, UserError
+from hubbub import flower as flower_app
+from hubbub.core.errors import HubbubError, ProtocolError, UserError
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.core.verification.replay.checking import verify
 from hubbub.flower import GridPhase, _bytes_in, _packed, client_app, server_app
 from hubbub.site.network import local_line
+from hubbub.site.network.checkup import checkup
 from hubbub.site.network.envelope import Missing, read_answer, request
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.join import Machine, join
@@ -227,7 +231,7 @@ def test_an_error_at_a_party_tells_the_server_nothing(tmp_path: Path) -> None:
     def home(_context: Any) -> Path:
         raise ValueError("row 3 of /srv/records: age 93")
 
-    for given in (home, tmp_path / "nobody.sock"):
+    for given in (home, tmp_path / "nobody.sock", tmp_path):
         reply = client_app(given)(_packed_message(b"anything"), SimpleNamespace())
         assert _bytes_in(reply) == b""
 
@@ -294,8 +298,84 @@ def test_a_visitor_who_stalls_or_says_too_much_is_shown_out(
         assert line.step(1.0)
         assert line.step(1.0)
         assert stalled.recv(1) == b""
-        assert large.recv(1) == b""
+        with pytest.raises(ConnectionResetError):
+            large.recv(1)
         assert not line.step(0.01)
+
+
+def test_a_byte_now_and_then_holds_nobody_up(
+    gather: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seconds are counted for all that a visitor brings, not from byte to byte."""
+    now = [0.0]
+    monkeypatch.setattr(local_line.time, "monotonic", lambda: now[0])
+
+    class Trickling:
+        """A visitor of whom a byte comes in each four seconds."""
+
+        taken = 0
+
+        def gettimeout(self) -> float:
+            return 10.0
+
+        def settimeout(self, seconds: float) -> None:
+            self.seconds = seconds
+
+        def recv(self, _most: int) -> bytes:
+            now[0] += 4.0
+            self.taken += 1
+            return b"\x07"
+
+    trickling: Any = Trickling()
+    with pytest.raises(OSError, match="takes too long"):
+        local_line._received(trickling)
+    assert trickling.taken == 3
+
+
+def test_nobody_comes_in_before_the_sockets_mode_is_set(
+    gather: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties, modes, before = gather(), [], os.umask(0)
+    monkeypatch.setattr(
+        Path, "chmod", lambda path, mode: modes.append((path.stat().st_mode & 0o777, mode))
+    )
+    try:
+        with LocalLine(tmp_path / "line.sock", parties.sites["ann"], bytes, lambda: 4):
+            assert modes == [(0o600, 0o660)]
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
+
+
+def test_a_second_start_that_comes_too_late_finds_the_first(
+    behind: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two of Flower's processes that start a party at once, hubbub lets one of them."""
+    _, grid = behind()
+    path = next(path for path in grid.homes.values() if path.parent.name == "ann")
+    ended = SimpleNamespace(poll=lambda: 2)
+    monkeypatch.setattr(flower_app.subprocess, "Popen", lambda *_, **__: ended)
+    flower_app._start(path.parent, path)
+    (tmp_path / "alone").mkdir()
+    with pytest.raises(HubbubError, match=r"expected the party in .* to start, it did not"):
+        flower_app._start(tmp_path / "alone", tmp_path / "alone" / "line.sock")
+
+
+def test_a_checkup_looks_at_the_door_where_it_has_no_relay(behind: Served, tmp_path: Path) -> None:
+    parties, grid = behind()
+    path = next(path for path in grid.homes.values() if path.parent.name == "ann")
+    file = tmp_path / "file"
+    file.touch()
+    for door, well, words in (
+        (path, True, "a process listens at"),
+        (tmp_path / "new.sock", True, "nobody listens at .* yet"),
+        (file, False, "found something else"),
+        (tmp_path / "nowhere" / "new.sock", False, "found none; make it"),
+    ):
+        first, *others = checkup(parties.sites["ann"], Machine(), door=door)
+        assert (first.check, first.well) == ("socket", well)
+        assert re.search(words, first.found)
+        assert "reachability" not in {one.check for one in others}
 
 
 def test_a_socket_that_a_killed_process_left_is_taken_over(gather: Any, tmp_path: Path) -> None:

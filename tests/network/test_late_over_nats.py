@@ -17,10 +17,11 @@ from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import files, read, read_header
-from hubbub.site.network.aggregator_process import host, named_relay
+from hubbub.site.network.aggregator_process import host
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.folder_files import roster_of
 from hubbub.site.network.join import Machine, join, relay_of
+from hubbub.site.network.nats.server import named_relay
 from hubbub.site.network.party_folder import RELAY, PartyFolder
 from hubbub.site.network.waiting import Timeouts
 from network.lines import free_port

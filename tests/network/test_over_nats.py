@@ -15,12 +15,12 @@ import pytest
 
 from hubbub import learning
 from hubbub.core.study.study import Study
-from hubbub.site.network.aggregator_process import RelayFiles, host, named_relay
+from hubbub.site.network.aggregator_process import host
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.folder_files import roster_of
 from hubbub.site.network.join import Machine, join, relay_of
 from hubbub.site.network.nats.carrier import Carrier
-from hubbub.site.network.nats.server import PROCESS_ID, Server
+from hubbub.site.network.nats.server import PROCESS_ID, RelayFiles, Server, named_relay
 from hubbub.site.network.party_folder import RELAY, PartyFolder
 from hubbub.site.network.waiting import Timeouts
 from network.lines import free_port, over_nats, wait

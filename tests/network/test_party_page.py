@@ -18,10 +18,11 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.session.ask import Absent
 from hubbub.desk.cli import party_page
 from hubbub.desk.cli.party_page import SHOWN, PartyPage
-from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.event_log import EventLog, StudyLog
 from hubbub.site.network.join import Machine, _Joined
 from hubbub.site.network.monitor import monitored
 from hubbub.site.network.nats.relay import Relay, seed_of
+from hubbub.site.network.proposals import Inbox
 from ledger.book import put
 from network.browser import seen
 from network.lines import free_port
@@ -129,17 +130,42 @@ def test_of_several_studies_each_shows_its_own_steps(gather: Any) -> None:
     page = page_of(parties, "ann")
     approved = parties.home / "ann" / "approved" / f"{others.study.id.hex()}.toml"
     approved.write_text(others.study.as_toml())
-    both = [
-        {"study": parties.study.name, "state": "training", "step": 2, "steps": 4, "epsilon": 1.0},
-        {"study": "theirs", "state": "waiting", "step": 3, "steps": 5, "epsilon": 2.0},
-    ]
-    page.event_log.state(studies=both)
+    for study, step, epsilon in ((parties.study, 2, 1.0), (others.study, 3, 2.0)):
+        log = StudyLog.within(page.event_log, study.name, study.id)
+        log.progress(step, 4, study=study.name, step=step, epsilon=epsilon)
     text = words(page)
     assert f"{parties.study.name} training 2 of 4 1 of 20" in text
     assert "theirs not answered: its roster was replaced, or its records are not read yet" in text
-    assert "3 of 5 2 of 20" in text
+    assert "3 of 4 2 of 20" in text
     approved.write_text("torn = ")
     assert "theirs" not in words(page)
+
+
+def test_a_study_of_the_same_name_borrows_no_others_steps(gather: Any) -> None:
+    """Names are the aggregator's to choose."""
+    parties = gather()
+    site = parties.sites["ann"]
+    twin = replace(parties.study, privacy=replace(parties.study.privacy, epsilon=10.0), toml="")
+    site.approve(twin, site.roster)
+    page = page_of(parties, "ann")
+    log = StudyLog.within(page.event_log, parties.study.name, parties.study.id)
+    log.progress(2, 4, study=parties.study.name, step=2, epsilon=1.0)
+    text = words(page)
+    assert f"{twin.name} training 2 of 4 1 of 20" in text
+    assert f"{twin.name} not begun at most 10 at" in text
+
+
+def test_what_is_proposed_is_to_be_decided_on(gather: Any) -> None:
+    parties = gather()
+    study = replace(parties.study, name=HOSTILE[:30], toml="")
+    Inbox(parties.sites["ann"]).take(study)
+    page = page_of(parties, "ann")
+    html = page.html()
+    assert f"hubbub inbox {study.id.hex()[:16]}." in html
+    assert "Decide on &lt;/td&gt;" in html
+    assert "Nothing: this party" not in words(page)
+    (parties.home / "ann" / "inbox" / f"{study.id.hex()}.json").write_text("torn")
+    assert "See to the inbox: expected a proposal" in words(page)
 
 
 def test_what_is_not_listed_as_public_or_ones_own_gets_nowhere_near_the_page(gather: Any) -> None:
@@ -188,9 +214,10 @@ def test_the_page_may_fetch_run_and_send_nothing_and_no_other_site_has_it(gather
         assert '<meta http-equiv="refresh" content="30">' in html
         assert get(url, Host="localhost:9100")[0] == 200
         for other in ("evil.example", "evil.example:9100", "127.0.0.1.evil.example", "[::2]", "["):
-            status, _, said = get(url, Host=other)
-            assert status == 421
-            assert "ann" not in said
+            for path in ("", "metrics", "healthz", "else"):
+                status, _, said = get(url + path, Host=other)
+                assert status == 421
+                assert "ann" not in said
 
 
 def test_a_ledger_that_cannot_be_read_costs_its_section_and_no_more(gather: Any) -> None:

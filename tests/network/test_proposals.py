@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hubbub.core.errors import StudyError, UserError
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.core.session.ask import Call
 from hubbub.core.study.study import Study
+from hubbub.desk.cli.ledger_books import LedgerHistory
 from hubbub.desk.cli.main import main
 from hubbub.site.network import proposals
 from hubbub.site.network.envelope import LARGEST_PROPOSAL, answer, read_answer, request
@@ -245,7 +247,7 @@ def test_everybody_is_asked_and_their_people_answer(parties: Watched) -> None:
     assert (verdict.lacking, verdict.declined) == ((), ("cyn",))
     assert (verdict.enough, verdict.hopeless) == (False, True)
     assert "cyn: another is declined there: no ?consent?" in parties.said
-    assert list(Outbox(parties.aggregator).studies()) == []
+    assert Outbox(parties.aggregator).undecided(study.id) == set()
 
 
 def test_with_drop_outs_a_study_spares_who_declines(parties: Watched) -> None:
@@ -328,6 +330,41 @@ def test_a_withdrawn_study_is_proposed_no_more(parties: Watched) -> None:
     assert list(Outbox(parties.aggregator).studies()) == []
 
 
+def test_what_people_say_later_is_heard_until_the_study_begins(parties: Watched) -> None:
+    study = proposed(parties)
+    for name in NAMES:
+        parties.sites[name].approve(study, parties.aggregator.roster)
+    ended, asked = Event(), list[frozenset[str]]()
+
+    def phase(name: str, requests: Any, deadline: float) -> Any:
+        asked.append(frozenset(requests))
+        ended.set() if len(asked) == looks else None
+        return parties.phase(name, requests, deadline)
+
+    def standing(of: int) -> dict[str, str]:
+        nonlocal looks
+        looks = len(asked) + of
+        ended.clear()
+        courier(parties, phase).carry_all(ended)
+        return {n: one.state for n, one in Outbox(parties.aggregator).standings(study.id).items()}
+
+    looks = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(proposals, "_LOOK", 0.01)
+        assert standing(1) == dict.fromkeys(NAMES, "approved")
+        parties.sites["bob"].withdraw(study.id)
+        inbox(parties, "bob").take(study)
+        inbox(parties, "bob").say(study.id, "approved", BY)
+        assert standing(1)["bob"] == "withdrawn"
+        assert not Verdict.of(study, parties.aggregator).enough
+        parties.aggregator.run(study.id).mkdir(parents=True)
+        parties.sites["bob"].approve(study, parties.aggregator.roster)
+        asked.clear()
+        assert standing(1)["bob"] == "approved"
+    assert asked == [frozenset({"bob"})], "nobody else is asked in the middle of it"
+    assert any("bob: another is approved there, and takes part from" in s for s in parties.said)
+
+
 # The commands ----------------------------------------------------------------------------------
 
 
@@ -396,7 +433,11 @@ def test_a_proposal_is_approved_by_its_id_as_a_file_is(
     come(parties, study)
     assert ask(study.id.hex()[:16], "--approve")[0] == 2, "nobody was asked"
     assert not parties.sites["ann"].approves(study.id)
-    code, out, err = ask(study.id.hex()[:16], "--approve", "--yes", "--json")
+    code, _, err = ask(study.id.hex()[:16], "--approve", "--yes", "--json")
+    assert (code, "write all 64 digits" in err) == (2, True), "others may begin alike"
+    assert ask(study.name, "--approve", "--yes", "--json")[0] == 2
+    assert not parties.sites["ann"].approves(study.id)
+    code, out, err = ask(study.id.hex(), "--approve", "--yes", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out)["study_id"] == study.id.hex()
     assert parties.sites["ann"].approves(study.id)
@@ -452,8 +493,64 @@ def test_two_proposals_of_one_name_are_told_apart_by_their_ids(
     come(parties, first, second)
     code, _, err = ask("another", "--approve", "--yes")
     assert (code, "of which there are 2" in err) == (2, True)
-    assert ask(second.id.hex()[:12], "--approve", "--yes", "--json")[0] == 0
+    assert ask(second.id.hex(), "--approve", "--yes", "--json")[0] == 0
     assert [parties.sites["ann"].approves(one.id) for one in (first, second)] == [False, True]
+
+
+def test_a_name_that_looks_like_an_id_names_nothing(
+    parties: Watched, ask: Callable[..., Any]
+) -> None:
+    """Else an aggregator might have its own study approved where people typed another's id."""
+    awaited = another(parties)
+    for digits in (8, 16, 64):
+        come(parties, another(parties, awaited.id.hex()[:digits]))
+        code, _, err = ask(awaited.id.hex()[:digits], "--approve", "--yes")
+        assert (code, "of which there are 0" in err) == (2, True)
+    come(parties, awaited)
+    assert ask(awaited.id.hex(), "--approve", "--yes", "--json")[0] == 0
+    assert parties.sites["ann"].approves(awaited.id)
+
+
+@pytest.mark.parametrize("decision", [("--approve",), ("--decline", "no")])
+def test_two_people_who_decide_at_once_do_not_overrule_each_other(
+    parties: Watched,
+    ask: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    decision: tuple[str, ...],
+) -> None:
+    study, site = another(parties), parties.sites["ann"]
+    come(parties, study)
+    own = inbox(parties)
+
+    def asked(_question: str) -> str:
+        """Somebody else decides while the question stands there."""
+        if decision[0] == "--approve":
+            own.say(study.id, "declined", BY, "not here")
+        else:
+            site.approve(study, site.roster)
+            own.say(study.id, "approved", BY)
+        return "y"
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", asked)
+    code, _, err = ask(study.name, *decision)
+    assert (code, "somebody did; nothing was changed" in err) == (2, True)
+    assert site.approves(study.id) is (decision[0] != "--approve")
+    assert len(own.proposals()[0].said) == 1
+
+
+def test_the_command_log_says_which_proposal_was_decided_on(
+    parties: Watched, ask: Callable[..., Any]
+) -> None:
+    first, second = another(parties), another(parties, "a third")
+    come(parties, first, second)
+    assert ask(first.id.hex(), "--approve", "--yes", "--json")[0] == 0
+    assert ask("a third", "--decline", "no", "--yes", "--json")[0] == 0
+    history = LedgerHistory.beside(parties.home / "ann" / "ledger.sqlite")
+    about = [line["study"]["id"] for line in history.commands if "study" in line]
+    assert about == [first.id.hex(), second.id.hex()]
+    assert history.approved.keys() >= {first.id}
+    assert second.id not in history.approved
 
 
 def test_the_aggregators_inbox_shows_what_it_has_proposed(

@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,12 +18,14 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 from hubbub.site.network import aggregator_process, proposals
-from hubbub.site.network.aggregator_process import host_all, named_relay
+from hubbub.site.network.aggregator_process import Studies, _courier, host_all
+from hubbub.site.network.envelope import Missing
 from hubbub.site.network.event_log import DONE, TRAINING, EventLog, StudyLog
 from hubbub.site.network.folder_files import roster_of
 from hubbub.site.network.nats.carrier import EndedError
+from hubbub.site.network.nats.server import named_relay
 from hubbub.site.network.party_folder import RELAY, PartyFolder
-from hubbub.site.network.proposals import Inbox
+from hubbub.site.network.proposals import Inbox, Outbox
 from hubbub.site.network.waiting import Door, Timeouts
 from network.lines import asked, come, free_port, missing, relayed, wait
 from network.relay import HASTY, Watched, tiny
@@ -56,10 +59,10 @@ def test_a_party_is_asked_for_two_studies_in_turn(tmp_path: Path) -> None:
             first = threading.Thread(target=ask, args=("first", b"abc", 20.0))
             first.start()
             wait(lambda: party.seen)
-            others = [threading.Thread(target=ask, args=(n, b"de" + n.encode(), 0.2)) for n in "xy"]
+            others = [threading.Thread(target=ask, args=(n, b"de" + n.encode(), 0.5)) for n in "xy"]
             for other in others:
                 other.start()
-            time.sleep(0.4)  # longer than either may take
+            time.sleep(0.7)  # longer than either may take
             assert found == {}
             assert party.seen == [b"abc"]
             held.set()
@@ -71,7 +74,7 @@ def test_a_party_is_asked_for_two_studies_in_turn(tmp_path: Path) -> None:
 
 def test_who_is_waited_for_no_more_holds_nobody_up(tmp_path: Path) -> None:
     with relayed(tmp_path) as own:
-        party = own.party("ann", lambda blob: time.sleep(1.0 * (blob == b"slow")) or blob)
+        party = own.party("ann", lambda blob: time.sleep(3.0 * (blob == b"slow")) or blob)
         carrier, _ = own.carrier()
         with carrier:
             come(carrier, "ann")
@@ -147,6 +150,79 @@ def test_the_state_has_each_study_and_the_party_is_not_done_with_one(tmp_path: P
     assert state["state"] == TRAINING
     found = {one["study"]: one["state"] for one in state["studies"].values()}
     assert found == {"a": DONE, "b": TRAINING}
+
+
+def serving(parties: Watched, folder: Path, *studies: Study) -> Studies:
+    """Studies of a folder at the aggregator, on a line at which nobody answers."""
+    site = parties.aggregator
+    folder.mkdir()
+    for study in studies:
+        site.approve(study, site.roster)
+        (folder / f"{study.name}.toml").write_text(study.as_toml())
+    carrier: Any = SimpleNamespace()
+    return Studies(site, folder, carrier, EventLog(party="aggregator"), Timeouts(), None)
+
+
+def test_a_full_disk_keeps_a_study_waiting_and_ends_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = Watched.gather(tmp_path / "parties", tiny())
+    second = replace(parties.study, name="the second", toml="")
+    studies = serving(parties, tmp_path / "studies", parties.study, second)
+    kept = Outbox.put
+
+    def put(outbox: Outbox, study: Study) -> None:
+        if study.id == second.id:
+            raise OSError(28, "No space left on device")
+        kept(outbox, study)
+
+    monkeypatch.setattr(Outbox, "put", put)
+    studies.look()
+    why = {one.study.name: one.why for one in studies.left}
+    assert "the disk says: No space left on device" in why["the second"]
+    assert "have not decided on it" in why[parties.study.name]
+
+
+def test_a_study_that_cannot_be_written_is_stopped_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tried again and again, it might have everybody pay each time."""
+    parties = Watched.gather(tmp_path / "parties", tiny())
+    studies = serving(parties, tmp_path / "studies", parties.study)
+    studies.look()
+    (one,) = studies.left
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(aggregator_process, "_asking", full)
+    studies._served(one)
+    assert one.state == "stopped"
+    assert "No space left on device; make room" in one.why
+
+
+def test_a_study_waits_outside_the_door_and_holds_nobody_up(tmp_path: Path) -> None:
+    parties = Watched.gather(tmp_path / "parties", tiny())
+    studies = serving(parties, tmp_path / "studies", parties.study)
+    studies.look()
+    (one,) = studies.left
+    studies._door.enter(b"another")
+    studies._begin(one)
+    assert one.state == "queued"
+
+
+def test_a_party_cannot_answer_a_proposal_with_a_gigabyte(tmp_path: Path) -> None:
+    with relayed(tmp_path) as own:
+        party = own.party("ann", lambda blob: bytes(10_000_000) if blob == b"much" else blob)
+        carrier, _ = own.carrier()
+        with carrier:
+            come(carrier, "ann")
+            folder: Any = SimpleNamespace(roster=own.roster)
+            courier = _courier(folder, carrier, EventLog(party="aggregator"))
+            (answer,) = dict(courier.phase("propose", {"ann": b"much"}, 2.0)).values()
+            assert isinstance(answer, Missing)
+            assert dict(courier.phase("propose", {"ann": b"few"}, 20.0)) == {"ann": b"few"}
+        party.stop()
 
 
 # A folder of studies, over a relay ---------------------------------------------------------------

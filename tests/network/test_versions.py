@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from hubbub.core.errors import IntegrityError
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.primitives.wire import VERSION
 from hubbub.core.session import offer
 from hubbub.core.session.ask import Call
+from hubbub.core.verification.replay import replayed_session
 from hubbub.site.network.envelope import request
 from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.consortium import HOSPITALS, Consortium, table
@@ -55,6 +59,23 @@ def test_a_party_answers_no_parcel_of_another_wire(parties):
     answer = parties.seats["hungary"].answer(newer(request(Call.PING, bytes(16))))
     assert b'"why": "version"' in answer
     assert any(WIRE in line for line in parties.said)
+
+
+def test_a_run_of_another_wire_is_gone_on_with_by_the_version_that_began_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nobody is accused: the transcript holds what an older hubbub has sent."""
+    parties = Consortium.gather(tmp_path / "versions", table(HOSPITALS))
+
+    def stopped(step: int, _row: object) -> None:
+        raise RuntimeError("as a crash does")
+
+    with pytest.raises(RuntimeError, match="as a crash"):
+        parties.serve(out=tmp_path / "run", progress=stopped)
+    monkeypatch.setattr(replayed_session, "VERSION", VERSION + 1)
+    with pytest.raises(IntegrityError, match="go on with the version of hubbub that wrote it") as e:
+        parties.serve(out=tmp_path / "run")
+    assert "aggregator" not in str(e.value)
 
 
 def test_a_party_whose_plan_differs_names_the_first_number(parties, monkeypatch):

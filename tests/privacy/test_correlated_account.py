@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.core.errors import StudyError
+from hubbub.core.errors import StudyError, UserError
 from hubbub.core.planning import noise_correlation
 from hubbub.core.planning.accounts import account_of, releases, releases_of_units
-from hubbub.core.planning.mechanism import INDEPENDENT
+from hubbub.core.planning.mechanism import INDEPENDENT, OPTIONS
 from hubbub.core.planning.noise_correlation import (
     Correlation,
     best_column,
@@ -24,6 +24,7 @@ from hubbub.core.planning.noise_correlation import (
 )
 from hubbub.core.planning.planned_query import _outcome_error, certificate_for, grid_for
 from hubbub.core.protocol.primitives.correlated_noise import UNIT
+from hubbub.core.registered import standing_in
 from hubbub.core.study.study import Study
 from hubbub.learning.queries.training_query import training_of
 from privacy import oracle
@@ -46,6 +47,37 @@ def study(steps: int = 40, **training: Any) -> Study:
         training=made | training,
         privacy={"epsilon": 4.0, "delta": DELTA},
     )
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [float("nan")] * 3,
+        [float("inf"), 0, 0],
+        None,
+        [UNIT],
+        [UNIT, 1, 0],
+        [0, UNIT, 0],
+        [0.9, 0.1, 0.1],
+        [1, UNIT - 1, 0],
+        [-UNIT, 0, 0],
+    ],
+    ids=str,
+)
+def test_p25_a_column_from_outside_that_lies_is_refused_in_a_sentence(column: Any) -> None:
+    """Its norm is computed here, and noise that would grow without end fits no grid."""
+    with (
+        standing_in(OPTIONS, "from outside", lambda *_: column),
+        pytest.raises(UserError, match="bring the package"),
+    ):
+        column_of("from outside", 3, 0.0, "constant", 40)
+
+
+def test_p25_a_column_that_changes_from_call_to_call_is_asked_for_once() -> None:
+    columns = iter([(UNIT, 0), (UNIT - 1, 0)])
+    with standing_in(OPTIONS, "from outside", lambda *_: next(columns)):
+        asked = [column_of("from outside", 2, 0.0, "constant", 40) for _ in range(2)]
+    assert asked == [(UNIT, 0)] * 2
 
 
 @pytest.mark.slow

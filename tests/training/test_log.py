@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -120,6 +121,62 @@ def test_a_log_that_cannot_be_closed_costs_no_run(monkeypatch: pytest.MonkeyPatc
     with pytest.warns(UserWarning, match="the log was not closed: the server is gone"):
         result = hubbub.fit(SILOS, log="jsonl", **FIT)
     assert result.final["step"] == 4
+
+
+@pytest.mark.parametrize("why", [KeyboardInterrupt, ValueError])
+def test_a_log_that_fails_beside_another_error_does_not_take_its_place(
+    monkeypatch: pytest.MonkeyPatch, why: type[BaseException]
+) -> None:
+    def gone(_where: str, _study: Any) -> Iterator[Any]:
+        try:
+            yield lambda _step, _row: None
+        finally:
+            raise ConnectionError("the server is gone")
+
+    def stopped(_step: int, _row: Any) -> None:
+        raise why("what has happened")
+
+    logs = {**metric_log._LOGS, "jsonl": metric_log.contextmanager(gone)}
+    monkeypatch.setattr(metric_log, "_LOGS", logs)
+    with (
+        pytest.warns(UserWarning, match="the log was not closed: the server is gone"),
+        pytest.raises(why, match="what has happened"),
+    ):
+        hubbub.fit(SILOS, log="jsonl", progress=stopped, **FIT)
+
+
+@pytest.mark.parametrize(
+    "where", ["https://ada:S3cret@runs.example", "postgresql:///runs?user=u&password=S3cret&x=1"]
+)
+def test_no_password_of_a_log_is_in_what_is_said_of_it(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def gone(place: str, _study: Any) -> Iterator[Any]:
+        def tell(_step: int, _row: Any) -> None:
+            raise ConnectionError(f"API request to {place}/api failed")
+
+        yield tell
+
+    def never(place: str, _study: Any) -> Iterator[Any]:
+        raise ConnectionError(f"API request to {place}/api failed")
+        yield
+
+    for opened in (gone, never):
+        logs = {**metric_log._LOGS, "mlflow": metric_log.contextmanager(opened)}
+        monkeypatch.setattr(metric_log, "_LOGS", logs)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                hubbub.fit(SILOS, log=f"mlflow:{where}", **FIT)
+            except UserError as error:
+                warnings.warn(str(error), stacklevel=1)
+        said = [str(one.message) for one in warned if "API request" in str(one.message)]
+        assert len(said) == 1
+        assert "cret" not in said[0]
+    for log, more in ((f"mlfow:{where}", {}), (f"mlflow:{where}", {"baseline": "alone"})):
+        with pytest.raises(StudyError) as refused:
+            hubbub.fit(SILOS, log=log, **more, **FIT)
+        assert "cret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("log", ["wandb:x", "tensorboard", "mlflow:", "", ":", "jsonl2:x"])

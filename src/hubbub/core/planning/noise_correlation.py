@@ -44,6 +44,7 @@ OPTION = "correlated_noise"  # its key among a plan's plain values
 _HORIZON = 1024  # steps over which the error is minimised, for longer trainings too
 _POLISHINGS = 4
 _FAR = 1e6  # of a logarithm
+_MOST_GROWTH = 1e6  # of what a step's noise puts into a later one, in units of a share's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,12 +156,18 @@ def column_of(
     """
     if bands == 1:
         return (UNIT,)
-    choose: _Choose = loaded(registered(OPTIONS)[option])
-    column = tuple(int(unit) for unit in choose(bands, momentum, schedule, steps))
-    if len(column) != bands or column[0] <= 0 or sum(unit * unit for unit in column) > UNIT**2:
+
+    def chosen(choose: _Choose) -> tuple[int, ...]:
+        return tuple(int(unit) for unit in choose(bands, momentum, schedule, steps))
+
+    column = loaded(registered(OPTIONS)[option], chosen)
+    fits = len(column) == bands and column[0] > 0 and sum(unit**2 for unit in column) <= UNIT**2
+    # A share's noise that grows without end fits no grid.
+    if not fits or not np.abs(inverse_of(np.array(column) / UNIT, steps)).max() <= _MOST_GROWTH:
         raise StudyError(
             f'expected training.noise = "{option}" to give {bands} whole numbers, the first above '
-            f"0, of norm {UNIT} at most, got others; bring the package that registers it up to date"
+            f"0, of norm {UNIT} at most, of whose inverse none is above {_MOST_GROWTH:g}, got "
+            "others; bring the package that registers it up to date"
         )
     return column
 

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import UserError
 from hubbub.core.planning.study_plan import plan
@@ -40,6 +40,9 @@ from hubbub.site.network.folder_files import (
     write_roster,
 )
 from hubbub.site.network.party_folder import HOME, IDENTITY, LEDGER, RELAY, PartyFolder
+
+if TYPE_CHECKING:
+    from hubbub.site.network.proposals import Inbox
 
 
 def add_commands(commands: Any) -> None:
@@ -133,7 +136,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _keygen(options: argparse.Namespace) -> int:
-    from hubbub.site.network.aggregator_process import named_relay
+    from hubbub.site.network.nats.server import named_relay
 
     if options.role != "aggregator" and (options.relay or options.relay_certificate):
         raise UserError("expected --relay only for an aggregator, got another role; leave it out")
@@ -197,7 +200,7 @@ def _show_roster(roster: Roster) -> None:
 
 
 def _relay(options: argparse.Namespace) -> int:
-    from hubbub.site.network.aggregator_process import RelayFiles
+    from hubbub.site.network.nats.server import RelayFiles
 
     roster = read_roster(options.roster)
     files = RelayFiles.written(options.out, roster, options.relay, options.leaf_port)
@@ -275,6 +278,7 @@ def review(
     """Show all that a study means for this party, ask, and approve it: of a file, or proposed."""
     from hubbub.site.network.proposals import APPROVED, Inbox
 
+    inbox = Inbox(party_folder)
     hashes = foreign_code.code_hashes(study)
     if not options.json:
         show_study(study, roster, options.ledger or options.home / LEDGER, hashes)
@@ -287,13 +291,14 @@ def review(
                 "--withdraw erases their keys"
             )
         _warn_of_restarts(party_folder, roster)
-    if not agreed(f"May {party_folder.name} take part in {study.name}?", options):
+    question = f"May {party_folder.name} take part in {study.name}?"
+    if not decided(question, options, inbox, study.id):
         say("not approved; nothing was changed")
         return 1
     path = party_folder.approve(
         study, roster, new_roster=new_roster, seen=hashes, data=options.data
     )
-    Inbox(party_folder).say(study.id, APPROVED, actor())
+    inbox.say(study.id, APPROVED, actor())
     named = {"study_id": study.id.hex(), "own_code": study.own_code, "own_code_sha256": hashes}
     result = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
     answer(options, result, f"approved: {study.name}, id {study.id.hex()}")
@@ -307,7 +312,7 @@ def _withdraw(options: argparse.Namespace, party_folder: PartyFolder, study: Stu
             f"a sum of {study.name} is open, and its key is here: the key will be erased for ever, "
             "nobody can open what was deposited, and what silos have paid stays paid"
         )
-        if not agreed("Withdraw it all the same?", options):
+        if not _agreed("Withdraw it all the same?", options):
             say("not withdrawn; nothing was changed")
             return 1
     there = party_folder.withdraw(study.id)
@@ -375,7 +380,24 @@ def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]
             yield f"{before}{key}", shown
 
 
-def agreed(question: str, options: argparse.Namespace) -> bool:
+def decided(question: str, options: argparse.Namespace, inbox: Inbox, study: bytes) -> bool:
+    """Whether the person at the keyboard says yes, and nobody else has decided meanwhile.
+
+    Raises:
+        UserError: somebody has.
+    """
+    before = inbox.standing(study)
+    if not _agreed(question, options):
+        return False
+    if inbox.standing(study) != before:
+        raise UserError(
+            "expected nobody to decide on the study while you were asked, somebody did; nothing "
+            "was changed: look at it again"
+        )
+    return True
+
+
+def _agreed(question: str, options: argparse.Namespace) -> bool:
     """Whether the person at the keyboard says yes, or has said --yes before."""
     if options.yes:
         return True

@@ -10,7 +10,7 @@ from typing import Any
 from hubbub.core.errors import HubbubError, UserError, printable
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.consortium_commands import agreed, review, show_study
+from hubbub.desk.cli.consortium_commands import decided, review, show_study
 from hubbub.desk.cli.ledger_books import LedgerBooks, spending
 from hubbub.desk.cli.main import actor
 from hubbub.desk.cli.terminal import (
@@ -115,10 +115,17 @@ def _inbox(options: argparse.Namespace) -> int:
     if options.approve and options.decline is not None:
         raise UserError("expected --approve or --decline, got both; leave one out")
     proposal = inbox.proposal(options.id)
+    options.about = {"id": proposal.id.hex(), "name": proposal.name}  # for the command log
     if options.decline is not None:
         return _decline(options, inbox, proposal)
     study, ledger = proposal.study(), options.ledger or options.home / LEDGER
     if options.approve:
+        if options.yes and options.id != study.id.hex():
+            raise UserError(
+                "expected the whole id of what --approve --yes approves unseen, since names and "
+                f"first digits are the aggregator's to choose, got {printable(options.id)}; "
+                "write all 64 digits, or leave --yes out"
+            )
         return review(options, party_folder, study, party_folder.roster)
     if options.json:
         answer(options, {**_row(inbox, proposal, ledger), "study": study.as_toml()})
@@ -142,7 +149,7 @@ def _decline(options: argparse.Namespace, inbox: Inbox, proposal: Proposal) -> i
             f"expected a proposal that nobody has decided on, {proposal.name} is {standing.state} "
             "here; hubbub approve --withdraw takes an approval back"
         )
-    if not agreed(f"Decline {proposal.name} for ever?", options):
+    if not decided(f"Decline {proposal.name} for ever?", options, inbox, proposal.id):
         say("not declined; nothing was changed")
         return 1
     inbox.say(proposal.id, DECLINED, actor(), reason)
@@ -230,7 +237,7 @@ def _sent(options: argparse.Namespace, party_folder: PartyFolder) -> int:
             "them; hubbub approve and hubbub propose are its commands"
         )
     outbox = Outbox(party_folder)
-    sent = [(study, outbox.standings(study.id)) for study in outbox.studies(all_of_them=True)]
+    sent = [(study, outbox.standings(study.id)) for study in outbox.studies()]
     for study, standings in () if options.json else sent:
         _show_standings(study, standings)
     rows = [

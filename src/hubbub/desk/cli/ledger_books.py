@@ -236,7 +236,9 @@ class LedgerHistory:
             with suppress(*_UNUSABLE):
                 study_id = bytes.fromhex(line["study"]["id"])
                 names.setdefault(study_id, line["study"]["name"])
-                if line["command"][0] == "approve" and line["exit_code"] == 0:
+                command = line["command"]
+                typed = command[0] == "approve" or "--approve" in command
+                if typed and "--withdraw" not in command and line["exit_code"] == 0:
                     approved[study_id] = line["time"]
         sessions = {}  # when they began, or had their deposit, as far back as the log goes
         for line in (line for name in (f"{LOG}.1", LOG) for line in _lines(home / name)):
@@ -286,7 +288,8 @@ def _commands(home: Path) -> list[dict[str, Any]]:
         with suppress(*_UNUSABLE):
             key = line["process"], json.dumps(line["command"])
             if "exit_code" in line and key in begun:
-                begun.pop(key)["exit_code"] = line["exit_code"]
+                began = begun.pop(key)
+                began |= {name: line[name] for name in ("exit_code", "study") if name in line}
             else:
                 commands.append(line)
                 begun[key] = line

@@ -9,14 +9,14 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hubbub.core.disk import json_value, read_bytes, read_text, why_of
 from hubbub.core.errors import IntegrityError, UserError
 from hubbub.core.ledger.entry import Cap, Entry
 from hubbub.core.ledger.head_statement import HeadStatement, Witness, Witnessed
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
-from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.privacy_ledger import Content, Ledger
 from hubbub.core.ledger.tally import Tally, kind_of
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
@@ -42,9 +42,6 @@ from hubbub.desk.cli.terminal import (
     say,
     table,
 )
-
-if TYPE_CHECKING:
-    from hubbub.desk.cli.ledger_books import LedgerHistory
 
 
 def add_commands(commands: Any) -> None:
@@ -89,10 +86,16 @@ def add_commands(commands: Any) -> None:
         _export,
         ledger,
         argument(
+            "others",
+            "with csv: more ledgers, or the folders of parties that have none, in the same file",
+            Path,
+            nargs="*",
+        ),
+        argument(
             "--format",
             "curve: epsilon at many deltas, from below and above, in place of the entries; "
             "dp-event: the entries as dp-accounting's DpEvent, under add-remove; csv: rows and the "
-            "commands typed at this party in one order, with times, studies and the epsilon after "
+            "commands typed at each party in one order, with times, studies and the epsilon after "
             "each",
             choices=("entries", "curve", "dp-event", "csv"),
             default="entries",
@@ -241,6 +244,10 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
+    if options.format == "csv":
+        return _export_trails(options)
+    if options.others:
+        raise UserError("expected several ledgers with --format csv alone, got them; name one")
     with _existing(options.ledger) as ledger:
         head = ledger.head.hex()
         if options.format == "dp-event":
@@ -252,17 +259,34 @@ def _export(options: argparse.Namespace) -> int:
                 for delta, low, high in ledger.tally.curve(relation)
             ]
             emit({"head": head, "relation": relation, "curve": points})
-        elif options.format == "entries":
+        else:
             emit({"head": head, "entries": [entry.to_dict() for entry in ledger.entries()]})
-        else:  # what was typed and what was charged, one line each
-            history = LedgerHistory.beside(options.ledger)
-            delta, relation = _counted(ledger.cap, None, options.relation)
-            lines = list(trail(list(ledger.contents()), history, delta=delta, relation=relation))
-            if options.json:
-                emit({"head": head, "trail": lines})
-            else:
-                shown = [{**line, "epsilon": number(line["epsilon"], 6)} for line in lines]
-                sys.stdout.write(csv_text([HEAD, *(tuple(line.values()) for line in shown)]))
+    return 0
+
+
+def _export_trails(options: argparse.Namespace) -> int:
+    """What was typed and what was charged at each party, one line each, in one order."""
+    from hubbub.site.network.party_folder import LEDGER
+
+    heads, placed = dict[str, str](), list[tuple[str, dict[str, Any]]]()
+    for path in (options.ledger, *options.others):
+        is_home = path.is_dir()
+        history = LedgerHistory.beside(path / LEDGER if is_home else path)
+        cap, contents = None, list[Content]()
+        if not is_home or (path / LEDGER).is_file():
+            with _existing(path / LEDGER if is_home else path) as ledger:
+                cap, contents = ledger.cap, list(ledger.contents())
+                heads[history.party] = ledger.head.hex()
+        delta, relation = _counted(cap, None, options.relation)
+        at = ""  # a line without a time stands behind the one before it
+        for line in trail(contents, history, delta=delta, relation=relation):
+            placed.append((at := max(at, line["time"]), line))
+    lines = [line for _, line in sorted(placed, key=lambda pair: pair[0])]
+    if options.json:
+        emit({"head": next(iter(heads.values()), None), "heads": heads, "trail": lines})
+    else:
+        shown = [{**line, "epsilon": number(line["epsilon"], 6)} for line in lines]
+        sys.stdout.write(csv_text([HEAD, *(tuple(line.values()) for line in shown)]))
     return 0
 
 

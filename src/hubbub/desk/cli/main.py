@@ -288,7 +288,8 @@ class CommandLog:
             self._note()
 
     def ends(self, code: int) -> None:
-        """Note the exit code."""
+        """Note the exit code, and the study if only the command itself knows it."""
+        self._study = self._study or getattr(self._options, "about", None)
         self._note(exit_code=code)
 
     def _note(self, **values: int) -> None:

@@ -301,7 +301,8 @@ def _join(options: argparse.Namespace) -> int:
     )
     roster = options.roster and read_roster(options.roster)
     if options.check:
-        return _checked(options, checkup(party_folder, machine, url=options.relay, roster=roster))
+        at = {"url": options.relay, "roster": roster, "door": options.socket}
+        return _checked(options, checkup(party_folder, machine, **at))
     if roster:
         party_folder.take_roster(roster)
     approved = check(party_folder, machine)

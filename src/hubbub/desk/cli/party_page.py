@@ -2,9 +2,9 @@
 
 It is read only, and all of it is public among the parties or this party's own: `SHOWN` says which
 values of the event log's state get here, and why each may. Beside them it reads files of the
-party's folder: which studies are approved (public: all parties approved them), and what the ledger
-holds (this party's own; rows are written before records are looked at). So nothing here depends on
-a record but through noisy sums. It renders what others chose, names above all, as text.
+party's folder: which studies are approved or proposed (public among the parties), and what the
+ledger holds (this party's own; rows are written before records are looked at). So nothing here
+depends on a record but through noisy sums. It renders what others chose, names above all, as text.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from hubbub import VERSION
-from hubbub.core.disk import read_text
-from hubbub.core.errors import HubbubError, loggable, printable
+from hubbub.core.errors import HubbubError, UserError, loggable, printable
 from hubbub.core.number_format import few
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.ledger_books import LedgerBooks, LedgerHistory, counted_at, spent_by_study
@@ -28,9 +26,9 @@ from hubbub.desk.cli.terminal import finite, number
 from hubbub.desk.report import markup
 from hubbub.desk.report.markup import Html, section, table, tag
 from hubbub.site.network.event_log import CONNECTING, DONE, EventLog
-from hubbub.site.network.folder_files import APPROVED
 from hubbub.site.network.monitor import Page, health
 from hubbub.site.network.party_folder import PartyFolder
+from hubbub.site.network.proposals import Inbox
 
 _OWN = "this party's own: of its process and its line, whatever the records are"
 _COUNTED = "public: every party of the study counts it"
@@ -81,12 +79,11 @@ class PartyPage:
         """The page as it is now; one is made at a time."""
         with self._lock:
             state = {key: value for key, value in self.event_log.known().items() if key in SHOWN}
-            studies, (spent, warnings) = self._approved(), self._ledger_now()
+            studies, (spent, warnings) = self.folder.all_approved(), self._ledger_now()
             reason = health(state)[1].get("reason", "")
             steps = [*self._next(state, reason, studies), *warnings]
             now = time.time()
-            states = {part.get("study"): part for part in state.get("studies", [state])}
-            rows = [self._row(study, states.get(study.name, {})) for study in studies]
+            rows = [self._row(study, state) for study in studies]
             items = (tag("li", _text(words)) for words in steps)
             parts = [
                 _top(self.folder, state, reason),
@@ -98,16 +95,12 @@ class PartyPage:
             ]
             return markup.document(f"{self.folder.name} – hubbub", parts, refresh=_REFRESH)
 
-    def _approved(self) -> list[Study]:
-        """All studies that are approved here, of whichever roster."""
-        studies = []
-        for path in sorted((self.folder.home / APPROVED).glob("*.toml")):
-            with suppress(HubbubError, OSError, ValueError):  # torn: nothing is answered by it
-                studies.append(Study.parse(read_text(path)))
-        return studies
-
-    def _row(self, study: Study, state: Mapping[str, Any]) -> tuple[Html, ...]:
+    def _row(self, study: Study, whole: Mapping[str, Any]) -> tuple[Html, ...]:
         """One study: its name, where it stands, steps, epsilon, the beginning of its id."""
+        # Names are the aggregator's to choose, and may be alike: by them no state is looked up, but
+        # of a process that serves one study, which is its own.
+        only = whole if "studies" not in whole and whole.get("study") == study.name else {}
+        state = whole.get("studies", {}).get(study.id.hex()[:16], only)
         where = state.get("state", "not begun")
         if self.folder.has_ended(study.id):
             where = "done"
@@ -139,7 +132,9 @@ class PartyPage:
         """What somebody should do; that nothing is to be done, if so."""
         serves = self.folder.role == "aggregator"
         refusing, absent = state.get("parties_refusing", []), state.get("absent_since", {})
-        if not studies:
+        pending = [] if serves else self._pending()
+        yield from pending
+        if not (studies or pending):
             yield "Read a study, and approve it: hubbub approve STUDY --roster ROSTER."
         if reason:
             check = "" if serves or state.get("connected") else "; try hubbub join --check"
@@ -153,8 +148,16 @@ class PartyPage:
         if serves and state.get("state") == DONE:
             runs = [self.folder.run(one.id) for one in studies if self.folder.has_ended(one.id)]
             yield from (f"Check the run: hubbub verify {run}" for run in runs)
-        elif studies and not (reason or absent):
+        elif studies and not (reason or absent or pending):
             yield "Nothing: this party does its part by itself."
+
+    def _pending(self) -> list[str]:
+        """What this party's people have to decide on."""
+        try:
+            waiting = Inbox(self.folder).pending()
+        except UserError as error:
+            return [f"See to the inbox: {error}."]
+        return [f"Decide on {one.name}: hubbub inbox {one.id.hex()[:16]}." for one in waiting]
 
 
 _ENDING = (

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ from hubbub.learning.metric_words import METRICS
 Tell = Callable[[int, dict[str, float]], None]  # a step, and what is told of it
 _HELD_BACK = ("held_back_loss", "held_back_records")
 _ENDS = ("_low", "_high")  # of an interval
+# In an address, which errors of MLflow repeat.
+_PASSWORD = re.compile(r"(?<=//)\S*(?=@)|(?<=password=)[^&\s]+")
 
 
 def may_be_told(study: Study) -> frozenset[str]:
@@ -64,7 +67,7 @@ class MetricLog:
                 self.tell(int(row["step"]), {k: v for k, v in told.items() if math.isfinite(v)})
             except Exception as error:  # noqa: BLE001 (the run has been paid for, and goes on)
                 self.tell = None
-                warnings.warn(f"nothing more is logged: {error}", UserWarning, stacklevel=2)
+                warnings.warn(f"nothing more is logged: {_said(error)}", UserWarning, stacklevel=2)
                 return
         self.rows = len(rows)
 
@@ -88,31 +91,43 @@ def logged(log: str | None, study: Study, baseline: str | None = None) -> Iterat
     kind, _, where = log.partition(":")
     if kind not in _LOGS or (not where and kind != "jsonl"):
         raise StudyError(
-            f"expected tensorboard:DIR, mlflow:URI, jsonl or jsonl:FILE as a log, got {log!r}; "
-            "choose one"
+            "expected tensorboard:DIR, mlflow:URI, jsonl or jsonl:FILE as a log, got "
+            f"{_open(log)!r}; choose one"
         )
     if baseline is not None:
         raise StudyError(
             f"expected no log of the baseline {baseline}, whose metrics may be without noise, got "
-            f"{log!r}; leave it out"
+            f"{_open(log)!r}; leave it out"
         )
-    with ExitStack() as stack:
-        try:
-            tell = stack.enter_context(_LOGS[kind](where, study))
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"expected {error.name} to be installed for {kind}; {with_extra(kind)}"
-            ) from None
-        except Exception as error:  # noqa: BLE001 (each kind has errors of its own)
-            why = why_of(error) if isinstance(error, OSError) else str(error)
-            raise UserError(f"expected to write to {log}, got: {why}; check it") from None
-        metric_log = MetricLog(tell=tell, keys=may_be_told(study))
+    stack = ExitStack()
+    try:
+        tell = stack.enter_context(_LOGS[kind](where, study))
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"expected {error.name} to be installed for {kind}; {with_extra(kind)}"
+        ) from None
+    except Exception as error:  # noqa: BLE001 (each kind has errors of its own)
+        why = f"expected to write to {_open(log)}, got: {_said(error)}; check it"
+        raise UserError(why) from None
+    metric_log = MetricLog(tell=tell, keys=may_be_told(study))
+    try:
         yield metric_log
+    finally:
         try:
-            stack.close()
-        except Exception as error:  # noqa: BLE001 (the run has been paid for)
+            stack.__exit__(*sys.exc_info())
+        except Exception as error:  # noqa: BLE001 (the run was paid for, and ends as it ends)
             if metric_log.tell is not None:  # else people know that the log has ended
-                warnings.warn(f"the log was not closed: {error}", UserWarning, stacklevel=2)
+                warnings.warn(f"the log was not closed: {_said(error)}", UserWarning, stacklevel=2)
+
+
+def _said(error: Exception) -> str:
+    """What a log's error says, without a password."""
+    return _open(why_of(error) if isinstance(error, OSError) else str(error))
+
+
+def _open(words: str) -> str:
+    """Words without a password."""
+    return _PASSWORD.sub("***", words)
 
 
 @contextmanager

@@ -173,7 +173,8 @@ def run_folder_of(
         _folder(out, prepared, audit, coordinator) as (folder, start),
         ExitStack() as stack,
     ):
-        stack.enter_context(learning.threads_for(prepared.initial.size))
+        if coordinator.study.model:  # else nothing needs torch
+            stack.enter_context(learning.threads_for(prepared.initial.size))
         stack.enter_context(kept_pages(prepared.initial.size))
         yield folder, start, stack
 

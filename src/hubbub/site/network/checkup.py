@@ -30,6 +30,7 @@ from hubbub.core.verification.attestation.study_attestation import clock, judge
 from hubbub.learning.queries.training_query import about_own_code
 from hubbub.site.attestation.devices import MachineAttester
 from hubbub.site.network.join import Machine, check_records, check_role, relay_of
+from hubbub.site.network.local_line import is_answered
 from hubbub.site.network.nats.relay import TELL_DAYS, Relay
 from hubbub.site.network.nats.relay_connection import LoginTrial, ShownCertificate, tried
 from hubbub.site.network.party_folder import COLLATERAL, LEDGER, PartyFolder
@@ -64,6 +65,7 @@ def checkup(
     *,
     url: str | None = None,
     roster: Roster | None = None,
+    door: Path | None = None,
 ) -> list[Checked]:
     """Look at everything that taking part needs, in some ten seconds at most.
 
@@ -72,6 +74,7 @@ def checkup(
         machine: what belongs to the party on this machine.
         url: of the relay, if it is another than the roster's.
         roster: of a party that has approved nothing yet.
+        door: the socket that requests are to be taken at, in place of a relay.
 
     Raises:
         UserError: it is the aggregator's folder.
@@ -79,7 +82,10 @@ def checkup(
     """
     check_role(party_folder)
     with ThreadPoolExecutor(1) as pool:
-        relayed = pool.submit(lambda: list(_relay(party_folder, url, roster, machine)))
+        if door is None:
+            reached = pool.submit(lambda: list(_relay(party_folder, url, roster, machine)))
+        else:
+            reached = pool.submit(lambda: [_found("socket", partial(_door, door))])
         own = [
             _found("approval", lambda: _approval(party_folder)),
             *(
@@ -98,7 +104,7 @@ def checkup(
             _found("versions", lambda: _versions(party_folder.role)),
             *_evidence(party_folder),
         ]
-        return [*relayed.result(), *own]
+        return [*reached.result(), *own]
 
 
 def _found(check: str, look: Callable[[], str]) -> Checked:
@@ -125,6 +131,20 @@ def _relay(
     yield _found(
         "clock", lambda: _clock([trial.certificate for trial in trials if trial.certificate])
     )
+
+
+def _door(path: Path) -> str:
+    """Whether requests are taken at a socket, or could be."""
+    if path.is_socket() and is_answered(path):
+        return f"a process listens at {path}"
+    if path.exists() and not path.is_socket():
+        raise UserError(f"expected a socket at {path}, found something else; name another --socket")
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(
+            f"expected a folder that can be written for {path}, found none; make it, or name "
+            "another --socket"
+        )
+    return f"nobody listens at {path} yet; join will"
 
 
 def _reachability(trial: LoginTrial) -> str:
@@ -185,7 +205,7 @@ def _approval(party_folder: PartyFolder) -> str:
 
 def _data(party_folder: PartyFolder, machine: Machine) -> str:
     """Whether each study's records can be had; files of some size are opened, not read."""
-    studies = party_folder.studies()
+    studies = party_folder.open_studies()
     near = []
     for study in studies:
         check_records(party_folder, study, machine)

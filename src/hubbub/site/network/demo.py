@@ -27,8 +27,8 @@ from hubbub.core.errors import HubbubError, UserError, with_extra
 from hubbub.core.study.attested_roles import SOFTWARE
 from hubbub.core.study.study import Study
 from hubbub.site.attestation.devices import own_code
-from hubbub.site.network.aggregator_process import named_relay
 from hubbub.site.network.folder_files import roster_of, write_roster
+from hubbub.site.network.nats.server import named_relay
 from hubbub.site.network.party_folder import RELAY, PartyFolder
 
 # From the words after "hubbub" to the exit code.

@@ -38,7 +38,6 @@ from hubbub.core.session.offer import (
 from hubbub.core.session.party import Membership, NodeParty, Party, SiloParty
 from hubbub.core.study.study import Study
 from hubbub.core.verification.attestation.study_attestation import Attester, StudyAttestation
-from hubbub.site.attestation.devices import MachineAttester
 from hubbub.site.collected.collection_request import COLLECTING, approved
 from hubbub.site.collected.party_sides import NodeSide, PartySide
 from hubbub.site.network.envelope import OFFER_LIMIT, Refusal, SizeLimits, answer, read_request
@@ -182,7 +181,7 @@ class Endpoint(ABC):
     ) -> None:
         self.party_folder, self.event_log = party_folder, event_log
         self.collections: PartySide
-        self._attester = attester or MachineAttester(party_folder.home / COLLATERAL)
+        self._attester = attester
         self._mask_stream = mask_stream or MaskStream()
         self._source_of = source_of or (lambda _: SecureSource())
         self._lock = threading.Lock()
@@ -416,9 +415,15 @@ class Endpoint(ABC):
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
         # First: who keeps an offer that was refused has it looked at, and told of, only once. A
         # process does not forget its own sessions, though the note of them be gone.
-        known = session in self._study_of or self.known(study_id, session)
-        if known or not self.party_folder.notes.open_session(session):
+        if session in self._study_of:
             raise ProtocolError("expected a new session, got an old one again", culprit="relay")
+        # Of one before, nobody is to blame: its aggregator may ask again what was never answered.
+        if self.known(study_id, session) or not self.party_folder.notes.open_session(session):
+            raise RefusedError(
+                "no-session",
+                "expected a new session, got one that was opened before this process began; the "
+                "aggregator sets a new one up",
+            )
         offer = SessionOffer.read(frame.payload, roster.name(0))
         plan, planned = self.prepared(study, offer)
         round_parameters = round_parameters_of(planned)
@@ -462,8 +467,11 @@ class Endpoint(ABC):
         """The session in which evidence is shown, where the study asks for some."""
         if study.attestation is None:
             return None
+        from hubbub.site.attestation.devices import MachineAttester  # which takes long to import
+
+        attester = self._attester or MachineAttester(self.party_folder.home / COLLATERAL)
         return AttestedSession(
-            attests=StudyAttestation(asked=study.attestation, attester=self._attester),
+            attests=StudyAttestation(asked=study.attestation, attester=attester),
             roster=roster,
             study=study.id,
             session=session,

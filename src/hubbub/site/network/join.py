@@ -123,17 +123,16 @@ def check(party_folder: PartyFolder, machine: Machine) -> list[str]:
     """Whether what is approved can be run here; the studies' names.
 
     Files of records are read before anybody is told that this party is there: of a silo whose file
-    is refused, others learn that it has not joined.
+    is refused, others learn that it has not joined. Studies that are over need none any more.
 
     Raises:
         UserError, DataError: it cannot.
     """
     check_role(party_folder)
-    studies = party_folder.studies()
-    for study in studies:
+    for study in party_folder.open_studies():
         check_records(party_folder, study, machine)
         party_folder.read(study, machine.data)  # code of others runs when it is asked for
-    return [study.name for study in studies]
+    return [study.name for study in party_folder.studies()]
 
 
 def check_role(party_folder: PartyFolder) -> None:

@@ -16,6 +16,7 @@ import os
 import secrets
 import socket
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,7 +32,9 @@ if TYPE_CHECKING:  # whoever only hands bytes in needs no cryptography
 SOCKET = "line.sock"  # in a party's folder, unless another place is named
 _WHO, _NONCE = b"who?", 16
 _NO_STUDY = bytes(32)
-_STALLED = 10.0  # seconds without a byte, after which a visitor is shown out
+_STALLED = 10.0  # seconds in which a visitor says how much it brings, and then brings it
+_SLOWEST = 1 << 20  # bytes that it has a second more for
+_MOST = 1 << 30  # bytes
 
 
 class LocalLine:
@@ -58,14 +61,18 @@ class LocalLine:
     def __enter__(self) -> LocalLine:
         try:
             if self._path.exists() and stat.S_ISSOCK(self._path.stat().st_mode):
-                if _is_answered(self._path):
+                if is_answered(self._path):
                     raise UserError(
                         f"expected nobody to answer at {self._path}, another process does; end "
                         "it, or name another --socket"
                     )
                 self._path.unlink()  # of a process that was killed
-            with _short(self._path) as path:
-                self._listening.bind(path)
+            before = os.umask(0o177)  # else others might come in before its mode is set
+            try:
+                with _short(self._path) as path:
+                    self._listening.bind(path)
+            finally:
+                os.umask(before)
             self._path.chmod(0o660)
             self._listening.listen()
         except (OSError, UserError) as error:
@@ -120,7 +127,7 @@ def handed_in(path: Path, request: bytes, seconds: float) -> bytes:
     Args:
         path: of the socket.
         request: any bytes.
-        seconds: without a byte, after which it counts as dead.
+        seconds: in which its answer begins, or it counts as dead.
 
     Raises:
         OSError: nobody answers there.
@@ -161,19 +168,32 @@ def _send(line: socket.socket, data: bytes) -> None:
     line.sendall(data)
 
 
-def _received(line: socket.socket, most: int | None = None) -> bytes:
-    """What comes, of so many bytes at most; OSError if it is more, or ends too soon."""
-    with line.makefile("rb") as incoming:
-        size = int.from_bytes(incoming.read(8), "little")
-        if most is not None and size > most:
-            raise OSError("more bytes than may come")
-        data = incoming.read(size)
-    if len(data) < max(1, size):
-        raise OSError("it ended too soon")
-    return data
+def _received(line: socket.socket, most: int = _MOST) -> bytes:
+    """What comes, of so many bytes at most.
+
+    Raises:
+        OSError: it is more or nothing, ends too soon, or takes too long.
+    """
+    seconds = line.gettimeout() or 0.0
+    size = int.from_bytes(_exactly(line, 8, seconds), "little")
+    if not 0 < size <= most:
+        raise OSError("other bytes than may come")
+    return _exactly(line, size, seconds + size / _SLOWEST)
 
 
-def _is_answered(path: Path) -> bool:
+def _exactly(line: socket.socket, size: int, seconds: float) -> bytes:
+    """So many bytes, within so many seconds in all: one now and then holds nobody up."""
+    end, data = time.monotonic() + seconds, bytearray()
+    while len(data) < size:
+        line.settimeout(max(1e-3, end - time.monotonic()))
+        piece = line.recv(min(size - len(data), _SLOWEST))
+        if not piece or time.monotonic() > end:
+            raise OSError("it ended too soon, or takes too long")
+        data += piece
+    return bytes(data)
+
+
+def is_answered(path: Path) -> bool:
     """Whether a process listens at a socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as visitor, _short(path) as short:
         return visitor.connect_ex(short) == 0

@@ -2,7 +2,8 @@
 
 `/metrics` is for Prometheus, `/healthz` says 200 or 503 and why, `/` is a page for people. All read
 the state that `status` prints too; nothing in it is secret, or follows from records. Nothing can be
-set here.
+set here, and no other site can have any of it shown or read: a browser that was led here under
+another site's name gets nothing.
 """
 
 from __future__ import annotations
@@ -241,10 +242,17 @@ def _pages(event_log: EventLog, page: Page | None) -> Callable[..., Iterable[byt
     metrics = make_wsgi_app(registry)
 
     def answered(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        try:
+            host = urlsplit(f"//{environ.get('HTTP_HOST', _HOST)}").hostname
+        except ValueError:  # no host at all
+            host = None
+        if host not in (_HOST, "localhost"):
+            start("421 Misdirected Request", [("Content-Type", "text/plain")])
+            return [f"expected {_HOST} or localhost as the host\n".encode()]
         if environ["PATH_INFO"] == "/metrics":
             return cast("Iterable[bytes]", metrics(environ, start))
         if environ["PATH_INFO"] == "/" and page is not None:
-            return _shown(page, environ, start)
+            return _shown(page, start)
         if environ["PATH_INFO"] != "/healthz":
             start("404 Not Found", [("Content-Type", "text/plain")])
             return [b"/healthz or /metrics\n"]
@@ -256,18 +264,8 @@ def _pages(event_log: EventLog, page: Page | None) -> Callable[..., Iterable[byt
     return answered
 
 
-def _shown(page: Page, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-    """The page for people, which no other site can have shown or read.
-
-    A browser that was led here under another site's name would let that site read it.
-    """
-    try:
-        host = urlsplit(f"//{environ.get('HTTP_HOST', _HOST)}").hostname
-    except ValueError:  # no host at all
-        host = None
-    if host not in (_HOST, "localhost"):
-        start("421 Misdirected Request", [("Content-Type", "text/plain")])
-        return [f"expected {_HOST} or localhost as the host of this page\n".encode()]
+def _shown(page: Page, start: Callable[..., Any]) -> Iterable[bytes]:
+    """The page for people."""
     headers = [
         ("Content-Type", "text/html; charset=utf-8"),
         ("Content-Security-Policy", f"{page.policy}; frame-ancestors 'none'"),

@@ -214,14 +214,19 @@ class PartyFolder:
         Raises:
             StudyError: this party is not in it, or another roster is here.
         """
+        self._check_no_other(roster)
+        write_roster(self.home / ROSTER, roster)
+
+    def _check_no_other(self, roster: Roster) -> None:
+        """This party is in a roster, and no other one is here."""
         self._place_in(roster)
         held = self.home / ROSTER
         if held.is_file() and read_roster(held) != roster:
             raise StudyError(
-                f"expected the roster that is in {held} already, got another; leave --roster out, "
-                "or approve a study with --new-roster"
+                f"expected the roster that is already in {held}, got another; a party has "
+                "one folder for each consortium: choose another --home, or approve a study with "
+                "--new-roster if a party was added, replaced or removed"
             )
-        write_roster(held, roster)
 
     def check_place(self) -> None:
         """Whether a process that has begun with these keys can still speak for this party.
@@ -305,19 +310,15 @@ class PartyFolder:
         hashes = foreign_code.code_hashes(study)
         foreign_code.refuse_other_code(study, hashes)
         foreign_code.refuse_changed_code(hashes, hashes if seen is None else seen)
-        self._place_in(roster)
-        held = self.home / ROSTER
-        if held.is_file() and not new_roster and read_roster(held) != roster:
-            raise StudyError(
-                f"expected the roster that is already in {held}, got another; a party has "
-                "one folder for each consortium: choose another --home, or add "
-                "--new-roster if a party was added, replaced or removed"
-            )
+        if new_roster:
+            self._place_in(roster)
+        else:
+            self._check_no_other(roster)
         approval = self._approval(study.id)
         file = silo_records.file_of(study, self.name, data or self.home)
         if study.data.is_extracted or (file is not None and file.is_file()):
             self.read(study, data)
-        write_roster(held, roster)
+        write_roster(self.home / ROSTER, roster)
         approval.write(study, hashes)
         for name, digest in hashes.items():
             foreign_code.note(name, digest)
@@ -476,17 +477,30 @@ class PartyFolder:
             approved for one in current if (approved := self.study(one, unread=True)) is not None
         ]
 
+    def open_studies(self) -> list[Study]:
+        """Approved studies of the roster that is here which are not over."""
+        return [study for study in self.studies() if not self.has_ended(study.id)]
+
+    def all_approved(self) -> list[Study]:
+        """All approved studies, of whichever roster; of a file that was torn, nothing."""
+        studies = []
+        for hex_id in sorted(self.approved):
+            with suppress(UserError):
+                path = self._approval(bytes.fromhex(hex_id)).path
+                studies.append(self._parsed(path, Study.parse))
+        return studies
+
     def ended_by(self, roster: Roster) -> list[Study]:
         """Approved studies of the roster that is here which are not over, and end with another."""
-        here, ended = b"", []
+        here = b""
         with suppress(UserError):
             here = read_roster(self.home / ROSTER).digest
-        for hex_id in sorted(self.approved) if here != roster.digest else ():
-            with suppress(UserError):
-                study = Study.parse(text_of(self._approval(bytes.fromhex(hex_id)).path))
-                if study.parties.roster == here.hex() and not self.has_ended(study.id):
-                    ended.append(study)
-        return ended
+        return [
+            study
+            for study in self.all_approved()
+            if study.parties.roster == here.hex() != roster.digest.hex()
+            and not self.has_ended(study.id)
+        ]
 
     def has_ended(self, study: bytes) -> bool:
         """Whether a study's end is seen here: a silo's model, the aggregator's evidence."""

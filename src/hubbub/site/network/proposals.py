@@ -40,7 +40,9 @@ PENDING, APPROVED, DECLINED, WITHDRAWN = "pending", "approved", "declined", "wit
 FULL, UNUSABLE, ABSENT = "full", "unusable", "absent"
 _ANSWERS = (PENDING, APPROVED, DECLINED, WITHDRAWN, FULL, UNUSABLE)
 _FINAL = (APPROVED, DECLINED, UNUSABLE)
-_LOOK, _EVERY = 1.0, 10.0  # seconds between looks, and until who has not decided is asked again
+# Seconds between looks; until who has not decided is asked again; and, until a study begins, who
+# has.
+_LOOK, _EVERY, _ANEW = 1.0, 10.0, 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,12 +115,14 @@ class Inbox:
     def proposal(self, word: str) -> Proposal:
         """The one that a word names: the first eight or more digits of its id, or its name.
 
+        A name is the aggregator's to choose: one that looks like an id names nothing.
+
         Raises:
             UserError: there is none, or more than one.
         """
         is_id = len(word) >= 8 and not word.strip("0123456789abcdef")
         proposals = self.proposals()
-        named = [p for p in proposals if (is_id and p.id.hex().startswith(word)) or p.name == word]
+        named = [p for p in proposals if (p.id.hex().startswith(word) if is_id else p.name == word)]
         if len(named) != 1:
             raise UserError(
                 f"expected the id of one proposal in {self._folder}, got {printable(word)!r}, of "
@@ -242,7 +246,8 @@ def _study_in(payload: bytes) -> Study:
 # The aggregator's side: what it proposes, and what the parties have answered.
 #
 # A study in the outbox is carried by whichever process has the line: `hubbub propose` itself, or
-# `hubbub serve` where that runs. Who has not decided is asked again.
+# `hubbub serve` where that runs. Who has not decided is asked again; so is who has, until the study
+# begins, since people withdraw what they have approved, and approve by hand what they declined.
 
 
 @dataclass(frozen=True)
@@ -269,12 +274,11 @@ class Outbox:
         (self.party_folder.home / OUTBOX).mkdir(exist_ok=True, mode=0o700)
         write_text(self._path(study.id, "toml"), study.as_toml())
 
-    def studies(self, *, all_of_them: bool = False) -> Iterator[Study]:
-        """Those that some party may still decide on, by their ids; or all approved here."""
+    def studies(self) -> Iterator[Study]:
+        """Those that are approved here, by their ids."""
         for path in sorted((self.party_folder.home / OUTBOX).glob("*.toml")):
             with suppress(HubbubError, OSError, ValueError):
-                study = bytes.fromhex(path.stem)
-                if (all_of_them or self.undecided(study)) and self.party_folder.approves(study):
+                if self.party_folder.approves(bytes.fromhex(path.stem)):
                     yield Study.parse(read_text(path))
 
     def undecided(self, study: bytes) -> set[str]:
@@ -349,6 +353,8 @@ class Courier:
             standing = self._read(answer, index, study.id, session)
             if outbox.note(study.id, name, standing) and standing.state != ABSENT:
                 because = f": {standing.reason}" if standing.reason else ""
+                if standing.state == APPROVED and self._has_begun(study):
+                    because = ", and takes part from its next session on"
                 self.event_log.note(
                     "decided", study=study.name, whom=name, how=standing.state, because=because
                 )
@@ -356,13 +362,23 @@ class Courier:
 
     def carry_all(self, ended: Event) -> None:
         """Carry what is in the outbox, again and again, until told to end."""
-        due = dict[bytes, float]()
+        due, due_anew = dict[bytes, float](), dict[bytes, float]()
+        outbox = Outbox(self.party_folder)
         while not ended.wait(_LOOK):
-            for study in Outbox(self.party_folder).studies():
-                if due.get(study.id, 0.0) <= time.monotonic():
-                    with suppress(HubbubError, OSError):  # it is tried again
-                        self.carry(study)
-                    due[study.id] = time.monotonic() + _EVERY
+            for study in outbox.studies():
+                now = time.monotonic()
+                anew = due_anew.get(study.id, 0.0) <= now and not self._has_begun(study)
+                wanted = due.get(study.id, 0.0) <= now and outbox.undecided(study.id)
+                if not (anew or wanted) or self.party_folder.has_ended(study.id):
+                    continue
+                with suppress(HubbubError, OSError):  # it is tried again
+                    self.carry(study, anew=anew)
+                due[study.id] = time.monotonic() + _EVERY
+                if anew:
+                    due_anew[study.id] = time.monotonic() + _ANEW
+
+    def _has_begun(self, study: Study) -> bool:
+        return self.party_folder.run(study.id).is_dir()
 
     def _read(
         self, answer: list[bytes] | Absent, index: int, study: bytes, session: bytes

@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,6 @@ from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import part_of
 from hubbub.learning.runs.preparing import prepare
-from hubbub.learning.runs.result import write_result
 from hubbub.site.collected.party_sides import SiloSide
 from hubbub.site.network.endpoint import Endpoint, SessionState
 from hubbub.site.network.event_log import DONE, TRAINING, StudyLog
@@ -246,7 +245,9 @@ class SiloEndpoint(Endpoint):
             tag = Tag.RESULT_SIGNED
             return [self._frame(state.session, state.study.id, tag, digest, receiver=EVERYBODY)]
         began, work = time.monotonic(), state.party.take(call, parts)
-        with learning.threads_for(state.membership.round_parameters.parameters):
+        numbers = state.membership.round_parameters.parameters
+        # torch takes seconds and 180 MB to load, and works where there is a model.
+        with learning.threads_for(numbers) if state.study.model else nullcontext():
             answered = work()
         if call is Call.MODEL and not state.answered:
             state.answered = True
@@ -384,6 +385,8 @@ class SiloEndpoint(Endpoint):
         self, state: SessionState, prepared: PreparedStudy, payload: bytes | memoryview
     ) -> None:
         """What the study has given, in the silo's own folder."""
+        from hubbub.learning.runs.result import write_result  # which takes long to import
+
         plan = prepared.plan
         parameters = self._model_in(payload, prepared)
         try:

@@ -164,8 +164,9 @@ class Replay:
         """One frame more."""
         self._played.frames += 1
         if kept.version != VERSION:
-            raise ProtocolError(
-                f"expected frames of wire version {VERSION}, found one of {kept.version}"
+            raise IntegrityError(
+                f"expected a transcript of wire version {VERSION}, found frames of {kept.version}; "
+                "go on with the version of hubbub that wrote it, or verify with that"
             )
         if (kept.study, kept.session) != (self._header.study, self._header.session):
             raise ProtocolError(f"expected a {kept.tag.name} of this session, found another's")

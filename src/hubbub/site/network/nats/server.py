@@ -351,6 +351,75 @@ def _check_free(port: int) -> None:
             ) from None
 
 
+@dataclass(frozen=True, kw_only=True)
+class RelayFiles:
+    """What a relay reads.
+
+    Args:
+        configuration: of the server.
+        certificate: with its key.
+        not_taken: why a server that runs has not taken it; empty if it has, None if none runs.
+    """
+
+    configuration: Path
+    certificate: RelayCertificate
+    not_taken: str | None
+
+    @classmethod
+    def written(
+        cls, folder: Path, roster: Roster, url: str | None, leaf_port: int | None = None
+    ) -> RelayFiles:
+        """Write them into a folder; a certificate is renewed, and its key stays.
+
+        Args:
+            folder: of the relay.
+            roster: the consortium's.
+            url: of the relay; the roster's if None.
+            leaf_port: where leaf relays are let in; nowhere if None.
+
+        Raises:
+            UserError: no relay is named, or its key is not the one in the folder.
+        """
+        named = roster.parties[0]
+        if not (url or named.relay):
+            raise UserError("expected the relay's URL with --relay, the roster names none; name it")
+        relay = Relay.of(url or named.relay, named.relay_key)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        certificate = RelayCertificate.found(folder)
+        if relay.pin and certificate.pin != relay.pin:
+            raise UserError(
+                f"expected the relay's key that the roster names in {certificate.key.resolve()}, "
+                "found another; put it there, or name a relay that runs elsewhere with --relay"
+            )
+        if relay.pin and certificate.ours:
+            hosts = dict.fromkeys((*relay.hosts, *Relay.of(named.relay or url or "").hosts))
+            certificate = RelayCertificate.made(folder, *hosts)
+        path, not_taken = write_server(folder, roster, relay, certificate, leaf_port)
+        return cls(configuration=path, certificate=certificate, not_taken=not_taken)
+
+
+def named_relay(folder: Path, url: str | None, certificate: str | None) -> tuple[str, bytes]:
+    """What an aggregator's identity says of its relay: the URL, and the key of its certificate.
+
+    Args:
+        folder: where a certificate is made, if none is named.
+        url: of the relay; nothing is said if None.
+        certificate: a PEM file, or "public".
+    """
+    if not url:
+        return "", b""
+    relay = Relay.of(url)
+    if certificate == "public":
+        return ",".join(relay.urls), b""
+    if certificate is not None:
+        relay_certificate = RelayCertificate(path=Path(certificate), key=Path(certificate))
+    else:
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(exist_ok=True, mode=0o700)
+        relay_certificate = RelayCertificate.made(folder, *relay.hosts)
+    return ",".join(relay.urls), relay_certificate.pin
+
+
 # A leaf relay: for parties whose machines may not leave their network, the one that may.
 #
 # It is a NATS server that logs in to the consortium's relay once for each of its parties, with that
