@@ -24,7 +24,7 @@ from hubbub.core.settings import shown
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.terminal import STUDY, add_command, argument, emit, number, say, table
 from hubbub.desk.report.promise import broken
-from hubbub.desk.report.validation_sheet import validation_name
+from hubbub.desk.report.scores import score_name
 from hubbub.estimation.queries.statistics_query import planned_answers
 from hubbub.learning.queries.validation.validation_query import foreseen_validation
 
@@ -299,7 +299,7 @@ def _show_validation(made: Plan) -> None:
     if share and asked is not None and not asked.rate:
         share += " (state your own guess in validation.rate)"
     table(
-        f"Private validation: the {validation_name(foreseen['score'])} of the trained model{share}",
+        f"Private validation: the {score_name(foreseen['score'])} of the trained model{share}",
         ("compared with", "standard error (noise and sampling)", "may flatter by"),
         rows,
         texts=3,

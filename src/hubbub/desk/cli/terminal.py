@@ -30,6 +30,8 @@ from hubbub.core.errors import UncountedWarning, UserError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from hubbub.desk.report.sheet import Sheet
+
 INTERRUPTED = 130  # the exit code after Ctrl-C: 128 and the number of the signal
 
 
@@ -183,18 +185,20 @@ def read_answers(folder: Path) -> dict[str, Any]:
 
 
 def show_answers(statistics: Mapping[str, Mapping[str, Any]]) -> None:
-    """All answers, by name as plain values: tables, tests and notes."""
-    from hubbub.desk.report.answers import said_of, tables_of
+    """All answers, by name as plain values."""
+    from hubbub.desk.report.answers import sheet_of
 
-    for name, one in statistics.items():
-        title = f"{name}: {one['title']}"
-        if one["refusal"]:
-            say(f"{title}: not answered: {one['refusal']}")
-        for what, found in tables_of(one).items():
-            said = f", {what}" if what else f" ({100 * one['confidence']:g} % intervals)"
-            table(f"{title}{said}", found.head, found.rows)
-        for sentence in said_of(one):
-            say(f"{name}: {sentence}")
+    for name, answer in statistics.items():
+        show(sheet_of(name, answer))
+
+
+def show(sheet: Sheet) -> None:
+    """The tables of a sheet, and its sentences and notes."""
+    before = f"{sheet.name}: " if sheet.name else ""
+    for one in sheet.tables:
+        table(f"{before}{one.caption}", one.head, one.rows)
+    for words in (*sheet.sentences, *sheet.notes):
+        say(f"{before}{words}")
 
 
 class Lines:

@@ -24,7 +24,18 @@ from hubbub.desk.report import (
     who_sees_what,
 )
 from hubbub.desk.report.markup import Html, section, table, tag
-from hubbub.desk.report.scores import Scores, in_a_sentence, learning, remarks, telling, what_next
+from hubbub.desk.report.scores import (
+    Scores,
+    in_a_sentence,
+    interval_of,
+    learning,
+    score_name,
+    shown,
+    telling,
+    verdict,
+    what_next,
+)
+from hubbub.desk.report.sheet import full, html_of
 from hubbub.learning import metric_words
 
 # How the page can be checked: what was checked already, how anybody does it again, and the rest.
@@ -200,6 +211,10 @@ def meanings() -> markup.Html:
 Plan = Mapping[str, Any]
 Metrics = Sequence[Row]
 Statistics = Mapping[str, Mapping[str, Any]]
+_INTERVALS = (
+    "Every interval covers both the sampling of people and the added noise. Tests take "
+    "the noise into account, too."
+)
 _ALARMS = ('trust = "tee"', 'platform = "software"')
 
 
@@ -250,12 +265,13 @@ def render(
     so_far, by_coalition = promise.axis(plan, mode, metrics)
     compared = comparison or (arrangements.arrangements_of(beside) if beside else None)
     joining = arrangements.joining(compared) if trains or compared else None
+    said = validation_sheet.sheet_of(validation) if validation else None
     sections = [
         _summary(plan, metrics, mode, against, checked, spending, parts, scores or {}, validation),
         *([joining] if joining and comparison else []),  # which was asked for
         *_warnings(plan["warnings"]),
-        *([answers.answers(statistics)] if statistics else []),
-        *([validation_sheet.validated(validation)] if validation else []),
+        *([_asked(statistics)] if statistics else []),
+        *([section(said.title, *html_of(said))] if said else []),
         *(
             [learning(metrics, against, so_far, scores or {}, validated=validation is not None)]
             if trains
@@ -330,19 +346,29 @@ def _lead(plan: Plan, mode: trust_models.Mode) -> str:
     )
 
 
+def _asked(statistics: Statistics) -> Html:
+    """The answers, each under its heading."""
+    parts = [tag("p", _INTERVALS)]
+    for name, answer in statistics.items():
+        said = answers.sheet_of(name, answer)
+        parts += [tag("h3", f"{said.title} ({name})"), *html_of(said)]
+    return section("What was asked", *parts)
+
+
 def _learned_tile(metrics: Metrics, scores: Scores) -> list[markup.Html]:
-    shown = metric_words.metrics_of(metrics[-1:])
-    if not shown:
+    names = metric_words.metrics_of(metrics[-1:])
+    if not names:
         return []
-    value, step = finite(metrics[-1], shown[0]), amount(metrics[-1]["step"])
-    words = metric_words.words_of(shown[0])
-    return [
-        _tile(
-            metric_words.label_of(shown[0]),
-            words.shown(value),
-            f"{_standing(shown[0], scores, metrics[-1])} {words.meaning} After {step} steps.",
-        )
-    ]
+    name, last = names[0], metrics[-1]
+    words, step = metric_words.words_of(name), amount(last["step"])
+    # Whether the model is better than one that knows nothing, with an interval.
+    standing = in_a_sentence({}, last)
+    if score := scores.get(name):
+        ends = f"{interval_of(score)} (95 %, of {score['records']} records)"
+        standing = f"{words.name}: {ends}, {verdict(name, score)}"
+    standing = standing and full(standing)
+    remark = f"{standing} {words.meaning} After {step} steps."
+    return [_tile(metric_words.label_of(name), words.shown(finite(last, name)), remark)]
 
 
 def _validated_tile(validation: validation_sheet.Validation) -> list[markup.Html]:
@@ -350,14 +376,11 @@ def _validated_tile(validation: validation_sheet.Validation) -> list[markup.Html
     if validation["refusal"]:
         return []
     name, one = next(iter(validation["all"]["scores"].items()))
-    low, high = (validation_sheet.shown(one[end]) for end in ("low", "high"))
     remark = (
-        f"{low} to {high} (95 %, sampling and noise): {validation_sheet.verdict(name, one)}. "
+        f"{interval_of(one)} (95 %, sampling and noise): {verdict(name, one)}. "
         f"On {validation_sheet.whose(validation)}"
     )
-    return [
-        _tile(validation_sheet.validation_name(name), validation_sheet.shown(one["value"]), remark)
-    ]
+    return [_tile(score_name(name), shown(one["value"]), remark)]
 
 
 def _next(
@@ -370,13 +393,6 @@ def _next(
     if validation and not telling(scores):
         said = validation_sheet.next_step(validation)
     return f"What to do next: {said.removeprefix('next: ')}."
-
-
-def _standing(name: str, scores: Scores, row: Row) -> str:
-    """Whether a model is better than one that knows nothing, with an interval."""
-    said = remarks(scores, [name])
-    words = said[0] if said else in_a_sentence({}, row)
-    return words if not words or words.endswith(".") else f"{words}."
 
 
 def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:

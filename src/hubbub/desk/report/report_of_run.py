@@ -21,6 +21,7 @@ from hubbub.core.verification.evidence.evidence_file import load, read_whole
 from hubbub.desk.report.arrangements import ArrangementTable, ReportedRun
 from hubbub.desk.report.page import render
 from hubbub.desk.report.paper import manuscript
+from hubbub.desk.report.sheet import Sheet
 from hubbub.estimation.queries.statistics_query import ANSWERS
 
 COMPARISON = "comparison.json"
@@ -81,7 +82,7 @@ def as_written(*folders: Path) -> Iterator[None]:
         ) from None
 
 
-def paper_of(folder: Path) -> manuscript.Manuscript:
+def paper_of(folder: Path) -> Sheet:
     """What a paper prints of a run, from the files in its folder.
 
     Raises:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.desk.report import charts, markup
-from hubbub.desk.report.answers import Answer, Figure, TextTable
+from hubbub.desk.report.answers import Answer
 from hubbub.desk.report.charts import word
+from hubbub.desk.report.sheet import Figure, Table
 
 _REACH = 1.96  # standard deviations of the noise that are told
 _LINE, _PAD, _GAP = 17, 10, 16  # height of a line, room in a box, and between two
@@ -67,7 +68,7 @@ def _of_answer(name: str, answer: Answer) -> Iterator[Counted]:
         yield Counted(name, answer["title"], value, error, alone)
 
 
-def flow_table(known: Sequence[Counted], unit: str) -> TextTable:
+def flow_table(known: Sequence[Counted], unit: str) -> Table:
     """A line for each question."""
     whole = _whole(known)
     rows = [
@@ -80,7 +81,7 @@ def flow_table(known: Sequence[Counted], unit: str) -> TextTable:
         for one in known
     ]
     head = ("question", f"{unit}s", "± by noise (95 %)", "fewer than in the largest")
-    return TextTable(head, tuple(rows))
+    return Table(head, tuple(rows))
 
 
 def flow_figure(known: Sequence[Counted], unit: str, sites: int | None) -> Figure:
