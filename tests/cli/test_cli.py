@@ -361,7 +361,7 @@ def test_plan_names_every_adversary_and_marks_the_promised_one(command, ask, stu
     plain = " ".join(shown.out.split())
     for row in ask("plan", study)["epsilon"]:
         assert row["adversary"] in plain
-    assert plain.count("<- promised") == 1
+    assert plain.count("the study's guarantee") == 1
 
 
 @pytest.mark.parametrize("epsilon", ["49.9", "50.0"])
@@ -411,7 +411,7 @@ def test_the_demo_for_people_shows_the_comparison(command):
         "no trusted party",
         "each hospital by itself",
         "without privacy",
-        "<- promised",
+        "the study's guarantee",
         "cannot be fetched here",
         "60 practices together",
     ):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_least, at_most, chance, finite
+from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_most, chance, finite
 from hubbub.core.planning import plan_rows
 from hubbub.desk.report import (
     answers,
@@ -118,14 +118,7 @@ def _audited(audit: Audit) -> list[Html]:
     """What an audit has found, if there was one."""
     if audit is None:
         return [tag("p", "The evidence of this run contains no audit of the study.")]
-    words = (
-        f"An audit by hubbub {audit['version']} simulated {amount(audit['runs'])} "
-        f"trainings of this study with {amount(audit['canaries'])} canaries each in place "
-        f"of records. The sums showed ε of at least {at_least(audit['epsilon_lower'])}; "
-        f"they may reveal up to {at_most(audit['epsilon_audited'])}. A small number "
-        "proves nothing; one above that limit would have revealed a defect."
-    )
-    return [tag("p", words)]
+    return [tag("p", promise.audit_words(audit))]
 
 
 # What the ledgers hold: what each silo says that it has spent, on this study and in all.

@@ -14,6 +14,7 @@ from hubbub.core.number_format import (
     NOT_KNOWN,
     Row,
     amount,
+    at_least,
     at_most,
     chance,
     duration,
@@ -21,7 +22,7 @@ from hubbub.core.number_format import (
     size,
 )
 from hubbub.core.planning.plan import option_rows
-from hubbub.core.planning.plan_rows import PlanRow, explained, spoken
+from hubbub.core.planning.plan_rows import explained, spoken
 from hubbub.core.protocol.primitives.message_sizes import OVERHEAD
 from hubbub.desk.report import charts, markup, trust_models
 
@@ -188,6 +189,25 @@ def cost(plan: Plan, mode: trust_models.Mode, up: charts.Scale) -> markup.Html:
     return markup.section(heading, *_meaning(plan, who), _table(plan), figure)
 
 
+def odds(epsilon: float, unit: str) -> str:
+    """Epsilon as a factor of odds, in a clause."""
+    return (
+        f"the odds between two guesses about one {unit} (it was used, or it was not) change by a "
+        f"factor of at most {at_most(exp(epsilon))}"
+    )
+
+
+def audit_words(audit: Mapping[str, Any]) -> str:
+    """What an attack on the study with made-up records has found."""
+    return (
+        f"An audit by hubbub {audit['version']} simulated {amount(audit['runs'])} trainings of "
+        f"this study with {amount(audit['canaries'])} canaries each in place of records. The sums "
+        f"showed ε of at least {at_least(audit['epsilon_lower'])}; they may reveal up to "
+        f"{at_most(audit['epsilon_audited'])}. A small number proves nothing; one above that limit "
+        "would have revealed a defect."
+    )
+
+
 def _meaning(plan: Plan, who: str) -> list[markup.Html]:
     """Epsilon in words, for the adversary against whom it holds."""
     epsilon, unit = stated(plan)["epsilon"], _unit(plan)
@@ -198,9 +218,8 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
     )
     if epsilon is not None:
         first += (
-            f"With ε = {at_most(epsilon)}, the odds between two guesses about one {unit} (it was "
-            f"used, or it was not) change by a factor of at most {at_most(exp(epsilon))}, whatever "
-            f"was believed before, except with the tiny probability δ = {amount(plan['delta'])}."
+            f"With ε = {at_most(epsilon)}, {odds(epsilon, unit)}, whatever was believed before, "
+            f"except with the tiny probability δ = {amount(plan['delta'])}."
         )
     power = at_most(100 * plan["attack_power_at_1_percent"])
     second = (
@@ -235,8 +254,6 @@ def _at_most(epsilon: float | None) -> str:
 
 
 def _table(plan: Plan) -> markup.Html:
-    rows: Sequence[Exposure] = plan["epsilon"]
-    body = [_row(row, plan) for row in rows] + _patient_row(plan)
     head = ("Adversary", "ε at most", "in plain words", "guarantee", "noise left, times C")
     caption = (
         f"ε for each adversary, at δ = {amount(plan['delta'])}. To collude is to share, "
@@ -244,24 +261,26 @@ def _table(plan: Plan) -> markup.Html:
         f"{stated(plan)['colluding_silos']} colluding silos. C is the most that one "
         f"{_unit(plan)} can add to a sum"
     )
-    return markup.table(caption, head, body, numeric=(1, 4), marked=(rows.index(stated(plan)),))
+    marked = (plan["epsilon"].index(stated(plan)),)
+    return markup.table(caption, head, exposure_rows(plan), numeric=(1, 4), marked=marked)
 
 
-def _row(row: Exposure, plan: Plan) -> tuple[str, ...]:
-    return (
-        row["adversary"],
-        at_most(row["epsilon"]),
-        explained(row["adversary"]),
-        _promise(row, plan),
-        amount(row["noise_multiplier"]),
-    )
-
-
-def _patient_row(plan: Plan) -> list[tuple[str, ...]]:
-    """The promised adversary once more, about a patient, where the study speaks of patients."""
+def exposure_rows(plan: Plan) -> list[tuple[str, ...]]:
+    """Of each adversary its name, ε at most, who it is, what is promised, and the noise left."""
+    rows: list[tuple[str, ...]] = [
+        (
+            row["adversary"],
+            at_most(row["epsilon"]),
+            explained(row["adversary"]),
+            _promise(row, plan),
+            amount(row["noise_multiplier"]),
+        )
+        for row in plan["epsilon"]
+    ]
+    # The promised adversary once more, about a patient, where the study speaks of patients.
     patient, row = plan.get("patient"), stated(plan)
     if patient is None:
-        return []
+        return rows
     about, promise = f"{row['adversary']}, about {patient['who']}", "the study's guarantee"
     if not patient["is_unit"]:
         promise = (
@@ -270,7 +289,7 @@ def _patient_row(plan: Plan) -> list[tuple[str, ...]]:
             else ("weaker: the guarantee is for one record, and some people have several")
         )
     epsilon, noise = at_most(patient["epsilon"]), amount(row["noise_multiplier"])
-    return [(about, epsilon, explained(row["adversary"]), promise, noise)]
+    return [*rows, (about, epsilon, explained(row["adversary"]), promise, noise)]
 
 
 def _promise(row: Exposure, plan: Plan) -> str:
@@ -371,13 +390,7 @@ _CERTIFICATE = (
 
 def numbers(plan: Plan, mode: trust_models.Mode) -> markup.Html:
     """The section; a baseline has the plan of the federation that it is compared with."""
-    head = ("Quantity", "value", "what it is")
-    rows = [
-        *_amounts(plan, _NOISE),
-        *map(_option_cells, option_rows(plan)),
-        *_amounts(plan, _SIZE),
-        *_certificate_rows(plan["certificate"]),
-    ]
+    head, rows = ("Quantity", "value", "what it is"), number_rows(plan)
     identity = markup.tag("p", "Study id: ", markup.tag("code", plan["study_id"]))
     caption = "The plan, for those who check it"
     if mode is not trust_models.FEDERATED:
@@ -385,22 +398,29 @@ def numbers(plan: Plan, mode: trust_models.Mode) -> markup.Html:
     return markup.section("The numbers", identity, markup.table(caption, head, rows, numeric=(1,)))
 
 
+def number_rows(plan: Plan) -> list[Cells]:
+    """The numbers of a plan: what each is called, its value, and what it is."""
+    rows = _amounts(plan, _NOISE)
+    for row in option_rows(plan):  # what options of the study say of themselves
+        value = row.value
+        if not isinstance(value, str):
+            value = at_most(value) if row.upper else amount(value)
+        rows.append((row.name, value, row.words))
+    factor = f"1 + {plan['certificate']['delta_factor'] - 1:.2g}"
+    power = at_most(100 * plan["attack_power_at_1_percent"])
+    return [
+        *rows,
+        *_amounts(plan, _SIZE),
+        ("upload", size(plan["upload_bytes_per_step"]), "what a silo sends in each step"),
+        ("attack", f"{power} in 100", "identified at most by who wrongly accuses 1 in 100"),
+        *_amounts(plan["certificate"], _CERTIFICATE),
+        ("certificate: factor on δ", factor, "by which the ideal δ is multiplied"),
+    ]
+
+
 def _amounts(found: Plan, rows: Sequence[Cells]) -> list[Cells]:
     """Rows of plain numbers; of each row, the name, the key and what it is are given."""
     return [(name, amount(found[key]), words) for name, key, words in rows]
-
-
-def _option_cells(row: PlanRow) -> Cells:
-    """What an option of the study says of itself."""
-    value = row.value
-    if isinstance(value, str):
-        return row.name, value, row.words
-    return row.name, at_most(value) if row.upper else amount(value), row.words
-
-
-def _certificate_rows(added: Plan) -> list[Cells]:
-    factor, words = f"1 + {added['delta_factor'] - 1:.2g}", "by which the ideal δ is multiplied"
-    return [*_amounts(added, _CERTIFICATE), ("certificate: factor on δ", factor, words)]
 
 
 def traffic(plan: Plan, attempts: int, seconds: float | None) -> markup.Html:
