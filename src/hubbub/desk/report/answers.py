@@ -54,8 +54,11 @@ def tables_of(answer: Answer) -> Mapping[str, Table]:
     """All tables of an answer, by what is said of each: its numbers, comparisons, curves."""
     if answer["kind"] == "two-way":
         return _two_way(answer)
-    tables = {"": table_of(answer), "compared": _compared(answer), "over time": _curves(answer)}
-    return {said: one for said, one in tables.items() if one is not None}
+    tables = {"": table_of(answer), "over time": _curves(answer)}
+    if rows := [row for row in answer["rows"] if _is_comparison(answer, row)]:
+        compared = _with_p_values(_pivoted(rows, _label, lambda _: ""), rows)
+        tables = {"": tables[""], "compared": compared, "over time": tables["over time"]}
+    return {what: table for what, table in tables.items() if table is not None}
 
 
 def table_of(answer: Answer) -> Table | None:
@@ -81,22 +84,13 @@ def _two_way(answer: Answer) -> Mapping[str, Table]:
     of: dict[str, list[Mapping[str, Any]]] = {}
     for row in answer["rows"]:
         of.setdefault(row["column"], []).append(row)
-    return {name: _grid(rows) for name, rows in of.items()}
-
-
-def _grid(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Levels down and across; one below the other where a page is too narrow for them."""
-    if len({row["level"] for row in rows}) <= _MOST_ACROSS:
-        return _pivoted(rows, lambda row: row["group"], lambda row: row["level"])
-    return _pivoted(rows, lambda row: f"{row['group']}, {row['level']}", lambda _: "")
-
-
-def _compared(answer: Answer) -> Table | None:
-    """What compares groups, in a table of its own."""
-    rows = [row for row in answer["rows"] if _is_comparison(answer, row)]
-    if not rows:
-        return None
-    return _with_p_values(_pivoted(rows, _label, lambda _: ""), rows)
+    tables = {}
+    for name, rows in of.items():
+        tables[name] = _pivoted(rows, lambda row: row["group"], lambda row: row["level"])
+        if len(tables[name].head) > _MOST_ACROSS + 1:  # a page is too narrow for so many levels
+            both = "{group}, {level}".format_map
+            tables[name] = _pivoted(rows, both, lambda _: "")
+    return tables
 
 
 def _is_comparison(answer: Answer, row: Mapping[str, Any]) -> bool:
@@ -143,24 +137,16 @@ def _curves(answer: Answer) -> Table | None:
         return None
     places = max((curve["x"] for curve in curves), key=len)
     shown = places[:: -(-len(places) // _MOST_PLACES)]
-    rows = [(amount(x), *(_survived(curve, x) for curve in curves)) for x in shown]
+    columns = [
+        {
+            x: f"{100 * y:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+            for x, y, low, high in zip(*map(curve.get, ("x", "y", "low", "high")), strict=False)
+        }
+        for curve in curves
+    ]
+    rows = tuple((amount(x), *(column.get(x, "") for column in columns)) for x in shown)
     whole = "all" if len(curves) > 1 else "without the event"
-    return Table(
-        (
-            "after",
-            *(curve["name"] or whole for curve in curves),
-        ),
-        tuple(rows),
-    )
-
-
-def _survived(curve: Mapping[str, Any], x: float) -> str:
-    """A curve at one of its places."""
-    if x not in curve["x"]:
-        return ""
-    k = curve["x"].index(x)
-    value, low, high = (100 * curve[key][k] for key in ("y", "low", "high"))
-    return f"{value:.1f} % ({low:.1f} to {high:.1f})"
+    return Table(("after", *(curve["name"] or whole for curve in curves)), rows)
 
 
 def test_words(test: Mapping[str, Any]) -> str:
@@ -252,13 +238,9 @@ def _cell(row: Mapping[str, Any]) -> str:
     shown, unit = _shown(row), " %" if _is_share(row["quantity"]) else ""
     if row["low"] == row["value"] == row["high"]:  # known without an interval
         return f"{shown(row['value'])}{unit}"
-    ends = " to ".join(_end(shown, row[key]) for key in ("low", "high"))
-    return f"{shown(row['value'])}{unit} ({ends})"
-
-
-def _end(shown: Any, value: float | None) -> str:
-    """An end of an interval, which may not be known."""
-    return NOT_KNOWN if value is None else str(shown(value))
+    ends = (row["low"], row["high"])
+    low, high = (NOT_KNOWN if end is None else shown(end) for end in ends)
+    return f"{shown(row['value'])}{unit} ({low} to {high})"
 
 
 def _is_share(quantity: str) -> bool:
@@ -328,8 +310,10 @@ def _curves_figure(answer: Answer) -> Figure:
     what = _WHAT.get(answer["kind"], "share of records up to here")
     start = [0.0] if answer["kind"] in _WHAT else []
     across = charts.linear([*start, *places], charts.LEFT, charts.RIGHT)
-    if times := _times_at_risk(curves):
-        across = replace(across, ticks=times)
+    # Numbers at risk are told at times of the grid, equally many bins apart.
+    grid = max((curve["x"] for curve in curves if curve["at_risk"]), key=len, default=())
+    if grid:
+        across = replace(across, ticks=tuple(grid[:: -(-len(grid) // _MOST_TIMES)]))
     up = charts.linear([0.0, 1.0], *charts.vertical(charts.HEIGHT))
     words = (
         f"{answer['title']}. The shaded area contains each point of the curve with "
@@ -369,10 +353,12 @@ def _at_risk(curves: Sequence[Mapping[str, Any]], axes: charts.Axes) -> list[mar
         y = top + _LINE * (2 * index + 1)
         name = charts.word(label, charts.LEFT, y, "start", "strong")
         parts.append(markup.tag("g", name, class_=f"series-{curves.index(one)}"))
-        parts += [
-            charts.word(_risk_at(one, time), axes.across.place(time), y + _LINE, "middle", "risk")
-            for time in axes.across.ticks
-        ]
+        # How many are at risk just after a time of the grid, as far as the curve goes.
+        numbers = dict(zip(one["x"], one["at_risk"], strict=False))
+        for time in axes.across.ticks:
+            shown = f"{max(numbers[time], 0):,.0f}" if time in numbers else ""
+            place = axes.across.place(time)
+            parts.append(charts.word(shown, place, y + _LINE, "middle", "risk"))
     return parts
 
 
@@ -390,20 +376,6 @@ def _own_numbers(curves: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, 
         for numbers, same in shared.items()
     }
     return {names[numbers] or "all": same[0] for numbers, same in shared.items()}
-
-
-def _times_at_risk(curves: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    """Times of the grid, equally many bins apart, at which they are told; none if nowhere."""
-    grid: Sequence[float] = max(
-        (curve["x"] for curve in curves if curve["at_risk"]), key=len, default=()
-    )
-    return tuple(grid[:: -(-len(grid) // _MOST_TIMES)]) if grid else ()
-
-
-def _risk_at(curve: Mapping[str, Any], time: float) -> str:
-    """How many are at risk just after a time of the grid, as far as the curve goes."""
-    known = dict(zip(curve["x"], curve["at_risk"], strict=False))
-    return f"{max(known[time], 0):,.0f}" if time in known else ""
 
 
 def _histogram(answer: Answer) -> Figure:

@@ -86,8 +86,12 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
     caption = "Claims in evidence.json when this page was written"
     parts.append(table(caption, ("Verdict", "claims", "what it means"), rows, numeric=(1,)))
     if not wrongs:
-        parts += _audited(audit)
-    return section("How to check it", *parts, *_trusted(findings))
+        none = "The evidence of this run contains no audit of the study."
+        parts.append(tag("p", none if audit is None else promise.audit_words(audit)))
+    if trusted := [claim for claim, verdict in findings if verdict == "not verifiable"]:
+        items = (tag("li", full(claim)) for claim in trusted)
+        parts += [tag("p", "What has to be trusted:"), tag("ul", *items)]
+    return section("How to check it", *parts)
 
 
 def briefly(findings: Sequence[Finding]) -> str:
@@ -104,21 +108,6 @@ def _counts(findings: Sequence[Finding]) -> list[tuple[str, int]]:
     """How many claims stand how."""
     counts = Counter(verdict for _, verdict in findings)
     return [(verdict, counts[verdict]) for verdict in _HOW if counts[verdict] or verdict != _RARE]
-
-
-def _trusted(findings: Sequence[Finding]) -> list[Html]:
-    trusted = [claim for claim, verdict in findings if verdict == "not verifiable"]
-    if not trusted:
-        return []
-    items = (tag("li", f"{claim[:1].upper()}{claim[1:]}.") for claim in trusted)
-    return [tag("p", "What has to be trusted:"), tag("ul", *items)]
-
-
-def _audited(audit: Audit) -> list[Html]:
-    """What an audit has found, if there was one."""
-    if audit is None:
-        return [tag("p", "The evidence of this run contains no audit of the study.")]
-    return [tag("p", promise.audit_words(audit))]
 
 
 # What the ledgers hold: what each silo says that it has spent, on this study and in all.
@@ -140,7 +129,14 @@ def ledgers(parts: Sequence[Part]) -> Html:
     if not parts:
         hint = tag("p", "What the ledgers hold, ", tag("code", "hubbub ledger show"), " says.")
         return section("What the ledgers say", tag("p", words), hint)
-    rows = [_row(part) for part in parts[:_SHOWN]]
+    rows: list[tuple[Html | str, ...]] = []
+    for part in parts[:_SHOWN]:
+        spent, ledger = NOT_KNOWN, part["ledger"]
+        if total := part["data_set"]:
+            spent = f"{at_most(total['epsilon'])} at δ = {amount(total['delta'])}"
+        head_shown = tag("code", f"{ledger['head'][:16]}…")
+        charged = amount(part["attempts"]), amount(ledger["rows"])
+        rows.append((part["silo"], *charged, spent, head_shown))
     more = len(parts) - len(rows)
     note = [tag("p", f"The evidence lists {amount(more)} more silos.")] if more else []
     caption = (
@@ -150,14 +146,6 @@ def ledgers(parts: Sequence[Part]) -> Html:
     head = ("Silo", "attempts charged", "total rows", "total ε spent", "head")
     body = table(caption, head, rows, numeric=(1, 2, 3))
     return section("What the ledgers say", tag("p", words), body, *note)
-
-
-def _row(part: Part) -> tuple[Html | str, ...]:
-    spent, ledger = NOT_KNOWN, part["ledger"]
-    if total := part["data_set"]:
-        spent = f"{at_most(total['epsilon'])} at δ = {amount(total['delta'])}"
-    head = tag("code", f"{ledger['head'][:16]}…")
-    return part["silo"], amount(part["attempts"]), amount(ledger["rows"]), spent, head
 
 
 # What the words on the page mean, for somebody who reads such a page for the first time.
@@ -259,10 +247,17 @@ def render(
     compared = comparison or (arrangements.arrangements_of(beside) if beside else None)
     joining = arrangements.joining(compared) if trains or compared else None
     said = validation_sheet.sheet_of(validation) if validation else None
+    # In red where the promise rests on a belief in machines.
+    items = [
+        tag("li", words, class_="alarm") if words.startswith(_ALARMS) else tag("li", words)
+        for words in plan["warnings"]
+    ]
+    title = "Before you rely on it"
+    warnings = [section(title, tag("ul", *items), class_="warnings")] if items else []
     sections = [
         _summary(plan, metrics, mode, against, checked, spending, parts, scores or {}, validation),
         *([joining] if joining and comparison else []),  # which was asked for
-        *_warnings(plan["warnings"]),
+        *warnings,
         *([_asked(statistics)] if statistics else []),
         *([section(said.title, *html_of(said))] if said else []),
         *(
@@ -441,18 +436,6 @@ def _tile(name: str, value: str, remark: str, *more: markup.Html) -> markup.Html
         *drawn,
         remark_shown,
     )
-
-
-def _warnings(warnings: Sequence[str]) -> list[markup.Html]:
-    items = markup.tag("ul", *map(_warning, warnings))
-    return [markup.section("Before you rely on it", items, class_="warnings")] if warnings else []
-
-
-def _warning(words: str) -> markup.Html:
-    """One of them; in red where the promise rests on a belief in machines."""
-    if words.startswith(_ALARMS):
-        return markup.tag("li", words, class_="alarm")
-    return markup.tag("li", words)
 
 
 def _views(plan: Plan, mode: trust_models.Mode) -> markup.Html:

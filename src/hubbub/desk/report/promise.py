@@ -42,13 +42,23 @@ def broken(plan: Mapping[str, Any], spending: Mapping[str, Any] | None = None) -
     stated = rows[plan["stated_adversary"]]
     sentences = []
     if stated is None:
-        sentences.append(
-            f"no guarantee to anybody: against {spoken(plan['stated_adversary'])} epsilon"
-        )
-        sentences[-1] += " is past 50"
+        who = spoken(plan["stated_adversary"])
+        sentences.append(f"no guarantee to anybody: against {who} epsilon is past 50")
     sentences += _to_patients(plan.get("patient"), stated)
-    if spending is not None and stated is not None:
-        sentences += _in_all(spending, stated)
+    if spending is None or stated is None:
+        return sentences
+    # What all studies of the records come to, where it is more than this one's epsilon.
+    epsilon, times = spending["epsilon"], spending["charge"]
+    if epsilon is None:
+        sentences.append(
+            f"no guarantee any more: in {times} charges the records of {spending['silo']} have "
+            "spent more than any epsilon that can be certified; run no further query on them"
+        )
+    elif epsilon > stated * (1 + _ROOM):
+        sentences.append(
+            f"epsilon {at_most(stated)} is for this study alone: over {times} charges these "
+            f"records have spent {at_most(epsilon)} in total, which is what protects them now"
+        )
     return sentences
 
 
@@ -88,26 +98,6 @@ def _to_patients(found: Mapping[str, Any] | None, stated: float | None) -> list[
             )
         ]
     return []
-
-
-def _in_all(spending: Mapping[str, Any], stated: float) -> list[str]:
-    """What all studies of the records come to, where it is more than this one's epsilon."""
-    epsilon, times = spending["epsilon"], spending["charge"]
-    if epsilon is None:
-        return [
-            (
-                f"no guarantee any more: in {times} charges the records of {spending['silo']} have "
-                "spent more than any epsilon that can be certified; run no further query on them"
-            )
-        ]
-    if epsilon <= stated * (1 + _ROOM):
-        return []
-    return [
-        (
-            f"epsilon {at_most(stated)} is for this study alone: over {times} charges these "
-            f"records have spent {at_most(epsilon)} in total, which is what protects them now"
-        )
-    ]
 
 
 # What it cost: epsilon for every adversary, and what that means in plain words.
@@ -221,12 +211,21 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
             f"With ε = {at_most(epsilon)}, {odds(epsilon, unit)}, whatever was believed before, "
             f"except with the tiny probability δ = {amount(plan['delta'])}."
         )
+    patient = plan.get("patient")  # what holds for a person with several records
+    several = "A person with several records in the study is protected less."
+    if patient is not None and patient["is_unit"]:
+        several = (
+            f"One unit is {patient['who']} in one silo. A patient with records in two silos is two "
+            f"units: for both together ε is {_at_most(patient['in_two_silos'])}."
+        )
+    elif patient is not None:
+        several = f"For {patient['who']}, ε is {_at_most(patient['epsilon'])}."
     power = at_most(100 * plan["attack_power_at_1_percent"])
     second = (
         "An attacker who may wrongly accuse 1 in 100 people whose record was not used "
         f"identifies at most {power} in 100 people whose record was used; blind guessing "
         f"identifies 1. This holds against {spoken(who)}, and against anybody who sees "
-        f"less. {_several(plan.get('patient'))}"
+        f"less. {several}"
     )
     return [markup.tag("p", first), markup.tag("p", second)]
 
@@ -234,18 +233,6 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
 def _unit(plan: Plan) -> str:
     """What is protected: a record, or a patient with all records in a silo."""
     return str(plan.get("unit", "record"))
-
-
-def _several(found: Mapping[str, Any] | None) -> str:
-    """What holds for a person with several records."""
-    if found is None:
-        return "A person with several records in the study is protected less."
-    if not found["is_unit"]:
-        return f"For {found['who']}, ε is {_at_most(found['epsilon'])}."
-    return (
-        f"One unit is {found['who']} in one silo. A patient with records in two silos is "
-        f"two units: for both together ε is {_at_most(found['in_two_silos'])}."
-    )
 
 
 def _at_most(epsilon: float | None) -> str:
@@ -324,25 +311,21 @@ def _figure(plan: Plan, up: charts.Scale) -> markup.Html:
     )
     words = (
         "The worst adversary for each number of colluding silos. The study is planned for T = "
-        f"{limit} (dashed line); beyond it the guarantee weakens step by step.{_graph_words(plan)}"
+        f"{limit} (dashed line); beyond it the guarantee weakens step by step."
     )
+    if graph := plan.get("mask_graph"):  # which bears some silos, wherever masks are sparse
+        certain, likely = graph["colluders_at_any_time"], graph["colluders_before_it_is_drawn"]
+        words += (
+            f" The graph along which silos share masks bears {certain} colluders, whenever they "
+            "are corrupted"
+        )
+        if likely > certain:
+            words += (
+                f", and {likely} who were corrupted before it was drawn, but for the probability "
+                "that the plan counts in δ"
+            )
+        words += "."
     return markup.figure(chart, words)
-
-
-def _graph_words(plan: Plan) -> str:
-    """Whom a sparse mask graph bears; nothing where no silos can take it apart."""
-    graph = plan.get("mask_graph")
-    if graph is None:
-        return ""
-    certain, likely = graph["colluders_at_any_time"], graph["colluders_before_it_is_drawn"]
-    later = (
-        f", and {likely} who were corrupted before it was drawn, but for the probability that the "
-        "plan counts in δ"
-    )
-    return (
-        f" The graph along which silos share masks bears {certain} colluders, whenever they are "
-        f"corrupted{later if likely > certain else ''}."
-    )
 
 
 def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:
@@ -427,9 +410,15 @@ def traffic(plan: Plan, attempts: int, seconds: float | None) -> markup.Html:
     """The section; attempts count whether finished or not, and seconds if somebody measured."""
     each = duration(seconds / attempts) if seconds is not None and attempts else NOT_KNOWN
     rows = [("time", each, duration(seconds))] if seconds is not None else []
+    each_sends = plan["upload_bytes_per_step"]
+    all_send = None if each_sends is None else each_sends * plan["silos"]
     rows += [
         (name, size(count), NOT_KNOWN if count is None else size(count * attempts))
-        for name, count in _bytes(plan)
+        for name, count in (
+            ("each silo sends", each_sends),
+            ("each silo receives (the model)", download(plan)),
+            ("all silos together send", all_send),
+        )
     ]
     words = (
         f"{amount(attempts)} attempts were made; the study allows {amount(plan['steps'])}. How "
@@ -447,12 +436,3 @@ def download(plan: Plan) -> int | None:
     if plan["dimension"] is None:
         return None
     return -(-int(plan["silos"]) // 8) + 4 * int(plan["dimension"]) + OVERHEAD
-
-
-def _bytes(plan: Plan) -> list[tuple[str, int | None]]:
-    each, silos = plan["upload_bytes_per_step"], plan["silos"]
-    return [
-        ("each silo sends", each),
-        ("each silo receives (the model)", download(plan)),
-        ("all silos together send", None if each is None else each * silos),
-    ]

@@ -188,10 +188,18 @@ def learning(
         validated: whether the model was scored otherwise.
     """
     shown_metrics = metrics_of(rows)
-    curves = _alike(shown_metrics)
+    # What fits on one axis: two shares, or one metric of any other kind.
+    shares = [key for key in shown_metrics if words_of(key).is_share]
+    curves = shown_metrics[:1]
+    curves = shares[:_CURVES] if {*curves} & {*shares} else curves
     figures = [metric_figure(rows, curves, scale_of(rows, curves))] if shown_metrics else []
     if against is not None and rows:
-        figures.append(_epsilon_figure(rows, against, cost))
+        series = charts.Series(name="epsilon so far", points=_points(rows, "epsilon"))
+        last = series.points[-1][1] if series.points else None
+        who = plan_rows.spoken(against)
+        words = f"epsilon (ε) against {who} grows with every step, to {at_most(last)}"
+        label = "ε so far" + (" (log scale)" if cost.log else "")
+        figures.append(_over_steps([series], rows, cost, label, words))
     numbers = _metric_table(rows, shown_metrics, promised=against is not None)
     more = [markup.tag("details", markup.tag("summary", "The same in numbers"), numbers)]
     return markup.section(
@@ -212,12 +220,6 @@ def running_mean(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, fl
     return tuple((x, mean) for (x, _), mean in zip(points, means, strict=True))
 
 
-def _alike(found: Sequence[str]) -> list[str]:
-    """The first metrics that fit on one axis: two shares, or one of any other kind."""
-    shares = [key for key in found if words_of(key).is_share]
-    return shares[:_CURVES] if found and found[0] in shares else list(found[:1])
-
-
 def scale_of(rows: Sequence[Row], keys: Sequence[str]) -> charts.Scale:
     """The axis for some metrics of these rows."""
     values = [y for key in keys for row in rows if (y := finite(row, key)) is not None]
@@ -229,7 +231,12 @@ def metric_figure(
     rows: Sequence[Row], found: Sequence[str], up: charts.Scale, title: str = ""
 ) -> markup.Html:
     """Metrics over steps, on an axis that other figures may share."""
-    series = [_averaged(rows, key) for key in found]
+    series = []
+    for key in found:
+        single = _points(rows, key)
+        faint = single if len(single) >= _FEWEST else ()
+        points = running_mean(single)
+        series.append(charts.Series(name=name_of(key), points=points, faint=faint))
     ends = ", ".join(
         f"{one.name} {words_of(key).shown(one.points[-1][1])}"
         for key, one in zip(found, series, strict=True)
@@ -265,23 +272,6 @@ def _words(found: Sequence[str], validated: bool) -> list[str]:
 def _points(rows: Sequence[Row], key: str) -> tuple[tuple[float, float], ...]:
     points = ((row["step"], finite(row, key)) for row in rows)
     return tuple((x, y) for x, y in points if y is not None)
-
-
-def _averaged(rows: Sequence[Row], key: str) -> charts.Series:
-    single = _points(rows, key)
-    mean = running_mean(single)
-    return charts.Series(
-        name=name_of(key), points=mean, faint=single if len(single) >= _FEWEST else ()
-    )
-
-
-def _epsilon_figure(rows: Sequence[Row], against: str, up: charts.Scale) -> markup.Html:
-    series = charts.Series(name="epsilon so far", points=_points(rows, "epsilon"))
-    last = series.points[-1][1] if series.points else None
-    who = plan_rows.spoken(against)
-    words = f"epsilon (ε) against {who} grows with every step, to {at_most(last)}"
-    label = "ε so far" + (" (log scale)" if up.log else "")
-    return _over_steps([series], rows, up, label, words)
 
 
 def _over_steps(

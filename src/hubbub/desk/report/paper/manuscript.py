@@ -87,13 +87,18 @@ def table_one(answer: Answer, quantiles: Sequence[Answer]) -> Table:
     """
     groups = list(dict.fromkeys(row["group"] for row in answer["rows"]))
     tests = {test["column"]: test for test in answer["tests"] if test.get("column")}
-    head = ["", *(_head(answer, group) for group in groups), *(["p", "SMD"] if tests else [])]
+    counts = {group: _records(answer, group) for group in groups}
+    names = (f"{group or 'Overall'} (n = {n:,.0f})" for group, n in counts.items())
+    head = ["", *names, *(["p", "SMD"] if tests else [])]
     rows: list[tuple[str, ...]] = []
     for column in dict.fromkeys(row["column"] for row in answer["rows"] if row["column"]):
         own = [row for row in answer["rows"] if row["column"] == column]
-        described = [*_column(column, own, groups, answer), *_medians(column, groups, quantiles)]
+        described = [*_column(column, own, counts), *_medians(column, groups, quantiles)]
         for place, (label, cells) in enumerate(described):
-            last = _tested(tests.get(column)) if place == 0 else ("", "")
+            test = tests.get(column) if place == 0 else None
+            last = ("", "")
+            if test is not None:
+                last = p_cell(test), "" if test["smd"] is None else f"{test['smd']:.3f}"
             rows.append((label, *cells, *(last if tests else ())))
     return Table(tuple(head), tuple(rows))
 
@@ -119,30 +124,28 @@ def tests_note(answer: Answer) -> Iterator[str]:
         )
 
 
-def _head(answer: Answer, group: str) -> str:
-    (records,) = (
-        row["value"]
-        for row in answer["rows"]
-        if row["quantity"] == "records" and row["group"] == group
-    )
-    return f"{group or 'Overall'} (n = {records:,.0f})"
-
-
 def _column(
-    column: str, rows: Sequence[Row], groups: Sequence[str], answer: Answer
+    column: str, rows: Sequence[Row], groups: Mapping[str, float]
 ) -> Iterator[tuple[str, list[str]]]:
-    """The lines of one column: mean (SD), or a line for each class below its name."""
+    """The lines of one column: mean (SD), or a line for each class below its name.
+
+    Args:
+        column, rows: of it.
+        groups: how many records each has.
+    """
     known = {(row["quantity"], row["level"], row["group"]): row for row in rows}
     if any(row["quantity"] == "mean" for row in rows):
-        cells = [
-            _spread(known.get(("mean", "", group)), known.get(("sd", "", group)))
-            for group in groups
-        ]
+        cells = []
+        for group in groups:
+            mean, deviation = (known.get((what, "", group)) for what in ("mean", "sd"))
+            cells.append(NOT_KNOWN)
+            if mean is not None and deviation is not None:
+                cells[-1] = f"{_short(mean['value'])} ({_short(deviation['value'])})"
         yield f"{column}, mean (SD)", cells
     else:
         yield f"{column}, n (%)", ["" for _ in groups]
     for level in dict.fromkeys(row["level"] for row in rows if row["quantity"] == "share"):
-        cells = [_counted(known, level, group, _records(answer, group)) for group in groups]
+        cells = [_counted(known, level, group, number) for group, number in groups.items()]
         yield f"  {level}", cells
 
 
@@ -162,12 +165,6 @@ def _counted(known: Mapping[tuple[str, str, str], Row], level: str, group: str, 
     gone = known.get(("share", _MISSING, group))
     without = 0.0 if gone is None or level == _MISSING else gone["value"]
     return f"{row['value'] * all_ * (1.0 - without):,.0f} ({100 * row['value']:.1f})"
-
-
-def _spread(mean: Row | None, deviation: Row | None) -> str:
-    if mean is None or deviation is None:
-        return NOT_KNOWN
-    return f"{_short(mean['value'])} ({_short(deviation['value'])})"
 
 
 def _medians(
@@ -190,12 +187,6 @@ def _medians(
             for group, there in zip(groups, known, strict=True)
         ]
         yield f"{column}, median [IQR]", cells
-
-
-def _tested(test: Row | None) -> tuple[str, str]:
-    if test is None:
-        return "", ""
-    return p_cell(test), "" if test["smd"] is None else f"{test['smd']:.3f}"
 
 
 def _short(value: float | None) -> str:
@@ -271,17 +262,25 @@ def methods_sentence(
     validation: Mapping[str, Any] | None = None,
 ) -> str:
     """What the section on methods says; of the whole study's epsilon where there is a plan."""
-    methods = dict.fromkeys(
-        _method(answer) for answer in told["statistics"].values() if not answer["refusal"]
-    )
+    methods: dict[str | None, None] = {}
+    for answer in told["statistics"].values():
+        if any(row["quantity"] == GEOMETRIC for row in answer["rows"]) and not answer["refusal"]:
+            methods["ratios of geometric means are from linear regressions of logarithms"] = None
+        elif not answer["refusal"]:
+            methods[methods_of(answer["kind"])] = None
     tests = dict.fromkeys(
         test["name"] for one in told["statistics"].values() for test in one["tests"]
     )
     named = (*methods, *(_NAMED.get(test) for test in tests))
     done = "; ".join(filter(None, named))
     changed = "exchanged" if told["relation"] == "substitute" else "added or removed"
-    family = any(_is_adjusted(statistic) for statistic in told["statistics"].values())
-    epsilon = told["epsilon"] if plan is None else _stated_epsilon(plan)
+    every = told["statistics"].values()
+    parts = [part for answer in every for part in (*answer["rows"], *answer["tests"])]
+    family = any(part.get("p_adjusted") is not None for part in parts)
+    epsilon = told["epsilon"]
+    if plan is not None:  # of all that the study asks, against the adversary that it names
+        by_adversary = {row["adversary"]: row["epsilon"] for row in plan["epsilon"]}
+        epsilon = float(by_adversary[plan["stated_adversary"]])
     promised = (
         "All numbers were computed from sums over all sites, to which noise was added before "
         "anybody saw them; nobody saw the numbers of a single site. They satisfy distributed "
@@ -299,24 +298,6 @@ def methods_sentence(
         )
     own = done and full(done)
     return " ".join(filter(None, (own, scored, promised + adjusted)))
-
-
-def _method(answer: Answer) -> str | None:
-    """What was done for an answer."""
-    if any(row["quantity"] == GEOMETRIC for row in answer["rows"]):
-        return "ratios of geometric means are from linear regressions of logarithms"
-    return methods_of(answer["kind"]) or None
-
-
-def _stated_epsilon(plan: Mapping[str, Any]) -> float:
-    """Of all that the study asks, against the adversary that it names."""
-    stated = plan["stated_adversary"]
-    return next(float(row["epsilon"]) for row in plan["epsilon"] if row["adversary"] == stated)
-
-
-def _is_adjusted(answer: Answer) -> bool:
-    parts = (*answer["rows"], *answer["tests"])
-    return any(part.get("p_adjusted") is not None for part in parts)
 
 
 def _printed_answer(name: str, answer: Answer, answers: Mapping[str, Answer]) -> Sheet:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,25 +47,23 @@ def counted(
     answers: Mapping[str, Answer], validation: Mapping[str, Any] | None
 ) -> Sequence[Counted]:
     """What is known of each question that tells a number of records."""
-    known = [one for name, answer in answers.items() for one in _of_answer(name, answer)]
+    known = []
+    for name, answer in answers.items():
+        rows = [row for row in answer["rows"] if row["quantity"] == "records"]
+        whole = [row for row in rows if not row["group"] and not row["level"]]
+        if rows and not answer["refusal"]:
+            summed = whole[:1] or rows
+            error = math.sqrt(sum(float(row["standard_error"]) ** 2 for row in summed))
+            groups = tuple((row["group"], float(row["value"])) for row in rows if row["group"])
+            alone = groups if all(not row["level"] for row in rows) else ()
+            value = sum(float(row["value"]) for row in summed)
+            known.append(Counted(name, answer["title"], value, error, alone))
     if validation is None or validation["all"] is None:
         return known
     told = validation["all"]
     whose = "records held back" if validation["records"] == "held-back" else "records trained on"
     title = f"Validation of the model on {whose}"
     return [*known, Counted("validation", title, told["count"], told["count_error"])]
-
-
-def _of_answer(name: str, answer: Answer) -> Iterator[Counted]:
-    rows = [row for row in answer["rows"] if row["quantity"] == "records"]
-    whole = [row for row in rows if not row["group"] and not row["level"]]
-    if rows and not answer["refusal"]:
-        summed = whole[:1] or rows
-        error = math.sqrt(sum(float(row["standard_error"]) ** 2 for row in summed))
-        groups = tuple((row["group"], float(row["value"])) for row in rows if row["group"])
-        alone = groups if all(not row["level"] for row in rows) else ()
-        value = sum(float(row["value"]) for row in summed)
-        yield Counted(name, answer["title"], value, error, alone)
 
 
 def flow_table(known: Sequence[Counted], unit: str) -> Table:
