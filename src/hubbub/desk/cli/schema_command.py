@@ -43,7 +43,8 @@ def _schema(options: argparse.Namespace) -> int:
         )
     title, rows = "", list[tuple[str, ...]]()
     content: dict[str, Any] = json_schema()
-    text, written = json.dumps(content, indent=2) + "\n", {"schema": str(out)}
+    written: dict[str, Any] = {"schema": str(out)}
+    text = json.dumps(content, indent=2) + "\n"
     about = f'"#:schema {out and out.name}" as a study\'s first line names it'
     if options.what:  # the data dictionary
         study = Study.load(options.what[1])

@@ -233,18 +233,14 @@ class Lines:
         if tenths > self._tenths or now - self._last >= _QUIET_SECONDS:
             self._tenths, self._last = tenths, now
             again = f", model {self._pass}" if self._pass > 1 else ""
-            said = [f"{self._title}{again}: step {done} of {self._total}", note, self._left(now)]
+            said = [f"{self._title}{again}: step {done} of {self._total}", note]
+            # How long it will take yet, as far as that is known.
+            left, since = self._total - done, done - self._first
+            if left and since:
+                seconds = (now - self._began) / since * left
+                time_left = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+                said.append(f"about {time_left} left")
             self._tell(", ".join(filter(None, said)))
-
-    def _left(self, now: float) -> str:
-        """How long it will take yet, as far as that is known."""
-        left, done = self._total - self._done, self._done - self._first
-        if not left or not done:
-            return ""
-        seconds = (now - self._began) / done * left
-        return (
-            f"about {seconds:.0f} s left" if seconds < 100 else f"about {seconds / 60:.0f} min left"
-        )
 
 
 class Bar:

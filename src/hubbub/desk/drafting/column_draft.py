@@ -203,7 +203,13 @@ def _number(name: str, by_file: Sequence[Read], *, mixed: bool) -> ColumnDraft |
     # Bounds hold the core of the values, whose tails may be slips or single persons.
     low, high = rounded_outward(*_core(values))
     notes = _number_notes(values, low, high)
-    notes += _cell_notes(read, strange | {cell for cell, number in numbers if number in gone})
+    # Which spellings are read as what they do not say.
+    if limits := sorted({cell for cell, number in read if number and is_limit(cell)}):
+        notes.append(f"read as their numbers: {', '.join(limits[:_LISTED])}")
+    if unread := strange | {cell for cell, number in numbers if number in gone}:
+        counted = sum(cell in unread for cell, _ in read)
+        words = f"{', '.join(sorted(unread))} ({counted} of {len(read)} cells)"
+        notes.append(f"read as missing: {words}")
     left = [cell for cell, n in numbers if float(n) in impossible and n not in gone]
     if left:
         notes.append(
@@ -295,17 +301,6 @@ def _number_notes(values: Sequence[float], low: float, high: float) -> list[str]
     return notes
 
 
-def _cell_notes(read: Read, unread: Collection[str]) -> list[str]:
-    """Which spellings are read as what they do not say."""
-    limits = sorted({cell for cell, number in read if number and is_limit(cell)})
-    notes = [f"read as their numbers: {', '.join(limits[:_LISTED])}"] if limits else []
-    if unread:
-        counted = sum(cell in unread for cell, _ in read)
-        words = f"{', '.join(sorted(unread))} ({counted} of {len(read)} cells)"
-        notes.append(f"read as missing: {words}")
-    return notes
-
-
 def common_step(values: Sequence[float]) -> float | None:
     """The largest step of which all values are whole numbers apart; None if they lie closely.
 
@@ -363,7 +358,8 @@ def rounded_outward(low: float, high: float) -> tuple[float, float]:
     power = 10.0 ** floor(log10(span / 10))
     step = next(k * power for k in (1, 2, 5, 10) if k * power >= 0.99 * span / 10)
     bounds = floor(low / step) * step, ceil(high / step) * step
-    below, above = (_round(bound, span) for bound in bounds)
+    digits = 2 - floor(log10(span))  # others a difference of `span` does not need
+    below, above = (round(bound, digits) + 0.0 for bound in bounds)
     return (below, above) if below < above else (low - span, high + span)
 
 
@@ -377,11 +373,6 @@ def _typical(values: Sequence[float], low: float, high: float) -> float:
     sizes = [(high - low) / 5, *([abs(middle)] if middle else [])]  # a tail makes bounds wide
     digits = -floor(log10(min(sizes)))
     return min(max(round(middle, digits) + 0.0, low), high)
-
-
-def _round(value: float, span: float) -> float:
-    """Without the digits that a difference of `span` does not need."""
-    return round(value, 2 - floor(log10(span))) + 0.0
 
 
 def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> ColumnDraft:
