@@ -195,8 +195,8 @@ def show_answers(statistics: Mapping[str, Mapping[str, Any]]) -> None:
 def show(sheet: Sheet) -> None:
     """The tables of a sheet, and its sentences and notes."""
     before = f"{sheet.name}: " if sheet.name else ""
-    for one in sheet.tables:
-        table(f"{before}{one.caption}", one.head, one.rows)
+    for part in sheet.tables:
+        table(f"{before}{part.caption}", part.head, part.rows)
     for words in (*sheet.sentences, *sheet.notes):
         say(f"{before}{words}")
 

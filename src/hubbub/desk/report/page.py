@@ -47,16 +47,10 @@ Finding = tuple[str, str]
 Audit = Mapping[str, Any] | None
 
 _HOW = {
-    "re-derived": ("recomputed from public data", "and found equal"),
-    "signed": ("signed by the party it concerns,", "with the signature verified"),
-    "not verifiable": ("shown by nothing here,", "and have to be trusted"),
-    "not checked": ("take long to check:", "hubbub verify --thorough does it"),
-}
-_BRIEF = {
-    "re-derived": "recomputed and found equal",
-    "signed": "by the party it concerns",
-    "not verifiable": "has to be trusted",
-    "not checked": "it would take long",
+    "re-derived": "recomputed from public data and found equal",
+    "signed": "signed by the party it concerns, with the signature verified",
+    "not verifiable": "shown by nothing here; has to be trusted",
+    "not checked": "would take long to check; hubbub verify --thorough does it",
 }
 _RARE = "not checked"  # mentioned only where there is one
 
@@ -74,9 +68,7 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
     )
     if not findings:
         return section("How to check it", how)
-    rows = [
-        (verdict, amount(count), " ".join(_HOW[verdict])) for verdict, count in _counts(findings)
-    ]
+    rows = [(verdict, amount(count), _HOW[verdict]) for verdict, count in _counts(findings)]
     wrongs = [finding for finding in findings if finding[1] not in _HOW]
     parts: list[Html] = [how]
     if wrongs:
@@ -96,9 +88,7 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
 
 def briefly(findings: Sequence[Finding]) -> str:
     """The findings in one sentence."""
-    counts = ", ".join(
-        f"{count} {verdict} ({_BRIEF[verdict]})" for verdict, count in _counts(findings)
-    )
+    counts = "; ".join(f"{n} {verdict} ({_HOW[verdict]})" for verdict, n in _counts(findings))
     wrongs = sum(finding[1] not in _HOW for finding in findings)
     start = f"{amount(wrongs)} claims do not hold" if wrongs else "No claim was found to be wrong"
     return f"{start}: {counts}. How to check it yourself is described below."

@@ -36,8 +36,8 @@ def sheets_of(result: Result) -> Iterator[Sheet]:
     """All that is to be said of a run: of itself, of its private validation, of each answer."""
     plan, baseline, study = result.plan, result.baseline, result.plan.study
     # What was run.
-    asked, steps = steps_of(study), result.steps
-    what = "steps" if study.training else "sum" if asked == 1 else "sums"
+    total, steps = steps_of(study), result.steps
+    what = "steps" if study.training else "sum" if total == 1 else "sums"
     named = f"{study.name}, baseline “{called(baseline)}”" if baseline in BASELINES else study.name
     # Its epsilon, against whom, what the records have spent in all, and what is not covered.
     if baseline in BASELINES and promised_against(plan.stated.adversary, baseline) is None:
@@ -53,13 +53,14 @@ def sheets_of(result: Result) -> Iterator[Sheet]:
         sentences.append(f"{why}: {'; '.join(result.made_public)}")
     # How good the model is.
     if result.model is not None and study.training:
-        known = {k: v for k, v in result.final.items() if k not in ("step", "epsilon", "seconds")}
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
+        others = ("step", "epsilon", "seconds")
+        final = {name: value for name, value in result.final.items() if name not in others}
+        shown = ", ".join(f"{name} {value:.3f}" for name, value in final.items())
         if shown or result.validation is None:
             sentences.append(shown or _NOT_EVALUATED)
         if said := in_a_sentence(scores_to_dict(result.scores), result.final):
             sentences.append(said)
-    yield Sheet(title=f"{named}: {steps} of {asked} {what}", sentences=tuple(sentences))
+    yield Sheet(title=f"{named}: {steps} of {total} {what}", sentences=tuple(sentences))
     if result.validation is not None:
         yield validation_sheet.sheet_of(result.validation)
     for name, answer in result.statistics.items():

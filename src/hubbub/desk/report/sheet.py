@@ -92,8 +92,8 @@ def full(clause: str) -> str:
 def lines_of(sheet: Sheet) -> list[str]:
     """The sheet as lines of text: title, sentences, and tables with columns below each other."""
     lines = [f"{sheet.name}: {sheet.title}" if sheet.name else sheet.title, *sheet.sentences]
-    for one in sheet.tables:
-        rows = [one.head, *one.rows]
+    for part in sheet.tables:
+        rows = [part.head, *part.rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -101,22 +101,22 @@ def lines_of(sheet: Sheet) -> list[str]:
     return lines
 
 
-def table_html(one: Table, caption: str = "") -> Html:
+def table_html(shown: Table, caption: str = "") -> Html:
     """A table on a page."""
-    numeric = [place for place in range(len(one.head)) if place not in one.words]
-    return table(caption or one.caption, one.head, one.rows, numeric=numeric)
+    numeric = [place for place in range(len(shown.head)) if place not in shown.words]
+    return table(caption or shown.caption, shown.head, shown.rows, numeric=numeric)
 
 
-def drawn(one: Figure, caption: str = "") -> Html:
+def drawn(shown: Figure, caption: str = "") -> Html:
     """A figure on a page, which styles it; its points are folded away."""
-    more = [_folded(one.points, "The same in numbers")] if one.points else []
-    return figure(one.chart, caption or one.words, *more)
+    more = [_folded(shown.points, "The same in numbers")] if shown.points else []
+    return figure(shown.chart, caption or shown.words, *more)
 
 
-def picture(one: Figure) -> Html:
+def picture(shown: Figure) -> Html:
     """A figure as a picture of its own, so that its style is not a notebook's."""
-    file = b64encode(charts.alone(one.chart, one.height).encode()).decode()
-    return tag("img", src=f"data:image/svg+xml;base64,{file}", alt=one.words, width=charts.WIDTH)
+    file = b64encode(charts.alone(shown.chart, shown.height).encode()).decode()
+    return tag("img", src=f"data:image/svg+xml;base64,{file}", alt=shown.words, width=charts.WIDTH)
 
 
 def html_of(sheet: Sheet, figure_html: Callable[[Figure], Html] = drawn) -> list[Html]:
@@ -124,14 +124,13 @@ def html_of(sheet: Sheet, figure_html: Callable[[Figure], Html] = drawn) -> list
     parts = [tag("p", full(words)) for words in sheet.sentences]
     if sheet.figures:
         parts.append(tag("div", *map(figure_html, sheet.figures), class_="figures"))
-    for one in (one for one in sheet.tables if not one.is_drawn):
-        if len(sheet.tables) > _MANY or len(one.rows) > (_LONG if sheet.figures else _LONGER):
-            parts.append(_folded(one, one.caption or "All numbers"))
-        else:
-            parts.append(table_html(one))
+    most = _LONG if sheet.figures else _LONGER
+    for part in (part for part in sheet.tables if not part.is_drawn):
+        is_long = len(sheet.tables) > _MANY or len(part.rows) > most
+        parts.append(_folded(part, part.caption) if is_long else table_html(part))
     return parts + [tag("p", full(words)) for words in sheet.notes]
 
 
-def _folded(one: Table, words: str) -> Html:
+def _folded(shown: Table, words: str) -> Html:
     """A table that is shown to who asks for it."""
-    return tag("details", tag("summary", words), table_html(one))
+    return tag("details", tag("summary", words), table_html(shown))

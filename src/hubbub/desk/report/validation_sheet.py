@@ -39,14 +39,14 @@ def sheet_of(validation: Validation) -> Sheet:
     if everybody is None or not everybody["scores"]:
         return Sheet(title=title, sentences=(sentence(validation),))
     gap = miscalibrated(everybody["scores"]).removeprefix("its ")
-    whole = score_table(everybody["scores"], f"The model on {whose(validation)}")
+    overall = score_table(everybody["scores"], f"The model on {whose(validation)}")
     # Of a subgroup or centre the telling score is told, and two of closeness.
     kept, rows = (validation["telling"], "brier", "calibration_gap"), list[tuple[str, ...]]()
     for part in validation["groups"]:
         scores = {name: score for name, score in part["scores"].items() if name in kept}
-        told = score_table(scores, "").rows or (("", "too few for this noise", "", ""),)
+        lines = score_table(scores, "").rows or (("", "too few for this noise", "", ""),)
         who = f"{part['by']}: {part['group']}", f"{max(part['count'], 0):,.0f}"
-        rows += [(*who, name, value, apart) for name, value, _, apart in told]
+        rows += [(*who, name, value, apart) for name, value, _, apart in lines]
     head = ("", "n, with noise", "score", "estimate (95 % interval)", "told apart")
     words = "The model by subgroup and centre"
     by_group = Table(head, tuple(rows), words, name="validation-groups", words=(0, 2, 4))
@@ -54,7 +54,7 @@ def sheet_of(validation: Validation) -> Sheet:
         title=title,
         sentences=(sentence(validation), *([f"on average {gap}"] if gap else [])),
         figures=tuple(_figures(everybody)),
-        tables=(replace(whole, name="validation"), *([by_group] if rows else [])),
+        tables=(replace(overall, name="validation"), *([by_group] if rows else [])),
         notes=(_INTERVALS,),
     )
 
