@@ -85,10 +85,15 @@ def add_commands(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from hubbub.desk.report.comparison import compare
+    from hubbub.desk.report.comparison import MODES, compare
 
     study, repeats = Study.load(options.study), _repeats(options)
-    modes = _modes(options.baselines)
+    named = [name.strip() for name in options.baselines.split(",") if name.strip()]
+    if strange := [name for name in named if name not in MODES]:
+        raise UserError(
+            f"expected baselines out of {', '.join(MODES[1:])}, got {strange[0]!r}; correct it"
+        )
+    modes = tuple(dict.fromkeys((MODES[0], *named))) if named else MODES
     out = options.out or new_folder(f"compare-{study.name}")
     with (
         warnings_told(),
@@ -132,18 +137,6 @@ def _show_means(comparison: Comparison, names: Mapping[str, str], what: str) -> 
     ]
     title = f"Is joining worth it? {words.name}, mean of {comparison.repeats} {what}{way}"
     table(title, ("", words.name, "± (95 %)", "epsilon at most", "against"), rows)
-
-
-def _modes(baselines: str) -> tuple[str, ...]:
-    """Hubbub and the baselines that were named, with commas."""
-    from hubbub.desk.report.comparison import MODES
-
-    named = [name.strip() for name in baselines.split(",") if name.strip()]
-    if strange := [name for name in named if name not in MODES]:
-        raise UserError(
-            f"expected baselines out of {', '.join(MODES[1:])}, got {strange[0]!r}; correct it"
-        )
-    return tuple(dict.fromkeys((MODES[0], *named))) if named else MODES
 
 
 def _rehearse(options: argparse.Namespace) -> int:

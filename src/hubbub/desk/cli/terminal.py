@@ -54,6 +54,12 @@ class Argument(NamedTuple):
     settings: dict[str, Any]
 
 
+class Either(NamedTuple):
+    """Options of which at most one is typed."""
+
+    options: tuple[Argument, ...]
+
+
 def argument(name: str, words: str, kind: Callable[[str], Any] = str, **settings: Any) -> Argument:
     """One argument: a word that must be typed, or an option, whose name begins with dashes.
 
@@ -86,12 +92,17 @@ def add_command(
     name: str,
     words: str,
     function: Callable[[argparse.Namespace], int],
-    *arguments: Argument,
+    *arguments: Argument | Either,
 ) -> argparse.ArgumentParser:
     """A command, whose own help says what the overview says of it; all of them take --json."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
     for own in (argument("--json", "print one JSON object and nothing else", bool), *arguments):
-        parser.add_argument(own.name, **own.settings)
+        if isinstance(own, Argument):
+            parser.add_argument(own.name, **own.settings)
+            continue
+        group = parser.add_mutually_exclusive_group()
+        for option in own.options:
+            group.add_argument(option.name, **option.settings)
     parser.set_defaults(command=function)
     return parser
 

@@ -109,7 +109,18 @@ def column_draft(
         if mixed:
             why = "numbers in some files, words in others: write it the same way in all of them"
             return replace(draft, why=why)
-    return draft if draft.column or mixed else _nearly_number(draft, by_file)
+    if draft.column or mixed:
+        return draft
+    # Spellings that alone keep a column from being a number are told of it.
+    pairs = [pair for own in by_file for pair in own if not is_missing(pair[0])]
+    strange = Counter(cell for cell, number in pairs if number is None)
+    if not strange or 2 * strange.total() > len(pairs):
+        return draft
+    shown = ", ".join(repr(cell) for cell, _ in strange.most_common(_LISTED))
+    rest = f" and {len(strange) - _LISTED} others" if len(strange) > _LISTED else ""
+    why = "numbers, except for a few spellings: correct them, or leave them empty"
+    words = f"{shown}{rest} in {strange.total()} of {len(pairs)} cells"
+    return replace(draft, why=why, seen=words)
 
 
 def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequence[str]]) -> str:
@@ -134,19 +145,6 @@ def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequenc
     if is_key(name, files):
         return "it looks like the key of a row, which says nothing about others"
     return ""
-
-
-def _nearly_number(draft: ColumnDraft, by_file: Sequence[Read]) -> ColumnDraft:
-    """The column that is left out, with the spellings that alone keep it from being a number."""
-    there = [pair for own in by_file for pair in own if not is_missing(pair[0])]
-    strange = Counter(cell for cell, number in there if number is None)
-    if not strange or 2 * strange.total() > len(there):
-        return draft
-    shown = ", ".join(repr(cell) for cell, _ in strange.most_common(_LISTED))
-    rest = f" and {len(strange) - _LISTED} others" if len(strange) > _LISTED else ""
-    why = "numbers, except for a few spellings: correct them, or leave them empty"
-    words = f"{shown}{rest} in {strange.total()} of {len(there)} cells"
-    return replace(draft, why=why, seen=words)
 
 
 def _other_spellings(files: Sequence[set[str]]) -> str:

@@ -15,7 +15,7 @@ from hubbub.desk.report import answers as answer_sheets
 from hubbub.desk.report import validation_sheet
 from hubbub.desk.report.answers import Answer
 from hubbub.desk.report.arrangements import UNCHARGED_BASELINE
-from hubbub.desk.report.markup import Html, join, tag
+from hubbub.desk.report.markup import join, tag
 from hubbub.desk.report.page import render
 from hubbub.desk.report.promise import broken, spent_words
 from hubbub.desk.report.report_of_run import write_report
@@ -82,44 +82,35 @@ def shown_in_notebook(
     Args:
         heading: what was run.
         promise: its epsilon, and against whom.
-        notes: further sentences.
+        notes: what else is to be said first.
         final: the last metrics; None where no model was trained.
-        scores: on public test records, beside a model that knows nothing.
+        scores: on public test records, beside a model that knows nothing: what to do next.
         validation: as `validation.json` has it; None where none was asked.
         answers: to statistics, by their names, as `statistics.json` has them.
     """
-    parts = [tag("h4", heading), tag("p", tag("b", promise))]
-    if final is not None:
-        parts += _metrics(final, scores or {}, is_validated=validation is not None)
+    parts = [tag("h4", heading), tag("p", tag("b", promise)), *(tag("p", note) for note in notes)]
+    metrics = () if final is None else metrics_of([final])
+    if final is not None and metrics:
+        meanings = [(words_of(key), f"{final[key]:.3f}") for key in metrics]
+        rows = tuple((words.name, value, words.meaning) for words, value in meanings)
+        head = ("metric", "value", "what it says")
+        parts.append(table_html(Table(head, rows, "The model", words=(0, 2))))
     if validation is not None:
         parts += html_of(validation_sheet.sheet_of(validation), picture)
         parts.append(tag("p", full(validation_sheet.next_step(validation))))
+    elif final is not None and metrics:
+        parts.append(tag("p", full(what_next(scores or {}, final))))
     for name, answer in answers.items():
         sheet = answer_sheets.sheet_of(name, answer)
         parts += [tag("h4", f"{sheet.title} ({name})"), *html_of(sheet, picture)]
-    return tag("div", join([*parts, *(tag("p", note) for note in notes)])).text
-
-
-def _metrics(final: Row, scores: Scores, *, is_validated: bool) -> Iterator[Html]:
-    """The metrics of the model that is returned: whether it is better than guessing, what next."""
-    shown = [(words_of(key), final[key]) for key in metrics_of([final])]
-    if shown:
-        if said := in_a_sentence(scores, final):
-            yield tag("p", full(said))
-        rows = tuple((words.name, f"{value:.3f}", words.meaning) for words, value in shown)
-        yield table_html(
-            Table(("metric", "value", "what it says"), rows, "The model", words=(0, 2))
-        )
-    if not is_validated:
-        yield tag("p", full(what_next(scores, final) if shown else _NOT_EVALUATED))
+    return tag("div", join(parts)).text
 
 
 def in_text(result: Result) -> str:
     """What a terminal shows."""
     spent = None if result.spending is None else result.spending.to_dict()
     lines = broken(result.plan.to_dict(), spent)
-    for place, sheet in enumerate(sheets_of(result)):
-        lines += [f"  {line}" if place and sheet.name else line for line in lines_of(sheet)]
+    lines += [line for sheet in sheets_of(result) for line in lines_of(sheet)]
     return "\n".join([*lines, *([f"written to {result.folder}"] if result.folder else [])])
 
 

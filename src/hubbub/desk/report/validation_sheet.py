@@ -163,12 +163,24 @@ def _calibration_chart(curve: Mapping[str, Any]) -> tuple[Html, str]:
 
 def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[Html, str] | None:
     """Net benefit of the model, and of treating everybody, where noise leaves something to see."""
-    if not curves or not (shown := _clear(curves[0])).x:
+    if not curves:
         return None
-    low, top = min([0.0, *shown.low]), max([0.0, *shown.high])
-    others = [_clipped(curve, low, top) for curve in curves[1:]]
-    drawn = [shown, *(one for one in others if len(one.x) > 1)]
-    places = shown.x
+    # Of the model the points whose interval is no wider than the largest benefit is high.
+    model = curves[0]
+    most = max([_LEAST, *model["y"]])
+    ends = zip(model["low"], model["high"], strict=True)
+    clear = [place for place, (low, high) in enumerate(ends) if high - low <= most]
+    if not clear:
+        return None
+    parts = {key: tuple(model[key][place] for place in clear) for key in ("x", "y", "low", "high")}
+    drawn, places = [charts.DrawnCurve(name=model["name"], **parts)], parts["x"]
+    low, top = min([0.0, *parts["low"]]), max([0.0, *parts["high"]])
+    # Of the others the part that lies on the chart, without its interval.
+    for curve in curves[1:]:
+        kept = [(x, y) for x, y in zip(curve["x"], curve["y"], strict=True) if low <= y <= top]
+        if len(kept) > 1:
+            x, y = zip(*kept, strict=True)
+            drawn.append(charts.DrawnCurve(name=curve["name"], x=x, y=y))
     axes = charts.Axes(
         across=charts.linear([0.0, *places], charts.LEFT, charts.RIGHT),
         up=charts.linear([low, top], *charts.vertical(charts.HEIGHT)),
@@ -182,20 +194,3 @@ def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[Html, str] | No
         f"least the threshold, with 95 % intervals{everybody}; treating nobody is 0."
     )
     return charts.curves(drawn, axes, described=words), words
-
-
-def _clear(curve: Mapping[str, Any]) -> charts.DrawnCurve:
-    """The points whose interval is no wider than the largest benefit is high."""
-    most = max([_LEAST, *curve["y"]])
-    ends = zip(curve["low"], curve["high"], strict=True)
-    kept = [place for place, (low, high) in enumerate(ends) if high - low <= most]
-    parts = {key: tuple(curve[key][place] for place in kept) for key in ("x", "y", "low", "high")}
-    return charts.DrawnCurve(name=curve["name"], **parts)
-
-
-def _clipped(curve: Mapping[str, Any], low: float, top: float) -> charts.DrawnCurve:
-    """The part of a curve that lies on the chart, without its interval."""
-    kept = [(x, y) for x, y in zip(curve["x"], curve["y"], strict=True) if low <= y <= top]
-    return charts.DrawnCurve(
-        name=curve["name"], x=tuple(x for x, _ in kept), y=tuple(y for _, y in kept)
-    )

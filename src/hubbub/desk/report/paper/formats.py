@@ -196,9 +196,14 @@ def written(paper: Sheet, kind: str) -> Mapping[str, bytes]:
     Raises:
         UserError: what a format needs is not installed.
     """
-    if kind == "csv":
+    if kind == "csv":  # a table with its caption and notes in lines of their own
+        tables = {}
+        for table in paper.tables:
+            rows = [[table.caption], list(table.head), *map(list, table.rows)]
+            text = csv_text([*rows, *([note] for note in table.notes)])
+            tables[f"{table.name}.csv"] = text.encode()
         return {
-            **{f"{table.name}.csv": _csv(table).encode() for table in paper.tables},
+            **tables,
             "methods.txt": "\n".join([*paper.sentences, ""]).encode(),
         }
     if kind == "docx":
@@ -206,12 +211,6 @@ def written(paper: Sheet, kind: str) -> Mapping[str, bytes]:
     if kind == "latex":
         return {"tables.tex": _latex(paper).encode()}
     return {"tables.html": _html(paper).encode()}
-
-
-def _csv(one: Table) -> str:
-    """A table, its caption and notes in lines of their own."""
-    rows = [[one.caption], list(one.head), *map(list, one.rows)]
-    return csv_text([*rows, *([note] for note in one.notes)])
 
 
 def _html(paper: Sheet) -> str:
