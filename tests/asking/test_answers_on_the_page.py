@@ -6,7 +6,9 @@ import re
 from typing import Any
 
 from hubbub.core.tabular.column import Column
-from hubbub.desk.report.answers import answers
+from hubbub.desk.report.answers import sheet_of
+from hubbub.desk.report.markup import join
+from hubbub.desk.report.sheet import html_of
 from hubbub.estimation.statistic import Levels
 
 
@@ -29,9 +31,13 @@ def survival(**curve: Any) -> dict[str, Any]:
     }
 
 
+def page_of(answer: dict[str, Any]) -> str:
+    return join(html_of(sheet_of("os", answer))).text
+
+
 def test_numbers_at_risk_stand_under_the_times_at_which_they_were_counted() -> None:
     """1,299 at 0 months had stood under 5, as the last edge before it."""
-    page = answers({"os": survival()}).text
+    page = page_of(survival())
     ticks = re.findall(r'x="([\d.]+)" y="[\d.]+" text-anchor="middle">([\d.]+)</text>', page)
     counts = re.findall(
         r'x="([\d.]+)" y="[\d.]+" text-anchor="middle" class="risk">([\d,]+)<', page
@@ -44,16 +50,14 @@ def test_numbers_at_risk_stand_under_the_times_at_which_they_were_counted() -> N
 
 
 def test_the_axis_is_named_after_the_column() -> None:
-    assert ">months<" in answers({"os": survival()}).text
+    assert ">months<" in page_of(survival())
     older = survival()
     del older["curves"][0]["column"]
-    assert ">time<" in answers({"os": older}).text
+    assert ">time<" in page_of(older)
 
 
 def test_a_curve_goes_straight_from_edge_to_edge() -> None:
-    (line,) = re.findall(
-        r'data-name="all"[^>]*><polyline points="([^"]*)"', answers({"os": survival()}).text
-    )
+    (line,) = re.findall(r'data-name="all"[^>]*><polyline points="([^"]*)"', page_of(survival()))
     assert len(line.split()) == 5
 
 

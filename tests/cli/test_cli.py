@@ -361,7 +361,7 @@ def test_plan_names_every_adversary_and_marks_the_promised_one(command, ask, stu
     plain = " ".join(shown.out.split())
     for row in ask("plan", study)["epsilon"]:
         assert row["adversary"] in plain
-    assert plain.count("<- promised") == 1
+    assert plain.count("the study's guarantee") == 1
 
 
 @pytest.mark.parametrize("epsilon", ["49.9", "50.0"])
@@ -404,15 +404,16 @@ def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, mo
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_demo")
-def test_the_demo_for_people_shows_the_comparison(command):
+def test_the_demo_for_people_shows_the_comparison(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
     done = command("demo", "--splits", "1", "--out", "demo")
     assert (done.code, done.err) == (0, "")
     for words in (
         "no trusted party",
-        "each hospital by itself",
+        "each hospital alone",
         "without privacy",
-        "<- promised",
-        "cannot be fetched here",
+        "the study's guarantee",
+        "cannot be downloaded here",
         "60 practices together",
     ):
         assert words in " ".join(done.out.split())

@@ -111,7 +111,7 @@ def test_every_sentence_of_an_honest_run_is_shown_but_those_that_nothing_shows(
     shown = compose(facts).sentences
     hidden = {one.text for one in shown if one.standing == NOT_SHOWN}
     assert hidden == {
-        "Not shown: no member of the evidence is about it.",  # what no run can show
+        "Not shown: no part of the evidence is about it.",  # what no run can show
         "Not shown: no checked evidence is about it.",  # the audit, which was not made
     }
     assert sum(one.standing == "re-derived" for one in shown) > len(shown) / 2

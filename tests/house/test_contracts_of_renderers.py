@@ -25,6 +25,7 @@ def test_a_renderer_keeps_its_contract(kind: str) -> None:
 
 def test_renderers_from_outside_keep_the_contract() -> None:
     check_renderer(plain_text.in_text, "text")
+    check_renderer(plain_text.in_markdown, "text")
     check_renderer(plain_text.write_report, "folder")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hubbub.desk.report.scores import in_a_sentence, score_rows, what_next
+from hubbub.desk.report.scores import in_a_sentence, score_table, what_next
 from hubbub.learning.evaluation import beside_null
 from hubbub.learning.target_types import Amount, Classes, Count, TimeToEvent
 
@@ -37,10 +37,14 @@ def test_who_always_says_the_commoner_class_is_no_better_however_accurate():
     plain = {name: one.to_dict() for name, one in found.items()}
     words = in_a_sentence(plain, {})
     assert words.startswith("test AUC")
-    assert "no better than guessing (0.500)" in words
+    assert "cannot be told from guessing (0.500)" in words
     assert "the outcome is rare" in words
     assert "do not use this model" in what_next(plain, {})
-    assert [row[4] for row in score_rows(plain)] == ["no better", "worse", "no better"]
+    assert [row[3] for row in score_table(plain, "").rows] == [
+        "cannot tell",
+        "worse",
+        "cannot tell",
+    ]
 
 
 @pytest.mark.slow

@@ -685,7 +685,7 @@ def test_p4_the_plan_in_words_says_whom_the_graph_bears(capsys):
     likely = made.to_dict()["mask_graph"]["colluders_before_it_is_drawn"]
     show_plan(made)
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert f"silos that share masks with each silo {made.degree} " in shown
+    assert f"shares masks (without compute nodes) {made.degree} " in shown
     assert f"if they were corrupted before it was drawn {likely} " in shown
     show_plan(plan_for(67, 5))
     assert "mask graph" not in capsys.readouterr().out

@@ -23,8 +23,9 @@ from hubbub.core.tabular.column import Column
 from hubbub.desk.cli.main import main
 from hubbub.desk.report.answers import _cell, estimate_words, figure_of, p_words, printed, table_of
 from hubbub.desk.report.paper.formats import FIGURES, FORMATS, figure_file, written
-from hubbub.desk.report.paper.manuscript import Manuscript, effects_table, manuscript_of
+from hubbub.desk.report.paper.manuscript import effects_table, manuscript_of
 from hubbub.desk.report.run_result import shown_in_notebook
+from hubbub.desk.report.sheet import Sheet
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.kinds import statistic_from, statistics_from
 from hubbub.estimation.queries.sums_query import tables_of
@@ -73,12 +74,12 @@ def told(sigma: float = 1.0) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def paper() -> Manuscript:
+def paper() -> Sheet:
     return manuscript_of(told(1e-6))
 
 
-def test_table_1_is_as_journals_print_it(paper: Manuscript) -> None:
-    table = next(one.table for one in paper.tables if one.name == "baseline")
+def test_table_1_is_as_journals_print_it(paper: Sheet) -> None:
+    table = next(one for one in paper.tables if one.name == "baseline")
     assert table.head == ("", "Overall (n = 1,500)", "f (n = 750)", "m (n = 750)", "p", "SMD")
     cells = {row[0]: row for row in table.rows}
     age = patients()["age"]
@@ -90,12 +91,12 @@ def test_table_1_is_as_journals_print_it(paper: Manuscript) -> None:
     assert cells["  I"][4:] == ("", "")
 
 
-def test_what_was_refused_has_no_table_and_the_flow_says_who_is_in(paper: Manuscript) -> None:
+def test_what_was_refused_has_no_table_and_the_flow_says_who_is_in(paper: Sheet) -> None:
     names = [one.name for one in paper.tables]
     assert names[0] == "flow"
     assert "none" not in names
     assert {"died", "died-compared", "os", "os-over-time"} <= {*names}
-    assert [row[1] for row in paper.tables[0].table.rows] == ["1,500", "1,500", "1,500"]
+    assert [row[1] for row in paper.tables[0].rows] == ["1,500", "1,500", "1,500"]
 
 
 def scored(name: str, value: float) -> dict[str, Any]:
@@ -149,13 +150,13 @@ def test_a_model_has_its_scores_by_group_its_figures_and_a_sentence() -> None:
         ],
     }
     paper = manuscript_of(told(), validation=VALIDATION, plan=plan)
-    tables = {one.name: one.table for one in paper.tables}
+    tables = {one.name: one for one in paper.tables}
     assert tables["validation"].rows[0][:2] == ("AUC", "0.800 (0.750–0.850)")
     assert tables["validation-groups"].rows[0][:2] == ("sex: f", "150")
     assert tables["validation-groups"].rows[1][3] == "too few for this noise"
     assert "calibration" in [one.name for one in paper.figures]
-    assert "held back" in paper.methods
-    assert "epsilon 3.5," in paper.methods
+    assert "held back" in paper.sentences[0]
+    assert "epsilon 3.5," in paper.sentences[0]
     for kind in ("html", "latex", "csv"):
         assert written(paper, kind)
 
@@ -173,23 +174,23 @@ def test_the_flow_is_drawn_and_tells_who_is_left_out_only_where_noise_cannot_be_
             for row in exact["statistics"]["died"]["rows"]:
                 row["standard_error"] = 200.0
         paper = manuscript_of(exact, validation=VALIDATION)
-        svg = figure_file(paper.figures[0].figure, "svg").decode()
+        svg = figure_file(paper.figures[0], "svg").decode()
         assert paper.figures[0].name == "flow"
         assert "1,500 (± 0) records" in svg
         assert "f 750; m 750" in svg
         assert "1,200 fewer:" in svg  # of 1,500, who are validated on
         assert ("200 fewer:" in svg.replace("1,200 fewer:", "")) == fewer
-        row = {line[0]: line for line in paper.tables[0].table.rows}["sex by died (died)"]
+        row = {line[0]: line for line in paper.tables[0].rows}["sex by died (died)"]
         assert (row[3] != "") == fewer
 
 
-def test_the_methods_say_the_promise_and_what_was_done(paper: Manuscript) -> None:
+def test_the_methods_say_the_promise_and_what_was_done(paper: Sheet) -> None:
     for said in ("Kaplan-Meier", "epsilon 2, delta 1e-05", "one record added or removed", "noise"):
-        assert said in paper.methods or said.replace("1e-05", "1e-5") in paper.methods
-    assert "Holm" not in paper.methods
+        assert said in paper.sentences[0] or said.replace("1e-05", "1e-5") in paper.sentences[0]
+    assert "Holm" not in paper.sentences[0]
 
 
-def test_latex_escapes_what_it_would_take_for_its_own(paper: Manuscript) -> None:
+def test_latex_escapes_what_it_would_take_for_its_own(paper: Sheet) -> None:
     text = written(paper, "latex")["tables.tex"].decode()
     assert r"n (\%)" in text
     assert text.count(r"\begin{tabular}") == len(paper.tables)
@@ -197,20 +198,20 @@ def test_latex_escapes_what_it_would_take_for_its_own(paper: Manuscript) -> None
     assert r"\includegraphics[width=\linewidth]{os.pdf}" in text
 
 
-def test_a_page_has_all_tables_and_figures_and_escapes_names(paper: Manuscript) -> None:
+def test_a_page_has_all_tables_and_figures_and_escapes_names(paper: Sheet) -> None:
     text = written(paper, "html")["tables.html"].decode()
     assert "five &amp; six_seven" in text
     assert text.count("<table") == len(paper.tables)
     assert text.count("<svg") == len(paper.figures)
 
 
-def test_survival_figures_have_the_p_value_and_numbers_at_risk(paper: Manuscript) -> None:
+def test_survival_figures_have_the_p_value_and_numbers_at_risk(paper: Sheet) -> None:
     (drawn,) = (one for one in paper.figures if one.name == "os")
-    svg = figure_file(drawn.figure, "svg").decode()
+    svg = figure_file(drawn, "svg").decode()
     assert "log-rank p &lt; 0.001" in svg
     assert ">1,500<" in svg
     assert "at risk, with noise" in svg
-    assert drawn.figure.height > 270
+    assert drawn.height > 270
 
 
 @pytest.mark.parametrize("width", [0.3, 0.02, 0.004, 0.0005, 2e-5])
@@ -281,8 +282,8 @@ def test_effects_stand_below_their_column_after_the_reference() -> None:
     answer = {"statistics": {"the model": regression(*rows)}}
     paper = manuscript_of(told() | {"statistics": {}}, coefficients=answer)
     (printed,) = paper.tables
-    assert (printed.name, printed.table, printed.notes) == ("the-model", table, ("a note",))
-    assert "odds ratios are from logistic" in paper.methods.lower()
+    assert (printed.name, printed.rows, printed.notes) == ("the-model", table.rows, ("a note",))
+    assert "odds ratios are from logistic" in paper.sentences[0].lower()
 
 
 @pytest.mark.slow
@@ -293,10 +294,10 @@ def test_the_methods_name_every_regression_and_that_of_logarithms() -> None:
         ("linear", "differences of means are from linear regressions."),
     ):
         whole = told() | {"statistics": {"own": regression(effect("per unit", 1.1), kind=kind)}}
-        assert said.lower() in manuscript_of(whole).methods.lower()
+        assert said.lower() in manuscript_of(whole).sentences[0].lower()
     logarithms = effect("per unit", 1.1) | {"quantity": "ratio of geometric means"}
     whole = told() | {"statistics": {"own": regression(logarithms, kind="linear")}}
-    assert "linear regressions of logarithms" in manuscript_of(whole).methods
+    assert "linear regressions of logarithms" in manuscript_of(whole).sentences[0]
 
 
 def test_effects_on_each_class_and_in_each_subgroup_have_their_own_p_values() -> None:
@@ -335,31 +336,31 @@ def test_whatever_columns_are_called_no_format_takes_it_for_its_own() -> None:
     assert r"$<$b$>$a\_b \& 5\%\#" in latex
     assert r"\quad {[}0,1){*} &" in latex
     assert not any(line.startswith(("[", "*")) for line in latex.splitlines())
-    assert all("<b>" not in figure_file(one.figure, "svg").decode() for one in paper.figures)
+    assert all("<b>" not in figure_file(one, "svg").decode() for one in paper.figures)
     docx = pytest.importorskip("docx")
     found = docx.Document(io.BytesIO(written(paper, "docx")["tables.docx"]))
     assert any(level in cell.text for cell in found.tables[1].columns[0].cells)
 
 
 @pytest.mark.slow
-def test_figures_are_files_of_each_kind(paper: Manuscript) -> None:
+def test_figures_are_files_of_each_kind(paper: Sheet) -> None:
     pytest.importorskip("matplotlib")
     begins = {"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"}
     for kind in FIGURES:
         for drawn in paper.figures:
-            file = figure_file(drawn.figure, kind)
+            file = figure_file(drawn, kind)
             assert file.startswith(begins[kind])
-            assert file == figure_file(drawn.figure, kind)
+            assert file == figure_file(drawn, kind)
 
 
 @pytest.mark.slow
-def test_a_word_document_has_all_tables(paper: Manuscript) -> None:
+def test_a_word_document_has_all_tables(paper: Sheet) -> None:
     docx = pytest.importorskip("docx")
     file = written(paper, "docx")["tables.docx"]
     found = docx.Document(io.BytesIO(file))
     assert len(found.tables) == len(paper.tables)
     for table, wanted in zip(found.tables, paper.tables, strict=True):
-        assert tuple(cell.text for cell in table.rows[0].cells) == wanted.table.head
+        assert tuple(cell.text for cell in table.rows[0].cells) == wanted.head
         assert "tblHeader" in table.rows[0]._tr.xml  # which Word repeats on each page
         assert "tblHeader" not in table.rows[1]._tr.xml
     first = {row.cells[0].text: row.cells[0].paragraphs[0] for row in found.tables[1].rows}
@@ -383,7 +384,7 @@ def test_an_unknown_format_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["table", str(tmp_path / "nothing")]) == 2
 
 
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, paper: Manuscript) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, paper: Sheet) -> None:
     import builtins
 
     real = builtins.__import__
@@ -397,7 +398,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, paper: Manu
     with pytest.raises(UserError, match="python-docx"):
         written(paper, "docx")
     with pytest.raises(UserError, match="matplotlib"):
-        figure_file(paper.figures[0].figure, "pdf")
+        figure_file(paper.figures[0], "pdf")
 
 
 @pytest.mark.slow
@@ -504,7 +505,7 @@ def test_whatever_things_are_called_it_is_text_in_each_format(text: str) -> None
     assert page.names <= TAGS
     assert not {name for name in page.attributes if name.startswith("on")}
     for drawn in paper.figures:
-        ET.fromstring(figure_file(drawn.figure, "svg").decode())  # noqa: S314 (made here)
+        ET.fromstring(figure_file(drawn, "svg").decode())  # noqa: S314 (made here)
 
 
 @pytest.mark.quick_cases("script", "hidden formula", "control", "signs")

@@ -521,10 +521,10 @@ def test_a_validation_scores_the_model_on_the_silos_own_records(tmp_path):
     assert "not evaluated" not in repr(result)
     shown = result._repr_html_()
     assert "better than guessing" in shown
-    assert "Calibration: what came" in shown
+    assert "Calibration: observed outcomes" in shown
     assert "Next: " in shown
     assert (tmp_path / "run" / "validation.json").is_file()
-    assert "How good the model is on patients" in (tmp_path / "run" / "report.html").read_text()
+    assert "The model on about" in (tmp_path / "run" / "report.html").read_text()
 
 
 @pytest.mark.slow

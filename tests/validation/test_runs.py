@@ -64,7 +64,7 @@ def test_every_kind_of_target_is_scored_on_records_that_no_silo_trained_on(
     assert told["all"]["calibration"] is not None
     assert result.epsilon <= 8.0
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "How good the model is on patients" in page
+    assert "The model on about" in page
     assert "Calibration" in page
     assert all(one.holds for one in verify(tmp_path / "run"))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubbub.core.errors import DataError, UserError
+from hubbub.core.number_format import at_most
 from hubbub.core.planning.plan_rows import spoken
 from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.study import silo_records
@@ -84,10 +85,15 @@ def add_commands(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from hubbub.desk.report.comparison import compare
+    from hubbub.desk.report.comparison import MODES, compare
 
     study, repeats = Study.load(options.study), _repeats(options)
-    modes = _modes(options.baselines)
+    named = [name.strip() for name in options.baselines.split(",") if name.strip()]
+    if strange := [name for name in named if name not in MODES]:
+        raise UserError(
+            f"expected baselines out of {', '.join(MODES[1:])}, got {strange[0]!r}; correct it"
+        )
+    modes = tuple(dict.fromkeys((MODES[0], *named))) if named else MODES
     out = options.out or new_folder(f"compare-{study.name}")
     with (
         warnings_told(),
@@ -108,38 +114,29 @@ def _compare(options: argparse.Namespace) -> int:
         return 0
     if said := verdict(shown):
         say(said)
-    words = words_of(comparison.metric)
-    metric, way = words.name, f", {words.better} is better" if words.better else ""
-    table(
-        f"Is joining worth it? {metric}, mean of {repeats}{way}",
-        ("", metric, "± (95 %)", "epsilon", "against"),
-        [
-            (
-                called(arrangement.name),
-                words.shown(arrangement.mean),
-                _margin(comparison.values[arrangement.name]),
-                "none" if arrangement.epsilon is None else number(arrangement.epsilon, 3),
-                "nobody" if arrangement.adversary is None else spoken(arrangement.adversary),
-            )
-            for arrangement in shown.arrangements
-        ],
-    )
+    _show_means(comparison, {own.name: called(own.name) for own in shown.arrangements}, "runs")
     say(shown.how)
     say(shown.note)
     say(f"written to {out}; open {out / 'report.html'}")
     return 0
 
 
-def _modes(baselines: str) -> tuple[str, ...]:
-    """Hubbub and the baselines that were named, with commas."""
-    from hubbub.desk.report.comparison import MODES
-
-    named = [name.strip() for name in baselines.split(",") if name.strip()]
-    if strange := [name for name in named if name not in MODES]:
-        raise UserError(
-            f"expected baselines out of {', '.join(MODES[1:])}, got {strange[0]!r}; correct it"
+def _show_means(comparison: Comparison, names: Mapping[str, str], what: str) -> None:
+    """The mean of every arrangement, by what it is called, with its interval and its epsilon."""
+    words = words_of(comparison.metric)
+    way = f", {words.better} is better" if words.better else ""
+    rows = [
+        (
+            names[own.name],
+            words.shown(own.mean),
+            _margin(comparison.values[own.name]),
+            "none" if own.epsilon is None else at_most(own.epsilon),
+            "nobody" if own.adversary is None else spoken(own.adversary),
         )
-    return tuple(dict.fromkeys((MODES[0], *named))) if named else MODES
+        for own in comparison.table().arrangements
+    ]
+    title = f"Is joining worth it? {words.name}, mean of {comparison.repeats} {what}{way}"
+    table(title, ("", words.name, "± (95 %)", "epsilon at most", "against"), rows)
 
 
 def _rehearse(options: argparse.Namespace) -> int:
@@ -340,18 +337,7 @@ def _compared(story: _Story, out: Path, options: argparse.Namespace) -> Comparis
     if options.json:
         return found
     show_plan(found.plan)
-    metric, epsilon = found.metric.upper(), number(found.plan.stated.epsilon, 3)
-    rows = [
-        (
-            words,
-            f"{found.mean[mode]:.3f}",
-            _margin(found.values[mode]),
-            "none" if mode == "non-private" else epsilon,
-        )
-        for mode, words in story.words.items()
-    ]
-    title = f"Is joining worth it? {metric} on public test data, mean of {repeats} splits"
-    table(title, ("", metric, "± (95 %)", "epsilon"), rows)
+    _show_means(found, story.words, "splits, on public test data")
     say(story.moral)
     say(found.table().note)
     return found

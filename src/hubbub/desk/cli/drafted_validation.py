@@ -23,12 +23,9 @@ def with_validation(made: Draft) -> Draft:
     """
     tried = made
     for share in made.validation_shares:
-        tried = _with_bins(replace(made, validation_epsilon=share * EPSILON))
+        tried = replace(made, validation_epsilon=share * EPSILON)
+        # With the number of bins that tells most.
+        tried = replace(tried, validation_bins=usual_bins(Study.parse(draft_text(tried))))
         if whose_records(Study.parse(draft_text(tried))).is_telling:
             return tried
     return tried if made.test_share else made
-
-
-def _with_bins(made: Draft) -> Draft:
-    """With the number of bins that tells most."""
-    return replace(made, validation_bins=usual_bins(Study.parse(draft_text(made))))

@@ -23,7 +23,17 @@ from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.target import KINDS
 from hubbub.desk.cli.drafted_validation import TOO_FEW, with_validation
-from hubbub.desk.cli.terminal import STUDY, add_command, answer, argument, emit, say, table, writing
+from hubbub.desk.cli.terminal import (
+    STUDY,
+    Either,
+    add_command,
+    answer,
+    argument,
+    emit,
+    say,
+    table,
+    writing,
+)
 from hubbub.desk.drafting.asked_query import AskedQuery
 from hubbub.desk.drafting.draft_files import draft_text, mapping_draft, write_tidy
 from hubbub.desk.drafting.raw_table import Fault
@@ -74,22 +84,22 @@ def add_commands(commands: Any) -> None:
             metavar="DIR",
         ),
         argument("--target", "the column to predict; default: it is guessed", metavar="COLUMN"),
-    )
-    whose = init.add_mutually_exclusive_group()
-    for name, settings in (
-        argument(
-            "--patient",
-            "the column with the person's key: all rows of one patient are protected together",
-            metavar="COLUMN",
+        Either(
+            (
+                argument(
+                    "--patient",
+                    "the column with the person's key: all rows of one patient are protected "
+                    "together",
+                    metavar="COLUMN",
+                ),
+                argument(
+                    "--records-are-units",
+                    "every row is a different person, although some values look like repeated "
+                    "persons",
+                    bool,
+                ),
+            )
         ),
-        argument(
-            "--records-are-units",
-            "every row is a different person, although some values look like repeated persons",
-            bool,
-        ),
-    ):
-        whose.add_argument(name, **settings)
-    for name, settings in (
         argument(
             "--join",
             "one row for each value of this column, with the first value of every other "
@@ -133,8 +143,7 @@ def add_commands(commands: Any) -> None:
             metavar="DIR",
         ),
         argument("--replace", "overwrite existing files", bool),
-    ):
-        init.add_argument(name, **settings)
+    )
     init.set_defaults(parser=init)  # which reads what is typed in answer to a question, too
     add_command(
         commands,

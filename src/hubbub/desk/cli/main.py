@@ -128,7 +128,10 @@ _CLOSE = 0.75  # how like an option a word must be before it is offered
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
-    _open_what_is_closed()
+    # What is said goes nowhere where a shell has closed stdout or stderr: `>&-`, `2>&-`.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal of few letters still shows a table
     note = CommandLog(typed=list(sys.argv[1:] if arguments is None else arguments))
@@ -171,13 +174,6 @@ def _done(note: CommandLog) -> int:
             "permissions"
         )
         return 2
-
-
-def _open_what_is_closed() -> None:
-    """What is said goes nowhere where a shell has closed stdout or stderr: `>&-`, `2>&-`."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _forget_stdout() -> None:
@@ -434,7 +430,15 @@ def _bash(levels: Sequence[_Level]) -> str:
     """For bash, whose own completion of files is taken where no word fits."""
     known = "|".join(f'"{" ".join(("", *level.path))}"' for level in levels if level.path)
     # The first case that fits is taken, so what is longer stands before what it begins with.
-    cases = [line for level in reversed(levels) for line in _bash_cases(level)]
+    cases = []
+    for level in reversed(levels):
+        path = "".join(f" {name}" for name in level.path)
+        for option, choices in level.choices.items():  # first what may follow an option
+            if option:
+                cases.append(f'        "{path} {option}") words="{" ".join(choices)}" ;;')
+        words, options = " ".join([*level.commands, *level.choices.get("", ())]), level.options
+        before = f'"{path} "*' if path else "*"
+        cases.append(f'        {before}) words="{words}" options="{" ".join(options)}" ;;')
     return "\n".join(
         [
             "_hubbub() {",
@@ -454,17 +458,6 @@ def _bash(levels: Sequence[_Level]) -> str:
     )
 
 
-def _bash_cases(level: _Level) -> Iterator[str]:
-    """First what may follow an option, then what may follow anything else."""
-    path = "".join(f" {name}" for name in level.path)
-    for option, choices in level.choices.items():
-        if option:
-            yield f'        "{path} {option}") words="{" ".join(choices)}" ;;'
-    words = " ".join([*level.commands, *level.choices.get("", ())])
-    before = f'"{path} "*' if path else "*"
-    yield f'        {before}) words="{words}" options="{" ".join(level.options)}" ;;'
-
-
 def _zsh(levels: Sequence[_Level]) -> str:
     """For zsh, which takes bash's."""
     return f"autoload -U +X bashcompinit && bashcompinit\n{_bash(levels)}"
@@ -472,7 +465,21 @@ def _zsh(levels: Sequence[_Level]) -> str:
 
 def _fish(levels: Sequence[_Level]) -> str:
     """For fish, which shows what each word does."""
-    return _FISH + "".join(f"{line}\n" for level in levels for line in _fish_lines(level))
+    lines = []
+    for level in levels:
+        depth = len(level.path) + 1  # with the program's own name
+        seen = [f"__hubbub_after {depth} {' '.join(level.path)}"] if level.path else []
+        seen += [f"test (count (commandline -opc)) -eq {depth}"] if level.commands else []
+        start = f"complete -c hubbub -n {shlex.quote('; and '.join(seen))}"
+        for name, words in level.commands.items():
+            lines.append(f"{start} -f -a {name} -d {shlex.quote(words)}\n")
+        for option, words in level.options.items():
+            choices = level.choices.get(option)
+            takes = f" -x -a {shlex.quote(' '.join(choices))}" if choices else ""
+            lines.append(f"{start} -l {option[2:]}{takes} -d {shlex.quote(words)}\n")
+        if free := level.choices.get(""):
+            lines.append(f"{start} -a {shlex.quote(' '.join(free))}\n")
+    return _FISH + "".join(lines)
 
 
 _FISH = """function __hubbub_after
@@ -480,21 +487,6 @@ _FISH = """function __hubbub_after
     test "$words[2..$argv[1]]" = "$argv[2..]"
 end
 """
-
-
-def _fish_lines(level: _Level) -> Iterator[str]:
-    depth = len(level.path) + 1  # with the program's own name
-    seen = [f"__hubbub_after {depth} {' '.join(level.path)}"] if level.path else []
-    seen += [f"test (count (commandline -opc)) -eq {depth}"] if level.commands else []
-    start = f"complete -c hubbub -n {shlex.quote('; and '.join(seen))}"
-    for name, told in level.commands.items():
-        yield f"{start} -f -a {name} -d {shlex.quote(told)}"
-    for option, told in level.options.items():
-        choices = level.choices.get(option)
-        takes = f" -x -a {shlex.quote(' '.join(choices))}" if choices else ""
-        yield f"{start} -l {option[2:]}{takes} -d {shlex.quote(told)}"
-    if words := level.choices.get(""):
-        yield f"{start} -a {shlex.quote(' '.join(words))}"
 
 
 _SCRIPTS: dict[str, Callable[[Sequence[_Level]], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.core.disk import file_name
 from hubbub.core.errors import UserError
-from hubbub.core.planning.plan_rows import promised_against, spoken
+from hubbub.core.planning.plan_rows import promised_against
 from hubbub.core.planning.study_plan import steps_of
-from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.study_commands import TRIAL, is_trial, load_trial, trial_words
 from hubbub.desk.cli.terminal import (
@@ -31,18 +30,17 @@ from hubbub.desk.cli.terminal import (
     argument,
     bar,
     finite,
-    number,
     say,
-    show_answers,
-    table,
+    show,
     warn,
     warnings_told,
 )
 from hubbub.desk.report.arrangements import UNCHARGED_BASELINE
-from hubbub.desk.report.promise import broken, spent_words
-from hubbub.desk.report.scores import SCORES_HEAD, in_a_sentence, score_rows, what_next
+from hubbub.desk.report.promise import broken
+from hubbub.desk.report.scores import score_table, what_next
+from hubbub.desk.report.sheet import Sheet
 from hubbub.desk.report.trust_models import called
-from hubbub.desk.report.validation_sheet import next_step, validation_lines
+from hubbub.desk.report.validation_sheet import next_step
 from hubbub.learning.metric_words import in_brief
 
 if TYPE_CHECKING:
@@ -53,10 +51,7 @@ _COPIED = (
     "the study's attempts are used up: another copy of this folder, or another run "
     "beside it, made the attempts that are missing here, and they count as spent"
 )
-_NOT_SCORED = (
-    "not scored: the study has neither [validation] nor data.test; judge the model on "
-    "records that were not used to train it"
-)
+_SCORED = "How good the model is, on public test records"
 
 
 def add_commands(commands: Any) -> None:
@@ -93,6 +88,8 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         warn(_interrupted(out, options.baseline))
         return INTERRUPTED
+    from hubbub.desk.report.run_result import sheets_of
+
     seconds = time.perf_counter() - start
     study, baseline = result.plan.study, options.baseline
     who = promised_against(result.plan.stated.adversary, baseline)
@@ -101,12 +98,14 @@ def _run(options: argparse.Namespace) -> int:
     scores = {name: own.to_dict() for name, own in result.scores.items()}
     spent = None if result.spending is None else result.spending.to_dict()
     alarms = broken(result.plan.to_dict(), spent) if baseline is None else []
+    run, *others = sheets_of(result)
     if not options.json:
         for words in alarms:
             say(f"note: {words}")
-        show_answers(answers)
+        for sheet in others:
+            show(sheet)
         if scores:
-            table("How good the model is, on public test records", SCORES_HEAD, score_rows(scores))
+            show(Sheet(title="", tables=(score_table(scores, _SCORED),)))
     content = {
         "out": str(out),
         "final": dict(result.final),
@@ -124,9 +123,7 @@ def _run(options: argparse.Namespace) -> int:
         **({"statistics": answers} if answers else {}),
         **({} if result.validation is None else {"validation": result.validation}),
     }
-    lines = _lines(result, baseline, who, scores)
-    lines[0] += f" in {seconds:.1f} s; {_note(result.final)}"
-    lines += [] if spent is None else [spent_words(spent)]
+    lines = [f"{run.title} in {seconds:.1f} s", *run.sentences]
     lines.append(f"written to {out}; open {out / 'report.html'}")
     if study.training and not baseline:
         following = what_next(scores, result.final)
@@ -135,30 +132,6 @@ def _run(options: argparse.Namespace) -> int:
         lines.append(following)
     answer(options, content, *lines, *([_COPIED] if is_cut else []))
     return int(is_cut)
-
-
-def _lines(
-    result: Result, baseline: str | None, who: str | None, scores: Mapping[str, Any]
-) -> list[str]:
-    """What was run, how good it is, and what it promises."""
-    plan = result.plan
-    study, asked, made = plan.study, steps_of(plan.study), result.steps
-    what = "steps" if study.training else "sum" if asked == 1 else "sums"
-    said = f"{made} {what}" if made == asked else f"{made} of {asked} {what}"
-    lines = [f"{_title(study, baseline)}: {said}"]
-    training = study.training
-    if training is not None and training.evaluate is None and study.validation is None:
-        lines += [] if silo_records.has_test_set(study) else [_NOT_SCORED]
-    if baseline is None and (standing := in_a_sentence(scores, result.final)):
-        lines.append(standing)
-    lines += [] if result.validation is None else validation_lines(result.validation)
-    if who is None:
-        lines.append("no epsilon: this baseline adds no noise and guarantees nothing")
-    else:
-        words = f"epsilon {number(result.epsilon)} at delta {study.privacy.delta:g} against "
-        theirs = f"; hubbub's epsilon is against {spoken(plan.stated.adversary)}"
-        lines.append(f"{words}{spoken(who)}{theirs if baseline else ''}")
-    return [*lines, UNCHARGED_BASELINE] if baseline else lines
 
 
 def _title(study: Study, baseline: str | None) -> str:

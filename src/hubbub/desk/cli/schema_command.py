@@ -13,7 +13,7 @@ from hubbub.core.errors import UserError
 from hubbub.core.study.study import Study
 from hubbub.core.study.study_file import json_schema
 from hubbub.core.tabular.cells import csv_text
-from hubbub.desk.cli.terminal import add_command, argument, emit, say, table, writing
+from hubbub.desk.cli.terminal import add_command, answer, argument, emit, table, writing
 from hubbub.site.data_dictionary import HEAD, data_dictionary
 
 
@@ -35,42 +35,31 @@ def add_commands(commands: Any) -> None:
 
 
 def _schema(options: argparse.Namespace) -> int:
-    if options.what:
-        return _data(options)
-    if options.out is None:
-        if options.json:
-            emit(json_schema())
-        else:
-            sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
-        return 0
-    with writing(options.out):
-        write_text(options.out, json.dumps(json_schema(), indent=2) + "\n")
-    if options.json:
-        emit({"schema": str(options.out)})
-    else:
-        say(f'wrote {options.out}; "#:schema {options.out.name}" as a study\'s first line names it')
-    return 0
-
-
-def _data(options: argparse.Namespace) -> int:
-    """The data dictionary: on the screen, or as CSV."""
-    if len(options.what) != 2 or options.what[0] != "data":
+    out: Path | None = options.out
+    if options.what and (len(options.what) != 2 or options.what[0] != "data"):
         raise UserError(
             "expected hubbub schema alone, or hubbub schema data study.toml for the data "
             f"dictionary of a study, got {' '.join(options.what)!r}; name one study's file"
         )
-    study = Study.load(options.what[1])
-    rows = [column.row() for column in data_dictionary(study)]
-    if options.out is not None:
-        with writing(options.out):
-            write_text(options.out, csv_text([HEAD, *rows]))
-    if options.json:
-        emit({"columns": [dict(zip(HEAD, row, strict=True)) for row in rows]})
-    elif options.out is not None:
-        say(
-            f"wrote {options.out}; it contains nothing from any record, so you can give it to "
-            "every site"
-        )
+    title, rows = "", list[tuple[str, ...]]()
+    content: dict[str, Any] = json_schema()
+    written: dict[str, Any] = {"schema": str(out)}
+    text = json.dumps(content, indent=2) + "\n"
+    about = f'"#:schema {out and out.name}" as a study\'s first line names it'
+    if options.what:  # the data dictionary
+        study = Study.load(options.what[1])
+        title, rows = study.name, [column.row() for column in data_dictionary(study)]
+        text = csv_text([HEAD, *rows])
+        content = written = {"columns": [dict(zip(HEAD, row, strict=True)) for row in rows]}
+        about = "it contains nothing from any record, so you can give it to every site"
+    if out is not None:
+        with writing(out):
+            write_text(out, text)
+        answer(options, written, f"wrote {out}; {about}")
+    elif options.json:
+        emit(content)
+    elif options.what:
+        table(f"{title}: the meaning of its columns", HEAD, rows, texts=len(HEAD))
     else:
-        table(f"{study.name}: the meaning of its columns", HEAD, rows, texts=len(HEAD))
+        sys.stdout.write(text)
     return 0

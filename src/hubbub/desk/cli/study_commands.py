@@ -10,21 +10,19 @@ import argparse
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.core.disk import read_text, toml_table
 from hubbub.core.errors import UserError
-from hubbub.core.number_format import at_most
-from hubbub.core.planning.plan import Plan, option_rows
+from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.sampling_comparison import as_table
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.settings import shown
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.terminal import STUDY, add_command, argument, emit, number, say, table
-from hubbub.desk.report.promise import broken
-from hubbub.desk.report.validation_sheet import validation_name
+from hubbub.desk.report.promise import broken, exposure_rows, number_rows
+from hubbub.desk.report.scores import score_name
 from hubbub.estimation.queries.statistics_query import planned_answers
 from hubbub.learning.queries.validation.validation_query import foreseen_validation
 
@@ -185,8 +183,9 @@ def show_plan(made: Plan) -> None:
     table(
         f"{study.name}: what each adversary can learn about one {study.data.unit} "
         f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
-        ("adversary", "noise left (sigma / C)", "epsilon"),
-        _exposure_rows(made),
+        ("adversary", "guarantee", "noise left (sigma / C)", "epsilon at most"),
+        [(who, what, left, epsilon) for who, epsilon, _, what, left in exposure_rows(plain)],
+        texts=2,
     )
     if made.joint_batches:
         table(
@@ -194,7 +193,8 @@ def show_plan(made: Plan) -> None:
             ("adversary", "records owned", "joint batches", "Poisson"),
             as_table(made.joint_batches),
         )
-    table("Noise and messages", ("quantity", "value"), _how_rows(made, plain))
+    rows = [(name, words, value) for name, value, words in number_rows(plain)]
+    table("Noise and messages", ("quantity", "what it is", "value"), rows, texts=2)
     _show_statistics(made)
     _show_validation(made)
     if study.attestation:
@@ -209,53 +209,6 @@ def show_plan(made: Plan) -> None:
             f"code: {' and '.join(study.own_code)} will run on the machine of everybody who runs "
             "or joins this study, and sees the records there; none of it has run yet: read it first"
         )
-
-
-def _exposure_rows(made: Plan) -> list[tuple[str, str, str]]:
-    """What each adversary can learn, and the promised one about a patient if there are patients."""
-    rows = [
-        (
-            exposure.adversary + ("  <- promised" if exposure == made.stated else ""),
-            number(exposure.noise_multiplier),
-            number(exposure.epsilon),
-        )
-        for exposure in made.exposures
-    ]
-    if (patient := made.patient) is not None:
-        epsilon = "no account" if patient.epsilon is None else number(patient.epsilon)
-        who = f"{made.stated.adversary}, about {patient.who}"
-        rows.append((who, number(made.stated.noise_multiplier), epsilon))
-    return rows
-
-
-def _how_rows(made: Plan, plain: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Noise, masks, options and words of the sum."""
-    parties, upload = made.study.parties, made.upload_bytes_per_step
-    rows = [
-        ("noise multiplier, against the promised adversary", number(made.noise_multiplier, 6)),
-        ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
-        ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
-        ("the smallest noise share, in grid steps", number(made.share_sigma_grid)),
-    ]
-    if not parties.compute_nodes:
-        rows.append(("silos that share masks with each silo", str(made.degree)))
-    for option in option_rows(plain):
-        value = option.value
-        if value is None:
-            value = number(inf) if option.upper else "unknown"
-        value = value if isinstance(value, str) else number(value)
-        rows.append((f"{option.name}: {option.words}", value))
-    return [
-        *rows,
-        ("size of each number that is sent", f"{made.word_bits} bits"),
-        (f"{made.study.data.unit}s that fit into it, all pulling one way", str(made.sum_limit)),
-        ("silos needed in a round", f"{made.quorum} of {parties.silos}"),
-        ("a silo sends per step", "unknown" if upload is None else f"{upload:,} bytes"),
-        (
-            "an attack that wrongly accuses 1 in 100 identifies at most",
-            f"{at_most(100 * made.attack_power)} in 100",
-        ),
-    ]
 
 
 def _show_statistics(made: Plan) -> None:
@@ -299,7 +252,7 @@ def _show_validation(made: Plan) -> None:
     if share and asked is not None and not asked.rate:
         share += " (state your own guess in validation.rate)"
     table(
-        f"Private validation: the {validation_name(foreseen['score'])} of the trained model{share}",
+        f"Private validation: the {score_name(foreseen['score'])} of the trained model{share}",
         ("compared with", "standard error (noise and sampling)", "may flatter by"),
         rows,
         texts=3,

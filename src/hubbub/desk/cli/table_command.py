@@ -34,13 +34,17 @@ def _table(options: argparse.Namespace) -> int:
         paper = paper_of(options.folder)
         files = {name: file for kind in formats for name, file in written(paper, kind).items()}
         for drawn in paper.figures:
-            files |= {f"{drawn.name}.{kind}": figure_file(drawn.figure, kind) for kind in kinds}
+            files |= {f"{drawn.name}.{kind}": figure_file(drawn, kind) for kind in kinds}
     out = options.out or inside(options.folder, "paper/tables").parent
     out.mkdir(parents=True, exist_ok=True)
     for name, file in files.items():
         write_bytes(inside(out, name), file)
     words = f"written to {out}: {', '.join(files)}"
-    answer(options, {"out": str(out), "files": list(files), "methods": paper.methods}, words)
+    answer(
+        options,
+        {"out": str(out), "files": list(files), "methods": " ".join(paper.sentences)},
+        words,
+    )
     return 0
 
 

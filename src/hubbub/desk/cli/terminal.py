@@ -30,6 +30,8 @@ from hubbub.core.errors import UncountedWarning, UserError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from hubbub.desk.report.sheet import Sheet
+
 INTERRUPTED = 130  # the exit code after Ctrl-C: 128 and the number of the signal
 
 
@@ -50,6 +52,12 @@ class Argument(NamedTuple):
 
     name: str
     settings: dict[str, Any]
+
+
+class Either(NamedTuple):
+    """Options of which at most one is typed."""
+
+    options: tuple[Argument, ...]
 
 
 def argument(name: str, words: str, kind: Callable[[str], Any] = str, **settings: Any) -> Argument:
@@ -84,12 +92,17 @@ def add_command(
     name: str,
     words: str,
     function: Callable[[argparse.Namespace], int],
-    *arguments: Argument,
+    *arguments: Argument | Either,
 ) -> argparse.ArgumentParser:
     """A command, whose own help says what the overview says of it; all of them take --json."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
     for own in (argument("--json", "print one JSON object and nothing else", bool), *arguments):
-        parser.add_argument(own.name, **own.settings)
+        if isinstance(own, Argument):
+            parser.add_argument(own.name, **own.settings)
+            continue
+        group = parser.add_mutually_exclusive_group()
+        for option in own.options:
+            group.add_argument(option.name, **option.settings)
     parser.set_defaults(command=function)
     return parser
 
@@ -183,18 +196,20 @@ def read_answers(folder: Path) -> dict[str, Any]:
 
 
 def show_answers(statistics: Mapping[str, Mapping[str, Any]]) -> None:
-    """All answers, by name as plain values: tables, tests and notes."""
-    from hubbub.desk.report.answers import said_of, tables_of
+    """All answers, by name as plain values."""
+    from hubbub.desk.report.answers import sheet_of
 
-    for name, one in statistics.items():
-        title = f"{name}: {one['title']}"
-        if one["refusal"]:
-            say(f"{title}: not answered: {one['refusal']}")
-        for what, found in tables_of(one).items():
-            said = f", {what}" if what else f" ({100 * one['confidence']:g} % intervals)"
-            table(f"{title}{said}", found.head, found.rows)
-        for sentence in said_of(one):
-            say(f"{name}: {sentence}")
+    for name, answer in statistics.items():
+        show(sheet_of(name, answer))
+
+
+def show(sheet: Sheet) -> None:
+    """The tables of a sheet, and its sentences and notes."""
+    before = f"{sheet.name}: " if sheet.name else ""
+    for part in sheet.tables:
+        table(f"{before}{part.caption}", part.head, part.rows)
+    for words in (*sheet.sentences, *sheet.notes):
+        say(f"{before}{words}")
 
 
 class Lines:
@@ -229,18 +244,14 @@ class Lines:
         if tenths > self._tenths or now - self._last >= _QUIET_SECONDS:
             self._tenths, self._last = tenths, now
             again = f", model {self._pass}" if self._pass > 1 else ""
-            said = [f"{self._title}{again}: step {done} of {self._total}", note, self._left(now)]
+            said = [f"{self._title}{again}: step {done} of {self._total}", note]
+            # How long it will take yet, as far as that is known.
+            left, since = self._total - done, done - self._first
+            if left and since:
+                seconds = (now - self._began) / since * left
+                time_left = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+                said.append(f"about {time_left} left")
             self._tell(", ".join(filter(None, said)))
-
-    def _left(self, now: float) -> str:
-        """How long it will take yet, as far as that is known."""
-        left, done = self._total - self._done, self._done - self._first
-        if not left or not done:
-            return ""
-        seconds = (now - self._began) / done * left
-        return (
-            f"about {seconds:.0f} s left" if seconds < 100 else f"about {seconds / 60:.0f} min left"
-        )
 
 
 class Bar:

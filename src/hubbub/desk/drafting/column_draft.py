@@ -109,7 +109,18 @@ def column_draft(
         if mixed:
             why = "numbers in some files, words in others: write it the same way in all of them"
             return replace(draft, why=why)
-    return draft if draft.column or mixed else _nearly_number(draft, by_file)
+    if draft.column or mixed:
+        return draft
+    # Spellings that alone keep a column from being a number are told of it.
+    pairs = [pair for own in by_file for pair in own if not is_missing(pair[0])]
+    strange = Counter(cell for cell, number in pairs if number is None)
+    if not strange or 2 * strange.total() > len(pairs):
+        return draft
+    shown = ", ".join(repr(cell) for cell, _ in strange.most_common(_LISTED))
+    rest = f" and {len(strange) - _LISTED} others" if len(strange) > _LISTED else ""
+    why = "numbers, except for a few spellings: correct them, or leave them empty"
+    words = f"{shown}{rest} in {strange.total()} of {len(pairs)} cells"
+    return replace(draft, why=why, seen=words)
 
 
 def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequence[str]]) -> str:
@@ -134,19 +145,6 @@ def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequenc
     if is_key(name, files):
         return "it looks like the key of a row, which says nothing about others"
     return ""
-
-
-def _nearly_number(draft: ColumnDraft, by_file: Sequence[Read]) -> ColumnDraft:
-    """The column that is left out, with the spellings that alone keep it from being a number."""
-    there = [pair for own in by_file for pair in own if not is_missing(pair[0])]
-    strange = Counter(cell for cell, number in there if number is None)
-    if not strange or 2 * strange.total() > len(there):
-        return draft
-    shown = ", ".join(repr(cell) for cell, _ in strange.most_common(_LISTED))
-    rest = f" and {len(strange) - _LISTED} others" if len(strange) > _LISTED else ""
-    why = "numbers, except for a few spellings: correct them, or leave them empty"
-    words = f"{shown}{rest} in {strange.total()} of {len(there)} cells"
-    return replace(draft, why=why, seen=words)
 
 
 def _other_spellings(files: Sequence[set[str]]) -> str:
@@ -203,7 +201,13 @@ def _number(name: str, by_file: Sequence[Read], *, mixed: bool) -> ColumnDraft |
     # Bounds hold the core of the values, whose tails may be slips or single persons.
     low, high = rounded_outward(*_core(values))
     notes = _number_notes(values, low, high)
-    notes += _cell_notes(read, strange | {cell for cell, number in numbers if number in gone})
+    # Which spellings are read as what they do not say.
+    if limits := sorted({cell for cell, number in read if number and is_limit(cell)}):
+        notes.append(f"read as their numbers: {', '.join(limits[:_LISTED])}")
+    if unread := strange | {cell for cell, number in numbers if number in gone}:
+        counted = sum(cell in unread for cell, _ in read)
+        words = f"{', '.join(sorted(unread))} ({counted} of {len(read)} cells)"
+        notes.append(f"read as missing: {words}")
     left = [cell for cell, n in numbers if float(n) in impossible and n not in gone]
     if left:
         notes.append(
@@ -295,17 +299,6 @@ def _number_notes(values: Sequence[float], low: float, high: float) -> list[str]
     return notes
 
 
-def _cell_notes(read: Read, unread: Collection[str]) -> list[str]:
-    """Which spellings are read as what they do not say."""
-    limits = sorted({cell for cell, number in read if number and is_limit(cell)})
-    notes = [f"read as their numbers: {', '.join(limits[:_LISTED])}"] if limits else []
-    if unread:
-        counted = sum(cell in unread for cell, _ in read)
-        words = f"{', '.join(sorted(unread))} ({counted} of {len(read)} cells)"
-        notes.append(f"read as missing: {words}")
-    return notes
-
-
 def common_step(values: Sequence[float]) -> float | None:
     """The largest step of which all values are whole numbers apart; None if they lie closely.
 
@@ -363,7 +356,8 @@ def rounded_outward(low: float, high: float) -> tuple[float, float]:
     power = 10.0 ** floor(log10(span / 10))
     step = next(k * power for k in (1, 2, 5, 10) if k * power >= 0.99 * span / 10)
     bounds = floor(low / step) * step, ceil(high / step) * step
-    below, above = (_round(bound, span) for bound in bounds)
+    digits = 2 - floor(log10(span))  # others a difference of `span` does not need
+    below, above = (round(bound, digits) + 0.0 for bound in bounds)
     return (below, above) if below < above else (low - span, high + span)
 
 
@@ -377,11 +371,6 @@ def _typical(values: Sequence[float], low: float, high: float) -> float:
     sizes = [(high - low) / 5, *([abs(middle)] if middle else [])]  # a tail makes bounds wide
     digits = -floor(log10(min(sizes)))
     return min(max(round(middle, digits) + 0.0, low), high)
-
-
-def _round(value: float, span: float) -> float:
-    """Without the digits that a difference of `span` does not need."""
-    return round(value, 2 - floor(log10(span))) + 0.0
 
 
 def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> ColumnDraft:

@@ -444,7 +444,9 @@ def candidates(columns: Mapping[str, Sequence[str]]) -> list[list[str]]:
         columns: the cells of all files, by name, numbers with decimal points.
     """
     values = {name: _distinct(cells) for name, cells in columns.items()}
-    usable = [name for name, cells in columns.items() if not _are_dates(cells)]
+    there = {name: filled(cells) for name, cells in columns.items()}
+    days = {name: sum(map(is_date, cells)) for name, cells in there.items()}
+    usable = [name for name, cells in there.items() if not days[name] * 10 >= 9 * len(cells) > 0]
     classes = [name for name in usable if 1 < len(values[name]) <= MOST_CLASSES]
     answers = [name for name in usable if values[name] and values[name] <= {*ONES, *ZEROS}]
     either = [name for name in dict.fromkeys((*answers, *classes)) if _is_filled(columns[name], 2)]
@@ -537,11 +539,6 @@ def _distinct(cells: Sequence[str]) -> set[str]:
 def is_absent(cell: str) -> bool:
     """Whether a record has no target; “-” may mean negative, and “none” may be a class."""
     return is_missing(cell) and folded(cell) not in ("-", "none", "nil")
-
-
-def _are_dates(cells: Sequence[str]) -> bool:
-    there = filled(cells)
-    return sum(map(is_date, there)) * 10 >= 9 * len(there) > 0
 
 
 def _is_filled(cells: Sequence[str], part: int) -> bool:

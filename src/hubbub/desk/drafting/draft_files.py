@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -346,8 +347,11 @@ def _number_lines(cells: Sequence[str], column: Column) -> Iterator[str]:
         plain = commas
     numbers = [number for number in plain if number is not None]
     if cells and not numbers:
-        if date := next((form for form in _DATES if _are_dates(cells, form)), ""):
-            yield f"# these look like dates, such as {date}: the study expects a number"
+        for form in _DATES:
+            with suppress(ValueError):  # of a cell that is no such date
+                _ = [datetime.strptime(cell, form) for cell in cells[:200]]  # noqa: DTZ007 (days)
+                yield f"# these look like dates, such as {form}: the study expects a number"
+                break
         return
     low, high = column.bounds
 
@@ -357,10 +361,3 @@ def _number_lines(cells: Sequence[str], column: Column) -> Iterator[str]:
     if numbers and inside(Unit(1.0)) < _FEW_INSIDE:
         for unit in [unit for unit in UNITS if inside(unit) >= _MANY_INSIDE][:_PROPOSED]:
             yield f"# {unit}: hardly any value is within the bounds; is it another unit?"
-
-
-def _are_dates(cells: Sequence[str], form: str) -> bool:
-    try:
-        return all(datetime.strptime(cell, form) for cell in cells[:200])  # noqa: DTZ007 (days)
-    except ValueError:
-        return False

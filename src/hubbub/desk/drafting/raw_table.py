@@ -243,7 +243,15 @@ class _Reading:
             text = text[mark.end() :]
         # Between cells stands what makes the first lines equally many cells.
         sample = text[:_SAMPLE].rpartition("\n")[0] if len(text) > _SAMPLE else text
-        separator = max(_SEPARATORS, key=lambda sign: _agreement(sample, sign))
+
+        def agreement(sign: str) -> float:
+            """Which share of lines is as wide as the first, if that has more than one cell."""
+            parsed = _parsed(sample, sign, strict=False) or []
+            widths = [len(line) for line in parsed if any(line)][:200] or [0]
+            width = widths[0] if widths[0] > 1 else Counter(widths).most_common(1)[0][0]
+            return widths.count(width) / len(widths) if width > 1 else 0.0
+
+        separator = max(_SEPARATORS, key=agreement)
         if separator != ",":
             self._say(f"its cells are separated by {_SEPARATORS[separator]}, not by commas", SAVE)
         lines = self._without_title(self._lines(text, separator))
@@ -490,15 +498,6 @@ def _labels(body: list[list[str]], width: int) -> set[int]:
             break
         rows.add(k)
     return rows
-
-
-def _agreement(sample: str, separator: str) -> float:
-    """Which share of lines is as wide as the first, if that has more than one cell."""
-    lines = [line for line in _parsed(sample, separator, strict=False) or [] if any(line)][:200]
-    if not lines:
-        return 0.0
-    width = len(lines[0]) if len(lines[0]) > 1 else Counter(map(len, lines)).most_common(1)[0][0]
-    return sum(len(line) == width for line in lines) / len(lines) if width > 1 else 0.0
 
 
 def _is_record(first: list[str], body: list[list[str]]) -> bool:

@@ -197,7 +197,9 @@ def draft(survey: Survey, given: Answers) -> Draft:
     units = [len(set(own)) for own in whose] or [len(table.rows) for table in survey.tables]
     most = max((max(Counter(own).values()) for own in whose), default=0)
     names += _STANDINS if len(names) == 1 else ()
-    total = sum(units) * len(names) // len(survey.tables)
+    total, largest = sum(units) * len(names) // len(survey.tables), max(*units, 1)
+    digits = int(10 ** max(1, floor(log10(max(total, 1))) - 1))  # but two; of small numbers, one
+    power = int(10 ** max(1, floor(log10(largest))))
     return Draft(
         parties=names,
         files=files,
@@ -205,8 +207,8 @@ def draft(survey: Survey, given: Answers) -> Draft:
         columns=columns,
         tables=survey.tables,
         faults=survey.faults,
-        records=max(_two_digits(total), len(names)),
-        capacity=_ample(max(units)),
+        records=max(total // digits * digits, len(names)),
+        capacity=ceil(1.2 * largest / power) * power,  # a round number with a fifth of room
         patient=given.patient or "",
         intercept=0.0 if wanted.outcome or wanted.classes else _log_odds(happened),
         most_per_patient=next(n for n in _CAPS if n >= min(most, _CAPS[-1])) if most else 0,
@@ -223,14 +225,15 @@ def _columns(
     """What becomes of every column but the target's and the patients'."""
     keys = {key.name for key in survey.likely_keys}
     ends, there = _ends(survey, wanted), wanted.is_there(cells)
-    drafts = []
+    drafts, rows = [], Counter(there)
     for name, own in cells.items():
         if name in wanted.columns:
             continue
         why = "it identifies a person, so it says nothing about others" if name in keys else ""
         why = why or ends.get(name, "") or telling(own, happened, wanted.sides)
         # A column that lies beside no target cannot be learned from.
-        kept, lost = _shares_filled(own, there)
+        filled = Counter(has for cell, has in zip(own, there, strict=True) if not is_missing(cell))
+        kept, lost = (filled[has] / max(rows[has], 1) for has in (True, False))
         if lost and not kept:
             why = why or f"it is empty in every row that has {wanted.name!r}"
         if why:
@@ -254,13 +257,6 @@ def _columns(
         why = f"missing in {files}: rename it there if it has another name"
         drafts.append(ColumnDraft(name=name, why=why))
     return tuple(drafts)
-
-
-def _shares_filled(cells: Sequence[str], there: Sequence[bool]) -> tuple[float, float]:
-    """Which share of cells holds something, of rows with a target and of those without."""
-    rows = Counter(there)
-    filled = Counter(has for cell, has in zip(cells, there, strict=True) if not is_missing(cell))
-    return filled[True] / max(rows[True], 1), filled[False] / max(rows[False], 1)
 
 
 def _log_odds(happened: Sequence[bool | None]) -> float:
@@ -300,18 +296,6 @@ def _whose(survey: Survey, patient: str | None) -> list[list[str]]:
     if not all(keys):
         raise DataError(f"expected patients in column {patient!r}, found none; fill it in")
     return keys
-
-
-def _two_digits(number: int) -> int:
-    """Rounded down to two digits, small numbers to tens."""
-    power = int(10 ** max(1, floor(log10(max(number, 1))) - 1))
-    return number // power * power
-
-
-def _ample(number: int) -> int:
-    """A round number with a fifth of room."""
-    power = int(10 ** max(1, floor(log10(max(number, 1)))))
-    return ceil(1.2 * max(number, 1) / power) * power
 
 
 # What parties are called after their files, and the one pattern that leads to all of them.

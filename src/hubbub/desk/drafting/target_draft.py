@@ -230,7 +230,13 @@ def _time(columns: Columns, name: str, event_name: str) -> TargetDraft:
     if slips := [value for value in values if value < 0]:
         seen = (_NEGATIVE_NOTE.format(count=len(slips), least=min(slips)), *seen)
         values = [value for value in values if value >= 0]
-    step = _step_of(values)
+    # What all times are whole numbers of where these are few, as those of visits are; else 0.
+    # Several sites' visits may be spread over weeks: no step of which there are many is one.
+    step, places = 0.0, sorted(set(values) - {0.0})
+    if 1 < len(places) <= _MOST_VISITS:
+        least = float(f"{min(b - a for a, b in pairwise((0.0, *places))):.12g}")
+        near = all(abs(t / least - round(t / least)) < _OFF_STEP for t in places)
+        step = least if near and places[-1] <= _MOST_VISITS * least else 0.0
     outcome = Outcome(
         kind=TIME_TO_EVENT,
         event=event.name,
@@ -240,20 +246,6 @@ def _time(columns: Columns, name: str, event_name: str) -> TargetDraft:
         step=step,
     )
     return TargetDraft(name=name, outcome=outcome, notes=event.notes, seen=seen)
-
-
-def _step_of(times: Sequence[float]) -> float:
-    """What all times are whole numbers of where these are few, as those of visits are; else 0.
-
-    Several sites' visits may be spread over weeks: no step of which there are many is one.
-    """
-    places = sorted(set(times) - {0.0})
-    if not 1 < len(places) <= _MOST_VISITS:
-        return 0.0
-    step = float(f"{min(b - a for a, b in pairwise((0.0, *places))):.12g}")
-    if places[-1] > _MOST_VISITS * step:
-        return 0.0
-    return step if all(abs(t / step - round(t / step)) < _OFF_STEP for t in places) else 0.0
 
 
 def _grid(times: Sequence[float], step: float) -> tuple[float, ...]:

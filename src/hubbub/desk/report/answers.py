@@ -1,6 +1,6 @@
-"""Answers of statistics as tables of text: one row for each thing, one column for each group.
+"""Answers of statistics as sheets: a row for each thing, a column for each group, and a figure.
 
-It reads plain values, as `statistics.json` has them; the page and the terminal show the same.
+It reads plain values, as `statistics.json` has them, and knows neither sums nor noise.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from hubbub.core.number_format import NOT_KNOWN, amount
 from hubbub.desk.report import charts, markup
+from hubbub.desk.report.sheet import Figure, Sheet, Table
 
 Answer = Mapping[str, Any]
 _LEAST_P, _SMALL_P, _MOST_P = 0.001, 0.0995, 0.99  # as papers print p-values
@@ -21,34 +22,46 @@ _MOST_PLACES = 8  # of a curve in a table
 _MOST_ACROSS = 3  # levels of a two-way table
 
 
-@dataclass(frozen=True)
-class TextTable:
-    """A table of text.
+def sheet_of(name: str, answer: Answer) -> Sheet:
+    """What is to be said of an answer, by the name of its question."""
+    if answer["refusal"]:
+        why = f"not answered: {answer['refusal']}"
+        return Sheet(name=name, title=answer["title"], sentences=(why,))
+    figure = figure_of(answer)
+    tables = (
+        replace(
+            table,
+            name="-".join(filter(None, (name, what))),
+            caption=f"{answer['title']}{', ' if what else ''}{what}, with "
+            f"{_percent(answer)} intervals",
+            is_drawn=what == "over time",
+        )
+        for what, table in tables_of(answer).items()
+    )
+    # The tests of a table of columns stand in the table.
+    tests = [test for test in answer["tests"] if answer["kind"] != "table"]
+    return Sheet(
+        name=name,
+        title=answer["title"],
+        sentences=tuple(map(test_words, tests)),
+        figures=(replace(figure, name=name),) if figure else (),
+        tables=tuple(tables),
+        notes=tuple(answer["notes"]),
+    )
 
-    Args:
-        head: names of the columns; the first is empty.
-        rows: as many cells each.
-    """
 
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def tables_of(answer: Answer) -> Mapping[str, TextTable]:
+def tables_of(answer: Answer) -> Mapping[str, Table]:
     """All tables of an answer, by what is said of each: its numbers, comparisons, curves."""
     if answer["kind"] == "two-way":
         return _two_way(answer)
-    tables = {"": table_of(answer), "compared": _compared(answer), "over time": _curves(answer)}
-    return {said: one for said, one in tables.items() if one is not None}
+    tables = {"": table_of(answer), "over time": _curves(answer)}
+    if rows := [row for row in answer["rows"] if _is_comparison(answer, row)]:
+        compared = _with_p_values(_pivoted(rows, _label, lambda _: ""), rows)
+        tables = {"": tables[""], "compared": compared, "over time": tables["over time"]}
+    return {what: table for what, table in tables.items() if table is not None}
 
 
-def said_of(answer: Answer) -> list[str]:
-    """Its tests, but those that a table holds, and its notes, in sentences."""
-    tests = [test for test in answer["tests"] if answer["kind"] != "table"]
-    return [*map(test_words, tests), *answer["notes"]]
-
-
-def table_of(answer: Answer) -> TextTable | None:
+def table_of(answer: Answer) -> Table | None:
     """The numbers of an answer with their intervals; None where it has no numbers."""
     rows = [row for row in answer["rows"] if not _is_comparison(answer, row)]
     if not rows:
@@ -66,27 +79,18 @@ def table_of(answer: Answer) -> TextTable | None:
     return _with_p_values(table, rows)
 
 
-def _two_way(answer: Answer) -> Mapping[str, TextTable]:
+def _two_way(answer: Answer) -> Mapping[str, Table]:
     """A table of each pair of columns."""
     of: dict[str, list[Mapping[str, Any]]] = {}
     for row in answer["rows"]:
         of.setdefault(row["column"], []).append(row)
-    return {name: _grid(rows) for name, rows in of.items()}
-
-
-def _grid(rows: Sequence[Mapping[str, Any]]) -> TextTable:
-    """Levels down and across; one below the other where a page is too narrow for them."""
-    if len({row["level"] for row in rows}) <= _MOST_ACROSS:
-        return _pivoted(rows, lambda row: row["group"], lambda row: row["level"])
-    return _pivoted(rows, lambda row: f"{row['group']}, {row['level']}", lambda _: "")
-
-
-def _compared(answer: Answer) -> TextTable | None:
-    """What compares groups, in a table of its own."""
-    rows = [row for row in answer["rows"] if _is_comparison(answer, row)]
-    if not rows:
-        return None
-    return _with_p_values(_pivoted(rows, _label, lambda _: ""), rows)
+    tables = {}
+    for name, rows in of.items():
+        tables[name] = _pivoted(rows, lambda row: row["group"], lambda row: row["level"])
+        if len(tables[name].head) > _MOST_ACROSS + 1:  # a page is too narrow for so many levels
+            both = "{group}, {level}".format_map
+            tables[name] = _pivoted(rows, both, lambda _: "")
+    return tables
 
 
 def _is_comparison(answer: Answer, row: Mapping[str, Any]) -> bool:
@@ -96,22 +100,22 @@ def _is_comparison(answer: Answer, row: Mapping[str, Any]) -> bool:
 
 
 def _with_p_values(
-    table: TextTable,
+    table: Table,
     rows: Sequence[Mapping[str, Any]],
     label: Callable[[Mapping[str, Any]], str] | None = None,
-) -> TextTable:
+) -> Table:
     """The table, with the p-values of its rows if they have some."""
     named = label or _label
     tested = {named(row): p_cell(row) for row in rows if row["p_value"] is not None}
     if not tested:
         return table
     shown = tuple((*row, tested.get(row[0], "")) for row in table.rows)
-    return TextTable((*table.head, "p"), shown)
+    return Table((*table.head, "p"), shown)
 
 
 def _with_tests(
-    table: TextTable, rows: Sequence[Mapping[str, Any]], tests: Sequence[Mapping[str, Any]]
-) -> TextTable:
+    table: Table, rows: Sequence[Mapping[str, Any]], tests: Sequence[Mapping[str, Any]]
+) -> Table:
     """The table, with the test of each column, where groups differ, in its first row."""
     tested = {test["column"]: test for test in tests if test.get("column")}
     if not tested:
@@ -123,53 +127,26 @@ def _with_tests(
         for label, one in known.items()
     }
     shown = tuple((*row, *cells.get(row[0], ("", ""))) for row in table.rows)
-    return TextTable((*table.head, "p", "SMD"), shown)
+    return Table((*table.head, "p", "SMD"), shown)
 
 
-def _curves(answer: Answer) -> TextTable | None:
+def _curves(answer: Answer) -> Table | None:
     """Survival curves at up to eight of their times; None of other answers."""
     curves = answer["curves"]
     if answer["kind"] != "survival" or not curves:
         return None
     places = max((curve["x"] for curve in curves), key=len)
     shown = places[:: -(-len(places) // _MOST_PLACES)]
-    rows = [(amount(x), *(_survived(curve, x) for curve in curves)) for x in shown]
-    whole = "all" if len(curves) > 1 else "without the event"
-    return TextTable(
-        (
-            "after",
-            *(curve["name"] or whole for curve in curves),
-        ),
-        tuple(rows),
-    )
-
-
-def _survived(curve: Mapping[str, Any], x: float) -> str:
-    """A curve at one of its places."""
-    if x not in curve["x"]:
-        return ""
-    k = curve["x"].index(x)
-    value, low, high = (100 * curve[key][k] for key in ("y", "low", "high"))
-    return f"{value:.1f} % ({low:.1f} to {high:.1f})"
-
-
-def answer_lines(name: str, answer: Answer) -> list[str]:
-    """An answer as lines of text."""
-    if answer["refusal"]:
-        return [f"{name}: not answered: {answer['refusal']}"]
-    lines = [line for table in tables_of(answer).values() for line in _lines(table)]
-    tests = said_of({**answer, "notes": ()})
-    return [f"{name}: {answer['title']}", *lines, *tests]
-
-
-def _lines(table: TextTable) -> list[str]:
-    """A table with its columns below each other."""
-    rows = [table.head, *table.rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
+    columns = [
+        {
+            x: f"{100 * y:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+            for x, y, low, high in zip(*map(curve.get, ("x", "y", "low", "high")), strict=False)
+        }
+        for curve in curves
     ]
+    rows = tuple((amount(x), *(column.get(x, "") for column in columns)) for x in shown)
+    whole = "all" if len(curves) > 1 else "without the event"
+    return Table(("after", *(curve["name"] or whole for curve in curves)), rows)
 
 
 def test_words(test: Mapping[str, Any]) -> str:
@@ -227,7 +204,7 @@ def printed(cell: str) -> str:
     return re.sub(r"(?<![^\s(])-(?=\d)", "−", dashed)
 
 
-def _pivoted(rows: Sequence[Mapping[str, Any]], down: Any, across: Any) -> TextTable:
+def _pivoted(rows: Sequence[Mapping[str, Any]], down: Any, across: Any) -> Table:
     """Rows and columns in the order in which they first come."""
     names = list(dict.fromkeys(across(row) for row in rows))
     pivoted: dict[str, dict[str, list[str]]] = {}
@@ -239,7 +216,7 @@ def _pivoted(rows: Sequence[Mapping[str, Any]], down: Any, across: Any) -> TextT
         (label, *("; ".join(cells.get(name, [NOT_KNOWN])) for name in names))
         for label, cells in pivoted.items()
     ]
-    return TextTable(head, tuple(body))
+    return Table(head, tuple(body))
 
 
 def _label(row: Mapping[str, Any]) -> str:
@@ -261,13 +238,9 @@ def _cell(row: Mapping[str, Any]) -> str:
     shown, unit = _shown(row), " %" if _is_share(row["quantity"]) else ""
     if row["low"] == row["value"] == row["high"]:  # known without an interval
         return f"{shown(row['value'])}{unit}"
-    ends = " to ".join(_end(shown, row[key]) for key in ("low", "high"))
-    return f"{shown(row['value'])}{unit} ({ends})"
-
-
-def _end(shown: Any, value: float | None) -> str:
-    """An end of an interval, which may not be known."""
-    return NOT_KNOWN if value is None else str(shown(value))
+    ends = (row["low"], row["high"])
+    low, high = (NOT_KNOWN if end is None else shown(end) for end in ends)
+    return f"{shown(row['value'])}{unit} ({low} to {high})"
 
 
 def _is_share(quantity: str) -> bool:
@@ -299,11 +272,8 @@ def _three_digits(value: float) -> str:
     return f"{value:#.3g}".rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"
 
 
-# The figure that goes with an answer: a drawing and its caption, for the page and for files.
-#
-# Survival figures are as papers print them: a point-wise interval around each curve, the p-value in
-# the figure, and the numbers at risk below the axis. This file reads plain values, as
-# `statistics.json` has them.
+# The figure that goes with an answer. Survival figures are as papers print them: a point-wise
+# interval around each curve, the p-value in the figure, and the numbers at risk below the axis.
 
 _RATIOS = (
     *("hazard ratio", "odds ratio", "rate ratio", "relative risk"),
@@ -317,21 +287,6 @@ _WHAT = {  # is on the vertical axis, by the kind of answer
 _LONGEST = 20  # letters of an estimate with its interval
 _ESTIMATE_ROOM = 154  # for an estimate with its interval, right of a forest
 _AT_RISK, _LINE = 62, 16  # where numbers at risk begin below the axis, and how high a line is
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A drawing with its caption.
-
-    Args:
-        chart: an `svg` element.
-        words: what it shows, a sentence or two.
-        height: of it; `charts.WIDTH` wide.
-    """
-
-    chart: markup.Html
-    words: str
-    height: float
 
 
 def figure_of(answer: Answer) -> Figure | None:
@@ -355,8 +310,10 @@ def _curves_figure(answer: Answer) -> Figure:
     what = _WHAT.get(answer["kind"], "share of records up to here")
     start = [0.0] if answer["kind"] in _WHAT else []
     across = charts.linear([*start, *places], charts.LEFT, charts.RIGHT)
-    if times := _times_at_risk(curves):
-        across = replace(across, ticks=times)
+    # Numbers at risk are told at times of the grid, equally many bins apart.
+    grid = max((curve["x"] for curve in curves if curve["at_risk"]), key=len, default=())
+    if grid:
+        across = replace(across, ticks=tuple(grid[:: -(-len(grid) // _MOST_TIMES)]))
     up = charts.linear([0.0, 1.0], *charts.vertical(charts.HEIGHT))
     words = (
         f"{answer['title']}. The shaded area contains each point of the curve with "
@@ -396,10 +353,12 @@ def _at_risk(curves: Sequence[Mapping[str, Any]], axes: charts.Axes) -> list[mar
         y = top + _LINE * (2 * index + 1)
         name = charts.word(label, charts.LEFT, y, "start", "strong")
         parts.append(markup.tag("g", name, class_=f"series-{curves.index(one)}"))
-        parts += [
-            charts.word(_risk_at(one, time), axes.across.place(time), y + _LINE, "middle", "risk")
-            for time in axes.across.ticks
-        ]
+        # How many are at risk just after a time of the grid, as far as the curve goes.
+        numbers = dict(zip(one["x"], one["at_risk"], strict=False))
+        for time in axes.across.ticks:
+            shown = f"{max(numbers[time], 0):,.0f}" if time in numbers else ""
+            place = axes.across.place(time)
+            parts.append(charts.word(shown, place, y + _LINE, "middle", "risk"))
     return parts
 
 
@@ -417,20 +376,6 @@ def _own_numbers(curves: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, 
         for numbers, same in shared.items()
     }
     return {names[numbers] or "all": same[0] for numbers, same in shared.items()}
-
-
-def _times_at_risk(curves: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    """Times of the grid, equally many bins apart, at which they are told; none if nowhere."""
-    grid: Sequence[float] = max(
-        (curve["x"] for curve in curves if curve["at_risk"]), key=len, default=()
-    )
-    return tuple(grid[:: -(-len(grid) // _MOST_TIMES)]) if grid else ()
-
-
-def _risk_at(curve: Mapping[str, Any], time: float) -> str:
-    """How many are at risk just after a time of the grid, as far as the curve goes."""
-    known = dict(zip(curve["x"], curve["at_risk"], strict=False))
-    return f"{max(known[time], 0):,.0f}" if time in known else ""
 
 
 def _histogram(answer: Answer) -> Figure:
@@ -475,60 +420,3 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
 
 def _percent(answer: Answer) -> str:
     return f"{100 * answer['confidence']:g} %"
-
-
-# The section with the answers of statistics: a table and a figure for each, with plain captions.
-#
-# It reads plain values, as `statistics.json` has them, and knows neither sums nor noise.
-
-_LONG, _LONGER = 12, 40  # rows that are folded away, beside a figure and without one
-_MANY = 3  # tables of an answer; of more each is folded away
-_IN_NUMBERS, _ALL = "The same in numbers", "All numbers"
-_INTERVALS = (
-    "Every interval covers both the sampling of people and the added noise. Tests take "
-    "the noise into account, too."
-)
-
-
-def answers(statistics: Mapping[str, Answer]) -> markup.Html:
-    """The section with all answers, by their names."""
-    parts = [one for name, answer in statistics.items() for one in _answer(name, answer)]
-    return markup.section("What was asked", markup.tag("p", _INTERVALS), *parts)
-
-
-def _answer(name: str, answer: Answer) -> list[markup.Html]:
-    """One answer: its heading, figure, table, tests and notes."""
-    parts = [markup.tag("h3", f"{answer['title']} ({name})")]
-    if answer["refusal"]:
-        return [*parts, markup.tag("p", f"Not answered: {answer['refusal']}.")]
-    drawn = figure_of(answer)
-    if drawn:
-        shown = markup.figure(drawn.chart, drawn.words)
-        parts.append(markup.tag("div", shown, class_="figures"))
-    tables = tables_of(answer)
-    for what, table in tables.items():
-        if what == "over time":  # which the figure shows
-            continue
-        said = f", {what}" if what else ""
-        caption = f"{answer['title']}{said}, with {_percents(answer)} intervals"
-        numeric = range(1, len(table.head))
-        shown = markup.table(caption, table.head, table.rows, numeric=numeric)
-        long = len(table.rows) > (_LONG if drawn else _LONGER)
-        if len(tables) > _MANY:
-            parts.append(_folded(shown, what))
-        else:
-            parts.append(_folded(shown, _IN_NUMBERS if drawn else _ALL) if long else shown)
-    return parts + [markup.tag("p", f"{_capital(one)}.") for one in said_of(answer)]
-
-
-def _folded(table: markup.Html, words: str) -> markup.Html:
-    """A table that is shown to who asks for it."""
-    return markup.tag("details", markup.tag("summary", words), table)
-
-
-def _percents(answer: Answer) -> str:
-    return f"{100 * answer['confidence']:g} %"
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]

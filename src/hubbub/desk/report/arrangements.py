@@ -142,29 +142,52 @@ def joining(found: ArrangementTable | None) -> markup.Html:
     if found is None or not found.arrangements:
         words = "This study was trained in one arrangement only, so there is nothing to compare."
         return markup.section(_HEADING, markup.tag("p", words))
-    metric = words_of(found.metric)
-    said = verdict(found)
+    metric, said = words_of(found.metric), verdict(found)
+    head = ("Arrangement", f"test {metric.name}", "95 % interval", "ε at most", "ε holds against")
+    rows = [
+        (
+            trust_models.called(one.name),
+            metric.shown(one.mean),
+            _range(one, metric),
+            "none" if one.epsilon is None else at_most(one.epsilon),
+            _NOBODY if one.epsilon is None else plan_rows.spoken(one.adversary or NOT_KNOWN),
+        )
+        for one in found.arrangements
+    ]
+    # What those are that have a name here.
+    modes = [trust_models.MODES.get(one.name) for one in found.arrangements]
+    about = [(mode.label, mode.meaning, mode.trust) for mode in modes if mode]
+    columns = ("Arrangement", "what happens", "who must be trusted")
+    meanings = [markup.table("What the arrangements are", columns, about)] if about else []
     return markup.section(
         _HEADING,
         *([markup.tag("p", said, class_="verdict")] if said else []),
         *([markup.tag("p", found.how)] if found.how else []),
         markup.tag("p", found.note),
         markup.tag("div", _figure(found, metric), class_="figures"),
-        _scores(found, metric),
-        *_meanings(found),
+        markup.table("The same study in several arrangements", head, rows, numeric=(1, 2, 3)),
+        *meanings,
     )
 
 
 def _figure(found: ArrangementTable, metric: MetricWords) -> markup.Html:
-    ends, name = (
-        [end for arrangement in found.arrangements for end in _ends(arrangement)],
-        metric.name,
-    )
+    name = metric.name
+    every = [end for one in found.arrangements for end in (one.low, one.mean, one.high)]
+    ends = [end for end in every if end is not None]
     if metric.is_share:
         ends = [min(max(end, 0.0), 1.0) for end in ends]
     axis = charts.scores if metric.is_share else charts.linear
     across = axis(ends, charts.EDGE, charts.WIDTH - charts.VALUE_ROOM)
-    items = [_interval(arrangement) for arrangement in found.arrangements]
+    items = [
+        charts.Interval(
+            label=f"{trust_models.called(one.name)} · "
+            f"{'no ε' if one.epsilon is None else f'ε ≤ {at_most(one.epsilon)}'}",
+            value=one.mean,
+            ends=None if one.low is None or one.high is None else (one.low, one.high),
+            first=one.name == "federated",
+        )
+        for one in found.arrangements
+    ]
     pairs = zip(items, found.arrangements, strict=True)
     words = "; ".join(f"{item.label} {_in_words(one, metric)}" for item, one in pairs)
     chart = charts.intervals(
@@ -175,20 +198,6 @@ def _figure(found: ArrangementTable, metric: MetricWords) -> markup.Html:
     return markup.figure(chart, f"Test {name}{way}. {_LINES if known else _DOTS}")
 
 
-def _interval(one: Arrangement) -> charts.Interval:
-    bound = "no ε" if one.epsilon is None else f"ε ≤ {at_most(one.epsilon)}"
-    return charts.Interval(
-        label=f"{trust_models.called(one.name)} · {bound}",
-        value=one.mean,
-        ends=None if one.low is None or one.high is None else (one.low, one.high),
-        first=one.name == "federated",
-    )
-
-
-def _ends(one: Arrangement) -> list[float]:
-    return [end for end in (one.low, one.mean, one.high) if end is not None]
-
-
 def _range(one: Arrangement, metric: MetricWords) -> str:
     ends = f"{metric.shown(one.low)} to {metric.shown(one.high)}"
     return NOT_KNOWN if one.low is None else ends
@@ -196,36 +205,6 @@ def _range(one: Arrangement, metric: MetricWords) -> str:
 
 def _in_words(one: Arrangement, metric: MetricWords) -> str:
     return metric.shown(one.mean) + ("" if one.low is None else f" ({_range(one, metric)})")
-
-
-def _scores(found: ArrangementTable, metric: MetricWords) -> markup.Html:
-    rows = [
-        (
-            trust_models.called(arrangement.name),
-            metric.shown(arrangement.mean),
-            _range(arrangement, metric),
-            "none" if arrangement.epsilon is None else at_most(arrangement.epsilon),
-            _NOBODY
-            if arrangement.epsilon is None
-            else plan_rows.spoken(arrangement.adversary or NOT_KNOWN),
-        )
-        for arrangement in found.arrangements
-    ]
-    head = ("Arrangement", f"test {metric.name}", "95 % interval", "ε at most", "ε holds against")
-    caption = "The same study in several arrangements"
-    return markup.table(caption, head, rows, numeric=(1, 2, 3))
-
-
-def _meanings(found: ArrangementTable) -> list[markup.Html]:
-    """What the arrangements are, for those that have a name here."""
-    known = [
-        trust_models.MODES[arrangement.name]
-        for arrangement in found.arrangements
-        if arrangement.name in trust_models.MODES
-    ]
-    rows = [(mode.label, mode.meaning, mode.trust) for mode in known]
-    head = ("Arrangement", "what happens", "who must be trusted")
-    return [markup.table("What the arrangements are", head, rows)] if rows else []
 
 
 def verdict(found: ArrangementTable) -> str:
@@ -298,13 +277,29 @@ def side_by_side(runs: Sequence[ReportedRun]) -> markup.Html:
         "ε at most",
         "against",
     )
-    rows = [_row(run, shown_metrics) for run in runs]
+    rows = []
+    for run in runs:
+        against = promise.against(run.plan, run.mode)
+        spent = at_most(_spent(run)) if run.metrics else NOT_KNOWN
+        values = (words_of(key).shown(finite(run.last, key)) for key in shown_metrics)
+        who = ("none", _NOBODY) if against is None else (spent, plan_rows.spoken(against))
+        rows.append([run.folder, run.mode.label, amount(run.last.get("step")), *values, *who])
     numeric = range(2, 4 + len(shown_metrics))
     note = [markup.tag("p", _NOTE)] if len({run.plan["study_id"] for run in runs}) > 1 else []
+    figures = []
+    if shown_metrics:  # a curve for each run, all on one axis
+        first = shown_metrics[:1]
+        scored = [run for run in runs if first[0] in metric_words.metrics_of(run.metrics)]
+        up = scores.scale_of([row for run in scored for row in run.metrics], first)
+        curves = (
+            scores.metric_figure(run.metrics, first, up, f"“{run.folder}”, {run.mode.label}")
+            for run in scored[:_MOST]
+        )
+        figures = [markup.tag("div", *curves, class_="figures")]
     return markup.section(
         "Runs side by side",
         *note,
-        *([_figures(runs, shown_metrics[0])] if shown_metrics else []),
+        *figures,
         markup.table("The last evaluation of each run", head, rows, numeric=numeric),
     )
 
@@ -345,26 +340,3 @@ def _arrangement(runs: Sequence[ReportedRun], metric: str) -> Arrangement | None
 
 def _spent(one: ReportedRun) -> float:
     return max(finite(row, "epsilon") or 0.0 for row in one.metrics)
-
-
-def _row(one: ReportedRun, found: Sequence[str]) -> list[str]:
-    against = promise.against(one.plan, one.mode)
-    return [
-        one.folder,
-        one.mode.label,
-        amount(one.last.get("step")),
-        *(metric_words.words_of(key).shown(finite(one.last, key)) for key in found),
-        "none" if against is None else at_most(_spent(one)) if one.metrics else NOT_KNOWN,
-        "nobody: no guarantee" if against is None else plan_rows.spoken(against),
-    ]
-
-
-def _figures(runs: Sequence[ReportedRun], metric: str) -> markup.Html:
-    """A curve for each run, all on one axis."""
-    scored = [run for run in runs if metric in metric_words.metrics_of(run.metrics)]
-    up = scores.scale_of([row for one in scored for row in one.metrics], [metric])
-    figures = [
-        scores.metric_figure(one.metrics, [metric], up, f"“{one.folder}”, {one.mode.label}")
-        for one in scored[:_MOST]
-    ]
-    return markup.tag("div", *figures, class_="figures")

@@ -47,7 +47,13 @@ def linear(values: Iterable[float], start: float, end: float, *, whole: bool = F
     """A linear scale over the values, widened to the ticks next to them."""
     known = list(values) or [0.0]
     low, high = min(known), max(known)
-    step = _round_step(_span(low, high) / _TICKS)
+    # The distance between the ends, or their size where four digits cannot tell them apart.
+    size = max(abs(low), abs(high))
+    span = next((span for span in (high - low, size) if span > max(1e-3 * size, 1e-9)), 1.0)
+    # The least of 1, 2, 5 times a power of ten that makes no more ticks.
+    least = span / _TICKS
+    power = float(f"1e{floor(log10(least))}")
+    step = power * next(m for m in (1, 2, 5, 10) if m * power >= least * (1 - 1e-9))
     step = max(1.0, step) if whole else step
     first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
     last = max(last, first + 1)
@@ -80,18 +86,6 @@ def ratios(values: Iterable[float], start: float, end: float) -> Scale:
         low, high = 0.5, 2.0
     ticks = tuple(round(mark, 12) for mark in marks if low <= mark <= high)
     return Scale(low=low, high=high, start=start, end=end, ticks=ticks, log=True)
-
-
-def _span(low: float, high: float) -> float:
-    """The distance between the ends, or their size where four digits cannot tell them apart."""
-    size = max(abs(low), abs(high))
-    return next((span for span in (high - low, size) if span > max(1e-3 * size, 1e-9)), 1.0)
-
-
-def _round_step(least: float) -> float:
-    """The least of 1, 2, 5 times a power of ten that is not below `least`."""
-    power = float(f"1e{floor(log10(least))}")
-    return power * next(m for m in (1, 2, 5, 10) if m * power >= least * (1 - 1e-9))
 
 
 # Colours and strokes of a chart that is a file of its own, as the page has them on paper.
@@ -212,7 +206,13 @@ def lines(
 ) -> markup.Html:
     """At most two series as lines with marks, over `extra`."""
     drawn = [_line(one, axes, index) for index, one in enumerate(series)]
-    legend = _legend([line.name for line in series]) if len(series) > 1 else []
+    legend = []
+    for index, one in enumerate(series if len(series) > 1 else ()):
+        x = LEFT + 120 * index
+        stroke = markup.tag("polyline", points=f"{x},12 {x + 24},12")
+        mark = _mark((x + 12, 12), _MARKS[index], one.name)
+        legend.append(markup.tag("g", stroke, mark, class_=f"series-{index}"))
+        legend.append(markup.tag("text", one.name, x=x + 32, y=_UPPER))
     return axes.drawn([*extra, *drawn, *legend], described)
 
 
@@ -414,17 +414,6 @@ def _mark(place: tuple[float, float], shape: str, title: str) -> markup.Html:
     if shape == "circle":
         return markup.tag("circle", inner, cx=x, cy=y, r=3.5)
     return markup.tag("rect", inner, x=x - 3, y=y - 3, width=6, height=6)
-
-
-def _legend(names: Sequence[str]) -> list[markup.Html]:
-    entries = []
-    for index, name in enumerate(names):
-        x = LEFT + 120 * index
-        mark = _mark((x + 12, 12), _MARKS[index], name)
-        stroke = markup.tag("polyline", points=f"{x},12 {x + 24},12")
-        entries += [markup.tag("g", stroke, mark, class_=f"series-{index}")]
-        entries += [markup.tag("text", name, x=x + 32, y=_UPPER)]
-    return entries
 
 
 def _whisker(item: Interval, across: Scale, top: float) -> list[markup.Html]:

@@ -83,20 +83,16 @@ class Comparison:
                 f"{self.held_back:.0%} of each silo's records, held back, scored without noise"
             )
         how = f"Scored on {records}, over {self.repeats} {kind}."
-        arrangements = tuple(self._arrangement(mode) for mode in self.values)
-        return ArrangementTable(metric=self.metric, arrangements=arrangements, how=how)
-
-    def _arrangement(self, mode: str) -> Arrangement:
-        low, high = interval(self.values[mode])
-        who = promised_against(self.plan.stated.adversary, mode)
-        return Arrangement(
-            name=mode,
-            mean=self.mean[mode],
-            low=low,
-            high=high,
-            epsilon=None if who is None else self.plan.stated.epsilon,
-            adversary=who,
-        )
+        arrangements = []
+        for mode, mean in self.mean.items():
+            low, high = interval(self.values[mode])
+            who = promised_against(self.plan.stated.adversary, mode)
+            epsilon = None if who is None else self.plan.stated.epsilon
+            own = Arrangement(
+                name=mode, mean=mean, low=low, high=high, epsilon=epsilon, adversary=who
+            )
+            arrangements.append(own)
+        return ArrangementTable(metric=self.metric, arrangements=tuple(arrangements), how=how)
 
 
 def compare(

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_least, at_most, chance, finite
+from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_most, chance, finite
 from hubbub.core.planning import plan_rows
 from hubbub.desk.report import (
     answers,
@@ -24,7 +24,18 @@ from hubbub.desk.report import (
     who_sees_what,
 )
 from hubbub.desk.report.markup import Html, section, table, tag
-from hubbub.desk.report.scores import Scores, in_a_sentence, learning, remarks, telling, what_next
+from hubbub.desk.report.scores import (
+    Scores,
+    in_a_sentence,
+    interval_of,
+    learning,
+    score_name,
+    shown,
+    telling,
+    verdict,
+    what_next,
+)
+from hubbub.desk.report.sheet import full, html_of
 from hubbub.learning import metric_words
 
 # How the page can be checked: what was checked already, how anybody does it again, and the rest.
@@ -36,16 +47,10 @@ Finding = tuple[str, str]
 Audit = Mapping[str, Any] | None
 
 _HOW = {
-    "re-derived": ("recomputed from public data", "and found equal"),
-    "signed": ("signed by the party it concerns,", "with the signature verified"),
-    "not verifiable": ("shown by nothing here,", "and have to be trusted"),
-    "not checked": ("take long to check:", "hubbub verify --thorough does it"),
-}
-_BRIEF = {
-    "re-derived": "recomputed and found equal",
-    "signed": "by the party it concerns",
-    "not verifiable": "has to be trusted",
-    "not checked": "it would take long",
+    "re-derived": "recomputed from public data and found equal",
+    "signed": "signed by the party it concerns, with the signature verified",
+    "not verifiable": "shown by nothing here; has to be trusted",
+    "not checked": "would take long to check; hubbub verify --thorough does it",
 }
 _RARE = "not checked"  # mentioned only where there is one
 
@@ -63,9 +68,7 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
     )
     if not findings:
         return section("How to check it", how)
-    rows = [
-        (verdict, amount(count), " ".join(_HOW[verdict])) for verdict, count in _counts(findings)
-    ]
+    rows = [(verdict, amount(count), _HOW[verdict]) for verdict, count in _counts(findings)]
     wrongs = [finding for finding in findings if finding[1] not in _HOW]
     parts: list[Html] = [how]
     if wrongs:
@@ -75,15 +78,17 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
     caption = "Claims in evidence.json when this page was written"
     parts.append(table(caption, ("Verdict", "claims", "what it means"), rows, numeric=(1,)))
     if not wrongs:
-        parts += _audited(audit)
-    return section("How to check it", *parts, *_trusted(findings))
+        none = "The evidence of this run contains no audit of the study."
+        parts.append(tag("p", none if audit is None else promise.audit_words(audit)))
+    if trusted := [claim for claim, verdict in findings if verdict == "not verifiable"]:
+        items = (tag("li", full(claim)) for claim in trusted)
+        parts += [tag("p", "What has to be trusted:"), tag("ul", *items)]
+    return section("How to check it", *parts)
 
 
 def briefly(findings: Sequence[Finding]) -> str:
     """The findings in one sentence."""
-    counts = ", ".join(
-        f"{count} {verdict} ({_BRIEF[verdict]})" for verdict, count in _counts(findings)
-    )
+    counts = "; ".join(f"{n} {verdict} ({_HOW[verdict]})" for verdict, n in _counts(findings))
     wrongs = sum(finding[1] not in _HOW for finding in findings)
     start = f"{amount(wrongs)} claims do not hold" if wrongs else "No claim was found to be wrong"
     return f"{start}: {counts}. How to check it yourself is described below."
@@ -93,28 +98,6 @@ def _counts(findings: Sequence[Finding]) -> list[tuple[str, int]]:
     """How many claims stand how."""
     counts = Counter(verdict for _, verdict in findings)
     return [(verdict, counts[verdict]) for verdict in _HOW if counts[verdict] or verdict != _RARE]
-
-
-def _trusted(findings: Sequence[Finding]) -> list[Html]:
-    trusted = [claim for claim, verdict in findings if verdict == "not verifiable"]
-    if not trusted:
-        return []
-    items = (tag("li", f"{claim[:1].upper()}{claim[1:]}.") for claim in trusted)
-    return [tag("p", "What has to be trusted:"), tag("ul", *items)]
-
-
-def _audited(audit: Audit) -> list[Html]:
-    """What an audit has found, if there was one."""
-    if audit is None:
-        return [tag("p", "The evidence of this run contains no audit of the study.")]
-    words = (
-        f"An audit by hubbub {audit['version']} simulated {amount(audit['runs'])} "
-        f"trainings of this study with {amount(audit['canaries'])} canaries each in place "
-        f"of records. The sums showed ε of at least {at_least(audit['epsilon_lower'])}; "
-        f"they may reveal up to {at_most(audit['epsilon_audited'])}. A small number "
-        "proves nothing; one above that limit would have revealed a defect."
-    )
-    return [tag("p", words)]
 
 
 # What the ledgers hold: what each silo says that it has spent, on this study and in all.
@@ -136,7 +119,14 @@ def ledgers(parts: Sequence[Part]) -> Html:
     if not parts:
         hint = tag("p", "What the ledgers hold, ", tag("code", "hubbub ledger show"), " says.")
         return section("What the ledgers say", tag("p", words), hint)
-    rows = [_row(part) for part in parts[:_SHOWN]]
+    rows: list[tuple[Html | str, ...]] = []
+    for part in parts[:_SHOWN]:
+        spent, ledger = NOT_KNOWN, part["ledger"]
+        if total := part["data_set"]:
+            spent = f"{at_most(total['epsilon'])} at δ = {amount(total['delta'])}"
+        head_shown = tag("code", f"{ledger['head'][:16]}…")
+        charged = amount(part["attempts"]), amount(ledger["rows"])
+        rows.append((part["silo"], *charged, spent, head_shown))
     more = len(parts) - len(rows)
     note = [tag("p", f"The evidence lists {amount(more)} more silos.")] if more else []
     caption = (
@@ -146,14 +136,6 @@ def ledgers(parts: Sequence[Part]) -> Html:
     head = ("Silo", "attempts charged", "total rows", "total ε spent", "head")
     body = table(caption, head, rows, numeric=(1, 2, 3))
     return section("What the ledgers say", tag("p", words), body, *note)
-
-
-def _row(part: Part) -> tuple[Html | str, ...]:
-    spent, ledger = NOT_KNOWN, part["ledger"]
-    if total := part["data_set"]:
-        spent = f"{at_most(total['epsilon'])} at δ = {amount(total['delta'])}"
-    head = tag("code", f"{ledger['head'][:16]}…")
-    return part["silo"], amount(part["attempts"]), amount(ledger["rows"]), spent, head
 
 
 # What the words on the page mean, for somebody who reads such a page for the first time.
@@ -200,6 +182,10 @@ def meanings() -> markup.Html:
 Plan = Mapping[str, Any]
 Metrics = Sequence[Row]
 Statistics = Mapping[str, Mapping[str, Any]]
+_INTERVALS = (
+    "Every interval covers both the sampling of people and the added noise. Tests take "
+    "the noise into account, too."
+)
 _ALARMS = ('trust = "tee"', 'platform = "software"')
 
 
@@ -250,12 +236,20 @@ def render(
     so_far, by_coalition = promise.axis(plan, mode, metrics)
     compared = comparison or (arrangements.arrangements_of(beside) if beside else None)
     joining = arrangements.joining(compared) if trains or compared else None
+    said = validation_sheet.sheet_of(validation) if validation else None
+    # In red where the promise rests on a belief in machines.
+    items = [
+        tag("li", words, class_="alarm") if words.startswith(_ALARMS) else tag("li", words)
+        for words in plan["warnings"]
+    ]
+    title = "Before you rely on it"
+    warnings = [section(title, tag("ul", *items), class_="warnings")] if items else []
     sections = [
         _summary(plan, metrics, mode, against, checked, spending, parts, scores or {}, validation),
         *([joining] if joining and comparison else []),  # which was asked for
-        *_warnings(plan["warnings"]),
-        *([answers.answers(statistics)] if statistics else []),
-        *([validation_sheet.validated(validation)] if validation else []),
+        *warnings,
+        *([_asked(statistics)] if statistics else []),
+        *([section(said.title, *html_of(said))] if said else []),
         *(
             [learning(metrics, against, so_far, scores or {}, validated=validation is not None)]
             if trains
@@ -330,19 +324,29 @@ def _lead(plan: Plan, mode: trust_models.Mode) -> str:
     )
 
 
+def _asked(statistics: Statistics) -> Html:
+    """The answers, each under its heading."""
+    parts = [tag("p", _INTERVALS)]
+    for name, answer in statistics.items():
+        said = answers.sheet_of(name, answer)
+        parts += [tag("h3", f"{said.title} ({name})"), *html_of(said)]
+    return section("What was asked", *parts)
+
+
 def _learned_tile(metrics: Metrics, scores: Scores) -> list[markup.Html]:
-    shown = metric_words.metrics_of(metrics[-1:])
-    if not shown:
+    names = metric_words.metrics_of(metrics[-1:])
+    if not names:
         return []
-    value, step = finite(metrics[-1], shown[0]), amount(metrics[-1]["step"])
-    words = metric_words.words_of(shown[0])
-    return [
-        _tile(
-            metric_words.label_of(shown[0]),
-            words.shown(value),
-            f"{_standing(shown[0], scores, metrics[-1])} {words.meaning} After {step} steps.",
-        )
-    ]
+    name, last = names[0], metrics[-1]
+    words, step = metric_words.words_of(name), amount(last["step"])
+    # Whether the model is better than one that knows nothing, with an interval.
+    standing = in_a_sentence({}, last)
+    if score := scores.get(name):
+        ends = f"{interval_of(score)} (95 %, of {score['records']} records)"
+        standing = f"{words.name}: {ends}, {verdict(name, score)}"
+    standing = standing and full(standing)
+    remark = f"{standing} {words.meaning} After {step} steps."
+    return [_tile(metric_words.label_of(name), words.shown(finite(last, name)), remark)]
 
 
 def _validated_tile(validation: validation_sheet.Validation) -> list[markup.Html]:
@@ -350,14 +354,11 @@ def _validated_tile(validation: validation_sheet.Validation) -> list[markup.Html
     if validation["refusal"]:
         return []
     name, one = next(iter(validation["all"]["scores"].items()))
-    low, high = (validation_sheet.shown(one[end]) for end in ("low", "high"))
     remark = (
-        f"{low} to {high} (95 %, sampling and noise): {validation_sheet.verdict(name, one)}. "
+        f"{interval_of(one)} (95 %, sampling and noise): {verdict(name, one)}. "
         f"On {validation_sheet.whose(validation)}"
     )
-    return [
-        _tile(validation_sheet.validation_name(name), validation_sheet.shown(one["value"]), remark)
-    ]
+    return [_tile(score_name(name), shown(one["value"]), remark)]
 
 
 def _next(
@@ -370,13 +371,6 @@ def _next(
     if validation and not telling(scores):
         said = validation_sheet.next_step(validation)
     return f"What to do next: {said.removeprefix('next: ')}."
-
-
-def _standing(name: str, scores: Scores, row: Row) -> str:
-    """Whether a model is better than one that knows nothing, with an interval."""
-    said = remarks(scores, [name])
-    words = said[0] if said else in_a_sentence({}, row)
-    return words if not words or words.endswith(".") else f"{words}."
 
 
 def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:
@@ -432,18 +426,6 @@ def _tile(name: str, value: str, remark: str, *more: markup.Html) -> markup.Html
         *drawn,
         remark_shown,
     )
-
-
-def _warnings(warnings: Sequence[str]) -> list[markup.Html]:
-    items = markup.tag("ul", *map(_warning, warnings))
-    return [markup.section("Before you rely on it", items, class_="warnings")] if warnings else []
-
-
-def _warning(words: str) -> markup.Html:
-    """One of them; in red where the promise rests on a belief in machines."""
-    if words.startswith(_ALARMS):
-        return markup.tag("li", words, class_="alarm")
-    return markup.tag("li", words)
 
 
 def _views(plan: Plan, mode: trust_models.Mode) -> markup.Html:

@@ -14,6 +14,7 @@ from hubbub.core.number_format import (
     NOT_KNOWN,
     Row,
     amount,
+    at_least,
     at_most,
     chance,
     duration,
@@ -21,7 +22,7 @@ from hubbub.core.number_format import (
     size,
 )
 from hubbub.core.planning.plan import option_rows
-from hubbub.core.planning.plan_rows import PlanRow, explained, spoken
+from hubbub.core.planning.plan_rows import explained, spoken
 from hubbub.core.protocol.primitives.message_sizes import OVERHEAD
 from hubbub.desk.report import charts, markup, trust_models
 
@@ -41,13 +42,23 @@ def broken(plan: Mapping[str, Any], spending: Mapping[str, Any] | None = None) -
     stated = rows[plan["stated_adversary"]]
     sentences = []
     if stated is None:
-        sentences.append(
-            f"no guarantee to anybody: against {spoken(plan['stated_adversary'])} epsilon"
-        )
-        sentences[-1] += " is past 50"
+        who = spoken(plan["stated_adversary"])
+        sentences.append(f"no guarantee to anybody: against {who} epsilon is past 50")
     sentences += _to_patients(plan.get("patient"), stated)
-    if spending is not None and stated is not None:
-        sentences += _in_all(spending, stated)
+    if spending is None or stated is None:
+        return sentences
+    # What all studies of the records come to, where it is more than this one's epsilon.
+    epsilon, times = spending["epsilon"], spending["charge"]
+    if epsilon is None:
+        sentences.append(
+            f"no guarantee any more: in {times} charges the records of {spending['silo']} have "
+            "spent more than any epsilon that can be certified; run no further query on them"
+        )
+    elif epsilon > stated * (1 + _ROOM):
+        sentences.append(
+            f"epsilon {at_most(stated)} is for this study alone: over {times} charges these "
+            f"records have spent {at_most(epsilon)} in total, which is what protects them now"
+        )
     return sentences
 
 
@@ -87,26 +98,6 @@ def _to_patients(found: Mapping[str, Any] | None, stated: float | None) -> list[
             )
         ]
     return []
-
-
-def _in_all(spending: Mapping[str, Any], stated: float) -> list[str]:
-    """What all studies of the records come to, where it is more than this one's epsilon."""
-    epsilon, times = spending["epsilon"], spending["charge"]
-    if epsilon is None:
-        return [
-            (
-                f"no guarantee any more: in {times} charges the records of {spending['silo']} have "
-                "spent more than any epsilon that can be certified; run no further query on them"
-            )
-        ]
-    if epsilon <= stated * (1 + _ROOM):
-        return []
-    return [
-        (
-            f"epsilon {at_most(stated)} is for this study alone: over {times} charges these "
-            f"records have spent {at_most(epsilon)} in total, which is what protects them now"
-        )
-    ]
 
 
 # What it cost: epsilon for every adversary, and what that means in plain words.
@@ -188,6 +179,25 @@ def cost(plan: Plan, mode: trust_models.Mode, up: charts.Scale) -> markup.Html:
     return markup.section(heading, *_meaning(plan, who), _table(plan), figure)
 
 
+def odds(epsilon: float, unit: str) -> str:
+    """Epsilon as a factor of odds, in a clause."""
+    return (
+        f"the odds between two guesses about one {unit} (it was used, or it was not) change by a "
+        f"factor of at most {at_most(exp(epsilon))}"
+    )
+
+
+def audit_words(audit: Mapping[str, Any]) -> str:
+    """What an attack on the study with made-up records has found."""
+    return (
+        f"An audit by hubbub {audit['version']} simulated {amount(audit['runs'])} trainings of "
+        f"this study with {amount(audit['canaries'])} canaries each in place of records. The sums "
+        f"showed ε of at least {at_least(audit['epsilon_lower'])}; they may reveal up to "
+        f"{at_most(audit['epsilon_audited'])}. A small number proves nothing; one above that limit "
+        "would have revealed a defect."
+    )
+
+
 def _meaning(plan: Plan, who: str) -> list[markup.Html]:
     """Epsilon in words, for the adversary against whom it holds."""
     epsilon, unit = stated(plan)["epsilon"], _unit(plan)
@@ -198,16 +208,24 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
     )
     if epsilon is not None:
         first += (
-            f"With ε = {at_most(epsilon)}, the odds between two guesses about one {unit} (it was "
-            f"used, or it was not) change by a factor of at most {at_most(exp(epsilon))}, whatever "
-            f"was believed before, except with the tiny probability δ = {amount(plan['delta'])}."
+            f"With ε = {at_most(epsilon)}, {odds(epsilon, unit)}, whatever was believed before, "
+            f"except with the tiny probability δ = {amount(plan['delta'])}."
         )
+    patient = plan.get("patient")  # what holds for a person with several records
+    several = "A person with several records in the study is protected less."
+    if patient is not None and patient["is_unit"]:
+        several = (
+            f"One unit is {patient['who']} in one silo. A patient with records in two silos is two "
+            f"units: for both together ε is {_at_most(patient['in_two_silos'])}."
+        )
+    elif patient is not None:
+        several = f"For {patient['who']}, ε is {_at_most(patient['epsilon'])}."
     power = at_most(100 * plan["attack_power_at_1_percent"])
     second = (
         "An attacker who may wrongly accuse 1 in 100 people whose record was not used "
         f"identifies at most {power} in 100 people whose record was used; blind guessing "
         f"identifies 1. This holds against {spoken(who)}, and against anybody who sees "
-        f"less. {_several(plan.get('patient'))}"
+        f"less. {several}"
     )
     return [markup.tag("p", first), markup.tag("p", second)]
 
@@ -217,26 +235,12 @@ def _unit(plan: Plan) -> str:
     return str(plan.get("unit", "record"))
 
 
-def _several(found: Mapping[str, Any] | None) -> str:
-    """What holds for a person with several records."""
-    if found is None:
-        return "A person with several records in the study is protected less."
-    if not found["is_unit"]:
-        return f"For {found['who']}, ε is {_at_most(found['epsilon'])}."
-    return (
-        f"One unit is {found['who']} in one silo. A patient with records in two silos is "
-        f"two units: for both together ε is {_at_most(found['in_two_silos'])}."
-    )
-
-
 def _at_most(epsilon: float | None) -> str:
     """Past 50, or where there is no account, it is only said that it is more."""
     return "larger" if epsilon is None else f"at most {at_most(epsilon)}"
 
 
 def _table(plan: Plan) -> markup.Html:
-    rows: Sequence[Exposure] = plan["epsilon"]
-    body = [_row(row, plan) for row in rows] + _patient_row(plan)
     head = ("Adversary", "ε at most", "in plain words", "guarantee", "noise left, times C")
     caption = (
         f"ε for each adversary, at δ = {amount(plan['delta'])}. To collude is to share, "
@@ -244,24 +248,26 @@ def _table(plan: Plan) -> markup.Html:
         f"{stated(plan)['colluding_silos']} colluding silos. C is the most that one "
         f"{_unit(plan)} can add to a sum"
     )
-    return markup.table(caption, head, body, numeric=(1, 4), marked=(rows.index(stated(plan)),))
+    marked = (plan["epsilon"].index(stated(plan)),)
+    return markup.table(caption, head, exposure_rows(plan), numeric=(1, 4), marked=marked)
 
 
-def _row(row: Exposure, plan: Plan) -> tuple[str, ...]:
-    return (
-        row["adversary"],
-        at_most(row["epsilon"]),
-        explained(row["adversary"]),
-        _promise(row, plan),
-        amount(row["noise_multiplier"]),
-    )
-
-
-def _patient_row(plan: Plan) -> list[tuple[str, ...]]:
-    """The promised adversary once more, about a patient, where the study speaks of patients."""
+def exposure_rows(plan: Plan) -> list[tuple[str, ...]]:
+    """Of each adversary its name, ε at most, who it is, what is promised, and the noise left."""
+    rows: list[tuple[str, ...]] = [
+        (
+            row["adversary"],
+            at_most(row["epsilon"]),
+            explained(row["adversary"]),
+            _promise(row, plan),
+            amount(row["noise_multiplier"]),
+        )
+        for row in plan["epsilon"]
+    ]
+    # The promised adversary once more, about a patient, where the study speaks of patients.
     patient, row = plan.get("patient"), stated(plan)
     if patient is None:
-        return []
+        return rows
     about, promise = f"{row['adversary']}, about {patient['who']}", "the study's guarantee"
     if not patient["is_unit"]:
         promise = (
@@ -270,7 +276,7 @@ def _patient_row(plan: Plan) -> list[tuple[str, ...]]:
             else ("weaker: the guarantee is for one record, and some people have several")
         )
     epsilon, noise = at_most(patient["epsilon"]), amount(row["noise_multiplier"])
-    return [(about, epsilon, explained(row["adversary"]), promise, noise)]
+    return [*rows, (about, epsilon, explained(row["adversary"]), promise, noise)]
 
 
 def _promise(row: Exposure, plan: Plan) -> str:
@@ -305,25 +311,21 @@ def _figure(plan: Plan, up: charts.Scale) -> markup.Html:
     )
     words = (
         "The worst adversary for each number of colluding silos. The study is planned for T = "
-        f"{limit} (dashed line); beyond it the guarantee weakens step by step.{_graph_words(plan)}"
+        f"{limit} (dashed line); beyond it the guarantee weakens step by step."
     )
+    if graph := plan.get("mask_graph"):  # which bears some silos, wherever masks are sparse
+        certain, likely = graph["colluders_at_any_time"], graph["colluders_before_it_is_drawn"]
+        words += (
+            f" The graph along which silos share masks bears {certain} colluders, whenever they "
+            "are corrupted"
+        )
+        if likely > certain:
+            words += (
+                f", and {likely} who were corrupted before it was drawn, but for the probability "
+                "that the plan counts in δ"
+            )
+        words += "."
     return markup.figure(chart, words)
-
-
-def _graph_words(plan: Plan) -> str:
-    """Whom a sparse mask graph bears; nothing where no silos can take it apart."""
-    graph = plan.get("mask_graph")
-    if graph is None:
-        return ""
-    certain, likely = graph["colluders_at_any_time"], graph["colluders_before_it_is_drawn"]
-    later = (
-        f", and {likely} who were corrupted before it was drawn, but for the probability that the "
-        "plan counts in δ"
-    )
-    return (
-        f" The graph along which silos share masks bears {certain} colluders, whenever they are "
-        f"corrupted{later if likely > certain else ''}."
-    )
 
 
 def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:
@@ -371,13 +373,7 @@ _CERTIFICATE = (
 
 def numbers(plan: Plan, mode: trust_models.Mode) -> markup.Html:
     """The section; a baseline has the plan of the federation that it is compared with."""
-    head = ("Quantity", "value", "what it is")
-    rows = [
-        *_amounts(plan, _NOISE),
-        *map(_option_cells, option_rows(plan)),
-        *_amounts(plan, _SIZE),
-        *_certificate_rows(plan["certificate"]),
-    ]
+    head, rows = ("Quantity", "value", "what it is"), number_rows(plan)
     identity = markup.tag("p", "Study id: ", markup.tag("code", plan["study_id"]))
     caption = "The plan, for those who check it"
     if mode is not trust_models.FEDERATED:
@@ -385,31 +381,44 @@ def numbers(plan: Plan, mode: trust_models.Mode) -> markup.Html:
     return markup.section("The numbers", identity, markup.table(caption, head, rows, numeric=(1,)))
 
 
+def number_rows(plan: Plan) -> list[Cells]:
+    """The numbers of a plan: what each is called, its value, and what it is."""
+    rows = _amounts(plan, _NOISE)
+    for row in option_rows(plan):  # what options of the study say of themselves
+        value = row.value
+        if not isinstance(value, str):
+            value = at_most(value) if row.upper else amount(value)
+        rows.append((row.name, value, row.words))
+    factor = f"1 + {plan['certificate']['delta_factor'] - 1:.2g}"
+    power = at_most(100 * plan["attack_power_at_1_percent"])
+    return [
+        *rows,
+        *_amounts(plan, _SIZE),
+        ("upload", size(plan["upload_bytes_per_step"]), "what a silo sends in each step"),
+        ("attack", f"{power} in 100", "identified at most by who wrongly accuses 1 in 100"),
+        *_amounts(plan["certificate"], _CERTIFICATE),
+        ("certificate: factor on δ", factor, "by which the ideal δ is multiplied"),
+    ]
+
+
 def _amounts(found: Plan, rows: Sequence[Cells]) -> list[Cells]:
     """Rows of plain numbers; of each row, the name, the key and what it is are given."""
     return [(name, amount(found[key]), words) for name, key, words in rows]
-
-
-def _option_cells(row: PlanRow) -> Cells:
-    """What an option of the study says of itself."""
-    value = row.value
-    if isinstance(value, str):
-        return row.name, value, row.words
-    return row.name, at_most(value) if row.upper else amount(value), row.words
-
-
-def _certificate_rows(added: Plan) -> list[Cells]:
-    factor, words = f"1 + {added['delta_factor'] - 1:.2g}", "by which the ideal δ is multiplied"
-    return [*_amounts(added, _CERTIFICATE), ("certificate: factor on δ", factor, words)]
 
 
 def traffic(plan: Plan, attempts: int, seconds: float | None) -> markup.Html:
     """The section; attempts count whether finished or not, and seconds if somebody measured."""
     each = duration(seconds / attempts) if seconds is not None and attempts else NOT_KNOWN
     rows = [("time", each, duration(seconds))] if seconds is not None else []
+    each_sends = plan["upload_bytes_per_step"]
+    all_send = None if each_sends is None else each_sends * plan["silos"]
     rows += [
         (name, size(count), NOT_KNOWN if count is None else size(count * attempts))
-        for name, count in _bytes(plan)
+        for name, count in (
+            ("each silo sends", each_sends),
+            ("each silo receives (the model)", download(plan)),
+            ("all silos together send", all_send),
+        )
     ]
     words = (
         f"{amount(attempts)} attempts were made; the study allows {amount(plan['steps'])}. How "
@@ -427,12 +436,3 @@ def download(plan: Plan) -> int | None:
     if plan["dimension"] is None:
         return None
     return -(-int(plan["silos"]) // 8) + 4 * int(plan["dimension"]) + OVERHEAD
-
-
-def _bytes(plan: Plan) -> list[tuple[str, int | None]]:
-    each, silos = plan["upload_bytes_per_step"], plan["silos"]
-    return [
-        ("each silo sends", each),
-        ("each silo receives (the model)", download(plan)),
-        ("all silos together send", None if each is None else each * silos),
-    ]

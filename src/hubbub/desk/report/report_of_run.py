@@ -21,6 +21,7 @@ from hubbub.core.verification.evidence.evidence_file import load, read_whole
 from hubbub.desk.report.arrangements import ArrangementTable, ReportedRun
 from hubbub.desk.report.page import render
 from hubbub.desk.report.paper import manuscript
+from hubbub.desk.report.sheet import Sheet
 from hubbub.estimation.queries.statistics_query import ANSWERS
 
 COMPARISON = "comparison.json"
@@ -81,7 +82,7 @@ def as_written(*folders: Path) -> Iterator[None]:
         ) from None
 
 
-def paper_of(folder: Path) -> manuscript.Manuscript:
+def paper_of(folder: Path) -> Sheet:
     """What a paper prints of a run, from the files in its folder.
 
     Raises:
@@ -122,6 +123,9 @@ def _page(
     compared = _optional(folder / COMPARISON, None)
     content = load(folder / FILE) if (folder / FILE).exists() else None
     findings = check_content(content, thorough=thorough) if content else []
+    names = [ask.answers for ask in asks() if ask.answers]
+    files = (_optional(folder / name, {"statistics": {}})["statistics"] for name in names)
+    statistics = {name: one for answers in files for name, one in answers.items()}
     if seconds is None and metrics:
         seconds = metrics[-1].get("seconds")
     return render(
@@ -135,18 +139,11 @@ def _page(
         audit=content.get("audit") if content else None,
         attempts=content["epsilon"]["attempts"] if content else None,
         seconds=seconds,
-        statistics=_answers(folder),
+        statistics=statistics,
         spending=_optional(folder / SPENDING, None),
         scores=_optional(folder / SCORES, {}),
         validation=_answer_to(folder, "validation"),
     )
-
-
-def _answers(folder: Path) -> dict[str, Any]:
-    """What all queries say, by name."""
-    names = [ask.answers for ask in asks() if ask.answers]
-    parts = (_optional(folder / name, {"statistics": {}})["statistics"] for name in names)
-    return {name: one for answers in parts for name, one in answers.items()}
 
 
 def _run(folder: Path) -> ReportedRun:

@@ -3,29 +3,68 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from hubbub.core.disk import write_bytes
 from hubbub.core.number_format import at_most
+from hubbub.core.planning.plan_rows import promised_against, spoken
+from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.runs.run_folder import REPORT
-from hubbub.desk.report import charts, validation_sheet
-from hubbub.desk.report.answers import Answer, answer_lines, figure_of, said_of, tables_of
-from hubbub.desk.report.markup import Html, join, table, tag
+from hubbub.desk.report import answers as answer_sheets
+from hubbub.desk.report import validation_sheet
+from hubbub.desk.report.answers import Answer
+from hubbub.desk.report.arrangements import UNCHARGED_BASELINE
+from hubbub.desk.report.markup import join, tag
 from hubbub.desk.report.page import render
 from hubbub.desk.report.promise import broken, spent_words
 from hubbub.desk.report.report_of_run import write_report
 from hubbub.desk.report.scores import Scores, in_a_sentence, what_next
-from hubbub.desk.report.validation_sheet import validation_lines
+from hubbub.desk.report.sheet import Sheet, Table, full, html_of, lines_of, picture, table_html
+from hubbub.desk.report.trust_models import called
 from hubbub.learning.metric_words import Row, metrics_of, words_of
+from hubbub.learning.runs.baselines import BASELINES
 from hubbub.learning.runs.result import Result, scores_to_dict
 
-# What a notebook shows of a result: a heading, the promise, metrics, figures, tables of answers.
-#
-# Notebooks have a style of their own for headings and tables, so nothing here states one. It reads
-# plain values; the whole page is `page.py`.
+_NOT_EVALUATED = (
+    "not evaluated: add public test records (data.test) or [validation] to the study to learn how "
+    "good the model is"
+)
+
+
+def sheets_of(result: Result) -> Iterator[Sheet]:
+    """All that is to be said of a run: of itself, of its private validation, of each answer."""
+    plan, baseline, study = result.plan, result.baseline, result.plan.study
+    # What was run.
+    total, steps = steps_of(study), result.steps
+    what = "steps" if study.training else "sum" if total == 1 else "sums"
+    named = f"{study.name}, baseline “{called(baseline)}”" if baseline in BASELINES else study.name
+    # Its epsilon, against whom, what the records have spent in all, and what is not covered.
+    if baseline in BASELINES and promised_against(plan.stated.adversary, baseline) is None:
+        sentences = ["no epsilon: this baseline adds no noise and guarantees nothing"]
+    else:
+        words = f"epsilon {at_most(result.epsilon)} at delta {study.privacy.delta:g} against "
+        theirs = f"; hubbub's epsilon is against {spoken(plan.stated.adversary)}"
+        sentences = [f"{words}{result.adversary}{theirs if baseline in BASELINES else ''}"]
+    sentences += [UNCHARGED_BASELINE] if baseline in BASELINES else []
+    sentences += [] if result.spending is None else [spent_words(result.spending.to_dict())]
+    if result.made_public:
+        why = "made public because the study did not state it"
+        sentences.append(f"{why}: {'; '.join(result.made_public)}")
+    # How good the model is.
+    if result.model is not None and study.training:
+        others = ("step", "epsilon", "seconds")
+        final = {name: value for name, value in result.final.items() if name not in others}
+        shown = ", ".join(f"{name} {value:.3f}" for name, value in final.items())
+        if shown or result.validation is None:
+            sentences.append(shown or _NOT_EVALUATED)
+        if said := in_a_sentence(scores_to_dict(result.scores), result.final):
+            sentences.append(said)
+    yield Sheet(title=f"{named}: {steps} of {total} {what}", sentences=tuple(sentences))
+    if result.validation is not None:
+        yield validation_sheet.sheet_of(result.validation)
+    for name, answer in result.statistics.items():
+        yield answer_sheets.sheet_of(name, answer.to_dict())
 
 
 def shown_in_notebook(
@@ -38,107 +77,51 @@ def shown_in_notebook(
     validation: validation_sheet.Validation | None = None,
     answers: Mapping[str, Answer],
 ) -> str:
-    """HTML for a notebook.
+    """HTML for a notebook, which has a style of its own for headings and tables.
 
     Args:
         heading: what was run.
         promise: its epsilon, and against whom.
-        notes: further sentences.
+        notes: what else is to be said first.
         final: the last metrics; None where no model was trained.
-        scores: on public test records, beside a model that knows nothing.
+        scores: on public test records, beside a model that knows nothing: what to do next.
         validation: as `validation.json` has it; None where none was asked.
         answers: to statistics, by their names, as `statistics.json` has them.
     """
-    parts = [tag("h4", heading), tag("p", tag("b", promise))]
-    if final is not None:
-        parts += _metrics(final, scores or {}, is_validated=validation is not None)
+    parts = [tag("h4", heading), tag("p", tag("b", promise)), *(tag("p", note) for note in notes)]
+    metrics = () if final is None else metrics_of([final])
+    if final is not None and metrics:
+        meanings = [(words_of(key), f"{final[key]:.3f}") for key in metrics]
+        rows = tuple((words.name, value, words.meaning) for words, value in meanings)
+        head = ("metric", "value", "what it says")
+        parts.append(table_html(Table(head, rows, "The model", words=(0, 2))))
     if validation is not None:
-        parts += _validation(validation)
-    parts += [one for name, answer in answers.items() for one in _answer(name, answer)]
-    return tag("div", join([*parts, *(tag("p", note) for note in notes)])).text
-
-
-def _metrics(final: Row, scores: Scores, *, is_validated: bool) -> Iterator[Html]:
-    """The metrics of the model that is returned: whether it is better than guessing, what next."""
-    shown = [(words_of(key), final[key]) for key in metrics_of([final])]
-    rows = [(words.name, f"{value:.3f}", words.meaning) for words, value in shown]
-    if rows:
-        if said := in_a_sentence(scores, final):
-            yield tag("p", f"{_sentence(said)}.")
-        yield table("The model", ("metric", "value", "what it says"), rows, numeric=(1,))
-        if not is_validated:
-            yield tag("p", f"{_sentence(what_next(scores, final))}.")
-    elif not is_validated:
-        yield tag(
-            "p",
-            "Not evaluated: add public test records (data.test) or [validation] to the study "
-            "to learn how good the model is.",
-        )
-
-
-def _validation(validation: validation_sheet.Validation) -> Iterator[Html]:
-    """The private validation: its sentence, its scores, its calibration plot, what to do next."""
-    told = validation["all"]
-    yield tag("p", f"{_sentence(validation_sheet.sentence(validation))}.")
-    if told is not None and told["scores"]:
-        rows = validation_sheet.validation_rows(told)
-        caption = "The model on the silos' records"
-        yield table(caption, validation_sheet.HEAD, rows, numeric=(1, 2, 3))
-        for _, figure in validation_sheet.figures_of(validation):
-            yield _picture(figure.chart, figure.height, figure.words)
-        yield from _groups(validation)
-    yield tag("p", f"{_sentence(validation_sheet.next_step(validation))}.")
-
-
-def _groups(validation: validation_sheet.Validation) -> Iterator[Html]:
-    """Its scores in subgroups and centres, where there are some."""
-    rows = [
-        (f"{part['by']}: {part['group']}", *told[:3])
-        for part in validation["groups"]
-        for told in validation_sheet.validation_rows(part)
-    ]
-    if rows:
-        head = ("", "score", "value", "95 % interval")
-        yield table("The same by subgroup and centre", head, rows, numeric=(2, 3))
-
-
-def _picture(chart: Html, height: float, words: str) -> Html:
-    """A picture of its own, so that its style is not the notebook's."""
-    file = b64encode(charts.alone(chart, height).encode()).decode()
-    return tag("img", src=f"data:image/svg+xml;base64,{file}", alt=words, width=charts.WIDTH)
-
-
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
-def _answer(name: str, answer: Mapping[str, Any]) -> Iterator[Html]:
-    """One answer: its tables, tests and notes, or why there is none."""
-    if answer["refusal"]:
-        yield tag("p", f"{name}: not answered: {answer['refusal']}.")
-        return
-    drawn = figure_of(answer)
-    if drawn is not None:
-        yield _picture(drawn.chart, drawn.height, drawn.words)
-    for shown_table in tables_of(answer).values():
-        numeric = range(1, len(shown_table.head))
-        yield table(
-            f"{answer['title']} ({name})", shown_table.head, shown_table.rows, numeric=numeric
-        )
-    yield from (tag("p", f"{_sentence(one)}.") for one in said_of(answer))
+        parts += html_of(validation_sheet.sheet_of(validation), picture)
+        parts.append(tag("p", full(validation_sheet.next_step(validation))))
+    elif final is not None and metrics:
+        parts.append(tag("p", full(what_next(scores or {}, final))))
+    for name, answer in answers.items():
+        sheet = answer_sheets.sheet_of(name, answer)
+        parts += [tag("h4", f"{sheet.title} ({name})"), *html_of(sheet, picture)]
+    return tag("div", join(parts)).text
 
 
 def in_text(result: Result) -> str:
     """What a terminal shows."""
-    return "\n".join(_lines(result))
+    spent = None if result.spending is None else result.spending.to_dict()
+    lines = broken(result.plan.to_dict(), spent)
+    lines += [line for sheet in sheets_of(result) for line in lines_of(sheet)]
+    return "\n".join([*lines, *([f"written to {result.folder}"] if result.folder else [])])
 
 
 def in_notebook(result: Result) -> str:
     """HTML for a notebook."""
+    run, *_ = sheets_of(result)
+    promise, *notes = run.sentences
     return shown_in_notebook(
-        _heading(result),
-        _promise(result),
-        [*_read_off(result), *([f"written to {result.folder}"] if result.folder else [])],
+        run.title,
+        promise,
+        [*notes, *([f"written to {result.folder}"] if result.folder else [])],
         final=None if result.model is None else result.final,
         scores=scores_to_dict(result.scores),
         validation=result.validation,
@@ -162,54 +145,3 @@ def write_page(result: Result, path: Path | None) -> Path:
     )
     write_bytes(file, page.encode())
     return file
-
-
-def _lines(result: Result) -> Iterator[str]:
-    spent = None if result.spending is None else result.spending.to_dict()
-    yield from broken(result.plan.to_dict(), spent)
-    if result.model is not None:
-        yield _heading(result)
-    if result.statistics:
-        answered = [name for name, one in result.statistics.items() if not one.refusal]
-        yield f"{result.plan.study.name}: answers to {', '.join(answered) or 'nothing'}"
-    for name, one in result.statistics.items():
-        yield from (f"  {line}" for line in answer_lines(name, one.to_dict()))
-    yield _promise(result)
-    if spent is not None:
-        yield spent_words(spent)
-    yield from _read_off(result)
-    known = {k: v for k, v in result.final.items() if k not in ("step", "epsilon", "seconds")}
-    if result.model is not None:
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
-        if shown or result.validation is None:
-            yield shown or (
-                "not evaluated: add public test records (data.test) or [validation] to the "
-                "study to learn how good the model is"
-            )
-        if said := in_a_sentence(scores_to_dict(result.scores), result.final):
-            yield said
-    if result.validation is not None:
-        yield from validation_lines(result.validation)
-    if result.folder is not None:
-        yield f"written to {result.folder}"
-
-
-def _heading(result: Result) -> str:
-    """What was run."""
-    name = result.plan.study.name
-    if result.model is None:
-        return f"{name}: {len(result.statistics)} answers"
-    return f"{name}: {result.steps} of {result.plan.mechanism.steps} steps"
-
-
-def _promise(result: Result) -> str:
-    """Its epsilon, and against whom."""
-    epsilon, delta = at_most(result.epsilon), result.plan.study.privacy.delta
-    return f"epsilon {epsilon} at delta {delta:g} against {result.adversary}"
-
-
-def _read_off(result: Result) -> tuple[str, ...]:
-    """What the promise does not cover, in a sentence, if there is something."""
-    if not result.made_public:
-        return ()
-    return (f"made public because the study did not state it: {'; '.join(result.made_public)}",)

@@ -1,7 +1,7 @@
 """Scores in words: with an interval, beside a model that knows nothing, and whether it is better.
 
 A score alone misleads: where one record in a hundred has the outcome, a model that finds none is
-right in ninety-nine. It reads plain values, as `Score.to_dict` gives them.
+right in ninety-nine. It reads plain values, as `Score.to_dict` and `validation.json` give them.
 """
 
 from __future__ import annotations
@@ -12,31 +12,74 @@ from typing import Any
 from hubbub.core.number_format import Row, amount, at_most, finite
 from hubbub.core.planning import plan_rows
 from hubbub.desk.report import charts, markup
+from hubbub.desk.report.sheet import Table, table_html
 from hubbub.learning.metric_words import is_held_back, label_of, metrics_of, name_of, words_of
 
 Scores = Mapping[str, Mapping[str, Any]]
 _RARE = 0.1  # share of the rarer class below which accuracy says little
-_NULL = {
-    "auc": "guessing",
-    "c_index": "guessing",
-    "accuracy": "always predicting the more common class",
-    "held_back_accuracy": "always predicting the more common class",
+# What a model that knows nothing does, by the score that it has; by any other it tells the mean.
+_NULLS = {
+    **dict.fromkeys(("auc", "c_index", "c_index_uno"), "guessing"),
+    **dict.fromkeys(("accuracy", "held_back_accuracy"), "always predicting the most common class"),
 }
-SCORES_HEAD = ("score", "value", "95 % interval", "knowing nothing", "told apart")
+_NAMES = {
+    "r_squared": "R²",
+    "deviance_explained": "explained deviance",
+    "calibration_gap": "mean of observed minus predicted",
+}
+CLASS = "found_of_class_"  # before a class: how many of it were told
+USE = (
+    "next: use the model with hubbub predict; its costs, and the people for whom it fails, must "
+    "be judged elsewhere"
+)
+DO_NOT_USE = (
+    "next: do not use this model; look for the cause on public or synthetic records with hubbub "
+    "rehearse, which costs no epsilon (docs/howto/bad_model.md)"
+)
 
 
-def score_rows(scores: Scores) -> list[tuple[str, str, str, str, str]]:
-    """A row of a table for each score."""
-    return [
+def score_name(score: str) -> str:
+    """A score as people call it."""
+    if score.startswith(CLASS):
+        return f"sensitivity for class {score.removeprefix(CLASS)}"
+    return _NAMES.get(score) or name_of(score)
+
+
+def shown(value: float | None) -> str:
+    """A score's value in its digits."""
+    if value is None:
+        return ""
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:,.4g}"
+
+
+def interval_of(score: Mapping[str, Any]) -> str:
+    """Its ends."""
+    return f"{shown(score['low'])} to {shown(score['high'])}"
+
+
+def verdict(name: str, score: Mapping[str, Any]) -> str:
+    """Whether a model is told from one that knows nothing."""
+    how = {None: "cannot be told from", True: "better than", False: "worse than"}
+    null = "" if score["null"] is None else f" ({shown(score['null'])})"
+    return (
+        f"{how[score['is_better']]} {_NULLS.get(name, 'predicting the mean for everybody')}{null}"
+    )
+
+
+def score_table(scores: Scores, caption: str) -> Table:
+    """A row for each score, beside that of a model that knows nothing."""
+    apart = {None: "cannot tell", True: "better", False: "worse"}
+    rows = tuple(
         (
-            words_of(name).name,
-            words_of(name).shown(one["value"]),
-            interval_of(name, one["low"], one["high"]),
-            words_of(name).shown(one["null"]),
-            {None: "no better", True: "better", False: "worse"}[one["is_better"]],
+            score_name(name),
+            f"{shown(score['value'])} ({interval_of(score)})",
+            shown(score["null"]),
+            "" if score["null"] is None else apart[score["is_better"]],
         )
-        for name, one in scores.items()
-    ]
+        for name, score in scores.items()
+    )
+    head = ("score", "estimate (95 % interval)", "knowing nothing", "told apart")
+    return Table(head, rows, caption, words=(0, 3))
 
 
 def in_a_sentence(scores: Scores, row: Row) -> str:
@@ -49,12 +92,35 @@ def in_a_sentence(scores: Scores, row: Row) -> str:
     name = telling(scores)
     if name:
         one = scores[name]
-        return (
-            f"{label_of(name)} {words_of(name).shown(one['value'])} "
-            f"({interval_of(name, one['low'], one['high'])}, {one['records']} records): "
-            f"{_verdict(name, one)}{_rare_words(scores)}"
+        words = (
+            f"{label_of(name)} {shown(one['value'])} ({interval_of(one)}, {one['records']} "
+            f"records): {verdict(name, one)}"
         )
-    return _held_back(row)
+        accuracy = scores.get("accuracy")
+        if accuracy is None or len(scores) == 1 or 1 - accuracy["null"] >= _RARE:
+            return words
+        return (
+            f"{words}; the outcome is rare, so ignore accuracy: {_NULLS['accuracy']} scores "
+            f"{shown(accuracy['null'])}"
+        )
+    # A score that was told with noise; what knowing nothing would give, no sum has told.
+    names = [name for name in row if is_held_back(name) and f"{name}_low" in row]
+    keys = [f"{name}{end}" for name in names[:1] for end in ("", "_low", "_high")]
+    values = [value for key in keys if (value := finite(row, key)) is not None]
+    if not values or len(values) < len(keys):
+        return ""
+    (name, *_), (value, low, high) = names, values
+    count = finite(row, "held_back_records") or 0.0
+    said = (
+        f"{label_of(name)} {shown(value)} ({shown(low)} to {shown(high)}, with noise, on about "
+        f"{count:.0f} records)"
+    )
+    if name == "held_back_accuracy":
+        return (
+            f"{said}: this cannot show whether that beats {_NULLS[name]}; [validation] or "
+            "public test records (data.test) can"
+        )
+    return f"{said}: no sum shows what predicting the mean would score"
 
 
 def what_next(scores: Scores, row: Row) -> str:
@@ -70,15 +136,9 @@ def what_next(scores: Scores, row: Row) -> str:
                 "next: the model ranks records, but its probabilities are no better than "
                 "the mean: use the ranking only; see docs/howto/bad_model.md"
             )
-        return (
-            "next: use the model with hubbub predict; its costs, and the people for whom it "
-            "fails, must be judged elsewhere"
-        )
+        return USE
     if name:
-        return (
-            "next: do not use this model; look for the cause on public or synthetic records with "
-            "hubbub rehearse, which costs no epsilon (docs/howto/bad_model.md)"
-        )
+        return DO_NOT_USE
     if any(map(is_held_back, row)):
         return (
             "next: before you use the model, compare it with one that ignores the "
@@ -95,68 +155,15 @@ def telling(scores: Scores) -> str:
     return next(iter(scores), "")
 
 
-def interval_of(name: str, low: float, high: float) -> str:
-    """An interval in the metric's own digits."""
-    return f"{words_of(name).shown(low)} to {words_of(name).shown(high)}"
-
-
-def _verdict(name: str, score: Mapping[str, Any]) -> str:
-    """Whether a model is told from one that knows nothing."""
-    null = _NULL.get(name, "predicting the mean for everybody")
-    if score["is_better"] is None:
-        return f"no better than {null} ({words_of(name).shown(score['null'])})"
-    how = "better" if score["is_better"] else "worse"
-    return f"{how} than {null} ({words_of(name).shown(score['null'])})"
-
-
-def _rare_words(scores: Scores) -> str:
-    """What accuracy is worth where the outcome is rare."""
-    known = scores.get("accuracy")
-    if known is None or len(scores) == 1 or 1 - known["null"] >= _RARE:
-        return ""
-    return (
-        "; the outcome is rare, so ignore accuracy: always predicting the more common "
-        f"class scores {words_of('accuracy').shown(known['null'])}"
-    )
-
-
-def _held_back(row: Row) -> str:
-    """A score that was told with noise; what knowing nothing would give, no sum has told."""
-    names = [name for name in row if is_held_back(name) and f"{name}_low" in row]
-    if not names:
-        return ""
-    name, count = names[0], finite(row, "held_back_records") or 0.0
-    low, high = finite(row, f"{name}_low"), finite(row, f"{name}_high")
-    value = finite(row, name)
-    if value is None or low is None or high is None:
-        return ""
-    said = (
-        f"{label_of(name)} {words_of(name).shown(value)} ({interval_of(name, low, high)}, "
-        f"with noise, on about {count:.0f} records)"
-    )
-    if name == "held_back_accuracy":
-        return (
-            f"{said}: this cannot show whether that beats {_NULL[name]}; [validation] or "
-            "public test records (data.test) can"
-        )
-    return f"{said}: no sum shows what predicting the mean would score"
-
-
-def remarks(scores: Scores, shown: Sequence[str]) -> list[str]:
-    """A sentence for each of some metrics that have a score beside a null model."""
-    return [
-        f"{words_of(name).name}: {interval_of(name, scores[name]['low'], scores[name]['high'])} "
-        f"(95 %, of {scores[name]['records']} records), {_verdict(name, scores[name])}."
-        for name in shown
-        if name in scores
-    ]
-
-
 # What was learned: the learning curve, averaged over neighbouring evaluations.
 
 _REACH = 2  # evaluations on either side that are averaged
 _FEWEST = 5  # evaluations that are worth averaging
 _CURVES = 2  # in one figure, at most
+_BESIDE = (
+    "The trained model beside one that ignores the record; the intervals cover the sampling of "
+    "test records"
+)
 _AVERAGED = (
     "Lines are running means over up to three evaluations; faint marks are the single evaluations, "
     "which jump because of the noise. A step is one small improvement of the model."
@@ -181,29 +188,27 @@ def learning(
         validated: whether the model was scored otherwise.
     """
     shown_metrics = metrics_of(rows)
-    curves = _alike(shown_metrics)
+    # What fits on one axis: two shares, or one metric of any other kind.
+    shares = [key for key in shown_metrics if words_of(key).is_share]
+    curves = shown_metrics[:1]
+    curves = shares[:_CURVES] if {*curves} & {*shares} else curves
     figures = [metric_figure(rows, curves, scale_of(rows, curves))] if shown_metrics else []
     if against is not None and rows:
-        figures.append(_epsilon_figure(rows, against, cost))
+        series = charts.Series(name="epsilon so far", points=_points(rows, "epsilon"))
+        last = series.points[-1][1] if series.points else None
+        who = plan_rows.spoken(against)
+        words = f"epsilon (ε) against {who} grows with every step, to {at_most(last)}"
+        label = "ε so far" + (" (log scale)" if cost.log else "")
+        figures.append(_over_steps([series], rows, cost, label, words))
     numbers = _metric_table(rows, shown_metrics, promised=against is not None)
     more = [markup.tag("details", markup.tag("summary", "The same in numbers"), numbers)]
     return markup.section(
         "What was learned",
         *(markup.tag("p", words) for words in _words(shown_metrics, validated)),
-        *([_scores(scores)] if scores else []),
+        *([table_html(score_table(scores, _BESIDE))] if scores else []),
         *([markup.tag("div", *figures, class_="figures")] if figures else []),
         *(more if rows else []),
     )
-
-
-def _scores(scores: Scores) -> markup.Html:
-    """The final model's scores, each beside one that knows nothing."""
-    caption = (
-        "The trained model beside one that ignores the record; the intervals cover the "
-        "sampling of test records"
-    )
-    body = score_rows(scores)
-    return markup.table(caption, SCORES_HEAD, body, numeric=(1, 2, 3))
 
 
 def running_mean(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
@@ -213,12 +218,6 @@ def running_mean(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, fl
     near = [points[max(0, k - _REACH) : k + _REACH + 1] for k in range(len(points))]
     means = [sum(y for _, y in some) / len(some) for some in near]
     return tuple((x, mean) for (x, _), mean in zip(points, means, strict=True))
-
-
-def _alike(found: Sequence[str]) -> list[str]:
-    """The first metrics that fit on one axis: two shares, or one of any other kind."""
-    shares = [key for key in found if words_of(key).is_share]
-    return shares[:_CURVES] if found and found[0] in shares else list(found[:1])
 
 
 def scale_of(rows: Sequence[Row], keys: Sequence[str]) -> charts.Scale:
@@ -232,7 +231,12 @@ def metric_figure(
     rows: Sequence[Row], found: Sequence[str], up: charts.Scale, title: str = ""
 ) -> markup.Html:
     """Metrics over steps, on an axis that other figures may share."""
-    series = [_averaged(rows, key) for key in found]
+    series = []
+    for key in found:
+        single = _points(rows, key)
+        faint = single if len(single) >= _FEWEST else ()
+        points = running_mean(single)
+        series.append(charts.Series(name=name_of(key), points=points, faint=faint))
     ends = ", ".join(
         f"{one.name} {words_of(key).shown(one.points[-1][1])}"
         for key, one in zip(found, series, strict=True)
@@ -268,23 +272,6 @@ def _words(found: Sequence[str], validated: bool) -> list[str]:
 def _points(rows: Sequence[Row], key: str) -> tuple[tuple[float, float], ...]:
     points = ((row["step"], finite(row, key)) for row in rows)
     return tuple((x, y) for x, y in points if y is not None)
-
-
-def _averaged(rows: Sequence[Row], key: str) -> charts.Series:
-    single = _points(rows, key)
-    mean = running_mean(single)
-    return charts.Series(
-        name=name_of(key), points=mean, faint=single if len(single) >= _FEWEST else ()
-    )
-
-
-def _epsilon_figure(rows: Sequence[Row], against: str, up: charts.Scale) -> markup.Html:
-    series = charts.Series(name="epsilon so far", points=_points(rows, "epsilon"))
-    last = series.points[-1][1] if series.points else None
-    who = plan_rows.spoken(against)
-    words = f"epsilon (ε) against {who} grows with every step, to {at_most(last)}"
-    label = "ε so far" + (" (log scale)" if up.log else "")
-    return _over_steps([series], rows, up, label, words)
 
 
 def _over_steps(

@@ -1,18 +1,27 @@
-"""A private validation as people are told it: sentences, scores, calibration and decision curve.
+"""A private validation as a sheet: sentences, scores, calibration and decision curve.
 
-Each score stands with its interval, beside knowing nothing. The terminal, the page, the notebook
-and the paper take their sentences, rows and figures from here. It reads plain values, as
-`validation.json` has them.
+It reads plain values, as `validation.json` has them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from dataclasses import replace
 from typing import Any
 
-from hubbub.desk.report import charts, markup
-from hubbub.desk.report.answers import Figure
+from hubbub.desk.report import charts
+from hubbub.desk.report.markup import Html
+from hubbub.desk.report.scores import (
+    DO_NOT_USE,
+    USE,
+    Scores,
+    interval_of,
+    score_name,
+    score_table,
+    shown,
+    verdict,
+)
+from hubbub.desk.report.sheet import Figure, Sheet, Table
 
 Validation = Mapping[str, Any]
 _INTERVALS = (
@@ -21,55 +30,33 @@ _INTERVALS = (
     "first rounded to public bins."
 )
 _LEAST = 0.05  # a net benefit that an axis shows at least
-_GROUP_HEAD = ("group", "records, with noise", "score", "value", "95 % interval", "told apart")
-HEAD = ("score", "value", "95 % interval", "knowing nothing", "told apart")
-_NAMES = {
-    "auc": "AUC",
-    "c_index": "c-index",
-    "brier": "Brier score",
-    "accuracy": "accuracy",
-    "r_squared": "R²",
-    "rmse": "root mean squared error",
-    "mae": "mean absolute error",
-    "deviance_explained": "explained deviance",
-    "calibration_gap": "mean of observed minus predicted",
-    "calibration_slope": "calibration slope",
-}
-_NULLS = {
-    "auc": "guessing",
-    "c_index": "guessing",
-    "accuracy": "always predicting the most common class",
-}
-_CLASS = "found_of_class_"
 _CLOSE = ("brier", "deviance_explained", "r_squared")  # how near numbers are, not only their order
 
 
-def validation_name(score: str) -> str:
-    """A score as people call it."""
-    if score.startswith(_CLASS):
-        return f"sensitivity for class {score.removeprefix(_CLASS)}"
-    return _NAMES.get(score, score)
-
-
-def shown(value: float | None) -> str:
-    """A score's value in its digits."""
-    if value is None:
-        return ""
-    return f"{value:.3f}" if abs(value) < 10 else f"{value:,.4g}"
-
-
-def validation_rows(told: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
-    """A row of a table for each score of one table of records."""
-    return [
-        (
-            validation_name(name),
-            shown(one["value"]),
-            _interval(one),
-            shown(one["null"]),
-            "" if one["null"] is None else _apart(one),
-        )
-        for name, one in told["scores"].items()
-    ]
+def sheet_of(validation: Validation) -> Sheet:
+    """What is to be said of a validation, but for what to do next."""
+    title, everybody = "How well the model does on the sites' records", validation["all"]
+    if everybody is None or not everybody["scores"]:
+        return Sheet(title=title, sentences=(sentence(validation),))
+    gap = miscalibrated(everybody["scores"]).removeprefix("its ")
+    overall = score_table(everybody["scores"], f"The model on {whose(validation)}")
+    # Of a subgroup or centre the telling score is told, and two of closeness.
+    kept, rows = (validation["telling"], "brier", "calibration_gap"), list[tuple[str, ...]]()
+    for part in validation["groups"]:
+        scores = {name: score for name, score in part["scores"].items() if name in kept}
+        lines = score_table(scores, "").rows or (("", "too few for this noise", "", ""),)
+        who = f"{part['by']}: {part['group']}", f"{max(part['count'], 0):,.0f}"
+        rows += [(*who, name, value, apart) for name, value, _, apart in lines]
+    head = ("", "n, with noise", "score", "estimate (95 % interval)", "told apart")
+    words = "The model by subgroup and centre"
+    by_group = Table(head, tuple(rows), words, name="validation-groups", words=(0, 2, 4))
+    return Sheet(
+        title=title,
+        sentences=(sentence(validation), *([f"on average {gap}"] if gap else [])),
+        figures=tuple(_figures(everybody)),
+        tables=(replace(overall, name="validation"), *([by_group] if rows else [])),
+        notes=(_INTERVALS,),
+    )
 
 
 def whose(validation: Validation) -> str:
@@ -81,7 +68,7 @@ def whose(validation: Validation) -> str:
         return f"{count}{unit}s held back from training"
     much = validation["flatters"]
     by = "by an unknown amount" if much is None else f"by up to about {much:.2g}"
-    name = validation_name(validation["telling"])
+    name = score_name(validation["telling"])
     return (
         f"{count}{unit}s it was trained on, which may flatter it: its {name} {by} (the "
         "most seen in experiments; privacy keeps it small)"
@@ -94,33 +81,9 @@ def sentence(validation: Validation) -> str:
         return f"private validation: no score; {validation['refusal']}"
     name, one = next(iter(validation["all"]["scores"].items()))
     return (
-        f"private validation: {validation_name(name)} {shown(one['value'])} ({_interval(one)}, "
+        f"private validation: {score_name(name)} {shown(one['value'])} ({interval_of(one)}, "
         f"sampling and noise included), {verdict(name, one)}; on {whose(validation)}"
     )
-
-
-def verdict(name: str, one: Mapping[str, Any]) -> str:
-    """Whether a model is told from one that knows nothing."""
-    null = _NULLS.get(name, "predicting the mean for everybody")
-    how = {None: "not told from", True: "better than", False: "worse than"}[one["is_better"]]
-    return f"{how} {null}" + ("" if one["null"] is None else f" ({shown(one['null'])})")
-
-
-def validation_lines(validation: Validation) -> Iterator[str]:
-    """All of it for a terminal."""
-    yield sentence(validation)
-    for part in _told(validation):
-        where = f"{part['by']} {part['group']}".strip() or "all"
-        for name, one in part["scores"].items():
-            if name.startswith(_CLASS) or bool(part["by"]) != (name == validation["telling"]):
-                continue  # of groups the telling score, of all the others: it is said above
-            told = "" if one["is_better"] is None and one["null"] is None else verdict(name, one)
-            yield (
-                f"  {where}: {validation_name(name)} {shown(one['value'])} ({_interval(one)})"
-                + (f", {told}" if told else "")
-            )
-        if validation["telling"] not in part["scores"]:
-            yield f"  {where}: too few records for this noise"
 
 
 def next_step(validation: Validation) -> str:
@@ -139,10 +102,7 @@ def next_step(validation: Validation) -> str:
             "the model with hubbub rehearse (docs/howto/bad_model.md)"
         )
     if not first["is_better"]:
-        return (
-            "next: do not use this model; look for the cause on public or synthetic records with "
-            "hubbub rehearse, which costs no epsilon (docs/howto/bad_model.md)"
-        )
+        return DO_NOT_USE
     if "c_index" in scores and not any(name in scores for name in _CLOSE):
         return (
             "next: the model ranks records, but the noise hides how accurate its values "
@@ -156,13 +116,10 @@ def next_step(validation: Validation) -> str:
         )
     if gap := miscalibrated(scores):
         return f"next: use the model with hubbub predict, but {gap}; see the calibration plot"
-    return (
-        "next: use the model with hubbub predict; its costs, and the people for whom it "
-        "fails, must be judged elsewhere"
-    )
+    return USE
 
 
-def miscalibrated(scores: Mapping[str, Mapping[str, Any]]) -> str:
+def miscalibrated(scores: Scores) -> str:
     """That predictions are too high or too low on average, where that is told from nothing."""
     gap = scores.get("calibration_gap")
     if gap is None or gap["low"] <= 0 <= gap["high"]:
@@ -171,58 +128,24 @@ def miscalibrated(scores: Mapping[str, Mapping[str, Any]]) -> str:
     return f"its predictions are too {way}, by {shown(abs(gap['value']))} on average"
 
 
-def _told(validation: Validation) -> list[Mapping[str, Any]]:
-    return [group for group in (validation["all"], *validation["groups"]) if group is not None]
+def _figures(everybody: Mapping[str, Any]) -> Iterator[Figure]:
+    """The calibration plot and the decision curve, each with its points, where there is one."""
+    curve, decisions = everybody["calibration"], everybody["decisions"]
+    drawings = (
+        [("calibration", curve, ("predicted", "observed"), _calibration_chart(curve))]
+        if curve
+        else []
+    )
+    if drawn := decision_chart(decisions):
+        drawings.append(("decisions", decisions[0], ("from a risk of", "net benefit"), drawn))
+    for name, own, head, (chart, words) in drawings:
+        points = zip(*(own[key] for key in ("x", "y", "low", "high")), strict=True)
+        rows = tuple(tuple(map(shown, point)) for point in points)
+        table = Table((*head, "low", "high"), rows, "The points of the figure", words=())
+        yield Figure(chart, words, charts.HEIGHT, name, table)
 
 
-def _interval(one: Mapping[str, Any]) -> str:
-    return f"{shown(one['low'])} to {shown(one['high'])}"
-
-
-def _apart(one: Mapping[str, Any]) -> str:
-    if one["is_better"] is None:
-        return "cannot tell"
-    return "better" if one["is_better"] else "worse"
-
-
-def validated(validation: Validation) -> markup.Html:
-    """The section of the page."""
-    everybody = validation["all"]
-    words = [sentence(validation), _INTERVALS]
-    if everybody is not None and (gap := miscalibrated(everybody["scores"])):
-        words.append(f"On average {gap.removeprefix('its ')}.")
-    parts = [
-        markup.tag("p", text[0].upper() + text[1:] + ("" if text.endswith(".") else "."))
-        for text in words
-    ]
-    if everybody is not None and everybody["scores"]:
-        caption = "The model beside one that ignores the record"
-        rows = validation_rows(everybody)
-        parts.append(markup.table(caption, HEAD, rows, numeric=(1, 2, 3)))
-        drawn = [
-            markup.figure(figure.chart, figure.words, _points(everybody, name))
-            for name, figure in figures_of(validation)
-        ]
-        parts += [markup.tag("div", *drawn, class_="figures")] if drawn else []
-    # A table for each column that groups are of.
-    for by, group in groupby(validation["groups"], key=lambda part: part["by"]):
-        lines = [row for part in group for row in _group_rows(part, validation["telling"])]
-        parts.append(markup.tag("h3", f"By {by}"))
-        caption = f"Scores by {by}"
-        parts.append(markup.table(caption, _GROUP_HEAD, lines, numeric=(1, 3, 4)))
-    return markup.section("How well the model does on the sites' records", *parts)
-
-
-def figures_of(validation: Validation) -> Iterator[tuple[str, Figure]]:
-    """The calibration plot and the decision curve, each with its name, where there is one."""
-    everybody = validation["all"]
-    if everybody["calibration"]:
-        yield "calibration", Figure(*_calibration_chart(everybody["calibration"]), charts.HEIGHT)
-    if drawn := decision_chart(everybody["decisions"]):
-        yield "decisions", Figure(*drawn, charts.HEIGHT)
-
-
-def _calibration_chart(curve: Mapping[str, Any]) -> tuple[markup.Html, str]:
+def _calibration_chart(curve: Mapping[str, Any]) -> tuple[Html, str]:
     """What came over what was foretold, beside the line on which both are alike; and in words."""
     values = [*curve["x"], *curve["low"], *curve["high"], *curve["y"]]
     ends = (min(curve["x"]), max(curve["x"]))
@@ -238,14 +161,26 @@ def _calibration_chart(curve: Mapping[str, Any]) -> tuple[markup.Html, str]:
     return charts.curves([charts.DrawnCurve.of(curve), ideal], axes, described=words), words
 
 
-def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[markup.Html, str] | None:
+def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[Html, str] | None:
     """Net benefit of the model, and of treating everybody, where noise leaves something to see."""
-    if not curves or not (shown := _clear(curves[0])).x:
+    if not curves:
         return None
-    low, top = min([0.0, *shown.low]), max([0.0, *shown.high])
-    others = [_clipped(curve, low, top) for curve in curves[1:]]
-    drawn = [shown, *(one for one in others if len(one.x) > 1)]
-    places = shown.x
+    # Of the model the points whose interval is no wider than the largest benefit is high.
+    model = curves[0]
+    most = max([_LEAST, *model["y"]])
+    ends = zip(model["low"], model["high"], strict=True)
+    clear = [place for place, (low, high) in enumerate(ends) if high - low <= most]
+    if not clear:
+        return None
+    parts = {key: tuple(model[key][place] for place in clear) for key in ("x", "y", "low", "high")}
+    drawn, places = [charts.DrawnCurve(name=model["name"], **parts)], parts["x"]
+    low, top = min([0.0, *parts["low"]]), max([0.0, *parts["high"]])
+    # Of the others the part that lies on the chart, without its interval.
+    for curve in curves[1:]:
+        kept = [(x, y) for x, y in zip(curve["x"], curve["y"], strict=True) if low <= y <= top]
+        if len(kept) > 1:
+            x, y = zip(*kept, strict=True)
+            drawn.append(charts.DrawnCurve(name=curve["name"], x=x, y=y))
     axes = charts.Axes(
         across=charts.linear([0.0, *places], charts.LEFT, charts.RIGHT),
         up=charts.linear([low, top], *charts.vertical(charts.HEIGHT)),
@@ -259,60 +194,3 @@ def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[markup.Html, st
         f"least the threshold, with 95 % intervals{everybody}; treating nobody is 0."
     )
     return charts.curves(drawn, axes, described=words), words
-
-
-def _clear(curve: Mapping[str, Any]) -> charts.DrawnCurve:
-    """The points whose interval is no wider than the largest benefit is high."""
-    most = max([_LEAST, *curve["y"]])
-    ends = zip(curve["low"], curve["high"], strict=True)
-    kept = [place for place, (low, high) in enumerate(ends) if high - low <= most]
-    parts = {key: tuple(curve[key][place] for place in kept) for key in ("x", "y", "low", "high")}
-    return charts.DrawnCurve(name=curve["name"], **parts)
-
-
-def _clipped(curve: Mapping[str, Any], low: float, top: float) -> charts.DrawnCurve:
-    """The part of a curve that lies on the chart, without its interval."""
-    kept = [(x, y) for x, y in zip(curve["x"], curve["y"], strict=True) if low <= y <= top]
-    return charts.DrawnCurve(
-        name=curve["name"], x=tuple(x for x, _ in kept), y=tuple(y for _, y in kept)
-    )
-
-
-def _drawn(curve: Mapping[str, Any]) -> charts.DrawnCurve:
-    return charts.DrawnCurve(
-        name=curve["name"],
-        x=tuple(curve["x"]),
-        y=tuple(curve["y"]),
-        low=tuple(curve["low"]),
-        high=tuple(curve["high"]),
-    )
-
-
-def _points(everybody: Mapping[str, Any], name: str) -> markup.Html:
-    """A figure's points as a table that can be unfolded."""
-    curve, head = everybody["calibration"], ("predicted", "observed")
-    if name == "decisions":
-        curve, head = everybody["decisions"][0], ("from a risk of", "net benefit")
-    rows = [
-        tuple(map(shown, point))
-        for point in zip(*(curve[key] for key in ("x", "y", "low", "high")), strict=True)
-    ]
-    table = markup.table("The points of the figure", (*head, "low", "high"), rows, numeric=range(4))
-    return markup.tag("details", markup.tag("summary", "The same in numbers"), table)
-
-
-def _group_rows(part: Mapping[str, Any], telling: str) -> list[tuple[str, ...]]:
-    """Scores of one group, as its count tells."""
-    count = f"{max(part['count'], 0):,.0f}"
-    rows = validation_rows({"scores": scores_of_group(part, telling)})
-    if not rows:
-        return [(part["group"], count, "too few records for this noise", "", "", "")]
-    return [
-        (part["group"], count, name, value, ends, apart) for name, value, ends, _, apart in rows
-    ]
-
-
-def scores_of_group(part: Mapping[str, Any], telling: str) -> dict[str, Mapping[str, Any]]:
-    """The scores that are told of a subgroup or centre: the telling one, and two of closeness."""
-    kept = (telling, "brier", "calibration_gap")
-    return {name: score for name, score in part["scores"].items() if name in kept}

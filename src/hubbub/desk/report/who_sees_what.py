@@ -45,7 +45,17 @@ class _Drawn:
 def picture(plan: Plan, mode: trust_models.Mode) -> markup.Html:
     """The figure, with its caption."""
     views = {view.role: view for view in present(plan, mode)}
-    cards = {role: _card(view, plan) for role, view in views.items()}
+    cards = {}
+    for role, view in views.items():
+        # A party's name, with how many there are, and what is promised against it.
+        count, name = (
+            {"silo": plan["silos"], "node": plan.get("compute_nodes")}.get(role),
+            view.party,
+        )
+        if count is not None:
+            name = f"{number_format.amount(count)} {name.lower()}{'' if count == 1 else 's'}"
+        frame = "card dashed" if role in ("relay", "node") else "card"
+        cards[role] = _Card(name=name, words=view.brief, bound=_bound(view, plan), frame=frame)
     drawn = [_silos(cards["silo"], plan["silos"], 1)]
     between = [cards[role] for role in ("relay", "node") if role in cards]
     if between:
@@ -59,28 +69,35 @@ def picture(plan: Plan, mode: trust_models.Mode) -> markup.Html:
     drawn.append(_box(cards["outsider"], drawn[-1].end))
     shown = [*cards.values()]
     if mode is trust_models.FEDERATED:
-        shown.append(_worst(plan))
+        # The adversary to whom the study's epsilon is promised.
+        row = promise.stated(plan)
+        who = plan_rows.explained(row["adversary"])
+        shown.append(
+            _Card(
+                name=row["adversary"].capitalize(),
+                words=f"The worst case covered by the guarantee: {who}.",
+                bound=_epsilon(row["epsilon"]),
+                frame="card worst",
+            )
+        )
         drawn.append(_box(shown[-1], drawn[-1].end + _GAP))
-    return _figure(drawn, shown)
+    said = "; ".join(f"{one.name}: {one.words} {one.bound or ''}".strip() for one in shown)
+    parts = [part for one in drawn for part in one.parts]
+    box = f"0 0 {_WIDTH} {drawn[-1].end + 1:g}"
+    words = f"Picture of who sees what. {said}"
+    svg = markup.tag("svg", *parts, viewBox=box, role="img", aria_label=words, class_="picture")
+    caption = (
+        "Who sees what. ε (epsilon) says how much somebody in that place can learn about "
+        "one record: 0 is nothing, below 1 very little, above 8 a lot. “≤” means “at "
+        "most”: proven, not measured."
+    )
+    return markup.figure(svg, caption, class_="who")
 
 
 def present(plan: Plan, mode: trust_models.Mode) -> list[trust_models.View]:
     """Who takes part: compute nodes only in a study that has them."""
     views = mode.views if plan.get("trains", True) else map(trust_models.of_answers, mode.views)
     return [view for view in views if view.role != "node" or plan.get("compute_nodes")]
-
-
-def _card(view: trust_models.View, plan: Plan) -> _Card:
-    frame = "card dashed" if view.role in ("relay", "node") else "card"
-    return _Card(name=_name(view, plan), words=view.brief, bound=_bound(view, plan), frame=frame)
-
-
-def _name(view: trust_models.View, plan: Plan) -> str:
-    """A party's name, with how many there are."""
-    count = {"silo": plan["silos"], "node": plan.get("compute_nodes")}.get(view.role)
-    if count is None:
-        return view.party
-    return f"{number_format.amount(count)} {view.party.lower()}{'' if count == 1 else 's'}"
 
 
 def _bound(view: trust_models.View, plan: Plan) -> str | None:
@@ -96,46 +113,21 @@ def _epsilon(bound: float | None) -> str:
     return _NO_PROMISE if bound is None else f"ε ≤ {number_format.at_most(bound)}"
 
 
-def _worst(plan: Plan) -> _Card:
-    """The adversary to whom the study's epsilon is promised."""
-    row = promise.stated(plan)
-    words = f"The worst case covered by the guarantee: {plan_rows.explained(row['adversary'])}."
-    bound = _epsilon(row["epsilon"])
-    return _Card(name=row["adversary"].capitalize(), words=words, bound=bound, frame="card worst")
-
-
-def _figure(drawn: Sequence[_Drawn], shown: Sequence[_Card]) -> markup.Html:
-    said = "; ".join(f"{one.name}: {one.words} {one.bound or ''}".strip() for one in shown)
-    parts = [part for one in drawn for part in one.parts]
-    box = f"0 0 {_WIDTH} {drawn[-1].end + 1:g}"
-    words = f"Picture of who sees what. {said}"
-    svg = markup.tag("svg", *parts, viewBox=box, role="img", aria_label=words, class_="picture")
-    caption = (
-        "Who sees what. ε (epsilon) says how much somebody in that place can learn about "
-        "one record: 0 is nothing, below 1 very little, above 8 a lot. “≤” means “at "
-        "most”: proven, not measured."
-    )
-    return markup.figure(svg, caption, class_="who")
-
-
 def _silos(card: _Card, count: int, top: float) -> _Drawn:
     """The silos' box, with a drum of records for each of the first few."""
     box = _box(card, top, room=54)
     many = min(count, _DRUMS)
     pitch = 48
     start = _WIDTH / 2 - pitch * (many - 1) / 2
-    drums = [_drum(start + pitch * k, box.end - 46) for k in range(many)]
+    drums, head = [], box.end - 46
+    for x in (start + pitch * k for k in range(many)):
+        side = f"M{x - 13:g} {head + 5:g}v22a13 5 0 0 0 26 0v-22"
+        lid = markup.tag("ellipse", cx=x, cy=head + 5, rx=13, ry=5)
+        drums.append(markup.tag("g", markup.tag("path", d=side), lid, class_="drum"))
     if count > many:
         dots = markup.tag("text", "…", x=start + pitch * many - 12, y=box.end - 18)
         drums.append(dots)
     return _Drawn(parts=[*box.parts, *drums], end=box.end)
-
-
-def _drum(x: float, top: float) -> markup.Html:
-    """A drum of records."""
-    side = f"M{x - 13:g} {top + 5:g}v22a13 5 0 0 0 26 0v-22"
-    lid = markup.tag("ellipse", cx=x, cy=top + 5, rx=13, ry=5)
-    return markup.tag("g", markup.tag("path", d=side), lid, class_="drum")
 
 
 def _beside(cards: Sequence[_Card], top: float) -> _Drawn:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from typing import Generic, TypeVar
 
 import tomli_w
 
@@ -82,11 +83,12 @@ class Written:
 
 Part = BoardQuestion | Blank | Heading
 Shown = Sentence | Written | Heading
+P = TypeVar("P", Part, Shown)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chapter:
-    """One of the dossier's documents.
+class Chapter(Generic[P]):
+    """One of the dossier's documents: as `chapters.txt` has it, or answered.
 
     Args:
         title: its name.
@@ -96,16 +98,7 @@ class Chapter:
 
     title: str
     source: str
-    parts: Sequence[Part]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Composed:
-    """A chapter, answered: its title and source, and sentences, blanks and headings in order."""
-
-    title: str
-    source: str
-    parts: tuple[Shown, ...]
+    parts: Sequence[P]
 
     @property
     def sentences(self) -> tuple[Sentence, ...]:
@@ -132,7 +125,7 @@ class Dossier:
 
     study: str
     study_id: str
-    chapters: tuple[Composed, ...]
+    chapters: tuple[Chapter[Shown], ...]
     trusted: tuple[str, ...]
     wrongs: tuple[str, ...]
 
@@ -152,7 +145,7 @@ class Dossier:
         return Counter(sentence.standing for sentence in self.sentences)
 
 
-def _chapters(text: str) -> Iterator[Chapter]:
+def _chapters(text: str) -> Iterator[Chapter[Part]]:
     """The chapters of a text with named places."""
     for chapter in re.split(r"^# ", text, flags=re.MULTILINE)[1:]:
         title, source, *lines = filter(None, chapter.splitlines())
@@ -196,10 +189,8 @@ def compose(facts: Facts, written: Mapping[str, str] | None = None) -> Dossier:
         study=str(facts.value("study.name")),
         study_id=str(facts.value("study.id")),
         chapters=tuple(
-            Composed(
-                title=chapter.title,
-                source=chapter.source,
-                parts=tuple(map(answered, chapter.parts)),
+            Chapter(
+                title=chapter.title, source=chapter.source, parts=[*map(answered, chapter.parts)]
             )
             for chapter in CHAPTERS
         ),

@@ -7,12 +7,14 @@ and says nothing of the law. `chapters.txt` names it, in braces, after what it a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp
 from typing import Any
 
-from hubbub.core.number_format import amount, at_least, at_most, chance, several
+from hubbub.core.number_format import amount, at_most, chance, several
 from hubbub.core.planning.plan_rows import spoken
 from hubbub.desk.report.dossier.facts import NotShownError, Run
+from hubbub.desk.report.promise import audit_words
+from hubbub.desk.report.promise import odds as odds_words
+from hubbub.desk.report.sheet import full
 
 _ONE_PROCESS = "that whoever ran the study could be trusted by all: every party ran in one process"
 _MANY = 12  # names that are read at once
@@ -124,11 +126,8 @@ def odds(run: Run) -> str:
     epsilon = run.plan.row_of(run.plan.stated_adversary)["epsilon"]
     if epsilon is None:
         raise NotShownError("no epsilon can be guaranteed")
-    return (
-        f"The odds between two guesses about one {run.plan.unit} change by a factor of at "
-        f"most {at_most(exp(epsilon))} through everything this adversary sees, except "
-        f"with a probability of {chance(run.plan.delta)}."
-    )
+    words = f"{odds_words(epsilon, run.plan.unit)} through everything this adversary sees"
+    return full(f"{words}, except with a probability of {chance(run.plan.delta)}")
 
 
 def delta(run: Run) -> str:
@@ -239,14 +238,7 @@ def ledgers(run: Run) -> str:
 
 def audit(run: Run) -> str:
     """What an attack on the training found."""
-    result = run.audit
-    return (
-        f"An audit simulated {amount(result['runs'])} trainings with {amount(result['canaries'])} "
-        "synthetic records each and tried to tell which were used. It showed an epsilon of at "
-        f"least {at_least(result['epsilon_lower'])}; the sums may reveal up to "
-        f"{at_most(result['epsilon_audited'])}. A small number proves nothing; one above that "
-        "limit would have revealed a defect."
-    )
+    return audit_words(run.audit)
 
 
 def replayed(run: Run) -> str:

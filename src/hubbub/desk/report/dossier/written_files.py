@@ -8,8 +8,9 @@ from typing import Any
 
 from hubbub.core.errors import UserError, with_extra
 from hubbub.core.number_format import several
-from hubbub.desk.report.dossier.composing import Composed, Dossier, Heading, Sentence, Shown
+from hubbub.desk.report.dossier.composing import Dossier, Heading, Sentence, Shown
 from hubbub.desk.report.markup import Content, Html, document, join, printable, tag
+from hubbub.desk.report.sheet import full
 
 # What stands before the chapters, whatever they are drawn as.
 
@@ -36,54 +37,35 @@ def counted(dossier: Dossier) -> str:
     return f"Study id {dossier.study_id}. Sentences: {counts}. Still needed from people: {left}."
 
 
-def summed_up(chapter: Composed) -> str:
-    """What a reader finds in a chapter."""
-    said = several(len(chapter.sentences), "sentence")
-    left = f", {several(len(chapter.open), 'answer')} still needed" if chapter.open else ""
-    return f"{said}{left}"
-
-
-def capital(clause: str) -> str:
-    """A clause as the beginning of a sentence."""
-    return clause[:1].upper() + clause[1:]
-
-
 def as_html(dossier: Dossier) -> str:
     """The page, to be stored as UTF-8; the same dossier gives the same page."""
-    parts = (*_opening(dossier), *_chapters(dossier), *_trusted(dossier))
-    return document(f"{dossier.study} – hubbub dossier", parts)
-
-
-def _opening(dossier: Dossier) -> list[Html]:
-    """Whose run it is, how sentences stand, what is open, what is wrong."""
-    parts: list[Content] = [
+    # Whose run it is, how sentences stand, what is open, what is wrong.
+    opening: list[Content] = [
         tag("p", "hubbub dossier", class_="kicker"),
         tag("h1", tag("bdi", dossier.study)),
         *(tag("p", words) for words in OPENING),
         tag("p", counted(dossier)),
     ]
-    contents = (
-        tag("li", tag("a", one.title, href=f"#chapter-{number}"), f": {summed_up(one)}")
-        for number, one in enumerate(dossier.chapters, 1)
-    )
-    elements = [tag("header", *parts, tag("ol", *contents))]
+    contents = []
+    for number, chapter in enumerate(dossier.chapters, 1):
+        left = several(len(chapter.open), "answer")
+        held = several(len(chapter.sentences), "sentence")
+        held += f", {left} still needed" if chapter.open else ""
+        link = tag("a", chapter.title, href=f"#chapter-{number}")
+        contents.append(tag("li", link, f": {held}"))
+    elements = [tag("header", *opening, tag("ol", *contents))]
     if dossier.wrongs:
         items = (tag("li", claim, class_="alarm") for claim in dossier.wrongs)
         elements.append(
             tag("section", tag("h2", WRONG_TITLE), tag("ul", *items), class_="warnings")
         )
-    return elements
-
-
-def _chapters(dossier: Dossier) -> list[Html]:
-    return [
-        tag("section", join(_chapter(chapter), "\n"), id=f"chapter-{number}")
-        for number, chapter in enumerate(dossier.chapters, 1)
-    ]
-
-
-def _chapter(chapter: Composed) -> list[Content]:
-    return [tag("h2", chapter.title), tag("p", chapter.source), *map(_part, chapter.parts)]
+    for number, chapter in enumerate(dossier.chapters, 1):
+        parts = [tag("h2", chapter.title), tag("p", chapter.source), *map(_part, chapter.parts)]
+        elements.append(tag("section", join(parts, "\n"), id=f"chapter-{number}"))
+    if dossier.trusted:
+        items = (tag("li", full(claim)) for claim in dossier.trusted)
+        elements.append(tag("section", tag("h2", TRUST_TITLE), tag("ul", *items)))
+    return document(f"{dossier.study} – hubbub dossier", elements)
 
 
 def _part(part: Shown) -> Html:
@@ -99,11 +81,6 @@ def _part(part: Shown) -> Html:
     said: Content = tag("p", part.text) if part.text else tag("p", tag("i", "To be written."))
     name = tag("p", f"to be answered by a person: {part.blank.name}", class_="kicker")
     return tag("div", tag("p", tag("b", part.blank.ask)), said, name)
-
-
-def _trusted(dossier: Dossier) -> list[Html]:
-    items = (tag("li", f"{capital(claim)}.") for claim in dossier.trusted)
-    return [tag("section", tag("h2", TRUST_TITLE), tag("ul", *items))] if dossier.trusted else []
 
 
 # The dossier as a docx file, for whoever goes on writing in it. Needs the extra `paper`.
@@ -123,23 +100,19 @@ def as_docx(dossier: Dossier) -> bytes:
     document.core_properties.title = printable(f"{dossier.study}: dossier")
     document.core_properties.author = ""
     document.core_properties.created = document.core_properties.modified = _TIME
-    _docx_opening(document, dossier)
+    document.add_heading(printable(dossier.study), level=0)
+    for words in (*OPENING, counted(dossier)):
+        document.add_paragraph(words)
+    _listed(document, WRONG_TITLE, list(dossier.wrongs))
     for chapter in dossier.chapters:
         document.add_heading(chapter.title, level=1)
         document.add_paragraph(chapter.source)
         for part in chapter.parts:
             _add(document, part)
-    _listed(document, TRUST_TITLE, [f"{capital(claim)}." for claim in dossier.trusted])
+    _listed(document, TRUST_TITLE, [*map(full, dossier.trusted)])
     out = BytesIO()
     document.save(out)
     return out.getvalue()
-
-
-def _docx_opening(made: Any, dossier: Dossier) -> None:
-    made.add_heading(printable(dossier.study), level=0)
-    for words in (*OPENING, counted(dossier)):
-        made.add_paragraph(words)
-    _listed(made, WRONG_TITLE, list(dossier.wrongs))
 
 
 def _listed(made: Any, title: str, lines: list[str]) -> None:

@@ -1,18 +1,18 @@
-"""A manuscript as HTML, LaTeX, CSV and, with python-docx, as a Word document."""
+"""A paper as HTML, LaTeX, CSV and, with python-docx, as a Word document."""
 
 from __future__ import annotations
 
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from hubbub.core.errors import UserError, with_extra
 from hubbub.core.tabular.cells import csv_text
 from hubbub.desk.report import charts, markup
-from hubbub.desk.report.answers import Figure, TextTable
-from hubbub.desk.report.paper.manuscript import Manuscript, PaperTable
+from hubbub.desk.report.sheet import Figure, Sheet, Table, drawn, full, table_html
 
 # Figures as files of their own: SVG as it is, PDF and PNG drawn from its elements.
 #
@@ -41,8 +41,8 @@ def figure_file(figure: Figure, kind: str) -> bytes:
             f"expected matplotlib for a figure as {kind.upper()}, found none; take svg, or "
             f"{with_extra('paper')}"
         ) from None
-    drawn: Any = Drawn(figsize=(charts.WIDTH / 72, figure.height / 72))
-    axes = drawn.add_axes((0, 0, 1, 1))
+    page: Any = Drawn(figsize=(charts.WIDTH / 72, figure.height / 72))
+    axes = page.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, charts.WIDTH)
     axes.set_ylim(figure.height, 0)
     axes.axis("off")
@@ -50,7 +50,7 @@ def figure_file(figure: Figure, kind: str) -> bytes:
     _draw(axes, ET.fromstring(figure.chart.text), "#000000", dashed=False)  # noqa: S314
     out = io.BytesIO()
     undated = {"CreationDate": None} if kind == "pdf" else {"Software": None}
-    drawn.savefig(out, format=kind, dpi=_DPI, metadata=undated)
+    page.savefig(out, format=kind, dpi=_DPI, metadata=undated)
     return out.getvalue()
 
 
@@ -190,16 +190,21 @@ _SPECIAL = {
 }
 
 
-def written(paper: Manuscript, kind: str) -> Mapping[str, bytes]:
-    """The files of a manuscript in one of the formats, by name.
+def written(paper: Sheet, kind: str) -> Mapping[str, bytes]:
+    """The files of a paper in one of the formats, by name.
 
     Raises:
         UserError: what a format needs is not installed.
     """
-    if kind == "csv":
+    if kind == "csv":  # a table with its caption and notes in lines of their own
+        tables = {}
+        for table in paper.tables:
+            rows = [[table.caption], list(table.head), *map(list, table.rows)]
+            text = csv_text([*rows, *([note] for note in table.notes)])
+            tables[f"{table.name}.csv"] = text.encode()
         return {
-            **{f"{table.name}.csv": _csv(table).encode() for table in paper.tables},
-            "methods.txt": f"{paper.methods}\n".encode(),
+            **tables,
+            "methods.txt": "\n".join([*paper.sentences, ""]).encode(),
         }
     if kind == "docx":
         return {"tables.docx": _docx(paper)}
@@ -208,59 +213,42 @@ def written(paper: Manuscript, kind: str) -> Mapping[str, bytes]:
     return {"tables.html": _html(paper).encode()}
 
 
-def _csv(one: PaperTable) -> str:
-    """A table, its caption and notes in lines of their own."""
-    rows = [[one.caption], list(one.table.head), *map(list, one.table.rows)]
-    return csv_text([*rows, *([note] for note in one.notes)])
+def _html(paper: Sheet) -> str:
+    parts = [markup.tag("h1", paper.title), *(markup.tag("p", said) for said in paper.sentences)]
+    for number, one in enumerate(paper.tables, 1):
+        rows = tuple((_INDENT.sub("\u2003", first), *others) for first, *others in one.rows)
+        parts.append(table_html(replace(one, rows=rows), f"Table {number}. {one.caption}"))
+        parts += [markup.tag("p", full(note)) for note in one.notes]
+    for number, figure in enumerate(paper.figures, 1):
+        parts.append(drawn(replace(figure, points=None), f"Figure {number}. {figure.words}"))
+    return markup.document(f"{paper.title} – tables", parts)
 
 
-def _html(paper: Manuscript) -> str:
-    tables = [
-        part
-        for number, one in enumerate(paper.tables, 1)
-        for part in (
-            markup.table(
-                f"Table {number}. {one.caption}",
-                one.table.head,
-                [[_INDENT.sub("\u2003", row[0]), *row[1:]] for row in one.table.rows],
-                numeric=range(1, len(one.table.head)),
-            ),
-            *(markup.tag("p", f"{_capital(note)}.") for note in one.notes),
-        )
-    ]
-    figures = [
-        markup.figure(one.figure.chart, f"Figure {number}. {one.figure.words}")
-        for number, one in enumerate(paper.figures, 1)
-    ]
-    top = [markup.tag("h1", paper.study), markup.tag("p", paper.methods)]
-    return markup.document(f"{paper.study} – tables", [*top, *tables, *figures])
-
-
-def _latex(paper: Manuscript) -> str:
+def _latex(paper: Sheet) -> str:
     """Tables with booktabs, and figures that `--figures pdf` writes beside them."""
-    lines = ["% needs \\usepackage{booktabs,graphicx}", _escaped(paper.methods), ""]
+    lines = ["% needs \\usepackage{booktabs,graphicx}", *map(_escaped, paper.sentences), ""]
     for table in paper.tables:
-        columns = "l" + "r" * (len(table.table.head) - 1)
+        columns = "l" + "r" * (len(table.head) - 1)
         lines += [
             r"\begin{table}",
             r"\centering\small",
             rf"\caption{{{_escaped(table.caption)}}}",
             rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
-            _cells(table.table.head),
+            _cells(table.head),
             r"\midrule",
-            *map(_cells, table.table.rows),
+            *map(_cells, table.rows),
             r"\bottomrule",
             r"\end{tabular}",
-            *(rf"\par\footnotesize {_escaped(_capital(note))}." for note in table.notes),
+            *(rf"\par\footnotesize {_escaped(full(note))}" for note in table.notes),
             r"\end{table}",
             "",
         ]
-    for drawn in paper.figures:
+    for figure in paper.figures:
         lines += [
             r"\begin{figure}",
-            rf"\includegraphics[width=\linewidth]{{{drawn.name}.pdf}}",
-            rf"\caption{{{_escaped(drawn.figure.words)}}}",
+            rf"\includegraphics[width=\linewidth]{{{figure.name}.pdf}}",
+            rf"\caption{{{_escaped(figure.words)}}}",
             r"\end{figure}",
             "",
         ]
@@ -277,7 +265,7 @@ def _escaped(text: str) -> str:
     return "".join(_SPECIAL.get(one, one) for one in " ".join(markup.printable(text).split()))
 
 
-def _docx(paper: Manuscript) -> bytes:
+def _docx(paper: Sheet) -> bytes:
     try:
         import docx
         from docx.shared import Inches
@@ -286,25 +274,26 @@ def _docx(paper: Manuscript) -> bytes:
             f"expected python-docx for a Word document, found none; {with_extra('paper')}"
         ) from None
     document: Any = docx.Document()
-    document.add_heading(markup.printable(paper.study), level=1)
-    document.add_paragraph(markup.printable(paper.methods))
+    document.add_heading(markup.printable(paper.title), level=1)
+    for said in paper.sentences:
+        document.add_paragraph(markup.printable(said))
     for number, one in enumerate(paper.tables, 1):
         caption = markup.printable(f"Table {number}. {one.caption}")
         document.add_paragraph(caption, style="Caption")
-        _word_table(document, one.table)
+        _word_table(document, one)
         for note in one.notes:
-            document.add_paragraph(markup.printable(f"{_capital(note)}."))
-    for number, drawn in enumerate(paper.figures, 1):
-        picture = io.BytesIO(figure_file(drawn.figure, "png"))
+            document.add_paragraph(markup.printable(full(note)))
+    for number, figure in enumerate(paper.figures, 1):
+        picture = io.BytesIO(figure_file(figure, "png"))
         document.add_picture(picture, width=Inches(_INCHES))
-        words = markup.printable(f"Figure {number}. {drawn.figure.words}")
+        words = markup.printable(f"Figure {number}. {figure.words}")
         document.add_paragraph(words, style="Caption")
     out = io.BytesIO()
     document.save(out)
     return out.getvalue()
 
 
-def _word_table(document: Any, table: TextTable) -> None:
+def _word_table(document: Any, table: Table) -> None:
     """Names of columns are a heading that each page repeats; numbers stand to the right."""
     from docx.enum.text import WD_ALIGN_PARAGRAPH
     from docx.oxml import OxmlElement
@@ -321,7 +310,3 @@ def _word_table(document: Any, table: TextTable) -> None:
                 paragraph.paragraph_format.left_indent = Pt(_POINTS)
     first = grid.rows[0]._tr  # noqa: SLF001 (python-docx has no other way to it)
     first.get_or_add_trPr().append(OxmlElement("w:tblHeader"))
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]

@@ -7,57 +7,17 @@ its figure; the model's coefficients, scores, calibration and decision curve.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from hubbub.core.disk import file_name
 from hubbub.core.number_format import NOT_KNOWN, amount
 from hubbub.core.planning.plan_rows import spoken
 from hubbub.desk.report import validation_sheet
-from hubbub.desk.report.answers import (
-    Answer,
-    Figure,
-    TextTable,
-    estimate_words,
-    figure_of,
-    p_cell,
-    printed,
-    said_of,
-    tables_of,
-)
+from hubbub.desk.report.answers import Answer, estimate_words, p_cell, printed, sheet_of
 from hubbub.desk.report.paper.record_flow import Counted, counted, flow_figure, flow_table
+from hubbub.desk.report.sheet import Sheet, Table, full
 from hubbub.estimation.kinds import methods_of
-
-# What a paper prints of a model: its scores on records, of groups too, and its two figures.
-#
-# It reads plain values, as `validation.json` has them.
-
-Validation = Mapping[str, Any]
-_HEAD = ("", "estimate (95 % interval)", "knowing nothing", "told apart")
-_GROUP_HEAD = ("", "n, with noise", "score", "estimate (95 % interval)")
-
-
-def _scores(validation: Validation) -> Iterator[PaperTable]:
-    """How good the model is: a line for each score of all records, and the same of groups."""
-    rows = [
-        (name, f"{value} ({ends})", null, apart)
-        for name, value, ends, null, apart in validation_sheet.validation_rows(validation["all"])
-    ]
-    whose = f"on {validation_sheet.whose(validation)}"
-    yield PaperTable("validation", f"The model {whose}", TextTable(_HEAD, tuple(rows)))
-    lines: list[tuple[str, ...]] = []
-    for part in validation["groups"]:
-        label, count = f"{part['by']}: {part['group']}", f"{max(part['count'], 0):,.0f}"
-        kept = validation_sheet.scores_of_group(part, validation["telling"])
-        if not kept:
-            lines.append((label, count, "", "too few for this noise"))
-        for name, value, ends, *_ in validation_sheet.validation_rows({"scores": kept}):
-            lines.append((label, count, name, f"{value} ({ends})"))
-            label = count = ""  # which stand in the first line of a group
-    if lines:
-        table = TextTable(_GROUP_HEAD, tuple(lines))
-        yield PaperTable("validation-groups", "The model by subgroup and centre", table)
-
 
 # Effects of a regression as journals print them: each column with its classes, reference first.
 #
@@ -70,7 +30,7 @@ _AGAINST = " against "
 Row = Mapping[str, Any]
 
 
-def effects_table(answer: Answer) -> TextTable:
+def effects_table(answer: Answer) -> Table:
     """The table of an answer of one of these kinds."""
     quantities = dict.fromkeys(row["quantity"] for row in answer["rows"])
     what = "difference" if len(quantities) > 1 else next(iter(quantities))
@@ -81,7 +41,7 @@ def effects_table(answer: Answer) -> TextTable:
         for group in groups
         for line in _section(group, [row for row in answer["rows"] if row["group"] == group])
     ]
-    return TextTable(head, tuple(rows))
+    return Table(head, tuple(rows))
 
 
 def _section(group: str, rows: Sequence[Row]) -> Iterator[tuple[str, str, str]]:
@@ -118,7 +78,7 @@ def _cell(row: Row) -> str:
 _MISSING = "missing"
 
 
-def table_one(answer: Answer, quantiles: Sequence[Answer]) -> TextTable:
+def table_one(answer: Answer, quantiles: Sequence[Answer]) -> Table:
     """The table of an answer of the kind "table".
 
     Args:
@@ -127,15 +87,20 @@ def table_one(answer: Answer, quantiles: Sequence[Answer]) -> TextTable:
     """
     groups = list(dict.fromkeys(row["group"] for row in answer["rows"]))
     tests = {test["column"]: test for test in answer["tests"] if test.get("column")}
-    head = ["", *(_head(answer, group) for group in groups), *(["p", "SMD"] if tests else [])]
+    counts = {group: _records(answer, group) for group in groups}
+    names = (f"{group or 'Overall'} (n = {n:,.0f})" for group, n in counts.items())
+    head = ["", *names, *(["p", "SMD"] if tests else [])]
     rows: list[tuple[str, ...]] = []
     for column in dict.fromkeys(row["column"] for row in answer["rows"] if row["column"]):
         own = [row for row in answer["rows"] if row["column"] == column]
-        described = [*_column(column, own, groups, answer), *_medians(column, groups, quantiles)]
+        described = [*_column(column, own, counts), *_medians(column, groups, quantiles)]
         for place, (label, cells) in enumerate(described):
-            last = _tested(tests.get(column)) if place == 0 else ("", "")
+            test = tests.get(column) if place == 0 else None
+            last = ("", "")
+            if test is not None:
+                last = p_cell(test), "" if test["smd"] is None else f"{test['smd']:.3f}"
             rows.append((label, *cells, *(last if tests else ())))
-    return TextTable(tuple(head), tuple(rows))
+    return Table(tuple(head), tuple(rows))
 
 
 def noise_note(answer: Answer) -> str:
@@ -159,30 +124,28 @@ def tests_note(answer: Answer) -> Iterator[str]:
         )
 
 
-def _head(answer: Answer, group: str) -> str:
-    (records,) = (
-        row["value"]
-        for row in answer["rows"]
-        if row["quantity"] == "records" and row["group"] == group
-    )
-    return f"{group or 'Overall'} (n = {records:,.0f})"
-
-
 def _column(
-    column: str, rows: Sequence[Row], groups: Sequence[str], answer: Answer
+    column: str, rows: Sequence[Row], groups: Mapping[str, float]
 ) -> Iterator[tuple[str, list[str]]]:
-    """The lines of one column: mean (SD), or a line for each class below its name."""
+    """The lines of one column: mean (SD), or a line for each class below its name.
+
+    Args:
+        column, rows: of it.
+        groups: how many records each has.
+    """
     known = {(row["quantity"], row["level"], row["group"]): row for row in rows}
     if any(row["quantity"] == "mean" for row in rows):
-        cells = [
-            _spread(known.get(("mean", "", group)), known.get(("sd", "", group)))
-            for group in groups
-        ]
+        cells = []
+        for group in groups:
+            mean, deviation = (known.get((what, "", group)) for what in ("mean", "sd"))
+            cells.append(NOT_KNOWN)
+            if mean is not None and deviation is not None:
+                cells[-1] = f"{_short(mean['value'])} ({_short(deviation['value'])})"
         yield f"{column}, mean (SD)", cells
     else:
         yield f"{column}, n (%)", ["" for _ in groups]
     for level in dict.fromkeys(row["level"] for row in rows if row["quantity"] == "share"):
-        cells = [_counted(known, level, group, _records(answer, group)) for group in groups]
+        cells = [_counted(known, level, group, number) for group, number in groups.items()]
         yield f"  {level}", cells
 
 
@@ -202,12 +165,6 @@ def _counted(known: Mapping[tuple[str, str, str], Row], level: str, group: str, 
     gone = known.get(("share", _MISSING, group))
     without = 0.0 if gone is None or level == _MISSING else gone["value"]
     return f"{row['value'] * all_ * (1.0 - without):,.0f} ({100 * row['value']:.1f})"
-
-
-def _spread(mean: Row | None, deviation: Row | None) -> str:
-    if mean is None or deviation is None:
-        return NOT_KNOWN
-    return f"{_short(mean['value'])} ({_short(deviation['value'])})"
 
 
 def _medians(
@@ -232,12 +189,6 @@ def _medians(
         yield f"{column}, median [IQR]", cells
 
 
-def _tested(test: Row | None) -> tuple[str, str]:
-    if test is None:
-        return "", ""
-    return p_cell(test), "" if test["smd"] is None else f"{test['smd']:.3f}"
-
-
 def _short(value: float | None) -> str:
     if value is None:
         return NOT_KNOWN
@@ -254,56 +205,14 @@ _NAMED = {
 }
 
 
-@dataclass(frozen=True)
-class PaperTable:
-    """A table with its caption.
-
-    Args:
-        name: of the question, for files.
-        caption: what it shows.
-        table: its cells.
-        notes: sentences below it.
-    """
-
-    name: str
-    caption: str
-    table: TextTable
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class PaperFigure:
-    """A figure, by the name of its question."""
-
-    name: str
-    figure: Figure
-
-
-@dataclass(frozen=True)
-class Manuscript:
-    """All of it.
-
-    Args:
-        study: its name.
-        methods: for the section on methods.
-        tables: the flow of records first.
-        figures: in the order of the questions.
-    """
-
-    study: str
-    methods: str
-    tables: tuple[PaperTable, ...]
-    figures: tuple[PaperFigure, ...]
-
-
 def manuscript_of(
     told: Mapping[str, Any],
     *,
     validation: Mapping[str, Any] | None = None,
     coefficients: Mapping[str, Any] | None = None,
     plan: Mapping[str, Any] | None = None,
-) -> Manuscript:
-    """What a paper prints.
+) -> Sheet:
+    """What a paper prints: the sentence for the section on methods, tables, and figures.
 
     Args:
         told: what `statistics.json` holds, or another file with the promise of a run, of which then
@@ -313,30 +222,26 @@ def manuscript_of(
     answers: Mapping[str, Answer] = told.get("statistics", {})
     effects: Mapping[str, Answer] = (coefficients or {}).get("statistics", {})
     every = {**answers, **effects}
-    known = counted(answers, validation)
+    known, unit = counted(answers, validation), told["unit"]
     scored = validation if validation and not validation["refusal"] else None
-    drawn = [(name, figure_of(answer)) for name, answer in every.items()]
     sites = None if plan is None else int(plan["silos"])
-    figures = [
-        *([("flow", flow_figure(known, told["unit"], sites))] if known else []),
-        *((name, figure) for name, figure in drawn if figure is not None),
-        *(validation_sheet.figures_of(scored) if scored else ()),
+    sheets = [
+        *([_flow(known, unit, sites)] if known else []),
+        *(_printed_answer(name, one, answers) for name, one in every.items()),
+        *([validation_sheet.sheet_of(scored)] if scored else []),
     ]
-    tables = [
-        *_flow(known, told["unit"]),
-        *(table for name, one in every.items() for table in _tables(name, one, answers)),
-        *(_scores(scored) if scored else ()),
-    ]
-    return Manuscript(
-        study=told["study"],
-        methods=methods_sentence({**told, "statistics": every}, plan=plan, validation=scored),
+    tables = [table for sheet in sheets for table in sheet.tables]
+    figures = [figure for sheet in sheets for figure in sheet.figures]
+    return Sheet(
+        title=told["study"],
+        sentences=(methods_sentence({**told, "statistics": every}, plan=plan, validation=scored),),
         tables=tuple(
-            replace(table, name=name, table=_printed(table.table))
+            replace(table, name=name, rows=tuple(tuple(map(printed, row)) for row in table.rows))
             for name, table in zip(_files(table.name for table in tables), tables, strict=True)
         ),
         figures=tuple(
-            PaperFigure(file, figure)
-            for file, (_, figure) in zip(_files(name for name, _ in figures), figures, strict=True)
+            replace(figure, name=name)
+            for name, figure in zip(_files(one.name for one in figures), figures, strict=True)
         ),
     )
 
@@ -357,17 +262,25 @@ def methods_sentence(
     validation: Mapping[str, Any] | None = None,
 ) -> str:
     """What the section on methods says; of the whole study's epsilon where there is a plan."""
-    methods = dict.fromkeys(
-        _method(answer) for answer in told["statistics"].values() if not answer["refusal"]
-    )
+    methods: dict[str | None, None] = {}
+    for answer in told["statistics"].values():
+        if any(row["quantity"] == GEOMETRIC for row in answer["rows"]) and not answer["refusal"]:
+            methods["ratios of geometric means are from linear regressions of logarithms"] = None
+        elif not answer["refusal"]:
+            methods[methods_of(answer["kind"])] = None
     tests = dict.fromkeys(
         test["name"] for one in told["statistics"].values() for test in one["tests"]
     )
     named = (*methods, *(_NAMED.get(test) for test in tests))
     done = "; ".join(filter(None, named))
     changed = "exchanged" if told["relation"] == "substitute" else "added or removed"
-    family = any(_is_adjusted(statistic) for statistic in told["statistics"].values())
-    epsilon = told["epsilon"] if plan is None else _stated_epsilon(plan)
+    every = told["statistics"].values()
+    parts = [part for answer in every for part in (*answer["rows"], *answer["tests"])]
+    family = any(part.get("p_adjusted") is not None for part in parts)
+    epsilon = told["epsilon"]
+    if plan is not None:  # of all that the study asks, against the adversary that it names
+        by_adversary = {row["adversary"]: row["epsilon"] for row in plan["epsilon"]}
+        epsilon = float(by_adversary[plan["stated_adversary"]])
     promised = (
         "All numbers were computed from sums over all sites, to which noise was added before "
         "anybody saw them; nobody saw the numbers of a single site. They satisfy distributed "
@@ -383,62 +296,33 @@ def methods_sentence(
             "sum over public bins of predictions and outcomes. Intervals contain the "
             "values that the noisy counts do not contradict."
         )
-    own = f"{_capital(done)}." if done else ""
+    own = done and full(done)
     return " ".join(filter(None, (own, scored, promised + adjusted)))
 
 
-def _method(answer: Answer) -> str | None:
-    """What was done for an answer."""
-    if any(row["quantity"] == GEOMETRIC for row in answer["rows"]):
-        return "ratios of geometric means are from linear regressions of logarithms"
-    return methods_of(answer["kind"]) or None
-
-
-def _stated_epsilon(plan: Mapping[str, Any]) -> float:
-    """Of all that the study asks, against the adversary that it names."""
-    stated = plan["stated_adversary"]
-    return next(float(row["epsilon"]) for row in plan["epsilon"] if row["adversary"] == stated)
-
-
-def _is_adjusted(answer: Answer) -> bool:
-    parts = (*answer["rows"], *answer["tests"])
-    return any(part.get("p_adjusted") is not None for part in parts)
-
-
-def _tables(name: str, answer: Answer, answers: Mapping[str, Answer]) -> Iterator[PaperTable]:
-    """The tables of one answer, the first with its notes."""
+def _printed_answer(name: str, answer: Answer, answers: Mapping[str, Answer]) -> Sheet:
+    """One answer as journals print it: effects and Table 1 otherwise; the first table has notes."""
+    sheet = sheet_of(name, answer)
     if answer["refusal"]:
-        return
-    intervals = f"with {100 * answer['confidence']:g} % intervals"
+        return sheet
+    notes, tables = (*sheet.sentences, *sheet.notes), sheet.tables
     if answer["kind"] == "table":
         others = [one for one in answers.values() if one["kind"] == "quantiles"]
         notes = (*tests_note(answer), noise_note(answer), *answer["notes"])
-        yield PaperTable(name, answer["title"], table_one(answer, others), notes)
-        return
-    notes = tuple(said_of(answer))
-    if answer["kind"] in EFFECTS:
-        yield PaperTable(name, answer["title"], effects_table(answer), notes)
-        return
-    for what, table in tables_of(answer).items():
-        own = f"{name}-{what}" if what else name
-        said = f", {what}" if what else ""
-        yield PaperTable(own, f"{answer['title']}{said}, {intervals}", table, notes)
-        notes = ()
+        tables = (replace(table_one(answer, others), name=name, caption=answer["title"]),)
+    elif answer["kind"] in EFFECTS:
+        tables = (replace(effects_table(answer), name=name, caption=answer["title"]),)
+    first = tuple(replace(table, notes=notes) for table in tables[:1])
+    return replace(sheet, tables=first + tables[1:])
 
 
-def _flow(known: Sequence[Counted], unit: str) -> Iterator[PaperTable]:
+def _flow(known: Sequence[Counted], unit: str, sites: int | None) -> Sheet:
     """How many records each question is about, with noise, and how many lack something for it."""
-    if known:
-        note = (
-            f"{_capital(unit)}s with a missing value needed for a question are left out "
-            "of it; all numbers carry noise"
-        )
-        yield PaperTable("flow", f"Flow of {unit}s", flow_table(known, unit), (note,))
-
-
-def _printed(table: TextTable) -> TextTable:
-    return TextTable(table.head, tuple(tuple(map(printed, row)) for row in table.rows))
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
+    note = f"{unit.capitalize()}s with a missing value needed for a question are left out of it"
+    caption = f"Flow of {unit}s"
+    table = replace(flow_table(known, unit), name="flow", caption=caption)
+    return Sheet(
+        title=caption,
+        tables=(replace(table, notes=(f"{note}; all numbers carry noise",)),),
+        figures=(replace(flow_figure(known, unit, sites), name="flow"),),
+    )

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hubbub.desk.report import charts, markup
-from hubbub.desk.report.answers import Answer, Figure, TextTable
+from hubbub.desk.report.answers import Answer
 from hubbub.desk.report.charts import word
+from hubbub.desk.report.sheet import Figure, Table
 
 _REACH = 1.96  # standard deviations of the noise that are told
 _LINE, _PAD, _GAP = 17, 10, 16  # height of a line, room in a box, and between two
@@ -46,7 +47,17 @@ def counted(
     answers: Mapping[str, Answer], validation: Mapping[str, Any] | None
 ) -> Sequence[Counted]:
     """What is known of each question that tells a number of records."""
-    known = [one for name, answer in answers.items() for one in _of_answer(name, answer)]
+    known = []
+    for name, answer in answers.items():
+        rows = [row for row in answer["rows"] if row["quantity"] == "records"]
+        whole = [row for row in rows if not row["group"] and not row["level"]]
+        if rows and not answer["refusal"]:
+            summed = whole[:1] or rows
+            error = math.sqrt(sum(float(row["standard_error"]) ** 2 for row in summed))
+            groups = tuple((row["group"], float(row["value"])) for row in rows if row["group"])
+            alone = groups if all(not row["level"] for row in rows) else ()
+            value = sum(float(row["value"]) for row in summed)
+            known.append(Counted(name, answer["title"], value, error, alone))
     if validation is None or validation["all"] is None:
         return known
     told = validation["all"]
@@ -55,19 +66,7 @@ def counted(
     return [*known, Counted("validation", title, told["count"], told["count_error"])]
 
 
-def _of_answer(name: str, answer: Answer) -> Iterator[Counted]:
-    rows = [row for row in answer["rows"] if row["quantity"] == "records"]
-    whole = [row for row in rows if not row["group"] and not row["level"]]
-    if rows and not answer["refusal"]:
-        summed = whole[:1] or rows
-        error = math.sqrt(sum(float(row["standard_error"]) ** 2 for row in summed))
-        groups = tuple((row["group"], float(row["value"])) for row in rows if row["group"])
-        alone = groups if all(not row["level"] for row in rows) else ()
-        value = sum(float(row["value"]) for row in summed)
-        yield Counted(name, answer["title"], value, error, alone)
-
-
-def flow_table(known: Sequence[Counted], unit: str) -> TextTable:
+def flow_table(known: Sequence[Counted], unit: str) -> Table:
     """A line for each question."""
     whole = _whole(known)
     rows = [
@@ -80,7 +79,7 @@ def flow_table(known: Sequence[Counted], unit: str) -> TextTable:
         for one in known
     ]
     head = ("question", f"{unit}s", "± by noise (95 %)", "fewer than in the largest")
-    return TextTable(head, tuple(rows))
+    return Table(head, tuple(rows))
 
 
 def flow_figure(known: Sequence[Counted], unit: str, sites: int | None) -> Figure:
