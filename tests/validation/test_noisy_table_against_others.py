@@ -16,6 +16,7 @@ from sklearn.metrics import (
 )
 
 from hubbub import Study
+from hubbub.desk.report.scores import score_name
 from hubbub.learning import scoring
 from hubbub.learning.queries.validation import noisy_table
 from hubbub.learning.queries.validation.kinds import Amounts, ClassValidation, Risks, Times, _ranked
@@ -44,6 +45,7 @@ def test_scores_of_risks_are_those_of_scikit_learn():
     assert found["brier"].value == pytest.approx(brier_score_loss(came, binned), abs=_EXACT)
     assert found["brier"].null == pytest.approx(came.mean() * (1 - came.mean()), abs=_EXACT)
     assert found["calibration_gap"].value == pytest.approx((binned - came).mean(), abs=_EXACT)
+    assert score_name("calibration_gap") == "mean of predicted minus observed"
     line = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000)
     line.fit(np.log(binned / (1 - binned))[:, None], came)
     assert found["calibration_slope"].value == pytest.approx(line.coef_[0, 0], abs=_EXACT)

@@ -518,7 +518,8 @@ def _intervals(case: _Case) -> None:
             "where sums say nothing, give `make_answer` a refusal",
         ):
             answer = _answered(asked, list(sums), sigma)
-        p_values = [one.p_value for one in (*answer.tests, *answer.rows) if one.p_value is not None]
+        both: list[Any] = [*answer.tests, *answer.rows]
+        p_values = [one.p_value for one in both if one.p_value is not None]
         apart = [ends for ends in _ends_of(answer) if not ends[0] <= ends[1] <= ends[2]]
         hold(
             f"each interval of {case.name} holds its own estimate, and each p-value is one",

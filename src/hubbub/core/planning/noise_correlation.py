@@ -160,7 +160,7 @@ def column_of(
     def chosen(choose: _Choose) -> tuple[int, ...]:
         return tuple(int(unit) for unit in choose(bands, momentum, schedule, steps))
 
-    column = loaded(registered(OPTIONS)[option], chosen)
+    column: tuple[int, ...] = loaded(registered(OPTIONS)[option], chosen)
     fits = len(column) == bands and column[0] > 0 and sum(unit**2 for unit in column) <= UNIT**2
     # A share's noise that grows without end fits no grid.
     if not fits or not np.abs(inverse_of(np.array(column) / UNIT, steps)).max() <= _MOST_GROWTH:

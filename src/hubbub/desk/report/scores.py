@@ -25,7 +25,7 @@ _NULLS = {
 _NAMES = {
     "r_squared": "R²",
     "deviance_explained": "explained deviance",
-    "calibration_gap": "mean of observed minus predicted",
+    "calibration_gap": "mean of predicted minus observed",
 }
 CLASS = "found_of_class_"  # before a class: how many of it were told
 USE = (

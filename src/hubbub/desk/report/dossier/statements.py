@@ -360,7 +360,7 @@ def enclaves(run: Run) -> str:
     if run.asked.parties.trust == "tee":
         return "The stated epsilon relies on protected hardware at the silos."
     nodes = run.plan.compute_nodes
-    one_of = " It needs one compute node of a silo that does not collude." if nodes else ""
+    one_of = " Of each silo's compute nodes, one must not collude." if nodes else ""
     return (
         f"The stated epsilon is against {spoken(run.plan.stated_adversary)} and relies on "
         f"no protected hardware.{one_of}"
