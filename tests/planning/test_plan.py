@@ -680,7 +680,8 @@ def test_p4_the_plan_of_a_sparse_graph_says_whom_it_bears_and_when():
     assert "mask_graph" not in plan_for(67, 5).to_dict()
 
 
-def test_p4_the_plan_in_words_says_whom_the_graph_bears(capsys):
+def test_p4_the_plan_in_words_says_whom_the_graph_bears(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
     made = plan_for(140, 3)
     likely = made.to_dict()["mask_graph"]["colluders_before_it_is_drawn"]
     show_plan(made)
