@@ -23,11 +23,13 @@ from hubbub.core.errors import ModelError, StudyError
 from hubbub.core.tabular.records import Records
 from hubbub.learning import (
     TrainingTask,
+    batches,
     build_model,
     checked_method,
     clipped_sum,
     device_sums,
     parameters_vector,
+    per_record,
 )
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.per_record import Positions, Stack, Windows, norms_of, stored
@@ -179,6 +181,13 @@ def language_model(adapters):
     return model
 
 
+def scales():
+    """Parameters of one number each, which are joined with biases."""
+    model = Net(lambda m, x: m.head(x * m.scale) + m.shift, head=nn.Linear(4, 3))
+    model.scale, model.shift = nn.Parameter(torch.tensor(1.5)), nn.Parameter(torch.tensor(0.5))
+    return model
+
+
 def used_in_many_ways():
     """A layer twice, one weight in two modules, one by hand, one frozen, one that is not used."""
 
@@ -219,6 +228,7 @@ MODELS = {
     "gru with a state": (begun_state, lambda n: torch.randn(n, 6, 4)),
     "language model": (lambda: language_model(adapters=False), words),
     "adapters": (lambda: language_model(adapters=True), words),
+    "scales": (scales, lambda n: torch.randn(n, 4)),
     "many ways": (used_in_many_ways, lambda n: torch.randn(n, 4)),
     "three dimensions": (
         lambda: nn.Sequential(
@@ -396,9 +406,20 @@ def test_what_products_make_is_stored_before_it_is_measured():
     torch.testing.assert_close(norms_of(made.gradients), rows.norm(dim=1), rtol=1e-12, atol=0)
 
 
-def test_windows_of_many_records_are_written_out_some_at_a_time(monkeypatch):
-    from hubbub.learning import per_record
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_norms_of_long_and_short_rows_on_a_device_are_those_of_float64(kind):
+    """Squares that float32 has no room for, and numbers that are none."""
+    for columns in (3, per_record._LONG + 1):
+        rows = torch.randn(4, columns).to(kind)
+        rows[1], rows[2, 0], rows[3] = rows[1] * 1e-30, torch.inf, 1e30
+        norms = per_record._norms_on_device(rows)
+        assert norms.dtype == torch.float64
+        assert not norms[2].isfinite()
+        exact = rows.double().norm(dim=1)
+        torch.testing.assert_close(norms[[0, 1, 3]], exact[[0, 1, 3]], rtol=1e-12, atol=0)
 
+
+def test_windows_of_many_records_are_written_out_some_at_a_time(monkeypatch):
     given = Windows(
         left=torch.randn(6, 4, 9),
         images=torch.randn(6, 2, 5, 5),
@@ -461,8 +482,6 @@ def test_a_task_takes_all_rows_in_one_piece_and_gives_the_sum_of_pieces(monkeypa
 
 
 def test_records_that_stay_on_a_device_give_the_same_rows(monkeypatch):
-    from hubbub.learning import batches
-
     model, records = cases_of_a_task()
     rows = np.array([3, -1, 7, 39])
     wanted = task_of(model, records, rows=4).clipped_sum(parameters_vector(model), rows)
@@ -602,8 +621,6 @@ def test_the_kernel_for_rows_gives_the_same_sum_by_tritons_interpreter():
 
 
 def test_a_kernel_that_adds_something_else_is_not_taken():
-    from hubbub.learning import per_record
-
     def spoilt(total, rows, factors):
         total += factors @ rows.double()  # 0 times what is not finite is no number
 
