@@ -395,6 +395,31 @@ def test_memory_that_is_short_halves_the_rows_and_the_next_call_remembers(monkey
         seen.clear()
 
 
+GEOMETRIES = {
+    "even, as large": lambda: nn.Conv2d(2, 4, 4, padding="same"),
+    "even, wide gaps, as large": lambda: nn.Conv2d(2, 4, (4, 2), padding="same", dilation=(1, 3)),
+    "steps that leave some": lambda: nn.Conv2d(2, 4, 3, stride=(3, 2), padding=(0, 2), groups=2),
+    "valid": lambda: nn.Conv2d(2, 4, (1, 5), padding="valid", bias=False),
+    "transposed, uneven": lambda: nn.ConvTranspose2d(
+        2, 4, (3, 2), stride=(2, 3), padding=(1, 0), output_padding=(1, 2), dilation=(2, 1)
+    ),
+    "transposed, in groups": lambda: nn.ConvTranspose2d(2, 4, 3, groups=2, padding=1),
+    "mirrored": lambda: nn.Conv2d(2, 4, 3, padding=2, padding_mode="reflect"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_windows_lie_as_the_convolution_has_them(name):
+    torch.manual_seed(1)
+    model = nn.Sequential(GEOMETRIES[name](), nn.Tanh(), nn.Flatten(), nn.LazyLinear(3))
+    inputs, targets = torch.randn(4, 2, 7, 6), torch.arange(4) % 3
+    model(inputs[:1])
+    total = clipped_sum(model, CROSS_ENTROPY, inputs, targets, 1e3, method="vmap").vector
+    wanted = gradients(model, inputs, targets).sum(0)
+    assert float((total - wanted).norm()) <= 1e-5 * float(wanted.norm())
+
+
 def test_what_products_make_is_stored_before_it_is_measured():
     """Products that cancel leave rounding: the norm is that of what is added, not of the truth."""
     left = torch.randn(3, 4, 5)

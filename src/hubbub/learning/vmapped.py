@@ -252,6 +252,7 @@ def _geometry(weight: Any, stride: Any, padding: Any, dilation: Any, groups: int
 def _convolution(function: Callable[..., torch.Tensor]) -> Callable[[Tape], Any]:
     """Of so many dimensions; transposed or not."""
     is_transposed = "transpose" in function.__name__
+    keys = ("output_padding", "groups", "dilation") if is_transposed else ("dilation", "groups")
 
     def taken(tape: Tape) -> Callable[..., torch.Tensor]:
         def convolution(
@@ -263,8 +264,7 @@ def _convolution(function: Callable[..., torch.Tensor]) -> Callable[[Tape], Any]
             *rest: Any,
             **named: Any,
         ) -> Any:
-            keys = ("output_padding", "groups", "dilation")[: 3 if is_transposed else 0]
-            options = dict(zip(keys or ("dilation", "groups"), rest, strict=False)) | named
+            options = dict(zip(keys, rest, strict=False)) | named
             names = tape.claim(weight, bias) if input.dim() == weight.dim() else None
             if names is None:
                 return function(input, weight, bias, stride, padding, **options)
