@@ -268,8 +268,8 @@ def gradients(model, inputs, targets):
     for x, y in zip(inputs.split(1), targets.split(1), strict=True):
         loss = CROSS_ENTROPY(wide(x.double() if x.is_floating_point() else x), y).sum()
         parameters = [p for p in wide.parameters() if p.requires_grad]
-        found = torch.autograd.grad(loss, parameters, allow_unused=True)
-        pairs = zip(parameters, found, strict=True)
+        parts = torch.autograd.grad(loss, parameters, allow_unused=True)
+        pairs = zip(parameters, parts, strict=True)
         rows.append(
             torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
         )

@@ -108,7 +108,7 @@ def _on_all_records(rule: Rule, alike: Callable[..., Any], *values: torch.Tensor
         if all(dim is None for _, dim in pairs):
             return alike(*values)
         output = rule(interpreter.batch_size(), pairs)
-    return tree_map(lambda one: _add_batch_dim(one, 0, interpreter.level()), output)
+    return tree_map(lambda values: _add_batch_dim(values, 0, interpreter.level()), output)
 
 
 def _apply(tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: Evaluate) -> Any:
@@ -237,7 +237,7 @@ def _geometry(weight: Any, stride: Any, padding: Any, dilation: Any, groups: int
     gaps = _each(dilation, dims)
     if padding == "same":
         spare = [gap * (size - 1) for size, gap in zip(kernel, gaps, strict=True)]
-        margins = [(one // 2, one - one // 2) for one in spare]
+        margins = [(total // 2, total - total // 2) for total in spare]
     else:
         margins = [(m, m) for m in _each(0 if padding == "valid" else padding, dims)]
     return {
