@@ -270,13 +270,17 @@ def measured(
 
 def with_ratios(results: list[dict]) -> None:
     """Beside plain of the same model, batch and precision."""
-    plain = {key_of(one): one for one in results if one["method"] == "plain" and "ms" in one}
-    for one in results:
-        base = plain.get(key_of(one))
-        if base and "ms" in one:
-            one["x plain"] = round(one["ms"] / base["ms"], 2)
+    plain = {
+        key_of(result): result
+        for result in results
+        if result["method"] == "plain" and "ms" in result
+    }
+    for result in results:
+        base = plain.get(key_of(result))
+        if base and "ms" in result:
+            result["x plain"] = round(result["ms"] / base["ms"], 2)
             if base["peak_mb"]:
-                one["memory"] = round(one["peak_mb"] / base["peak_mb"], 2)
+                result["memory"] = round(result["peak_mb"] / base["peak_mb"], 2)
 
 
 def key_of(result: dict) -> tuple[object, ...]:
@@ -287,11 +291,11 @@ def table(results: list[dict], head: str) -> str:
     """All rows as text."""
     names = ("model", "batch", "precision", "method", "ms", "x plain", "peak_mb", "memory", "error")
     lines = [head, "".join(f"{name:>14}" for name in names)]
-    for one in results:
+    for result in results:
         shown = [
-            f"{v:.3g}" if isinstance(v := one.get(name, ""), float) else str(v) for name in names
+            f"{v:.3g}" if isinstance(v := result.get(name, ""), float) else str(v) for name in names
         ]
-        said = one.get("failed", "" if one.get("right", True) else "WRONG")
+        said = result.get("failed", "" if result.get("right", True) else "WRONG")
         lines.append("".join(f"{text:>14}" for text in shown) + f"  {said}")
     return "\n".join(lines)
 
@@ -311,7 +315,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--precisions", default="float32,tf32,bf16")
     parser.add_argument("--small", action="store_true", help="tiny models and batches")
     parser.add_argument("--seconds", type=float, default=270.0, help="for all of it")
-    parser.add_argument("--each", type=float, default=0.8, help="seconds for one method")
+    parser.add_argument("--each", type=float, default=0.8, help="seconds for result method")
     parser.add_argument("--write", action="store_true", help="keep the table in results/")
     parser.add_argument("--json", type=Path, help="where the numbers go")
     options = parser.parse_args(arguments)
@@ -336,7 +340,7 @@ def main(arguments: list[str] | None = None) -> int:
         paths.append(RESULTS / f"gpu_{card(options.device).lower().replace(' ', '_')}.json")
     for path in paths:
         path.write_text(json.dumps(content, indent=1) + "\n")
-    return 0 if all(one.get("right", True) for one in results) else 1
+    return 0 if all(result.get("right", True) for result in results) else 1
 
 
 if __name__ == "__main__":

@@ -23,11 +23,13 @@ from hubbub.core.errors import ModelError, StudyError
 from hubbub.core.tabular.records import Records
 from hubbub.learning import (
     TrainingTask,
+    batches,
     build_model,
     checked_method,
     clipped_sum,
     device_sums,
     parameters_vector,
+    per_record,
 )
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.per_record import Positions, Stack, Windows, norms_of, stored
@@ -179,6 +181,13 @@ def language_model(adapters):
     return model
 
 
+def scales():
+    """Parameters of one number each, which are joined with biases."""
+    model = Net(lambda m, x: m.head(x * m.scale) + m.shift, head=nn.Linear(4, 3))
+    model.scale, model.shift = nn.Parameter(torch.tensor(1.5)), nn.Parameter(torch.tensor(0.5))
+    return model
+
+
 def used_in_many_ways():
     """A layer twice, one weight in two modules, one by hand, one frozen, one that is not used."""
 
@@ -219,6 +228,7 @@ MODELS = {
     "gru with a state": (begun_state, lambda n: torch.randn(n, 6, 4)),
     "language model": (lambda: language_model(adapters=False), words),
     "adapters": (lambda: language_model(adapters=True), words),
+    "scales": (scales, lambda n: torch.randn(n, 4)),
     "many ways": (used_in_many_ways, lambda n: torch.randn(n, 4)),
     "three dimensions": (
         lambda: nn.Sequential(
@@ -258,8 +268,8 @@ def gradients(model, inputs, targets):
     for x, y in zip(inputs.split(1), targets.split(1), strict=True):
         loss = CROSS_ENTROPY(wide(x.double() if x.is_floating_point() else x), y).sum()
         parameters = [p for p in wide.parameters() if p.requires_grad]
-        found = torch.autograd.grad(loss, parameters, allow_unused=True)
-        pairs = zip(parameters, found, strict=True)
+        parts = torch.autograd.grad(loss, parameters, allow_unused=True)
+        pairs = zip(parameters, parts, strict=True)
         rows.append(
             torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
         )
@@ -385,6 +395,31 @@ def test_memory_that_is_short_halves_the_rows_and_the_next_call_remembers(monkey
         seen.clear()
 
 
+GEOMETRIES = {
+    "even, as large": lambda: nn.Conv2d(2, 4, 4, padding="same"),
+    "even, wide gaps, as large": lambda: nn.Conv2d(2, 4, (4, 2), padding="same", dilation=(1, 3)),
+    "steps that leave some": lambda: nn.Conv2d(2, 4, 3, stride=(3, 2), padding=(0, 2), groups=2),
+    "valid": lambda: nn.Conv2d(2, 4, (1, 5), padding="valid", bias=False),
+    "transposed, uneven": lambda: nn.ConvTranspose2d(
+        2, 4, (3, 2), stride=(2, 3), padding=(1, 0), output_padding=(1, 2), dilation=(2, 1)
+    ),
+    "transposed, in groups": lambda: nn.ConvTranspose2d(2, 4, 3, groups=2, padding=1),
+    "mirrored": lambda: nn.Conv2d(2, 4, 3, padding=2, padding_mode="reflect"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_windows_lie_as_the_convolution_has_them(name):
+    torch.manual_seed(1)
+    model = nn.Sequential(GEOMETRIES[name](), nn.Tanh(), nn.Flatten(), nn.LazyLinear(3))
+    inputs, targets = torch.randn(4, 2, 7, 6), torch.arange(4) % 3
+    model(inputs[:1])
+    total = clipped_sum(model, CROSS_ENTROPY, inputs, targets, 1e3, method="vmap").vector
+    wanted = gradients(model, inputs, targets).sum(0)
+    assert float((total - wanted).norm()) <= 1e-5 * float(wanted.norm())
+
+
 def test_what_products_make_is_stored_before_it_is_measured():
     """Products that cancel leave rounding: the norm is that of what is added, not of the truth."""
     left = torch.randn(3, 4, 5)
@@ -396,9 +431,20 @@ def test_what_products_make_is_stored_before_it_is_measured():
     torch.testing.assert_close(norms_of(made.gradients), rows.norm(dim=1), rtol=1e-12, atol=0)
 
 
-def test_windows_of_many_records_are_written_out_some_at_a_time(monkeypatch):
-    from hubbub.learning import per_record
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_norms_of_long_and_short_rows_on_a_device_are_those_of_float64(kind):
+    """Squares that float32 has no room for, and numbers that are none."""
+    for columns in (3, per_record._LONG + 1):
+        rows = torch.randn(4, columns).to(kind)
+        rows[1], rows[2, 0], rows[3] = rows[1] * 1e-30, torch.inf, 1e30
+        norms = per_record._norms_on_device(rows)
+        assert norms.dtype == torch.float64
+        assert not norms[2].isfinite()
+        exact = rows.double().norm(dim=1)
+        torch.testing.assert_close(norms[[0, 1, 3]], exact[[0, 1, 3]], rtol=1e-12, atol=0)
 
+
+def test_windows_of_many_records_are_written_out_some_at_a_time(monkeypatch):
     given = Windows(
         left=torch.randn(6, 4, 9),
         images=torch.randn(6, 2, 5, 5),
@@ -461,8 +507,6 @@ def test_a_task_takes_all_rows_in_one_piece_and_gives_the_sum_of_pieces(monkeypa
 
 
 def test_records_that_stay_on_a_device_give_the_same_rows(monkeypatch):
-    from hubbub.learning import batches
-
     model, records = cases_of_a_task()
     rows = np.array([3, -1, 7, 39])
     wanted = task_of(model, records, rows=4).clipped_sum(parameters_vector(model), rows)
@@ -602,8 +646,6 @@ def test_the_kernel_for_rows_gives_the_same_sum_by_tritons_interpreter():
 
 
 def test_a_kernel_that_adds_something_else_is_not_taken():
-    from hubbub.learning import per_record
-
     def spoilt(total, rows, factors):
         total += factors @ rows.double()  # 0 times what is not finite is no number
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _PIECEWISE = frozenset({"cpu"})  # where pieces that stay in a cache are faster
 _FITTING: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # rows, where memory was short
 _SPARE = 2**26  # numbers that are always to spare
+_FEW = 2**22  # numbers that are joined, of a parameter of all records
 _SHARE = 4  # of what forward and backward have left, one part in so many is
 
 
@@ -107,6 +108,7 @@ def _add(
     light, heavy = _by_weight(sources, piece.size)
     with short():
         parts = [space.shape(source) for source in light]
+    parts, joined = _joined(parts)
     before = total_norms(parts) if parts else torch.zeros_like(kept, dtype=torch.float64)
     factors, finite = torch.zeros_like(before), torch.zeros_like(kept)
     for rows in _cut(heavy, sources, piece.size):
@@ -117,15 +119,40 @@ def _add(
         factors[rows] = clip_factors(norms, clip, torch.float64).masked_fill(~kept[rows], 0.0)
         _add_parts(total, space, few, factors[rows])
         del few  # or they would be there beside the next
-    _add_parts(total, space, parts, factors)
+    _add_parts(total, space, parts, factors, joined)
     return finite
 
 
+def _joined(parts: list[Part]) -> tuple[list[Part], dict[str, int]]:
+    """Biases and the like side by side as one part, with no name; and how many numbers each has."""
+    short = {
+        name: part.gradients.reshape(len(part.gradients), -1)
+        for name, part in parts
+        if isinstance(part, Stack) and part.gradients.numel() <= _FEW
+    }
+    if len(short) < 2:
+        return parts, {}
+    beside = Stack(gradients=torch.cat(list(short.values()), dim=1))
+    others = [(name, part) for name, part in parts if name not in short]
+    return [*others, ("", beside)], {name: values.shape[1] for name, values in short.items()}
+
+
 def _add_parts(
-    total: torch.Tensor, space: GradientSpace, parts: Sequence[Part], factors: torch.Tensor
+    total: torch.Tensor,
+    space: GradientSpace,
+    parts: Sequence[Part],
+    factors: torch.Tensor,
+    joined: dict[str, int] | None = None,
 ) -> None:
+    """Each where it belongs."""
     for name, part in parts:
-        part.add_to(total[space.slices[name]], factors)
+        if name or not joined:
+            part.add_to(total[space.slices[name]], factors)
+            continue
+        sums = torch.zeros(sum(joined.values()), dtype=total.dtype, device=total.device)
+        part.add_to(sums, factors)
+        for own, added in zip(joined, sums.split(list(joined.values())), strict=True):
+            total[space.slices[own]] += added
 
 
 def _made(source: Source) -> int:

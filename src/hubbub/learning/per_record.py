@@ -458,10 +458,10 @@ def written_size(given: Given) -> int:
 
 def written_out(given: Given) -> torch.Tensor:
     """(n, numbers): each record's gradient."""
-    made = stored(given)
-    if isinstance(made, Outer):
-        return (made.left[:, :, None] * made.right[:, None]).flatten(1)
-    return (made.written_out() if isinstance(made, Rows) else made.gradients).flatten(1)
+    part = stored(given)
+    if isinstance(part, Outer):
+        return (part.left[:, :, None] * part.right[:, None]).flatten(1)
+    return (part.written_out() if isinstance(part, Rows) else part.gradients).flatten(1)
 
 
 def stored(given: Given) -> Outer | Stack | Rows:

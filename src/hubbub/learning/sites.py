@@ -202,7 +202,8 @@ def recurrent_on(
         values = torch.cat(outputs, dim=3)
     shape = values.shape[:2]
     last = [
-        torch.stack([one.view(*shape, -1) for one in kinds], 1) for kinds in zip(*ends, strict=True)
+        torch.stack([state.view(*shape, -1) for state in kinds], 1)
+        for kinds in zip(*ends, strict=True)
     ]
     return values, last, sites
 

@@ -108,7 +108,7 @@ def _on_all_records(rule: Rule, alike: Callable[..., Any], *values: torch.Tensor
         if all(dim is None for _, dim in pairs):
             return alike(*values)
         output = rule(interpreter.batch_size(), pairs)
-    return tree_map(lambda one: _add_batch_dim(one, 0, interpreter.level()), output)
+    return tree_map(lambda values: _add_batch_dim(values, 0, interpreter.level()), output)
 
 
 def _apply(tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: Evaluate) -> Any:
@@ -237,7 +237,7 @@ def _geometry(weight: Any, stride: Any, padding: Any, dilation: Any, groups: int
     gaps = _each(dilation, dims)
     if padding == "same":
         spare = [gap * (size - 1) for size, gap in zip(kernel, gaps, strict=True)]
-        margins = [(one // 2, one - one // 2) for one in spare]
+        margins = [(total // 2, total - total // 2) for total in spare]
     else:
         margins = [(m, m) for m in _each(0 if padding == "valid" else padding, dims)]
     return {
@@ -252,6 +252,7 @@ def _geometry(weight: Any, stride: Any, padding: Any, dilation: Any, groups: int
 def _convolution(function: Callable[..., torch.Tensor]) -> Callable[[Tape], Any]:
     """Of so many dimensions; transposed or not."""
     is_transposed = "transpose" in function.__name__
+    keys = ("output_padding", "groups", "dilation") if is_transposed else ("dilation", "groups")
 
     def taken(tape: Tape) -> Callable[..., torch.Tensor]:
         def convolution(
@@ -263,8 +264,7 @@ def _convolution(function: Callable[..., torch.Tensor]) -> Callable[[Tape], Any]
             *rest: Any,
             **named: Any,
         ) -> Any:
-            keys = ("output_padding", "groups", "dilation")[: 3 if is_transposed else 0]
-            options = dict(zip(keys or ("dilation", "groups"), rest, strict=False)) | named
+            options = dict(zip(keys, rest, strict=False)) | named
             names = tape.claim(weight, bias) if input.dim() == weight.dim() else None
             if names is None:
                 return function(input, weight, bias, stride, padding, **options)
