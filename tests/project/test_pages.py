@@ -16,7 +16,9 @@ from hubbub.desk.cli.main import _parser
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Made from the code, so nobody writes their words twice.
-WRITTEN = tuple(DOCS / "reference" / f"{name}.md" for name in ("kinds", "refusals", "wire"))
+WRITTEN = tuple(
+    DOCS / "reference" / f"{name}.md" for name in ("events", "kinds", "refusals", "rooms", "wire")
+)
 OTHERS = tuple(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"))
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("*/*.md"), *OTHERS])
 ELSEWHERE = sorted(
