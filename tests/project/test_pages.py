@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Made from the code, so nobody writes their words twice.
 WRITTEN = tuple(
-    DOCS / "reference" / f"{name}.md" for name in ("events", "kinds", "refusals", "rooms", "wire")
+    DOCS / "reference" / f"{name}.md"
+    for name in ("events", "kinds", "platforms", "refusals", "rooms", "wire")
 )
 OTHERS = tuple(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"))
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("*/*.md"), *OTHERS])
