@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -224,6 +225,16 @@ def test_each_number_among_the_experiments_is_in_a_table_of_those_that_its_secti
     assert {head: numbers for head, numbers in lost.items() if numbers} == {}
     assert len(re.findall(r"\.\d{3}", page)) > 150
     assert lost_numbers("`python -m experiments.wide` gives .7433 and .123") == [".7433", ".123"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_pieces_of_studies_and_programs_can_be_read(page: Path) -> None:
+    for language, piece in re.findall(r"(?ms)^```(toml|python)\n(.*?)^```", text_of(page)):
+        if language == "python":
+            compile(piece, name_of(page), "exec")
+        else:  # where a page shows several targets, each by itself
+            for each in re.split(r"(?m)^(?=target = )", piece):
+                tomllib.loads(each)
 
 
 def is_there(path: str) -> bool:
