@@ -67,7 +67,7 @@ def roots() -> Iterator[str]:
         for root in x509.load_pem_x509_certificates(path.read_bytes()):
             (name,) = root.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
             digest = hashlib.sha256(root.public_bytes(Encoding.DER)).hexdigest()
-            yield f"| `{path.name}` | {name.value} | `{digest}` |"
+            yield f"| `{path.name}` | {name.value!s} | `{digest}` |"
 
 
 if __name__ == "__main__":
