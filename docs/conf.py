@@ -26,6 +26,7 @@ extensions = [
     "docstrings",
     "formulas",
     "study_keys",  # before "links", which turns what the tables link to
+    "statements",
     "links",
     "notebooks",
 ]

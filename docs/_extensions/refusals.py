@@ -71,6 +71,10 @@ REASONS: dict[str, dict[str, tuple[str, str]]] = {
             "A validation's noisy counts do not stand out from their noise.",
             "More `validation.epsilon`, or more records.",
         ),
+        "a sum holds what is no finite number": (
+            "A sum that was handed in for reading has a number that is infinite, or none at all.",
+            "Read the sums from the run's own files again.",
+        ),
         "no records: …": (
             "Hardly any synthetic record obeys the study's rules, so none are drawn.",
             "Relax `follows` or `possible`; the shares of the columns are given all the same.",
@@ -140,6 +144,10 @@ REMARKS = frozenset(
         "one such table ignore the noise and are too narrow (a 95 % interval contained the truth "
         "in 40 to 84 of 100 cases); use the shares with intervals, or combine the same analysis of "
         "twenty tables",
+        "One noisy sum compared the published model's predictions with the outcomes. Every "
+        "interval covers both the sampling of people and the added noise. Predictions were first "
+        "rounded to public bins.",
+        "…; all numbers carry noise",
         "… to …",
         "…, …: …",
     }

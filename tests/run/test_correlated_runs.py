@@ -130,5 +130,6 @@ def test_p25_a_rehearsal_has_the_noise_of_a_run(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.slow
 @pytest.mark.parametrize("baseline", ["trusted", "local-dp", "alone", "non-private"])
 def test_baselines_have_the_batches_and_the_noise_of_the_study(baseline: str) -> None:
+    """P17: each is made as the study is."""
     result = hubbub.run(study(4), baseline=baseline)
     assert np.isfinite(result.final["loss"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from hubbub import Study
 from hubbub.core.errors import StudyError
 from hubbub.core.study.study_file import json_schema, pages
+from hubbub.estimation.kinds import KINDS
 
 # Together they have every table, and each key that may be left out is left out of one of them.
 FILES = f"""study.name="s"\nprivacy={{epsilon=1,delta=1e-5}}\nparties={{silos=3,colluders=0}}
@@ -36,8 +38,14 @@ EFFECTS = """study.name="s"\nmodel.kind="logistic"\nparties={names=["a","b","c"]
 training={steps=9,sample_rate=1}
 data={files="{name}.csv",target="y",positive=["1"],negative=["0"],columns.NAME={low=0,high=1}}
 privacy={epsilon=1,delta=1e-5}\n[coefficients]\nepsilon=0.1\n"""
+IMAGES = """study.name="s"\nparties={silos=3,colluders=0}\nprivacy={epsilon=1,delta=1e-5}
+model={kind="wide-resnet",inputs=[3,8,8],outputs=2}
+data={source="python:ward:records",records=9}
+training={steps=9,sample_rate=1,augment.views=2,average.kind="exponential"}"""
 STUDIES = (
     EFFECTS,
+    IMAGES,
+    IMAGES.replace("exponential", "tail"),
     FILES + ENCLAVES + ASKED,
     GROUPS.replace("data={", "data={records=9,") + CHIPS,
     JOINT + "\nattestation={}" + SCORED,
@@ -75,9 +83,13 @@ def outcome(text: str, table: str, change: dict[str, Any], without: str = "") ->
 def test_the_page_names_the_keys_that_are_accepted() -> None:
     """The refusal of a strange key lists the known ones; among columns it is one more column."""
     known = re.compile(r"(?:the keys|hold only) ([\w, ]+?)(?: in \[|, found)")
-    pairs = [(text, name) for text in STUDIES for name in tables(tomllib.loads(text))]
-    said = {name: known.search(str(outcome(text, name, {"strange": 0}))) for text, name in pairs}
-    accepted = {name: set(found[1].split(", ")) for name, found in said.items() if found}
+    accepted: dict[str, set[str]] = defaultdict(set)
+    for text in STUDIES:
+        for name in tables(tomllib.loads(text)):
+            for kind in KINDS if name == "statistics.NAME" else ("",):  # each has keys of its own
+                change = {"strange": 0} | ({"kind": kind} if kind else {})
+                if found := known.search(str(outcome(text, name, change))):
+                    accepted[name] |= set(found[1].split(", "))
     assert {name: set(rows) for name, rows in SHOWN.items()} == accepted
 
 

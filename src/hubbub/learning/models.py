@@ -337,7 +337,7 @@ def module_from(name: str, made: Callable[[], object], shapes: str = "") -> nn.M
     model, raised = attempted(made, quotes=True)  # it sees public numbers only
     if raised:
         raise StudyError(
-            f'expected "{name}" to return a torch.nn.Module{shapes}, it raised {raised}'
+            f'expected "{name}" to return a torch.nn.Module{shapes}, but it raised {raised}'
         )
     if isinstance(model, nn.Module):
         return model

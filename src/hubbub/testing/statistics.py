@@ -497,7 +497,7 @@ def _answers(case: _Case) -> None:
         f"{case.name} is answered of the records that are tried",
         not (answer := _answered(asked, fair, 1.0)).refusal,
         f"the refusal {answer.refusal!r}",
-        "hand the suite other `cells`, of which it can be answered",
+        "give the suite other `cells`, from which it can be answered",
     )
     moved = [vector + 3.0 * rng.standard_normal(asked.size) for vector in fair]
     hold(
@@ -643,7 +643,7 @@ def _releases(case: _Case) -> None:
         f"{case.name} is answered of {len(case.blocks)} records with some noise",
         sigma > 0,
         "no noise with which `expected` says so",
-        "let `expected` say answered where the noise allows it, or hand the suite other cells",
+        "let `expected` promise an answer where noise allows one, or give the suite other cells",
     )
     number = len(case.blocks)
     quiet = np.random.default_rng(8)

@@ -418,8 +418,8 @@ def projected_epsilon(
     """
     if fresh is not True:
         raise StudyError(
-            "expected a fresh projection for every step, got fresh = False; later gradients depend "
-            "on a projection that is kept, and may be lengthened 1 + sqrt(d / k) times by it"
+            "expected a fresh projection for every step, got fresh = False; with one that is kept, "
+            "later gradients depend on it, and it can lengthen them 1 + sqrt(d / k) times"
         )
     event = ProjectedStep(
         dimension=dimension,

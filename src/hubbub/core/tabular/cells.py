@@ -212,8 +212,8 @@ def _parquet_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
         )
     if not fits:
         raise DataError(
-            f"expected a Parquet file {path.name} of cells in proportion to its size, found far "
-            "more of them; convert it to .csv if it is what it should be"
+            f"expected a Parquet file {path.name} with cells in proportion to its size, found far "
+            "more; if the file is right, convert it to .csv"
         )
     if table is None:
         raise DataError(

@@ -520,8 +520,8 @@ def _check(options: argparse.Namespace) -> int:
     parties = [*study.parties.names, *([silo_records.TEST] if study.data.test else [])]
     if options.mapping is not None and (options.silo is None or options.mapping.exists()):
         raise UserError(
-            "expected --silo and a new file with --mapping, got no silo or an existing "
-            "file; name another"
+            "expected --mapping with --silo and the name of a new file, got no --silo or a file "
+            "that exists; add --silo, or name another file"
         )
     if options.silo is not None and options.silo not in parties:
         raise UserError(

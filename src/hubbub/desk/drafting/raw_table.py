@@ -321,7 +321,7 @@ class _Reading:
         strict = _parsed(text, separator, strict=True)
         parsed = strict or _parsed(text, separator, strict=False) or []
         if strict is None:
-            self._say("its quotes or line ends are damaged", 'look for a " without its pair')
+            self._say("its quotes or line ends are damaged", 'look for an unpaired "')
         if parsed and not parsed[0]:
             self._say("its first line is blank", "let the file begin with the header")
         return [[cell.strip() for cell in line] for line in parsed if line]

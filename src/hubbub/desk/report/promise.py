@@ -353,13 +353,13 @@ _NOISE = (
     ("the same on the grid", "share_sigma_grid", "σ of what one silo adds, in grid steps"),
     ("grid step", "grid_step", "width of the grid onto which sums are rounded"),
     ("word", "word_bits", "bits of one number on the wire"),
-    ("sum limit", "sum_limit", "records, all pulling alike, that fit into a word"),
+    ("sum limit", "sum_limit", "records that fit into a word if all gradients agree"),
     ("quorum", "quorum", "fewest silos in a round; with fewer, nothing is revealed"),
 )
 _SIZE = (
     ("parameters", "dimension", "numbers that the model learns"),
     ("mask partners", "degree", "silos with which each shares masks (without compute nodes)"),
-    ("δ", "delta", "the tiny probability with which ε need not hold"),
+    ("δ", "delta", "the tiny probability that ε does not hold"),
 )
 _CERTIFICATE = (
     ("certificate: added to ε", "epsilon", "for rounding and finite precision, in every ε here"),

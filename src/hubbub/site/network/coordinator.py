@@ -210,7 +210,7 @@ class StudyClosing:
             (data,) = received
             if self._told(data, session, index, Tag.RESULT_SIGNED) != digest:
                 raise ProtocolError(
-                    "expected its word for the RESULT that it was shown, got one for another",
+                    "expected a signature for the RESULT that it was shown, got one for another",
                     culprit=roster.name(index),
                 )
         except UNREADABLE as error:

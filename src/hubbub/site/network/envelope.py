@@ -130,7 +130,7 @@ def _parts(rest: memoryview) -> list[bytes]:
     while len(rest):
         size = int.from_bytes(rest[:8], "little")
         if len(rest) < 8 + size or len(parts) == _MOST_PARTS:
-            raise ProtocolError("expected whole parts in an envelope, got others", culprit="relay")
+            raise ProtocolError("expected an envelope of whole parts, got another", culprit="relay")
         part = rest[8 : 8 + size]
         parts.append(cast("bytes", part) if size >= _LARGE else bytes(part))
         rest = rest[8 + size :]

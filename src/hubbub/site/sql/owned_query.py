@@ -358,7 +358,7 @@ class _Check:
         known: set[str] = set()
         for name in names:
             if name.casefold() in known:
-                raise refused(f"the table {name!r} twice, whose rows are whose?", "name it once")
+                raise refused(f"the table {name!r} twice, in other letters", "name it once")
             known.add(name.casefold())
 
     def query(self, statement: exp.Expr, patient: str) -> OwnedQuery:
