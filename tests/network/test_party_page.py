@@ -73,7 +73,8 @@ def test_a_silo_reads_its_study_its_ledger_and_that_nothing_is_to_be_done(gather
         spent = ledger.epsilon(delta=1e-5, relation="add-remove")
         ledger.set_cap(Cap(epsilon=50.0, delta=1e-5, relation="add-remove"))
     page = page_of(parties, "ann")
-    page.event_log.progress(1, 4, study=parties.study.name, attempts=1, epsilon=3.25, secret=7)
+    log = StudyLog.within(page.event_log, parties.study.name, parties.study.id)
+    log.progress(1, 4, study=parties.study.name, attempts=1, epsilon=3.25, secret=7)
     text = words(page)
     assert f"{parties.study.name} training 1 of 4 3.25 of 20 at delta 1e-05" in text
     assert f"Spent in all: epsilon {spent:.4g} at delta 1e-05 (add-remove)." in text
