@@ -104,6 +104,21 @@ def test_an_aggregator_reads_who_is_absent_since_when_and_whom_to_call(gather: A
     assert "Absent Nobody." in words(page)
 
 
+def test_an_aggregator_whose_studies_are_over_calls_nobody_and_checks_them(gather: Any) -> None:
+    parties = gather()
+    site, log = parties.aggregator, EventLog(party="aggregator")
+    log.state(state="waiting", connected=True)
+    log.absent(["bob"])
+    page = PartyPage(event_log=log, folder=site, ledger=None)
+    assert "Call bob: hubbub join has to run there." in words(page)
+    run = site.run(parties.study.id)
+    run.mkdir(parents=True)
+    (run / "evidence.json").touch()
+    text = words(page)
+    assert f"Check the run: hubbub verify {run}" in text
+    assert "Call bob" not in text
+
+
 def test_a_silo_whose_aggregator_has_left_reads_that_and_since_when(gather: Any) -> None:
     parties = gather()
     log = EventLog(party="ann")
