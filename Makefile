@@ -2,7 +2,7 @@
 #
 #   make demo    install hubbub and run the four-hospital study
 #   make demo-network   the same among processes: four hospitals and two compute nodes over NATS
-#   make test    install the developer's tools too, then check the code and run the quick tests
+#   make test    install the developer's tools too, then lint the code and run the quick tests
 #   make test-all   the same with the slow tests
 #   make nightly   what takes longest: kills, long calibrations, databases, every kind of question among
 #                  machines, the other language, fuzzing, and the quick tests on Python 3.12 and 3.13
@@ -11,7 +11,7 @@
 #   make core    run the core's quick tests in an empty folder, with nothing else of hubbub beside it
 #   make flower   run the study of examples/flower in Flower itself, in an environment of its own
 #   make amputate   delete each capability in turn, and count the files that break
-#   make check   formatting, lint, types and layers only; `make lint` leaves types out
+#   make check   formatting, lint, layers and types, without tests
 #   make r       check the R package in r/ and run its tests; needs R (docs/howto/r.md)
 #   make docs    make these pages a site in docs/_build/html, with a search
 #   make pdf     statements, proofs, protocol and threat model as docs/_build/hubbub-statements.pdf
@@ -41,10 +41,6 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constr
 # steals from another's end, so that what a file makes once is seldom made twice. Bytecode is
 # written whatever the environment says: the tests start hubbub and read their own files often.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
-
-# Types are checked beside the tests, on one core, and heard of only if they are wrong.
-TESTED = log=$$(mktemp); $(BIN)/mypy > $$log 2>&1 & types=$$!; $(PYTEST) $(1) $(ARGS); end=$$?; \
-  wait $$types || { cat $$log >&2; end=1; }; rm -f $$log; exit $$end
 
 SAY := @echo "hubbub:"
 
@@ -87,13 +83,21 @@ demo-network: $(ENGINE)
 	$(SAY) running the demo among processes
 	@$(BIN)/hubbub demo --network $(ARGS)
 
-test: lint amputate core
-	$(SAY) running the other tests, and checking types beside them
-	@$(call TESTED,-m "not slow" $$($(BIN)/python tests/house/core.py --list | sed 's/^/--ignore=/'))
+# With arguments, pytest gets those alone.
+ifeq ($(ARGS),)
+test: lint amputate
+	$(SAY) running the tests of the core alone, and all others beside them
+	@log=$$(mktemp); $(BIN)/python tests/house/core.py -n auto --maxprocesses 8 > $$log 2>&1 & core=$$!; \
+	  $(PYTEST) -m "not slow" $$($(BIN)/python tests/house/core.py --list | sed 's/^/--ignore=/'); end=$$?; \
+	  wait $$core || end=1; cat $$log; rm -f $$log; exit $$end
+else
+test: lint
+	@$(PYTEST) -m "not slow" $(ARGS)
+endif
 
-test-all: lint $(STRANGER)
-	$(SAY) running all tests, and checking types beside them
-	@$(call TESTED,-m "not nightly" --hypothesis-profile=thorough)
+test-all: check $(STRANGER)
+	$(SAY) running all tests
+	@$(PYTEST) -m "not nightly" --hypothesis-profile=thorough $(ARGS)
 
 FUZZED := wire rounds agreement joint mixing collection offers study ledger
 

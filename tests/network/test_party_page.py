@@ -73,7 +73,8 @@ def test_a_silo_reads_its_study_its_ledger_and_that_nothing_is_to_be_done(gather
         spent = ledger.epsilon(delta=1e-5, relation="add-remove")
         ledger.set_cap(Cap(epsilon=50.0, delta=1e-5, relation="add-remove"))
     page = page_of(parties, "ann")
-    page.event_log.progress(1, 4, study=parties.study.name, attempts=1, epsilon=3.25, secret=7)
+    log = StudyLog.within(page.event_log, parties.study.name, parties.study.id)
+    log.progress(1, 4, study=parties.study.name, attempts=1, epsilon=3.25, secret=7)
     text = words(page)
     assert f"{parties.study.name} training 1 of 4 3.25 of 20 at delta 1e-05" in text
     assert f"Spent in all: epsilon {spent:.4g} at delta 1e-05 (add-remove)." in text
@@ -101,6 +102,21 @@ def test_an_aggregator_reads_who_is_absent_since_when_and_whom_to_call(gather: A
     assert "Call cyn, who cannot take part: the log there says why." in text
     session.rounds.peers.left_out({})
     assert "Absent Nobody." in words(page)
+
+
+def test_an_aggregator_whose_studies_are_over_calls_nobody_and_checks_them(gather: Any) -> None:
+    parties = gather()
+    site, log = parties.aggregator, EventLog(party="aggregator")
+    log.state(state="waiting", connected=True)
+    log.absent(["bob"])
+    page = PartyPage(event_log=log, folder=site, ledger=None)
+    assert "Call bob: hubbub join has to run there." in words(page)
+    run = site.run(parties.study.id)
+    run.mkdir(parents=True)
+    (run / "evidence.json").touch()
+    text = words(page)
+    assert f"Check the run: hubbub verify {run}" in text
+    assert "Call bob" not in text
 
 
 def test_a_silo_whose_aggregator_has_left_reads_that_and_since_when(gather: Any) -> None:

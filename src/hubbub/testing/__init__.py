@@ -11,8 +11,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "asks": ["check_ask"],
+        "options": ["check_option"],
         "renderers": ["check_renderer"],
         "sources": ["check_source"],
         "statistics": ["check_statistic"],
+        "transports": ["check_transport"],
     },
 )

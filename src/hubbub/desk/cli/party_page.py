@@ -25,7 +25,7 @@ from hubbub.desk.cli.ledger_books import LedgerBooks, LedgerHistory, counted_at,
 from hubbub.desk.cli.terminal import finite, number
 from hubbub.desk.report import markup
 from hubbub.desk.report.markup import Html, section, table, tag
-from hubbub.site.network.event_log import CONNECTING, DONE, EventLog
+from hubbub.site.network.event_log import CONNECTING, TRAINING, EventLog
 from hubbub.site.network.monitor import Page, health
 from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.proposals import Inbox
@@ -141,12 +141,12 @@ class PartyPage:
             yield f"{reason[:1].upper()}{reason[1:]}{check}."
         if refusing:
             yield f"Call {few(refusing)}, who cannot take part: the log there says why."
-        if serves and (silent := sorted({*absent} - {*refusing})):
+        runs = [self.folder.run(one.id) for one in studies if self.folder.has_ended(one.id)]
+        if serves and len(runs) < len(studies) and (silent := sorted({*absent} - {*refusing})):
             yield f"Call {few(silent)}: hubbub join has to run there."
         if absent and not serves:
             yield "Wait for the aggregator, or call its people: hubbub serve has to run there."
-        if serves and state.get("state") == DONE:
-            runs = [self.folder.run(one.id) for one in studies if self.folder.has_ended(one.id)]
+        if serves and runs and state.get("state") != TRAINING:
             yield from (f"Check the run: hubbub verify {run}" for run in runs)
         elif studies and not (reason or absent or pending):
             yield "Nothing: this party does its part by itself."

@@ -368,7 +368,7 @@ class Studies:
             not verdict.lacking or now > one.enough_since + self._timeouts.grace
         ):
             return True
-        one.wait(f"{few(verdict.lacking)} have not decided on it; hubbub inbox there")
+        one.wait(f"it is not decided on yet by {few(verdict.lacking)}; hubbub inbox there")
         return False
 
     def _begin(self, one: QueuedStudy) -> None:

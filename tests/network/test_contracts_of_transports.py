@@ -1,0 +1,123 @@
+"""`hubbub.testing.check_transport`: NATS and a process alone keep it, and broken ones are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hubbub.site.network.envelope import Missing, Phase
+from hubbub.testing import check_transport
+from network.engine import in_process
+from network.lines import NAMES, Relayed, come, relayed
+
+PARTIES = [name for name in NAMES if name != "aggregator"]
+Answers = Callable[[bytes], bytes]
+
+
+@contextmanager
+def alone(answers: Mapping[str, Answers]) -> Iterator[Phase]:
+    yield in_process(answers.get)
+
+
+def over_nats(relay: Relayed) -> Callable[[Mapping[str, Answers]], object]:
+    @contextmanager
+    def connect(answers: Mapping[str, Answers]) -> Iterator[Phase]:
+        running = [relay.party(name, answer) for name, answer in answers.items()]
+        try:
+            with relay.carrier()[0] as carrier:
+                come(carrier, *answers)
+                yield carrier.phase
+        finally:
+            for party in running:
+                party.stop()
+
+    return connect
+
+
+def test_a_process_alone_keeps_the_contract() -> None:
+    check_transport(alone, PARTIES, deadline=0.2)
+
+
+def test_nats_keeps_the_contract(tmp_path: Path) -> None:
+    with relayed(tmp_path) as relay:
+        check_transport(over_nats(relay), PARTIES, deadline=0.5)
+
+
+def broken(change: Callable[[Phase], Phase]) -> Callable[[Mapping[str, Answers]], object]:
+    @contextmanager
+    def connect(answers: Mapping[str, Answers]) -> Iterator[Phase]:
+        yield change(in_process(answers.get))
+
+    return connect
+
+
+def changing(phase: Phase) -> Phase:
+    return lambda name, asked, end: (
+        (who, said if isinstance(said, Missing) else said[:65_536])
+        for who, said in phase(name, asked, end)
+    )
+
+
+def crossing(phase: Phase) -> Phase:
+    def crossed(name: str, asked: Mapping[str, bytes], end: float) -> Iterator[tuple[str, object]]:
+        names = list(asked)
+        turned = dict(zip(names, [*names[1:], names[0]], strict=True))
+        yield from phase(name, {turned[who]: blob for who, blob in asked.items()}, end)
+
+    return crossed
+
+
+def silent(phase: Phase) -> Phase:
+    return lambda name, asked, end: (
+        pair for pair in phase(name, asked, end) if not isinstance(pair[1], Missing)
+    )
+
+
+def hasty(phase: Phase) -> Phase:
+    """Whom nobody waits for: as soon as one is missing, all are."""
+
+    def given_up(name: str, asked: Mapping[str, bytes], end: float) -> Iterator[tuple[str, object]]:
+        said = dict(phase(name, asked, end))
+        lost = any(isinstance(each, Missing) for each in said.values())
+        yield from ((who, Missing() if lost else each) for who, each in said.items())
+
+    return given_up
+
+
+def twice(phase: Phase) -> Phase:
+    return lambda name, asked, end: (
+        pair for each in phase(name, asked, end) for pair in (each, each)
+    )
+
+
+def late(phase: Phase) -> Phase:
+    """Gives what was asked before to whoever asks next."""
+    before: dict[str, bytes] = {}
+
+    def mixed(name: str, asked: Mapping[str, bytes], end: float) -> Iterator[tuple[str, object]]:
+        earlier = dict(before)
+        before.update(asked)
+        for who, said in phase(name, asked, end):
+            yield who, earlier[who] if asked[who] == b"second" else said
+
+    return mixed
+
+
+@pytest.mark.parametrize(
+    ("connect", "told"),
+    [
+        (broken(changing), "to 65537 bytes comes back .* as it was"),
+        (broken(crossing), "each party is handed its own 1 bytes"),
+        (broken(silent), "one answer, or is Missing once"),
+        (broken(twice), "one answer, or is Missing once"),
+        (broken(hasty), "the others' answers come all the same"),
+        (broken(late), "none in a later phase, found the late one"),
+    ],
+    ids=["cut", "crossed", "silent", "twice", "hasty", "late"],
+)
+def test_a_broken_transport_is_told(connect: Callable[..., object], told: str) -> None:
+    with pytest.raises(AssertionError, match=told):
+        check_transport(connect, PARTIES, deadline=0.1)
