@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from hubbub.core.verification.replay.checking import verify
 from hubbub.estimation import kinds
 from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.kinds import register
-from hubbub.estimation.statistic import Answer, Array, Cells, Estimate, Expectation, OneSum, scaled
+from hubbub.estimation.statistic import Answer, Array, Cells, Estimate, Expectation, OneSum
 from hubbub.estimation.statistic_keys import COLUMN, StatisticKeys
 
 TOO_NOISY = "too few records for the noise"
@@ -37,6 +36,7 @@ class Above(OneSum):
 
     kind = "above"
     keys: ClassVar = {"column": COLUMN, "than": number(0, 100, "How much is exceeded.")}
+    methods = "records above a limit were counted"
     title, size, sensitivity, diameter = "Records above a limit", 1, 1.0, 1.0
 
     @classmethod
@@ -54,7 +54,7 @@ class Above(OneSum):
 
     def expected(self, records: float, sigma: float) -> Expectation:
         told = f"known to ±{sigma:.3g} records"
-        return self.make_expectation({"records": sigma}, sigma, told, answered=records > 5 * sigma)
+        return self.make_expectation({"records": sigma}, sigma, told, answered=records > 20 * sigma)
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         if sums[0] < 3 * sigma:
@@ -108,11 +108,3 @@ def test_no_two_statistics_have_one_kind() -> None:
 
     with pytest.raises(StudyError, match='a name of its own, got "table"'):
         register(Other)
-
-
-def test_what_the_example_counts_is_what_it_says() -> None:
-    """The class above stands in the docs as an example: its blocks are no longer than it says."""
-    column = Column(name="age", low=0, high=100)
-    cells = {"age": np.array([np.nan, -math.inf, 50.0, 50.1, math.inf])}
-    assert Above(column=column, than=50.0).encode(cells)[:, 0].tolist() == [0, 0, 0, 1, 1]
-    assert np.nanmax(np.abs(scaled(cells, column))) <= 1

@@ -16,6 +16,7 @@ from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.logistic_regression import logistic
 from hubbub.estimation.statistic import Answer, Levels
 from hubbub.estimation.survival import Survival
+from hubbub.testing.laws import too_often
 
 COLUMNS = {one.name: one for one in (AGE, TIME, SEX, STAGE, DIED)}
 BY_SEX, BY_STAGE = Levels(column=SEX), Levels(column=STAGE)
@@ -127,8 +128,8 @@ def release(rng: np.random.Generator, shape: float, sigma: float) -> float:
 def test_hazards_that_are_proportional_are_rejected_as_seldom_as_said(sigma: float) -> None:
     """Of 200 tests 10; 21 are three and a half deviations above."""
     rng = np.random.default_rng(11)
-    assert 1 <= sum(release(rng, 1.0, sigma) < 0.05 for _ in range(200)) <= 21
-    assert sum(release(rng, 1.8, sigma) < 0.05 for _ in range(20)) >= 15
+    assert not too_often(sum(release(rng, 1.0, sigma) < 0.05 for _ in range(200)), 200, 0.05)
+    assert too_often(sum(release(rng, 1.8, sigma) < 0.05 for _ in range(20)), 20, 0.05)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from estimation.made_up import AGE, DIED, MARKER, SEX, STAGE, TIME, patients
+from estimation.often import hold_as_often
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.cox import Cox, Stratum, cox
@@ -37,7 +38,8 @@ def test_large_data_are_told_at_a_tiny_epsilon() -> None:
     assert len(found.rows) == 3
     for row in found.rows:
         assert row.standard_error > 3 * math.sqrt(4 / (number * 0.21))
-        assert abs(math.log(row.value)) < 4 * row.standard_error < 0.4
+        assert abs(math.log(row.value)) < 6 * row.standard_error < 0.6  # false alarms: 6e-9
+        assert abs(math.log(row.value / 3.5)) > 6 * row.standard_error
 
 
 @pytest.mark.parametrize("effects", [(0.0, 0.0, 0.0), (0.4, -0.3, 0.8)])
@@ -68,7 +70,7 @@ def test_what_noise_does_to_a_hazards_information_is_its_derivative(
 
 
 def test_how_clear_an_effect_is_is_how_well_its_variance_is_known() -> None:
-    """The deviation of 4000 variances, off by less than 5 % (four errors), and not by a third."""
+    """The deviation of 4000 variances, off by less than 7 % (six errors), and not by a third."""
     rng = np.random.default_rng(2)
     half = rng.standard_normal((3, 3))
     information = 50 * (half @ half.T + np.eye(3))
@@ -79,7 +81,8 @@ def test_how_clear_an_effect_is_is_how_well_its_variance_is_known() -> None:
     noisy = information + np.einsum("nm,mij->nij", rng.standard_normal((4000, 8)), doubt)
     variances = np.linalg.inv(noisy).diagonal(axis1=1, axis2=2)
     relative = variances.std(axis=0) / np.linalg.inv(information).diagonal()
-    np.testing.assert_allclose(0.5 / found.clear, relative, rtol=0.05)  # it needs twice
+    np.testing.assert_allclose(0.5 / found.clear, relative, rtol=0.07)  # it needs twice
+    assert (np.abs(0.5 / found.clear / (relative * 4 / 3) - 1) > 0.07).all()
     assert clearness(information, doubt) <= 2 * found.clear.min()
 
 
@@ -117,23 +120,17 @@ NARROW = Linear(outcome=Column(name="y", low=-30, high=30), on=(Column(name="x",
 @pytest.mark.slow
 @pytest.mark.parametrize("deviation", [4.0, 0.05])
 def test_a_linear_regression_is_answered_however_narrow_its_residuals_are(deviation: float) -> None:
-    """Within bounds of 60; noise drowns the variance of residuals of .05, and not that of 4.
-
-    Of 400 releases, .95 has a deviation of .011, .97 (intervals are a tenth wider) one of .009; the
-    limits are five of them off. Intervals two thirds as long hold .81 to .85.
-    """
+    """Within bounds of 60; noise drowns the variance of residuals of .05, and not that of 4."""
     rng = np.random.default_rng(11)
     x = np.clip(rng.normal(0, 1, 2000), -3, 3)
     assert stack({"q": NARROW}).expected(2000, 4.0)["q"].answered
-    held, short = [], []
+    held = []
     for _ in range(400):
         y = 2 + 1.5 * x + rng.normal(0, deviation, 2000)
         sums = NARROW.encode({"x": x, "y": y}).sum(axis=0)
         (row,) = NARROW.answer(sums + 4.0 * rng.standard_normal(NARROW.size), 4.0).rows
-        held.append(row.low <= 1.5 <= row.high)
-        short.append(abs(row.value - 1.5) <= (row.high - row.low) / 3)
-    assert np.mean(held) > 0.895
-    assert np.mean(short) < 0.895
+        held.append((row.low, 1.5, row.high))
+    hold_as_often(held, 400)
 
 
 def skewed(number: int, rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -13,6 +13,7 @@ from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.statistic import Answer, Levels, OneSum
 from hubbub.estimation.survival import Survival, SurvivalCourse, log_rank
+from hubbub.testing.laws import too_often
 
 WEEKS = 84 / 30.4375  # twelve of them, in months
 MONTHS = Column(name="months", low=0, high=13 * WEEKS, step=WEEKS)
@@ -117,12 +118,12 @@ def test_losses_of_one_arm_alone_are_no_difference_of_hazards():
             sums = asked.encode(visits(3000, seed)).sum(axis=0) + noise
             arms = [SurvivalCourse.of(asked.sets, one, 3.0) for one in sums.reshape(2, -1)]
             rejected[time] += log_rank([arms], 3.0).p_value < 0.05
-    assert rejected[MONTHS] <= 12
-    assert rejected[plain] > 9
+    assert not too_often(rejected[MONTHS], 60, 0.05)
+    assert too_often(rejected[plain], 15, 0.05)
 
 
 def test_a_hazard_ratio_of_visits_is_one_where_only_losses_differ():
-    """Of 60,000 records, at four standard errors; .87 without the step, which is refused here."""
+    """Of 60,000 records, at six standard errors; .87 without the step, which is refused here."""
     cells = visits(60_000, 9)
     ratios = {}
     for time in (MONTHS, Column(name="months", low=0, high=13 * WEEKS)):
@@ -132,7 +133,7 @@ def test_a_hazard_ratio_of_visits_is_one_where_only_losses_differ():
         assert isinstance(asked, OneSum)
         (row,) = answer(asked, cells).rows
         ratios[time] = row.value
-    assert ratios[MONTHS] == pytest.approx(1.0, abs=0.045)
+    assert ratios[MONTHS] == pytest.approx(1.0, abs=0.067)
     assert min(ratios.values()) < 0.92
 
 

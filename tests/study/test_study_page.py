@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import runpy
 import tomllib
@@ -123,6 +124,45 @@ REGRESSION = (
 @pytest.mark.parametrize("text", [*STUDIES, FILES + REGRESSION])
 def test_the_schema_takes_every_study(text: str) -> None:
     assert not [*SCHEMA.iter_errors(tomllib.loads(text))]
+
+
+# Of no type, of every other type, or none: what the schema lets through is left aside.
+STRANGE = (True, [], [["?"]], 1.5, -7, "?", {"?": {"?": 1}}, None, math.nan)
+
+
+def keys_and_texts() -> dict[tuple[str, str], str]:
+    """Each key of each table, with the first study that has the table."""
+    pairs = [(name, text) for text in STUDIES for name in tables(tomllib.loads(text))]
+    first = dict(reversed(pairs))
+    return {(name, key): first[name] for name in SHOWN.keys() & first for key in SHOWN[name]}
+
+
+@pytest.mark.slow
+def test_a_key_of_a_wrong_type_is_refused_by_its_name() -> None:
+    """Nothing that is written down is passed over; a column's default may be left out as None."""
+    tried = 0
+    for (name, key), text in keys_and_texts().items():
+        for strange in STRANGE:
+            study = tomllib.loads(text)
+            tables(study)[name][key] = strange
+            absent = strange is None and name == "data.columns.NAME"
+            if absent or SCHEMA.is_valid(study):
+                continue
+            said = outcome(text, name, {key: strange})
+            assert isinstance(said, str), f"{name}.{key} = {strange!r} is read"
+            assert said.startswith("expected "), said
+            assert f"{name}.{key}" in said or (key in said and name in said), (key, said)
+            tried += 1
+    assert tried > 800
+
+
+@pytest.mark.parametrize("strange", [True, 1.5, ["full-batch"], {"full-batch": 1}])
+def test_sampling_is_named_before_what_goes_with_it(strange: object) -> None:
+    text = FILES.replace("sample_rate=1,", 'sampling="full-batch",')
+    assert isinstance(outcome(text, "training", {}), bytes)
+    assert "expected training.sampling to be one of" in str(
+        outcome(text, "training", {"sampling": strange})
+    )
 
 
 WRONG = {

@@ -88,11 +88,11 @@ def test_two_way_tables_are_those_of_the_sums_and_of_the_model(run: Path) -> Non
 
 
 def test_records_are_like_those_of_the_silos(run: Path) -> None:
-    """Within five standard errors, noise included."""
+    """Within six standard errors, noise included; false alarms: 2e-9."""
     data = hubbub.synthetic(run)
     share = data.shares("sex")["f"]
-    assert abs(share.value - 0.5) < 5 * share.standard_error
-    assert share.standard_error < 0.05
+    assert abs(share.value - 0.5) < 6 * share.standard_error < 0.3
+    assert abs(share.value - 0.9) > 6 * share.standard_error
     older = data.pair_shares("age", "died")
     assert older["80 to 100", "yes"].value > older["0 to <20", "yes"].value
 

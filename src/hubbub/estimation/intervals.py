@@ -32,6 +32,7 @@ CLEAR = 5.0
 # By how many more they must be expected to be, where a plan promises an answer, and which part of
 # records may lack a cell.
 SURE, COMPLETE = 2.5, 0.8
+_LARGEST = 700.0  # logarithm of a ratio: beyond, it is no float
 _LEAST_MARGIN, _HALVINGS = 0.05, 60  # of what caution looks for
 
 
@@ -180,12 +181,14 @@ def ratio_of(effect: float, error: float, z: float, **names: Any) -> Estimate:
         z: how many of it the interval reaches.
         names: quantity, column and level, as for `Estimate`.
     """
+    logs = (effect, effect - z * error, effect + z * error)
+    value, low, high = (math.exp(min(one, _LARGEST)) for one in logs)
     return Estimate(
-        value=math.exp(effect),
+        value=value,
         standard_error=error,
         error_of=LOGARITHM,
-        low=math.exp(effect - z * error),
-        high=math.exp(effect + z * error),
+        low=low,
+        high=high,
         p_value=two_sided(effect / error),
         **names,
     )
@@ -212,9 +215,10 @@ def chi_square_test(name: str, statistic: float, degrees: float, **more: Any) ->
 
 
 def quadratic_form(vector: Array, covariance: Array, rank: int) -> float:
-    """vector' covariance^+ vector, for a covariance of known rank."""
+    """vector' covariance^+ vector, for a covariance of known rank; noise may have taken of it."""
     values, vectors = np.linalg.eigh(covariance)
-    return float(np.sum((vectors[:, -rank:].T @ vector) ** 2 / values[-rank:]))
+    along, kept = vectors[:, -rank:].T @ vector, values[-rank:]
+    return float(np.sum(np.square(along[kept > 0]) / kept[kept > 0]))
 
 
 def independence(counts: Array, noise: Array) -> NoisyTest:

@@ -368,11 +368,12 @@ def _pair(
     section: Section, key: str, default: tuple[int, ...], least: int, most: int
 ) -> tuple[int, ...]:
     """Two whole numbers that do not fall."""
-    pair = section.content.get(key, list(default))
-    good = isinstance(pair, list) and all(
-        isinstance(one, int) and not isinstance(one, bool) and least <= one <= most for one in pair
-    )
-    if not good or (pair != list(default) and (len(pair) != 2 or pair[0] > pair[1])):
+    if key not in section:
+        return default
+    pair = section.content[key]
+    good = isinstance(pair, list) and len(pair) == 2
+    good = good and all(type(one) is int and least <= one <= most for one in pair)
+    if not good or pair[0] > pair[1]:
         raise section.refusal(key, f"two whole numbers from {least} to {most}", "write [-365, 0]")
     return tuple(pair)
 
