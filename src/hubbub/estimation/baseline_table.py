@@ -300,13 +300,9 @@ class Table(OneSum):
             "their column's range (one standard error)"
         )
         errors = {"share": error, "mean over range": mean}
+        answered, possible = each >= (CLEAR + SURE) * sigma, each >= CLEAR * sigma
         return self.make_expectation(
-            errors,
-            sigma,
-            told,
-            answered=each >= (CLEAR + SURE) * sigma,
-            possible=each >= CLEAR * sigma,
-            group=group,
+            errors, sigma, told, answered=answered, possible=possible, group=group
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:

@@ -299,7 +299,6 @@ class HazardRatios(Followed, Regression):
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> OneSum | Iterated:
-
         grid = keys.survived(_BINS)
         on = keys.covariates(grid["time"], grid["event"])
         more = patterns_asked(keys, on)
@@ -451,14 +450,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
     @cached_property
     def sets(self) -> RiskSets:
         """How its times are summed."""
-        return RiskSets(
-            time=self.time,
-            event=self.event,
-            edges=self.edges,
-            groups=len(self._parts),
-            power=_POWER,
-            entry=self.entry,
-        )
+        return self.on_grid(groups=len(self._parts), power=_POWER)
 
 
 # Cox regression on numbers, by a few noisy sums of scores.

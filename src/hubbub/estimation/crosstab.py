@@ -125,14 +125,10 @@ class Crosstab(OneSum):
             f"points (one standard error); the test has {100 * kept:.2g} % of the "
             "information it would have without noise"
         )
-        errors = {"records": sigma, "share of row": error}
+        errors, place = {"records": sigma, "share of row": error}, " in a cell"
+        answered = COMPLETE * records >= (1.0 + SURE / CLEAR) * least
         return self.make_expectation(
-            errors,
-            sigma,
-            told,
-            answered=COMPLETE * records >= (1.0 + SURE / CLEAR) * least,
-            possible=records >= least,
-            place=" in a cell",
+            errors, sigma, told, answered=answered, possible=records >= least, place=place
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:

@@ -92,13 +92,9 @@ class Histogram(OneSum):
         clear = records / (sigma * math.sqrt(self.size))
         told = f"bins known to ±{sigma:.3g} records, ±{100 * error:.2g} points (one standard error)"
         errors = {"share": error, "records": sigma}
+        answered, possible = clear >= CLEAR + SURE, clear >= CLEAR
         return self.make_expectation(
-            errors,
-            sigma,
-            told,
-            answered=clear >= CLEAR + SURE,
-            possible=clear >= CLEAR,
-            place=" in a bin",
+            errors, sigma, told, answered=answered, possible=possible, place=" in a bin"
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:

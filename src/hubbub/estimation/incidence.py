@@ -214,7 +214,7 @@ class Incidence(OnRiskSets):
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Incidence:
-        grid, at = keys.survived(_BINS, several=True), keys.numbers("at", ())
+        grid, at = keys.survived(_BINS, several=True), keys.section.numbers("at", ())
         return cls(**grid, **keys.compared(_TEST), at=at, **keys.common)
 
     def settings(self) -> dict[str, Any]:
@@ -249,13 +249,10 @@ class Incidence(OnRiskSets):
         error = math.sqrt(one.noise[-1] + one.sampling[-1]) if one else math.inf
         group = " of a group" if self.by else ""
         how = f"±{100 * error:.2g} points at the horizon (one standard error){sets.taken}"
+        errors, told = {"incidence at the horizon": error}, f"incidence{group} known to {how}"
+        answered, possible = SurvivalCourse.promised(sets, each, sigma), course.length > 0
         return self.make_expectation(
-            {"incidence at the horizon": error},
-            sigma,
-            f"incidence{group} known to {how}",
-            answered=SurvivalCourse.promised(sets, each, sigma),
-            possible=course.length > 0,
-            group=group,
+            errors, sigma, told, answered=answered, possible=possible, group=group
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
@@ -335,16 +332,9 @@ class Incidence(OnRiskSets):
     @cached_property
     def sets(self) -> RiskSets:
         """How its times are summed."""
-        return RiskSets(
-            time=self.time,
-            event=self.event,
-            edges=self.edges,
-            groups=len(group_names(self.by)),
-            counted=True,
-            causes=max(len(self.event.categories) - 1, 2),
-            entry=self.entry,
-            at=self.at,
-        )
+        causes = max(len(self.event.categories) - 1, 2)
+        groups = len(group_names(self.by))
+        return self.on_grid(groups=groups, counted=True, causes=causes, at=self.at)
 
 
 class _Incidence:

@@ -152,8 +152,8 @@ class Quantiles(OneSum):
     @classmethod
     def read(cls, keys: StatisticKeys) -> Quantiles:
         column = keys.column("column", numeric=True)
-        at = keys.numbers("at", cls.at)
-        if any(a >= b for a, b in pairwise((0.0, *at, 1.0))):
+        at = keys.section.numbers("at", cls.at)
+        if not at or any(a >= b for a, b in pairwise((0.0, *at, 1.0))):
             raise keys.section.refusal(
                 "at", "probabilities between 0 and 1 that rise", "write it like [0.25, 0.5, 0.75]"
             )
@@ -224,14 +224,10 @@ class Quantiles(OneSum):
             f"quantiles known to ±{100 * error:.2g} points of probability, about ±{unit:.2g} in "
             "the column's unit (one standard error)"
         )
-        errors = {"probability": error, "value": unit}
+        errors, group = {"probability": error, "value": unit}, " of a group" if self.by else ""
+        answered, possible = COMPLETE * clear >= CLEAR + SURE, clear >= CLEAR
         return self.make_expectation(
-            errors,
-            sigma,
-            told,
-            answered=COMPLETE * clear >= CLEAR + SURE,
-            possible=clear >= CLEAR,
-            group=" of a group" if self.by else "",
+            errors, sigma, told, answered=answered, possible=possible, group=group
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:

@@ -111,14 +111,8 @@ class EventRates(OneSum):
             keys.section.absent("horizon", "where event is a number, which covers all the time")
             time = keys.column("time", numeric=True)
             horizon = float(time.bounds[1])
-        return cls(
-            time=time,
-            event=event,
-            horizon=horizon,
-            by=keys.by(),
-            per=per,
-            **keys.common,
-        )
+        own: dict[str, Any] = {"time": time, "event": event, "horizon": horizon, "per": per}
+        return cls(**own, by=keys.by(), **keys.common)
 
     def settings(self) -> dict[str, Any]:
         horizon = None if self._is_number else self.horizon

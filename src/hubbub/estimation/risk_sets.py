@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -487,6 +487,11 @@ class OnRiskSets(Followed, OneSum):
 
     def __post_init__(self) -> None:
         _ = self.sets
+
+    def on_grid(self, **more: Any) -> RiskSets:
+        """Risk sets of its times, and what else they need."""
+        times: dict[str, Any] = {"time": self.time, "event": self.event, "entry": self.entry}
+        return RiskSets(edges=self.edges, **times, **more)
 
     @property
     @abstractmethod

@@ -254,13 +254,6 @@ class StatisticKeys:
         """Whether the test that goes with the statistic is asked for."""
         return "test" in self.section and bool(self.section.text("test", None, options=(name,)))
 
-    def numbers(self, key: str, default: tuple[float, ...]) -> tuple[float, ...]:
-        """A list of finite numbers."""
-        found = _numbers(self.section.content.get(key, list(default)))
-        if key in self.section and not found:
-            raise self.section.refusal(key, "a list of numbers", "write it like [0.25, 0.5]")
-        return found
-
     def edges(
         self, column: Column, bins: int, *, start: float | None = None, horizon: bool = False
     ) -> tuple[float, ...]:
@@ -281,7 +274,7 @@ class StatisticKeys:
             high = self.section.number("horizon", high, least=low, most=high, open_low=True)
         value = self.section.content.get("bins", bins)
         if isinstance(value, list):
-            cuts = self._cuts("bins", value, low, high)
+            cuts = _cuts(self.section.path("bins"), value, low, high)
             return (low, *(cuts if horizon else column.cuts_between(cuts)), high)
         number = self.section.whole("bins", bins, least=2, most=MOST_BINS)
         if not horizon:
@@ -385,10 +378,6 @@ class StatisticKeys:
             raise inner.refusal(name, f'"{word}"{more}', "choose one")
         cuts = _cuts(inner.path(key_of(name)), value, *column.bounds)
         return Levels(column=column, cuts=cuts)
-
-    def _cuts(self, key: str, value: object, low: float, high: float) -> tuple[float, ...]:
-        """Break points of a key that rise between two bounds."""
-        return _cuts(self.section.path(key), value, low, high)
 
 
 def covariates_table(on: tuple[Levels | Column, ...]) -> dict[str, Any]:

@@ -599,7 +599,7 @@ class Survival(OnRiskSets):
         if strata and (not compared["test"] or strata.column == by.column):
             wanted = "another column than by, beside test"
             raise keys.section.refusal("strata", wanted, "correct it, or leave it out")
-        grid, at = keys.survived(_BINS), keys.numbers("at", ())
+        grid, at = keys.survived(_BINS), keys.section.numbers("at", ())
         return cls(**grid, **compared, at=at, strata=strata, **keys.common)
 
     def settings(self) -> dict[str, Any]:
@@ -640,13 +640,9 @@ class Survival(OnRiskSets):
             "survival at a quarter of it": early,
             "at risk": float(course.at_risk_errors[0]),
         }
+        told, possible = f"curve{group} known to {how}", course.length > 0
         return self.make_expectation(
-            errors,
-            sigma,
-            f"curve{group} known to {how}",
-            answered=answered,
-            possible=course.length > 0,
-            group=group,
+            errors, sigma, told, answered=answered, possible=possible, group=group
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
@@ -694,15 +690,7 @@ class Survival(OnRiskSets):
     @cached_property
     def sets(self) -> RiskSets:
         """How its times are summed."""
-        return RiskSets(
-            time=self.time,
-            event=self.event,
-            edges=self.edges,
-            groups=math.prod(map(len, self._divided)),
-            counted=True,
-            entry=self.entry,
-            at=self.at,
-        )
+        return self.on_grid(groups=math.prod(map(len, self._divided)), counted=True, at=self.at)
 
     @property
     def _divided(self) -> tuple[Levels, ...]:
