@@ -167,8 +167,8 @@ def _left_by_precision(privacy: Privacy, certificate: Certificate) -> tuple[floa
         if most:
             raise StudyError(
                 f"expected privacy.epsilon of at most {most} for this study, got "
-                f"{privacy.epsilon:g}; lower it: finite precision cannot be certified "
-                "beyond, and above 8 an epsilon protects little anyway"
+                f"{privacy.epsilon:g}; lower it, or raise delta: what finite precision takes of "
+                "delta grows with e^epsilon, and above 8 an epsilon protects little anyway"
             )
         taken = certificate.added_delta(privacy.epsilon)
         raise StudyError(
