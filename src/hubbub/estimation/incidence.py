@@ -221,6 +221,9 @@ class Incidence(OnRiskSets):
         grid = grid_table(self.time, self.event, self.edges, self.entry)
         return grid | table_of(by=self.by, at=self.at, test=_TEST if self.test else "")
 
+    def __post_init__(self) -> None:
+        _ = self.sets
+
     @property
     def title(self) -> str:
         groups = f" by {self.by.column.name}" if self.by else ""

@@ -485,9 +485,6 @@ class OnRiskSets(Followed, OneSum):
 
     entry: Column | None = None
 
-    def __post_init__(self) -> None:
-        _ = self.sets
-
     def on_grid(self, **more: Any) -> RiskSets:
         """Risk sets of its times, and what else they need."""
         times: dict[str, Any] = {"time": self.time, "event": self.event, "entry": self.entry}

@@ -607,6 +607,9 @@ class Survival(OnRiskSets):
         test = _TEST if self.test else ""
         return grid | table_of(by=self.by, test=test, at=self.at, strata=self.strata)
 
+    def __post_init__(self) -> None:
+        _ = self.sets
+
     @property
     def title(self) -> str:
         groups = f" by {self.by.column.name}" if self.by else ""
