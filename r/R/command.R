@@ -32,7 +32,8 @@ hubbub_command <- function() {
       class = "hubbub_bad_input"
     )
   }
-  c(unname(program), command[-1])
+  # It runs in other folders. A link stays: an environment's Python is one.
+  c(file.path(normalizePath(dirname(program)), basename(program)), command[-1])
 }
 
 # Run a command; its JSON object, with the exit code as an attribute.

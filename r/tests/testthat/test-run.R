@@ -67,3 +67,16 @@ test_that("options are said as R has them", {
     "--replace is the argument replace", fixed = TRUE
   )
 })
+
+test_that("a command may be named from where one is", {
+  command <- hubbub_command()
+  here <- setwd(dirname(command[1]))
+  old <- options(hubbub.command = c(file.path(".", basename(command[1])), command[-1]))
+  on.exit({
+    options(old)
+    setwd(here)
+  })
+  expect_identical(hubbub_command(), command)
+  study <- hubbub_study(sites, q = hubbub_ask("table"), columns = columns, epsilon = 1)
+  expect_s3_class(hubbub_plan(study), "hubbub_plan")
+})

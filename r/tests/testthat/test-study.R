@@ -63,8 +63,8 @@ test_that("what is no number, text or truth value is refused with a way out", {
     table$x <- values
     expect_error(written(table, columns = list(x = c(0, 9))), "days since a day of the protocol", class = "hubbub_bad_input")
   }
-  table$x <- scale(1:2)
-  expect_identical(written(table, columns = list(x = c(-1, 1))), c('"x"', "-0.707106781186547", "0.707106781186547"))
+  table$x <- matrix(1:2) # as scale() gives one
+  expect_identical(written(table, columns = list(x = c(0, 9))), c('"x"', "1", "2"))
 })
 
 test_that("missing categories and folders that are not there are refused", {

