@@ -7,7 +7,8 @@ The paper's figure "projection_acc" shows accuracy for k = 50 to 400 against the
 the running time, at epsilon 1.7. The first command has every point of a small model through the
 real protocol with pairwise masks, and shows the bytes. The second has the paper's own model,
 913,152 parameters, with 8 compute nodes and 10 silos: run 0 of a point has the processor time of
-a step of the real protocol, all parties in one process; further runs are rehearsals of 1,250 steps, for the accuracy.
+a step of the real protocol, all parties in one process; further runs are rehearsals of 1,250
+steps, for the accuracy.
 Each point has the account that the plan states for its kind (docs/privacy.md P8), which charges for
 a fresh projection in every step. Gaussian matrices of that model are left out: they are made anew
 by every silo in each step.
