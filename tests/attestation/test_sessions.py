@@ -52,6 +52,28 @@ def test_where_nothing_is_asked_for_nothing_is_shown() -> None:
     assert {Call.ATTEST, Call.EVIDENCE}.isdisjoint(rounds.peers.asked)
 
 
+@pytest.mark.parametrize("asked", [{}, SILOS], ids=["a ROLL first", "evidence first"])
+@pytest.mark.parametrize(("nodes", "call"), [(0, Call.COMMIT), (2, Call.CONTRIBUTE)])
+def test_a_party_begins_one_set_up_in_a_session(
+    asked: dict[str, str], nodes: int, call: Call
+) -> None:
+    """With a second one, of the same secrets, a relay could have old models answered again."""
+    told: dict[int, list[bytes]] = {}
+
+    def bend(called: Call, to: int, frames: list[bytes]) -> list[bytes]:
+        if called is call:
+            told[to] = frames
+        return frames
+
+    parties = Parties(study=study_of(asked, nodes), bend=bend)
+    parties.open_session()
+    assert len(told) == 3 + nodes
+    second = "one set-up" if asked else "one ROLL"
+    for index, frames in told.items():
+        with pytest.raises(ProtocolError, match=f"{second} in a session, got a second"):
+            parties.set_up.peers.parties[index].take(call, frames)
+
+
 @pytest.mark.parametrize(
     ("rule", "attester"),
     [

@@ -121,6 +121,14 @@ def ask(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     return main(command.split())
 
 
+def alone(folder: Path, home: Path) -> Path:
+    """A folder's study and files in another one: no other test's ledgers are beside them."""
+    files = [path for path in folder.iterdir() if path.suffix in (".csv", ".toml", ".py")]
+    for path in files:
+        shutil.copy(path, home)
+    return home
+
+
 def finished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A finished run of the folder's study."""
     if not (folder / "run").exists():
@@ -207,10 +215,11 @@ def test_every_command_answers_for_a_run_of_every_kind(
 def test_an_interrupted_run_of_every_kind_goes_on_and_holds(
     kind: str,
     place: Callable[[str], Path],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = place(kind)
+    folder = alone(place(kind), tmp_path)
     monkeypatch.chdir(folder)
 
     def stop(*_: object) -> None:
@@ -227,10 +236,11 @@ def test_an_interrupted_run_of_every_kind_goes_on_and_holds(
 @pytest.mark.slow
 def test_files_have_one_ledger_wherever_results_go(
     place: Callable[[str], Path],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = place("an amount")
+    folder = alone(place("an amount"), tmp_path)
     finished(folder, monkeypatch)
     capsys.readouterr()
     before = spent(folder, monkeypatch, capsys)
@@ -245,9 +255,9 @@ def test_files_have_one_ledger_wherever_results_go(
 
 @pytest.mark.slow
 def test_files_have_one_ledger_by_every_door_and_under_no_other_silos_name(
-    place: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    place: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = place("an amount")
+    folder = alone(place("an amount"), tmp_path)
     monkeypatch.chdir(folder)
     study = hubbub.Study.load("study.toml")
     hubbub.run(study, "first/run")

@@ -144,7 +144,7 @@ def test_checks_beside_a_party_that_takes_part_disturb_nothing(tmp_path: Path) -
     party_folder = PartyFolder.opened(tmp_path / "ann")
 
     def look() -> None:
-        wait(lambda: everybody.status("ann").get("state") == "training", 60)
+        wait(lambda: everybody.status("ann").get("state") == "training")
         while not over.is_set() or not found:
             found.append(wrong(looked(party_folder)))
 
@@ -153,7 +153,7 @@ def test_checks_beside_a_party_that_takes_part_disturb_nothing(tmp_path: Path) -
     out = everybody.serve()
     assert everybody.status("ann")["attempts"] == 30
     over.set()
-    thread.join(20)
+    thread.join(400)
     everybody.end()
     assert (out / "evidence.json").is_file()
     assert found

@@ -70,7 +70,7 @@ def started(target: Any, *given: Any) -> Any:
 def visited(home: Path, name: str) -> None:
     """A visit that ends by itself, without an error."""
     process = started(_visit, home, name)
-    process.join(120)
+    process.join(400)
     assert process.exitcode == 0
 
 
@@ -102,9 +102,9 @@ def test_sites_that_visit_one_after_the_other_open_a_sum_though_all_are_killed(
         for name in NODES:
             if aggregator.is_alive():
                 visit = started(_visit, tmp_path, name)
-                visit.join(120)
+                visit.join(400)
                 assert visit.exitcode == 0 or not aggregator.is_alive()  # it ended meanwhile
-    aggregator.join(120)
+    aggregator.join(400)
     assert aggregator.exitcode == 0
     run = tmp_path / "aggregator" / "runs" / study.id.hex()[:16]
     assert [one for one in verify(run) if not one.holds] == []

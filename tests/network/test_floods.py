@@ -378,7 +378,7 @@ def test_a_study_is_served_to_its_end_though_a_silos_key_floods_the_relay(tmp_pa
     with flooding(here, "ann", answers_of(keys.identity), HELLO, 10**9):
         serving.start()
         wait(lambda: any("waiting for ann (it sends so many" in one for one in everybody.said))
-    serving.join(60)
+    serving.join(400)
     everybody.end()
     server.stop()
     assert [one.name for one in served[0].glob("evidence.json")] == ["evidence.json"]

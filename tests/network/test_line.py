@@ -233,7 +233,7 @@ def test_requests_and_answers_of_any_size(here: Relayed) -> None:
 
 def test_who_does_not_answer_is_missing_at_the_deadline_and_why(here: Relayed) -> None:
     hold = threading.Event()
-    party = here.party("ann", lambda _: b"late" if hold.wait(10) else b"")
+    party = here.party("ann", lambda _: b"late" if hold.wait(600) else b"")
     carrier, _ = here.carrier()
     with carrier:
         come(carrier, "ann")
@@ -246,16 +246,15 @@ def test_who_does_not_answer_is_missing_at_the_deadline_and_why(here: Relayed) -
 
 
 def test_a_goodbye_is_told_at_once_and_taken_back(here: Relayed) -> None:
+    """Of somebody who is still at work, long before anybody's time is up."""
     hold = threading.Event()
-    party = here.party("ann", lambda _: b"late" if hold.wait(20) else b"")
+    party = here.party("ann", lambda _: b"late" if hold.wait(600) else b"")
     carrier, _ = here.carrier()
     with carrier:
         come(carrier, "ann")
         threading.Timer(0.2, party.answering._line.stop).start()
-        began = time.monotonic()
-        assert missing(asked(carrier, {"ann": b"x"}, 60.0)["ann"]) == "it has left"
-        assert missing(asked(carrier, {"ann": b"x"}, 60.0)["ann"]) == "it has left"
-        assert time.monotonic() - began < 20
+        assert missing(asked(carrier, {"ann": b"x"}, 600.0)["ann"]) == "it has left"
+        assert missing(asked(carrier, {"ann": b"x"}, 600.0)["ann"]) == "it has left"
         hold.set()
         party.stop()
         again = here.party("ann")
@@ -499,14 +498,14 @@ def test_answers_are_kept_up_to_a_size_and_the_last_whatever_its_size() -> None:
 
 def test_another_servers_certificate_is_refused_and_told(here: Relayed) -> None:
     party = here.party("ann", relay=replace(here.relay, pin=bytes(32)))
-    wait(lambda: party.said, 10)
+    wait(lambda: party.said)
     party.stop()
     assert party.said[0].startswith("expected the relay's key 0000000000000000 of the roster, got")
 
 
 def test_a_self_signed_certificate_that_nobody_pinned_is_refused(here: Relayed) -> None:
     party = here.party("ann", relay=replace(here.relay, pin=b""))
-    wait(lambda: party.said, 10)
+    wait(lambda: party.said)
     party.stop()
     assert "self-signed" in party.said[0] or "self signed" in party.said[0]
 
@@ -524,7 +523,7 @@ def test_an_expired_certificate_is_refused_and_told(
     monkeypatch.undo()
     try:
         party = made.party("ann")
-        wait(lambda: party.said, 10)
+        wait(lambda: party.said)
         party.stop()
         assert "expected the relay's certificate to be valid today" in party.said[0]
         assert "expired on" in made.certificate.notice
@@ -765,7 +764,7 @@ def test_a_websocket_goes_through_a_real_proxy_that_permits_its_port_alone(
 def test_a_websockets_certificate_is_looked_at_too(tmp_path: Path) -> None:
     with relayed(tmp_path, "wss") as web:
         party = web.party("ann", relay=replace(web.relay, pin=bytes(32)))
-        wait(lambda: party.said, 10)
+        wait(lambda: party.said)
         party.stop()
         assert "expected the relay's key" in party.said[0]
 
@@ -860,7 +859,7 @@ def test_other_urls_are_refused(text: str) -> None:
 def test_nobody_at_the_relays_port_is_told(here: Relayed) -> None:
     nowhere = replace(here.relay, urls=(f"tls://127.0.0.1:{free_port()}",))
     party = here.party("ann", relay=nowhere)
-    wait(lambda: party.said, 10)
+    wait(lambda: party.said)
     party.stop()
     assert party.said[0].startswith("nobody listens at tls://127.0.0.1:")
     assert not any((here.folder / LOG).read_text().count(word) for word in ("panic", "[FTL]"))

@@ -222,9 +222,9 @@ def test_a_study_shows_its_health_and_nothing_of_a_record(
             everybody.join(name)
         server = threading.Thread(target=everybody.serve, daemon=True)
         server.start()
-        wait(lambda: get(port, "/healthz")[0] == 200, 60)
+        wait(lambda: get(port, "/healthz")[0] == 200)
         pages.append(get(port, "/metrics")[1])
-        server.join(60)
+        server.join(400)
         pages.append(get(port, "/metrics")[1])
         # The relay ended with the aggregator, and nothing is left to do.
         wait(lambda: 'hubbub_connected{party="ann"} 0.0' in get(port, "/metrics")[1])

@@ -75,7 +75,7 @@ def test_a_key_is_rotated_in_the_middle_of_a_training(play: Callable[..., Played
     our.type(book.take("mkdir OLD"), "cleveland", OLD="old")
     our.type(book.take("hubbub keygen cleveland"), "cleveland")
     our.table["training"]["steps"] = 3
-    assert all("a training starts over at step 0" in said for said in renewed(book, our))
+    assert all("a training starts again at step 0" in said for said in renewed(book, our))
     our.served(rc=2)
     spent = our.spent("cleveland")["studies"]
     assert [*spent] == [former]
@@ -118,7 +118,9 @@ def test_a_site_is_replaced_and_the_new_one_moves(play: Callable[..., Played]) -
 def test_a_site_is_restored_from_a_current_copy_and_from_an_older_one(
     play: Callable[..., Played],
 ) -> None:
-    book, rotate, our = Runbook("Back up and restore"), Runbook("Rotate a key"), play()
+    """An aggregator witnesses a ledger as a session begins: so the run here has two of them."""
+    book, rotate = Runbook("Back up and restore"), Runbook("Rotate a key")
+    our = play(training={"steps": 12})
     home, ledger = our.folder / "cleveland", "cleveland/ledger.sqlite"
     our.type(f"hubbub budget set {ledger} --epsilon 9 --delta 1e-5 --new")
     our.type(book.take("cp -a HOME"), "cleveland", BACKUP="backup")
@@ -131,9 +133,12 @@ def test_a_site_is_restored_from_a_current_copy_and_from_an_older_one(
     our.type(book.take("hubbub join --check"), "cleveland")
     for name in our.silos:
         our.start(JOIN, name)
+    our.reach(1)
+    our.stop("aggregator")
+    our.serve(SERVE)
     our.served()
     spent = our.spent("cleveland")
-    assert spent["studies"] == {our.study.id.hex(): 3}
+    assert spent["studies"] == {our.study.id.hex(): 12}
 
     our.stop("cleveland")
     shutil.rmtree(home)
@@ -141,8 +146,10 @@ def test_a_site_is_restored_from_a_current_copy_and_from_an_older_one(
     run = str(our.run)
     our.type(book.take("hubbub verify"), RUN=run)
     said = our.type(book.take("hubbub ledger missing"), "cleveland", rc=1, RUN=run)
-    assert "training: 3 rows are missing" in said
-    before, truly = map(float, re.findall(r"epsilon ([\d.]+) as .* says, ([\d.]+) with", said)[0])
+    assert "training: 12 rows are missing" in said
+    before, truly = map(
+        float, re.findall(r"epsilon ([\d.]+) according to .*, ([\d.]+) with", said)[0]
+    )
     assert truly == pytest.approx(spent["epsilon"], rel=1e-3)
     left = {"EPSILON": f"{9 - (truly - before):g}", "DELTA": "1e-5"}
     our.type(book.take("hubbub budget set"), "cleveland", **left)
@@ -155,7 +162,7 @@ def test_a_site_is_restored_from_a_current_copy_and_from_an_older_one(
     assert our.events("aggregator", "older")[-1]["whom"] == "cleveland"
     our.type(book.take("mv HOME/witness"), "aggregator", OLD="old")
     done(our)
-    assert our.spent("cleveland")["studies"] == {our.study.id.hex(): 3}
+    assert our.spent("cleveland")["studies"] == {our.study.id.hex(): 12}
     assert book.is_over
 
 
@@ -184,7 +191,7 @@ def test_parties_are_upgraded_in_the_middle_of_a_training(play: Callable[..., Pl
     our.programs["hungary"] = other
     assert f"wire {VERSION + 1}" in our.type(check, "hungary", rc=None)
     our.start(JOIN, "hungary")
-    wait(lambda: WIRES in str(our.events("aggregator", "version")), 300)
+    wait(lambda: WIRES in str(our.events("aggregator", "version")))
     for name in ("hungary", "aggregator"):
         our.stop(name)
     our.programs["aggregator"] = other
@@ -195,5 +202,5 @@ def test_parties_are_upgraded_in_the_middle_of_a_training(play: Callable[..., Pl
     our.serve(SERVE)
     our.served()
     assert our.events("aggregator", "resumed")[-1]["step"] >= step
-    assert our.status("aggregator")["step"] == STEPS
+    assert our.status("aggregator")["attempts"] == STEPS  # a restart may cost an attempt
     assert book.is_over

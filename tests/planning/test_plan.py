@@ -801,6 +801,14 @@ def test_p10_noise_is_found_for_who_owns_the_observers_records_too():
     assert made.stated.known_records == 2500
 
 
+def test_p10_of_silos_whose_records_are_counted_those_with_the_most_collude():
+    with mock.patch.object(planning.accounts, "least_noise", return_value=4.0):
+        made = plan_in_short(joint(steps=3))
+    mechanism = replace(made.mechanism, counts=(700, 2000, 100, 1000, 200, 1000))
+    owned = [exposure.owned_records(mechanism, made.study.parties, many) for many in range(7)]
+    assert owned == [0, 2000, 3000, 4000, 4700, 4900, 4900]
+
+
 @pytest.mark.slow
 def test_p10_the_plan_says_what_poisson_sampling_would_save():
     made = plan(joint())

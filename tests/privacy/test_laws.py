@@ -186,6 +186,13 @@ def test_p15_certificates_of_two_mechanisms_add_up() -> None:
     assert both.added_delta(0.0) == pytest.approx(2 * 4e-9 + 5e-8)
 
 
+def test_p6_a_relative_error_of_the_ideal_mechanism_is_paid_out_of_its_delta() -> None:
+    asked = list[float]()
+    certificate = Certificate(delta_factor=1.25)
+    assert certificate.claim(lambda left: asked.append(left) or 1.0, 1e-5, near=1.0) == 1.0
+    assert asked == pytest.approx([8e-6])
+
+
 @pytest.mark.parametrize("close", [0.05, 2e-4])
 def test_p2_calibration_takes_no_noise_whose_epsilon_was_seen_to_be_above(close: float) -> None:
     """Wherever it begins, also where hardly anything is overspent."""

@@ -232,3 +232,8 @@ def test_signs_lengthen_a_little_more_than_gaussian_entries_are_known_to() -> No
 
 def test_rounding_at_four_grid_steps_is_nothing() -> None:
     assert 2 * exp(-(pi**2) * 16) == pytest.approx(5.2e-69, rel=0.01)
+
+
+@pytest.mark.parametrize(("malicious", "rate"), [(0, 0.1), (50, 0.2), (90, 1.0), (95, 1.0)])
+def test_p10_without_slack_all_of_a_batch_may_be_of_the_honest(malicious: int, rate: float) -> None:
+    assert honest_rate(records=100, batch=10, malicious=malicious, slack=0.0) == rate

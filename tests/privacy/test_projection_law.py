@@ -29,10 +29,12 @@ from hubbub.core.planning.accounts import account_of
 from hubbub.core.planning.mechanism import CLIP_MARGIN, SUM_MARGIN
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import certificate_for, largest_batch
+from hubbub.core.planning.random_projection import RandomProjection
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.certificate import Certificate
 from hubbub.core.privacy.dominating_pairs import Step
-from hubbub.core.privacy.laws import ExchangedRecord, Law, Mixture, Removal, Reversed
+from hubbub.core.privacy.dominating_pairs import release as release_of
+from hubbub.core.privacy.laws import Enclosed, ExchangedRecord, Law, Mixture, Removal, Reversed
 from hubbub.core.privacy.projected_step import (
     ProjectedRemoval,
     projection_factor,
@@ -401,6 +403,29 @@ def test_the_least_radius_costs_nothing_worth_speaking_of(
         found, base = stick_of(mixture, stick, a), max(0.0, 1 - a)
         assert truth * (1 - 1e-7) <= found
         assert found - base <= (truth - base) * 1.001 + 1e-7
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 400])
+def test_p8_no_radius_is_left_out_of_the_law(dimension: int) -> None:
+    """Of two coordinates one in a thousand is below the least radius."""
+    release = release_projected(dimension=dimension, sample_rate=1.0, noise_multiplier=4.0, count=1)
+    law = cast(Enclosed, release.laws[0])
+    above, below = (cast(ProjectedRemoval, side) for side in (law.above, law.below))
+    assert 1.0 <= sum(above.weights) + above.missing < 1 + 1e-9
+    assert 1 - 1e-9 < sum(below.weights) <= 1.0
+
+
+def test_p8_a_projected_exchange_costs_what_one_that_is_not_does_where_all_is_sent() -> None:
+    """Of so many coordinates the norm hardly varies, so an exchange is twice as long."""
+    step = Step(noise_multiplier=8.0, sampling="full-batch")
+    projection = RandomProjection(kind="gaussian", dimension=10**6)
+    charged = projection.charged("full-batch", "substitute", 1, 1e-5)
+    plain = lambda noise: release_of(replace(step, noise_multiplier=noise), "substitute")  # noqa: E731
+    found, expected = (
+        Composition([one]).epsilon(1e-5).upper
+        for one in (charged.release(8.0, step, "substitute", plain), plain(8.0))
+    )
+    assert found == pytest.approx(expected, rel=0.01)
 
 
 def test_the_margins_of_finite_precision_add_up() -> None:

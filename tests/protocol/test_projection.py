@@ -24,7 +24,7 @@ from hubbub.core.protocol.projection import entries as gaussian_matrix
 from hubbub.core.protocol.projection import entries as sign_matrix
 from hubbub.core.protocol.projection.matrix import KINDS, Projection, joined, limbs, quantum
 from hubbub.core.protocol.projection.product import lift, project
-from hubbub.core.protocol.round.draw import Draw
+from hubbub.core.protocol.round.draw import Draw, draw_of
 
 VECTORS = Path(__file__).with_name("vectors_projection.json")
 SEED = bytes(range(32))
@@ -324,6 +324,15 @@ def golden() -> list[dict[str, Any]]:
             }
         )
     return made
+
+
+def test_p8_the_matrix_of_an_attempt_follows_from_its_very_model() -> None:
+    """Who chooses the model has not known it; also of two that differ in the last bit of one."""
+    models = [np.zeros(3, np.float32), np.array([0, 0, 1e-45], np.float32)]
+    draws = [draw_of(SEED, *time, model) for model in models for time in ((1, 0), (1, 1), (2, 0))]
+    keys = {draw.key_of("gaussian", 3, 2) for draw in draws}
+    assert len(keys) == 6
+    assert draw_of(SEED, 1, 0, models[0]) == draws[0]
 
 
 def test_matrices_have_not_changed() -> None:

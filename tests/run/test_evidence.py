@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
@@ -15,7 +16,8 @@ from importlib import resources
 from math import isclose
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -37,6 +39,9 @@ from hubbub.core.verification.evidence.evidence_file import (
     part_words,
     with_signature,
 )
+from hubbub.core.verification.replay.replayed_session import ReplayedSession
+from hubbub.core.verification.replay.session_findings import attempt_findings
+from hubbub.core.verification.transcript.frame_records import Header
 from hubbub.desk.cli.main import main
 from hubbub.learning.runs.result import Result
 from run.finished import a_study, finished
@@ -345,6 +350,22 @@ def test_p15_a_count_that_so_few_silos_sign_as_may_lie_accuses_nobody_and_confir
     assert said.verdict == SIGNED
     assert "hungary signed a final statement with a higher count" in said.claim
     assert "counted for 6 attempts only" in wrongs(lied(_says_that_it_charged(1000, 2, 3)))
+
+
+@pytest.mark.parametrize("charged", [6, 5])
+def test_p15_a_silo_that_has_answered_once_more_than_it_charged_is_named(charged: int) -> None:
+    _, result, parties = _made()
+    roster, plan = parties.roster, result.plan
+    header = cast(Header, SimpleNamespace(purpose=plan.main.purpose, roster=roster))
+    answers = Counter(dict.fromkeys(roster.silos, 6))
+    played = ReplayedSession(begun=6, attempts=6, answers=answers)
+    silos = [{"silo": roster.name(silo), "attempts": 6} for silo in roster.silos]
+    silos[1]["attempts"] = charged
+    content = {"epsilon": {"attempts": 6}, "silos": silos}
+    found = attempt_findings(plan, [(header, played)], content)
+    (said,) = [one for one in found if "charged what it answered" in one.claim]
+    assert said.holds is (charged == 6)
+    assert said.holds or "hungary answered more attempts than were charged" in said.verdict
 
 
 def test_a_silo_that_does_not_speak_is_mentioned(lied: Callable[..., list[Finding]]) -> None:

@@ -6,7 +6,9 @@ Transcripts of one attempt with true signatures, written by hand.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from hubbub.core.errors import IntegrityError
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.verification.replay.course import Course
 from hubbub.core.verification.replay.replayed_session import Replay, ReplayedSession
 from hubbub.core.verification.transcript.frame_records import path_of, read_header
 from hubbub.core.verification.transcript.writer import Transcript
@@ -35,7 +38,9 @@ def answered(w: World, silos: Sequence[int], named: Sequence[int]) -> list[bytes
     return frames
 
 
-def played(folder: Path, frames: Sequence[bytes], w: World = W) -> ReplayedSession:
+def played(
+    folder: Path, frames: Sequence[bytes], w: World = W, course: Course | None = None
+) -> ReplayedSession:
     """The transcript with these frames, played again."""
     given = {"study": STUDY, "session": SESSION, "roster": w.roster}
     numbers = w.round_parameters
@@ -46,7 +51,7 @@ def played(folder: Path, frames: Sequence[bytes], w: World = W) -> ReplayedSessi
             transcript.keep(frame)
         transcript.seal()
     path = path_of(folder, SESSION)
-    return Replay(read_header(path), numbers, None).play(path)
+    return Replay(read_header(path), numbers, course).play(path)
 
 
 def test_a_session_of_some_is_played_and_its_sum_is_theirs(tmp_path: Path) -> None:
@@ -95,3 +100,19 @@ def test_correlated_noise_has_an_absent_silo_in_none_of_the_sessions_sums(tmp_pa
     models = [w.model(HERE, row=1), w.model((1, 2, 3, 4), round=2, row=2)]
     with pytest.raises(IntegrityError, match="the silos 3, which did not take part"):
         played(tmp_path, [w.rolled(HERE)[0], *models], w)
+
+
+@pytest.mark.parametrize("signers", [(1, 2), (1, 2, 3), HERE], ids=str)
+def test_p32_a_model_after_a_result_is_for_those_who_signed_it_alone(
+    tmp_path: Path, signers: tuple[int, ...]
+) -> None:
+    """As many words of others are no substitute for one's own."""
+    silos, model = (1, 2, 3, 4), b"a model"
+    words = [W.forge(one, Tag.RESULT_SIGNED, sha256(model).digest()) for one in signers]
+    shown = [W.rolled(silos)[0], W.forge(0, Tag.RESULT, model), *words]
+    frames = [*shown, *answered(W, silos, HERE)]
+    if signers == HERE:
+        assert played(tmp_path, frames, course=mock.Mock()).signers == set(HERE)
+    else:
+        with pytest.raises(IntegrityError, match="for silos that had signed the RESULT"):
+            played(tmp_path, frames, course=mock.Mock())

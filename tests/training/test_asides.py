@@ -330,18 +330,27 @@ def test_a_resumed_run_uses_the_same_standardisation_and_asks_for_no_new_one(tmp
 
 
 @pytest.mark.slow
-def test_sums_that_were_charged_and_lost_are_not_asked_for_again(tmp_path: Path, monkeypatch):
+@pytest.mark.parametrize("transcript", ["full", "hashes"])
+def test_sums_that_were_charged_and_lost_are_not_asked_for_again(
+    tmp_path: Path, monkeypatch, transcript: str
+):
+    """Where a transcript has them they are not lost."""
+    asked = BOTH.changed(transcript=transcript)
+
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(beside_training, "standardisation_from", crash)
         with pytest.raises(KeyboardInterrupt):
-            run(BOTH, tmp_path / "run")
-    with pytest.raises(IntegrityError, match="charged and lost"):
-        resume(tmp_path / "run")
+            run(asked, tmp_path / "run")
+    if transcript == "full":
+        assert resume(tmp_path / "run").standardisation is not None
+    else:
+        with pytest.raises(IntegrityError, match="charged and lost"):
+            resume(tmp_path / "run")
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
-        assert len(book) == 1
+        assert sum(row.kind.purpose == STANDARDISATION for row in book.entries()) == 1
 
 
 @pytest.mark.slow
