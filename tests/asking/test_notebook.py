@@ -218,7 +218,7 @@ def test_a_folder_keeps_ledgers_and_answers_for_a_program_that_is_started_anew(
         name: one.to_dict() for name, one in first.statistics.items()
     }
     assert (same.epsilon <= 1.0, same.folder) == (True, first.folder)
-    assert "answers to histogram" in repr(same)
+    assert "histogram: Distribution" in repr(same)
     assert len(list(home.glob("statistics-*"))) == 1
     assert {path.stem for path in (home / "ledgers").glob("*.sqlite")} == set(SILOS)
 

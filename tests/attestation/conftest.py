@@ -9,5 +9,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def page() -> str:
-    """docs/attestation.md."""
-    return (Path(__file__).parents[2] / "docs/attestation.md").read_text(encoding="utf-8")
+    """What the docs say of platforms."""
+    docs = Path(__file__).parents[2] / "docs"
+    names = ("attestation.md", "reference/platforms.md")
+    return "".join((docs / name).read_text(encoding="utf-8") for name in names)

@@ -411,7 +411,12 @@ def test_the_inbox_says_what_a_study_would_cost_before_it_is_approved(
     shown = " ".join(out.split())
     assert code == 0
     assert "Compare every" not in out
-    for part in ("compare every fingerprint", "code that runs", "promised", "cap: epsilon 30"):
+    for part in (
+        "compare every fingerprint",
+        "code that runs",
+        "the study's guarantee",
+        "cap: epsilon 30",
+    ):
         assert part in shown
 
 
