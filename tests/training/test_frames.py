@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.core.errors import UserError
+from hubbub.core.errors import DataError, UserError
 from hubbub.estimation.data_frame import data_frame, library_of
 
 ROOT = Path(__file__).parents[2]
@@ -128,3 +128,23 @@ def test_a_library_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
         data_frame([])
     with pytest.raises(UserError, match=r"expected pandas or polars or pyarrow .*found 'modin'"):
         data_frame([], "modin")
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_fitted_frames_columns_are_found_by_their_names(library: str) -> None:
+    """Fitted by their places: another order would be taken for other features, without a word."""
+    made = pytest.importorskip(library).DataFrame
+    x = np.random.default_rng(3).normal(0, 1, (3, 60, 2))
+    silos = {
+        name: (made({"a": rows[:, 0], "b": rows[:, 1]}), (rows[:, 0] > 0).astype(int))
+        for name, rows in zip("rst", x, strict=True)
+    }
+    result = hubbub.fit(silos, epsilon=8, steps=2)
+    frame = silos["r"][0]
+    wanted = result.predict(frame)
+    assert np.array_equal(result.predict(made({"b": x[0, :, 1], "a": x[0, :, 0]})), wanted)
+    more = made({"c": x[0, :, 1], "b": x[0, :, 1], "a": x[0, :, 0]})
+    scores = result.predict_frame(more)["score"].to_numpy()
+    assert np.array_equal(scores.astype(np.float32), wanted)
+    with pytest.raises(DataError, match="fitted to, found no 'b'"):
+        result.predict(made({"a": x[0, :, 0], "c": x[0, :, 1]}))

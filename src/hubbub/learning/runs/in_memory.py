@@ -15,6 +15,7 @@ from hubbub.core.settings import Section
 from hubbub.core.study import silo_records
 from hubbub.core.study.source import IN_MEMORY
 from hubbub.core.study.study import Study
+from hubbub.core.tabular.cells import column_names
 from hubbub.core.tabular.column import columns_from
 from hubbub.core.tabular.target import Outcome, target_from
 from hubbub.estimation.data_frame import library_of
@@ -270,7 +271,11 @@ def fit(
         *([result.classes_in_words(names)] if classes is None and not outcome else []),
     ]
     features, _ = next(iter(silos.values()))
-    return replace(learned.with_library(library_of(features)), made_public=tuple(read_off))
+    return replace(
+        learned.with_library(library_of(features)),
+        made_public=tuple(read_off),
+        column_names=() if encoded else tuple(map(str, column_names(features) or ())),
+    )
 
 
 def _with_usual(table: dict[str, Any]) -> Study:

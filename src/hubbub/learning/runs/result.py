@@ -71,6 +71,7 @@ class Result:
             promise does not cover it.
         states: where every query came to, by purpose.
         library: whose data frames its frames are; "": of the first that is installed.
+        column_names: see `TrainedModel`.
 
     >>> import hubbub
     >>> rng = np.random.default_rng(0)
@@ -103,6 +104,7 @@ class Result:
     made_public: tuple[str, ...] = ()
     states: Mapping[str, QueryState] = field(default_factory=dict, repr=False)
     library: str = ""
+    column_names: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         text: str = render("text", self)
@@ -129,6 +131,7 @@ class Result:
             module=self.model.eval(),
             shape=self.shape,
             standardisation=self.standardisation,
+            column_names=self.column_names,
         )
 
     def predict(self, table: Any) -> NDArray[np.float32]:

@@ -39,6 +39,8 @@ class TrainedModel:
             classes, (n, classes) for more.
         shape: of one record's features.
         standardisation: what features go through before the module; None if nothing.
+        column_names: of the data frames that `fit` took by the places of their columns, in their
+            order; empty where the study names the columns, and where there were only arrays.
 
     >>> import hubbub
     >>> rng = np.random.default_rng(0)
@@ -52,6 +54,7 @@ class TrainedModel:
     module: Any = field(repr=False)
     shape: tuple[int, ...]
     standardisation: Standardisation | None = field(default=None, repr=False)
+    column_names: tuple[str, ...] = ()
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -194,6 +197,14 @@ class TrainedModel:
             cells = read_cells(Path(table), [column.name for column in columns])
         else:
             cells = cells_of(table)
+        if self.column_names:  # of data frames that were fitted by their places
+            named = {str(name): column for name, column in cells.items()}
+            if missing := [name for name in self.column_names if name not in named]:
+                raise DataError(
+                    f"expected in {origin} the columns that the model was fitted to, found no "
+                    f"{missing[0]!r}; add it"
+                )
+            cells = {name: named[name] for name in self.column_names}
         outcome = self.study.data.outcome
         return encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
 
