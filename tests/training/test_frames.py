@@ -13,6 +13,7 @@ import pytest
 
 import hubbub
 from hubbub.core.errors import DataError, UserError
+from hubbub.core.verification.replay.checking import verify
 from hubbub.estimation.data_frame import data_frame, library_of
 
 ROOT = Path(__file__).parents[2]
@@ -131,7 +132,7 @@ def test_a_library_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_a_fitted_frames_columns_are_found_by_their_names(library: str) -> None:
+def test_a_fitted_frames_columns_are_found_by_their_names(library: str, tmp_path: Path) -> None:
     """Fitted by their places: another order would be taken for other features, without a word."""
     made = pytest.importorskip(library).DataFrame
     x = np.random.default_rng(3).normal(0, 1, (3, 60, 2))
@@ -139,10 +140,13 @@ def test_a_fitted_frames_columns_are_found_by_their_names(library: str) -> None:
         name: (made({"a": rows[:, 0], "b": rows[:, 1]}), (rows[:, 0] > 0).astype(int))
         for name, rows in zip("rst", x, strict=True)
     }
-    result = hubbub.fit(silos, epsilon=8, steps=2)
+    result = hubbub.fit(silos, epsilon=8, steps=2, out=tmp_path / "run")
     frame = silos["r"][0]
     wanted = result.predict(frame)
-    assert np.array_equal(result.predict(made({"b": x[0, :, 1], "a": x[0, :, 0]})), wanted)
+    turned = made({"b": x[0, :, 1], "a": x[0, :, 0]})
+    assert np.array_equal(result.predict(turned), wanted)
+    assert np.array_equal(hubbub.load(tmp_path / "run").predict(turned), wanted)
+    assert all(finding.holds for finding in verify(tmp_path / "run"))
     more = made({"c": x[0, :, 1], "b": x[0, :, 1], "a": x[0, :, 0]})
     scores = result.predict_frame(more)["score"].to_numpy()
     assert np.array_equal(scores.astype(np.float32), wanted)

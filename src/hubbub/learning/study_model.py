@@ -58,6 +58,7 @@ class Learner:
         method: how clipped gradients of it are made.
         device: where.
         shape: of one record's features.
+        column_names: of data frames that were fitted by the places of their columns.
     """
 
     model: nn.Module = field(repr=False)
@@ -69,6 +70,7 @@ class Learner:
     device: str = "cpu"
     shape: tuple[int, ...] = ()
     views: Views | None = None
+    column_names: tuple[str, ...] = ()
 
     def trained(self, parameters: Parameters) -> nn.Module:
         """The model with these parameters."""

@@ -244,8 +244,10 @@ def fit(
     if by := study.subgroups:
         parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}
     preparing.check_wanted(study, out, baseline)
+    features, _ = next(iter(silos.values()))
     handed = InMemory(
         records=parts,
+        column_names=() if encoded else tuple(map(str, column_names(features) or ())),
         model=None if named else model,
         # Statistics are made of the data frames beside the targets.
         cells={}
@@ -270,12 +272,7 @@ def fit(
         *([f"how many {study.data.unit}s a silo may hold, to a factor of 2"] * (capacity is None)),
         *([result.classes_in_words(names)] if classes is None and not outcome else []),
     ]
-    features, _ = next(iter(silos.values()))
-    return replace(
-        learned.with_library(library_of(features)),
-        made_public=tuple(read_off),
-        column_names=() if encoded else tuple(map(str, column_names(features) or ())),
-    )
+    return replace(learned.with_library(library_of(features)), made_public=tuple(read_off))
 
 
 def _with_usual(table: dict[str, Any]) -> Study:

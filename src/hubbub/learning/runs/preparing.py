@@ -47,11 +47,13 @@ class InMemory:
         records: of every silo by its name, and of the public test set under "test".
         model: whose parameters the training begins with; None: the one that the study names.
         cells: of every silo by its name, for statistics.
+        column_names: of data frames whose columns are features by their places.
     """
 
     records: Mapping[str, Records] = field(default_factory=dict, repr=False)
     model: Any = field(default=None, repr=False)
     cells: Mapping[str, CodedCells] = field(default_factory=dict, repr=False)
+    column_names: tuple[str, ...] = ()
 
 
 def prepare(
@@ -186,6 +188,7 @@ def _learner(
         device=device,
         shape=shape,
         views=views,
+        column_names=handed.column_names if handed else (),
     )
 
 

@@ -287,6 +287,7 @@ def conclude(
         spending=spending,
         scores=prepared.beside_null(trained.parameters) if baseline is None else {},
         shape=prepared.learner.shape if prepared.learner else (),
+        column_names=prepared.learner.column_names if prepared.learner else (),
         statistics={name: answer for part in released for name, answer in part.answers.items()},
         values={name: value for part in released for name, value in part.values.items()},
         states=states,
@@ -297,7 +298,7 @@ def conclude(
     plan.main.query.store(folder.path, trained)
     _write_released(folder.path, released)
     if result.model is not None:
-        write_model(folder.path, plan, result.model, result.shape)
+        write_model(folder.path, plan, result.model, result.shape, result.column_names)
     if result.scores:
         write_text(folder.path / SCORES, json.dumps(scores_to_dict(result.scores), indent=2))
     if spending is not None:
@@ -374,7 +375,13 @@ def _write_released(folder: Path, released: Sequence[Released]) -> None:
             write_bytes(path, content, durable=False)
 
 
-def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) -> None:
+def write_model(
+    folder: Path,
+    plan: Plan,
+    model: Any,
+    shape: tuple[int, ...],
+    column_names: Sequence[str] = (),
+) -> None:
     """Put the trained model into a run's folder, with the shape of one record's features."""
     settings, training = learning_of(plan.study)
     header = {
@@ -382,6 +389,8 @@ def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) ->
         "kind": settings.kind,
         "inputs": json.dumps(shape),
     }
+    if column_names:
+        header["columns"] = json.dumps(column_names)
     if training.average is not None:
         header["average"] = training.average.kind  # of the models of steps, not the last of them
     learning.save_model(folder / MODEL, model, header)

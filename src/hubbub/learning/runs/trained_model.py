@@ -7,6 +7,7 @@ for, and records that are scored leave nothing behind.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.core.errors import DataError, ModelError, UserError
+from hubbub.core.disk import json_value
+from hubbub.core.errors import DataError, IntegrityError, ModelError, UserError
 from hubbub.core.study import foreign_code, silo_records
 from hubbub.core.study.source import is_own
 from hubbub.core.study.study import Study
@@ -255,11 +257,24 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
         if settings.is_built_in:  # no larger than the file of its numbers
             learning.refuse_other_model(path / MODEL, build)
         module = build()
-    learning.load_model(path / MODEL, module)
+    header = learning.load_model(path / MODEL, module)
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
     return TrainedModel(
-        study=study, module=module.eval(), shape=shape, standardisation=standardised
+        study=study,
+        module=module.eval(),
+        shape=shape,
+        standardisation=standardised,
+        column_names=_column_names(path / MODEL, header),
     )
+
+
+def _column_names(path: Path, header: Mapping[str, str]) -> tuple[str, ...]:
+    """What a model's file says of the data frames that it was fitted to."""
+    with suppress(ValueError):
+        names = json_value(header.get("columns", "[]"))
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            return tuple(names)
+    raise IntegrityError(f"expected {path} to list names of columns, found others; copy it again")
 
 
 def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
