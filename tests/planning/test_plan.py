@@ -33,6 +33,7 @@ from hubbub.core.protocol.agreement import masks
 from hubbub.core.protocol.agreement.joint_seed import LINK_BYTES
 from hubbub.core.protocol.primitives.wire import OVERHEAD
 from hubbub.core.session.offer import Layout, layout_of
+from hubbub.desk.cli import terminal
 from hubbub.desk.cli.study_commands import show_plan
 from hubbub.desk.report.page import render
 from hubbub.learning.queries.training_query import training_of
@@ -681,7 +682,7 @@ def test_p4_the_plan_of_a_sparse_graph_says_whom_it_bears_and_when():
 
 
 def test_p4_the_plan_in_words_says_whom_the_graph_bears(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(terminal._out, "width", 300)
     made = plan_for(140, 3)
     likely = made.to_dict()["mask_graph"]["colluders_before_it_is_drawn"]
     show_plan(made)

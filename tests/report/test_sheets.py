@@ -9,6 +9,7 @@ import pytest
 from tests.report.test_paper import VALIDATION, told
 from tests.run.finished import a_study, finished
 
+from hubbub.desk.cli import terminal
 from hubbub.desk.cli.terminal import show
 from hubbub.desk.report import answers, validation_sheet
 from hubbub.desk.report.markup import join, policy
@@ -44,7 +45,7 @@ def test_what_is_said_of_a_run_is_said_in_text_and_in_a_notebook(tmp_path: Path)
 def test_a_sheet_has_the_same_sentences_and_cells_in_every_form(
     sheet: Sheet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(terminal._out, "width", 300)
     show(sheet)
     forms = [capsys.readouterr().out, "\n".join(lines_of(sheet)), unescape(page(sheet))]
     for form in forms:
