@@ -229,6 +229,7 @@ class AttestationExchange:
         shown_nonces = self._session.nonces_of(nonces, silos)
         if self._nonces:
             raise ProtocolError("expected nonces once in a session, got more", culprit="relay")
+        # Only evidence over my own nonce is known to me to have been made in this session.
         if self._nonce and shown_nonces[self._index] != self._nonce:
             raise ProtocolError("expected my own nonce back, got another", culprit="relay")
         self._nonces, self._silos = digest_of(shown_nonces), silos

@@ -121,5 +121,6 @@ class SecureSource:
             drawn = self.words(count)
             order = np.argsort(drawn, kind="stable")
             ranked = drawn[order]
+            # Equal words would stay in the order of their places, which is not uniform.
             if not np.any(ranked[1:] == ranked[:-1]):
                 return order

@@ -127,6 +127,7 @@ def check_rows(path: Path, plan: Plan, content: Plain) -> Finding:
         rows = [json_value(line) for line in read_whole(path).splitlines()]
         least = [plan.epsilon_after(max(1, int(row["step"]))) for row in rows]
         shown = [float(row["epsilon"]) for row in rows]
+        # Attempts after the last step, and those without a sum, were spent as well.
         least[-1] = plan.epsilon_after(int(content["epsilon"]["attempts"]))
     except EffortError:
         return not_checked(_CLAIM)
@@ -195,6 +196,7 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
         return [*findings, *_without_plan(stated, content), *claims]
     findings.append(_alike("plan.json follows from study.toml", stated, remade_plan.to_dict()))
     if findings[-1].holds:
+        # Evidence of which anything is false proves nothing about attempts and keys.
         sound = content if all(one.holds for one in [*findings, *claims]) else None
         findings += _played(folder, remade_plan, sound, look)
         if sound is not None:
