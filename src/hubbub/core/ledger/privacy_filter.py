@@ -234,10 +234,8 @@ class PrivacyFilter:
         return unit_of(kind for block in self._blocks for kind, _ in block)
 
     def _laws(self, blocks: Sequence[Counts]) -> tuple[list[StudyLaw], int]:
-        """The laws of what was let in together, each without what the reference law dominates.
-
-        Also how many of its steps are left.
-        """
+        """The laws of what was let in, and how many steps of the reference law are left."""
+        # P24: of each study only what the reference law does not dominate follows the rule.
         law, rests = self.cap.law, []
         left = law.steps if law else 0
         for block in blocks:

@@ -86,6 +86,7 @@ class Composition:
         first, *others = self._ways
         worst = ask(first, 0.0)
         for way in others:
+            # P2: a direction whose delta is certainly less there cannot be the worse.
             if worst.upper < inf and not self._stays_below(way, *point(worst.lower)):
                 other = ask(way, worst.lower)
                 lower, upper = max(worst.lower, other.lower), max(worst.upper, other.upper)
@@ -154,6 +155,7 @@ class Composition:
         shifts = [r.gaussian for r in self._releases]
         if any(shift is None for shift in shifts):
             return None
+        # P1: S steps of shift m are one of m sqrt(S).
         squares = (r.count * (r.gaussian or 0.0) ** 2 for r in self._releases)
         return sqrt(sum(squares))
 

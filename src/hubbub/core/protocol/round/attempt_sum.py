@@ -246,7 +246,7 @@ class AttemptSum:
             Tag.HELD: self._taken[Tag.ARRIVED],
             Tag.ARRIVED: (0,),
             Tag.REQUEST: (0,),
-        # PROMISE and TOTAL: the nodes to which a REQUEST has gone.
+            # PROMISE and TOTAL: the nodes to which a REQUEST has gone.
         }.get(frame.tag, self._taken[Tag.REQUEST])
         if frame.sender not in asked:
             raise ProtocolError(

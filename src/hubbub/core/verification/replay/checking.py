@@ -339,16 +339,14 @@ def _place(plan: Plan, header: Header) -> tuple[bool, bool, int]:
 
 
 def _begin_last(plan: Plan, courses: dict[str, Course], done: Sessions) -> None:
-    """Begin what is asked last where the main query has ended, all of whose sessions were played.
-
-    If that could not be made again, what was sent for it first proves nothing.
-    """
+    """Begin what is asked last at the end of the main query, whose sessions were all played."""
     main = courses[plan.main.purpose]
     main.miss(attempts_shown(plan.main, done), plan.main.mechanism.steps)
     end = None if main.led is None else main.led.parameters
     is_model = end is not None and np.isfinite(end).all()
     for planned in plan.stepped:
         if planned.query.is_asked_last and planned.purpose not in courses:
+            # Where the end could not be made again, what was sent first proves nothing.
             begin = planned.query.start(end) if is_model else None
             courses[planned.purpose] = Course(
                 planned, begin, proven=main.is_proven, model=plan.dimension
