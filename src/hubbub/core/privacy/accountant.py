@@ -236,11 +236,9 @@ def calibrate(
 def _rough_noise(
     build: Callable[[float], Sequence[dominating_pairs.Release]], epsilon: float, delta: float
 ) -> float:
-    """The log noise multiplier to about 0.01, from the cumulants alone.
-
-    Where other releases leave little of epsilon, their estimate may pass it at any noise: then it
-    is where that of all is past it twice as far.
-    """
+    """The log noise multiplier to about 0.01, from the cumulants alone."""
+    # Where other releases leave little of epsilon, their estimate may pass it at any noise: then it
+    # is where that of all is past it twice as far.
 
     def excess(log_noise: float) -> float:
         guess = Composition(dominating_pairs.from_above(build(float(np.exp(log_noise))))).estimate(

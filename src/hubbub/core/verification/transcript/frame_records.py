@@ -303,10 +303,8 @@ def _next(
 
 
 def _is_torn(file: BinaryIO, start: int) -> bool:
-    """Whether a record that does not fit was just not written to its end.
-
-    It is too short then, or ends in zeros, which file systems put where nothing was written yet.
-    """
+    """Whether a record that does not fit was just not written to its end."""
+    # It is too short then, or ends in zeros, which file systems put where nothing was written yet.
     if file.seek(0, os.SEEK_END) - start > 2 * _MOST_BYTES:
         return False
     file.seek(start)
