@@ -53,7 +53,7 @@ def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
     shares = noise_shares.shares_of(parties, announced=own_noise)
     planned = tuple(_planned_alone(one, parties, privacy, shares) for one in beside)
     certificate = _certificate(main, parties, shares)
-    # P4-P6: what finite precision and the graphs add in any query's sums counts against all.
+    # P4 to P6: what finite precision and the graphs add in any query's sums counts against all.
     for one in planned:
         certificate = certificate.after(one.certificate)
     threat = exposure.Threat(
