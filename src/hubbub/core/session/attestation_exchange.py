@@ -114,6 +114,7 @@ class AttestedSession:
         name = f"{index}:{party.role}:{party.name}".encode()
         parts = [self.study, self.session, name, party.verifying, party.sealing, nonces]
         whole = hashlib.sha512(b"hubbub report data v1")
+        # With lengths, so that two parties never have the same report data.
         for part in parts:
             whole.update(len(part).to_bytes(4, "little") + part)
         return whole.digest()

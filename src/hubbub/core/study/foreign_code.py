@@ -319,6 +319,7 @@ def keep(study: Study, names: Iterable[str] | None = None) -> dict[str, str]:
     if study.id in _BOUND:
         refuse_changed_code(digests, _BOUND[study.id])
     with _LOCK:
+        # After the refusals: what is imported later is made of these bytes.
         _KEPT.update(sources)
     return digests
 

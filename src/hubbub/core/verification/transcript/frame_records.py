@@ -177,6 +177,7 @@ def record_of(
     words, signature = view[:HEADER_BYTES], view[-SIGNATURE_BYTES:]
     payload = view[HEADER_BYTES:-SIGNATURE_BYTES]
     short = short or short_of(frame)
+    # Over the payload's hash, so transcripts with vectors and without have one head.
     after = _next(head, words, hash_of(words[1], short), signature)
     if words[1] != _SEALED and (full or words[1] not in _VECTORS):
         start, content, end = bytes([_WHOLE]) + words, payload, signature.tobytes() + after
