@@ -440,7 +440,7 @@ def _bound(
         unit = unit_of(kind for kind, _ in counts)
         whole = [one for kind, count in counts for one in cost_of(kind, count, relation, unit)]
         bound = Composition(whole).epsilon(delta, most=MOST_EPSILON)
-    # No account is more than any cap allows.
+    # Where nothing bounds what was spent, it is more than any cap allows.
     except StudyError:
         return float("inf"), float("inf")
     return bound.lower, bound.upper

@@ -101,7 +101,7 @@ def grid_for(
 ) -> tuple[int, float, int]:
     """Word, grid standard deviation of the least share, and how many aligned records fit (P7)."""
     share = noise / sqrt(shares.count)  # in units of C; the least, where all silos take part
-    # P7: within 12 standard deviations a number wraps with probability below 3.6e-33.
+    # P7: with room for 12 standard deviations a number wraps with probability below 3.6e-33.
     reach = 12 * shares.largest_total(parties.silos) * sqrt(shares.count)  # in shares
     needed, projection = largest_batch(mechanism), mechanism.projection
     coordinate = projection.largest_coordinate if projection else 1.0  # of a record, over C

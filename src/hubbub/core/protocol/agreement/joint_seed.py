@@ -175,7 +175,7 @@ class SeedCheck:
                 f"expected a link from number {last} on, got number {number}: its time is over"
             )
         # Only the owner of the chain could have known it, and it could not have been another. All
-        # links of a session together cost no more hashes than the chain is long.
+        # links of a silo together cost no more hashes than its chain is long.
         if _lowered(self.place(index), number, link, last) != known:
             raise ProtocolError(
                 f"expected the link number {number} that it has committed to, got another",

@@ -47,7 +47,8 @@ class IndependentShare:
     def added(self, total: Array, attempt: Attempt, source: SecureSource) -> ring.Residues:
         """See `NoiseShare`."""
         numbers = self._round_parameters
-        # P3: masks open this sum for the set that this very MODEL names, and for no other.
+        # P3: pairwise masks open this sum for the set that this very MODEL names alone. With nodes,
+        # which may open it for fewer, shares are the same in every attempt.
         sigma = numbers.share_sigma_grid(len(attempt.active))
         return noise.add_noise_and_round(
             total, sigma, source, numbers.word_bits, grid_step=numbers.grid_step
