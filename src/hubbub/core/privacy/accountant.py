@@ -237,8 +237,6 @@ def _rough_noise(
     build: Callable[[float], Sequence[dominating_pairs.Release]], epsilon: float, delta: float
 ) -> float:
     """The log noise multiplier to about 0.01, from the cumulants alone."""
-    # Where other releases leave little of epsilon, their estimate may pass it at any noise: then it
-    # is where that of all is past it twice as far.
 
     def excess(log_noise: float) -> float:
         guess = Composition(dominating_pairs.from_above(build(float(np.exp(log_noise))))).estimate(
@@ -247,6 +245,8 @@ def _rough_noise(
         return log(max(guess, 1e-12)) - log(epsilon)
 
     low, high = log(1e-3), log(1e6)
+    # Where other releases leave little of epsilon, their estimate may pass it at any noise: then it
+    # is where that of all is past it twice as far.
     past = max(excess(high), 0.0)
     if past > 0.5:
         raise StudyError(
