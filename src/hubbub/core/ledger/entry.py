@@ -331,6 +331,7 @@ def _of(kind: LedgerMechanism, count: int) -> dict[str, Any]:
 
 def _unlike(kind: LedgerMechanism) -> str:
     """What of a kind dp-accounting cannot say under add-remove; empty if nothing."""
+    # P8 (6): by layers, records are clipped after the projection, and the step is one without.
     if kind.projection and kind.projection != "layers":
         return f"a {kind.projection} projection"
     if kind.sampling == "without-replacement" or kind.records:

@@ -171,7 +171,7 @@ class NotedHead:
 
     @contextmanager
     def writer(self) -> Iterator[Callable[[Head], None]]:
-        """What notes a head that is on disk, open before it is: else it may cost what none gets."""
+        """What notes a head that is on disk."""
         with ExitStack() as stack:
 
             def opened(flags: int) -> int:
@@ -179,6 +179,7 @@ class NotedHead:
                 stack.callback(os.close, descriptor)
                 return descriptor
 
+            # Opened before the row is written: if the note cannot be, nothing was charged yet.
             before = opened(os.O_WRONLY) if self.path.exists() else None
 
             def write(head: Head) -> None:
@@ -281,6 +282,7 @@ class Chain:
 
     def sign(self, content: bytes) -> bytes:
         """Sign something else than a row; it must not be as short as a row's digest."""
+        # Whoever could have 32 bytes signed could have the digest of a made-up row signed.
         if len(content) <= len(NOTHING):
             raise ValueError("expected more bytes than a digest has; put the purpose before them")
         return self._own_key().sign(content)
@@ -341,6 +343,7 @@ class Chain:
         """Write the row that follows the last one, and see it there; inside `writing` only."""
         row = signed_row(self._own_key(), last.number + 1, text, last.digest)
         self._insert(row)
+        # Read back within the transaction: what is sent rests on what others will read.
         if self._read(last.number) != [last[:3], row[:3]]:
             raise self._altered(row.number)
         self._written.append(row)
@@ -430,6 +433,7 @@ class Chain:
 
     def _begin(self) -> None:
         """The key first: what happens without it must not look like a new ledger."""
+        # A key or a note without rows: what was spent here must not be begun anew from nothing.
         if self._key_path.exists() or self._noted.path.exists():
             raise self._emptied()
         key = new_key(self._key_path)
@@ -470,6 +474,7 @@ class Chain:
         for one in stored:
             last = self._fitted(last, *one)
             rows.append(last)
+        # A digest covers all rows before it, so one signature vouches for all of them.
         if rows and not is_signed(self._public, rows[-1]):
             self.check_signatures(rows)  # which of them is the first
         return rows

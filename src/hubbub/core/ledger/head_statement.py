@@ -72,6 +72,7 @@ class HeadStatement:
 
     def follows(self, earlier: HeadStatement) -> bool:
         """Whether both can be true of one ledger that only grows, or are of two."""
+        # A chain only grows: fewer rows, or as many and another head, are not of the same one.
         same = (self.rows, self.head) == (earlier.rows, earlier.head)
         return same or self.rows > earlier.rows or self.ledger != earlier.ledger
 

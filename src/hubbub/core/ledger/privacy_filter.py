@@ -91,6 +91,8 @@ class PrivacyFilter:
             BudgetError: the cap has no room for the study.
         """
         attempts_made = tally.attempts(entry.study, entry.kind)
+        # P24: a study is compared with the cap as a whole, once; then its attempts are only
+        # counted.
         if attempts_made < self._set_aside(entry.study, entry.kind):
             return None
         most = (
@@ -100,6 +102,7 @@ class PrivacyFilter:
         counts = self.wanted(entry.study, {**study, entry.kind: most})
         self._check_unit(counts)
         left = self._left_after(counts)
+        # P24: a certificate for each kind's session, none of which has a name yet.
         mine = Certified.by(entry)
         each = {mine._replace(session=bytes((number,))) for number in range(len(counts))}
         if left is None and not self._fits_alone(counts, tally.certified | each):
@@ -124,6 +127,8 @@ class PrivacyFilter:
         sessions = tally.certified | {Certified.by(entry)}
         if self._standing is not None and self._are_kept(sessions):
             return
+        # P24: a first study for which (1) has no room may stand alone, by P15 (a); nothing follows
+        # it.
         if len(self._blocks) > 1 or self._spent(self._blocks[0], sessions) > self.cap.epsilon:
             raise BudgetError(
                 f"expected at most epsilon {self.cap.epsilon:g} at delta "
@@ -182,6 +187,8 @@ class PrivacyFilter:
         """How many attempts of a study and mechanism were charged or let in."""
         let_in = [one.counts for one in self.admissions if one.study == study]
         blocks = [self.made.get(study, ()), *let_in]
+        # A kind that another machine computes anew is covered: studies are let in at `dearer`
+        # noise.
         return sum(n for block in blocks for one, n in block if one.covers(kind))
 
     @cached_property
@@ -193,6 +200,7 @@ class PrivacyFilter:
 
     def _left_after(self, counts: Counts) -> RemainingBudget | None:
         """What the cap leaves after one more study; None if it has no room for others beside it."""
+        # P24: the first study was chosen without outputs, so (1) is asked of it, and (2) of others.
         if not self._blocks:
             return self._remaining([counts])
         try:
@@ -226,17 +234,15 @@ class PrivacyFilter:
         return unit_of(kind for block in self._blocks for kind, _ in block)
 
     def _laws(self, blocks: Sequence[Counts]) -> tuple[list[StudyLaw], int]:
-        """The laws of what was let in together, each without what the reference law dominates.
-
-        All of that law stands beside the first, as it was stated before any output (P24). Also how
-        many of its steps are left.
-        """
+        """The laws of what was let in, and how many steps of the reference law are left."""
+        # P24: of each study only what the reference law does not dominate follows the rule.
         law, rests = self.cap.law, []
         left = law.steps if law else 0
         for block in blocks:
             rest, taken = self._split(block, left)
             rests.append(rest)
             left -= taken
+        # P24: all of that law stands beside the first study, as it was stated before any output.
         if law is not None:
             rests = [[*(rests[0] if rests else []), law.release(self.cap.relation)], *rests[1:]]
         return [self._law(rest) for rest in rests], left

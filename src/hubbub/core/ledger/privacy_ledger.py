@@ -92,16 +92,22 @@ class Ledger:
         """
         with self._lock:
             with self._chain.writing():
+                # P15: inside the transaction, so that no other process charges between this check
+                # and the row.
                 last = self._catch_up()
+                # P15: what was signed of a closed study stays true.
                 self._check_open(entry.study)
                 self._tally.check_units([entry.kind], self._path)
                 self._tally.check_attempts(entry, attempts, self._path)
                 let_in = self._check_cap(entry, attempts, study_attempts or {})
                 rows: list[tuple[Row, Content]] = []
+                # P24: all of the study is set aside before its first attempt, in the same
+                # transaction.
                 if let_in is not None:
                     last = self._chain.append(json.dumps({"admit": let_in.to_dict()}), last)
                     rows.append((last, let_in))
                 last = self._chain.append(json.dumps({"charge": entry.to_dict()}), last)
+            # Counted here once it is on disk: a row that was rolled back was never paid.
             for row, content in [*rows, (last, entry)]:
                 self._count(row, content)
 
@@ -157,6 +163,7 @@ class Ledger:
         with self._lock:
             with self._chain.writing():
                 last = self._catch_up()
+                # P15: who asks for the end again gets the same signed word.
                 if study in self._closed:
                     return
                 closing = Closing(study=study)
@@ -291,6 +298,7 @@ class Ledger:
             rows = self._chain.after(None)
         self._chain.check_signatures(rows, progress)
         with self._lock:
+            # From nothing: what was counted before had the last signature of each look alone.
             self._forget()
             self._take_in(rows)
         if head is not None:
@@ -353,6 +361,7 @@ class Ledger:
             return None
         if self._filter is None:
             return PrivacyFilter.beginning(cap, self._tally)
+        # P24: what was let in under one cap counts under the next.
         return self._filter.under(cap)
 
     def _parsed(self, row: Row) -> Content | None:
@@ -367,4 +376,5 @@ def _content(text: str) -> Content:
         return Admission.of(plain)
     if kind == "close":
         return Closing.of(plain)
+    # A row of a kind that is not known here may be spending, so it is an error and not passed over.
     return Cap.of(plain) if kind == "cap" else Entry.of({"charge": plain}[kind])

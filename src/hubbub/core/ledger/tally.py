@@ -110,6 +110,7 @@ def cost_of(kind: LedgerMechanism, count: int, relation: str, unit: str = RECORD
     Raises:
         StudyError: they are of records, and have no account of a patient with several.
     """
+    # P20: beside patients, a row of records tells of all that one patient has.
     if unit == PATIENT and kind.unit == RECORD and kind.most_per_patient != 1:
         return _cost_to_patient(kind, count, relation)
     joint = kind.sampling == WITHOUT_REPLACEMENT
@@ -218,6 +219,7 @@ class Tally:
         """Count so many entries of one kind, of a session."""
         self._kinds[kind] += rows
         self._studies.setdefault(session.study, Counter())[kind] += rows
+        # Its certificate is not in what the cap was found to allow.
         if self._covered is not None and session not in self._covered.sessions:
             self._covered = None
         self._sessions.add(session)
@@ -292,6 +294,8 @@ class Tally:
         for number, (kind, rows, certificate) in enumerate(wanted):
             left = rows if anew and over else max(0, rows - self.attempts(study, kind))
             if left:
+                # No true session has a name of one byte, so this one's certificate counts beside
+                # theirs.
                 whole.add_rows(kind, left, Certified(study, bytes((number,)), certificate))
         return whole
 
@@ -348,6 +352,7 @@ class Tally:
             covered is not None
             and covered.cap == cap
             and Certified.by(entry) in covered.sessions
+            # P15: a bound for more entries is one for fewer.
             and self._after(entry) <= covered.counts
         )
 
@@ -435,6 +440,7 @@ def _bound(
         unit = unit_of(kind for kind, _ in counts)
         whole = [one for kind, count in counts for one in cost_of(kind, count, relation, unit)]
         bound = Composition(whole).epsilon(delta, most=MOST_EPSILON)
+    # Where nothing bounds what was spent, it is more than any cap allows.
     except StudyError:
         return float("inf"), float("inf")
     return bound.lower, bound.upper

@@ -91,6 +91,7 @@ def releases(
         steps: attempts, finished or not.
         known_records: records whose part in a batch this adversary knows because it owns them.
     """
+    # P9 (e), P25: one step for each epoch, of which one that was begun counts in full.
     charged = ceil(steps / account.epoch)
 
     def plain(noise: float) -> Release:
@@ -117,11 +118,9 @@ def _unprojected(account: Account, noise: float, steps: int, known_records: int)
 
 
 def _step(account: Account, noise: float, steps: int, records_per_unit: int = 1) -> Step:
-    """All steps, as if nothing were projected; a `Step` takes it that an exchange moves 2 C.
-
-    Who is in the batch by chance may be far from who is not, however near to each other two are:
-    a diameter is of sums over everybody (P23).
-    """
+    """All steps, as if nothing were projected; a `Step` takes it that an exchange moves 2 C."""
+    # P23: a diameter is of sums over everybody. Who is in a batch by chance may be far from who is
+    # not, however near to each other any two are.
     nearer = 1.0
     if account.relation == "substitute" and account.sample_rate == 1:
         nearer = 2.0 / account.diameter
@@ -184,6 +183,7 @@ def account_of(mechanism: Mechanism) -> Account:
         epoch=mechanism.epoch,
         diameter=mechanism.diameter,
     )
+    # P9 (c), (e): a kept list amplifies nothing, so everybody counts as being in the batch.
     if mechanism.has_joint_batches and mechanism.tokens != "per-step":
         account = replace(account, sampling="full-batch", sample_rate=1.0)
     if mechanism.projection is None:
@@ -251,6 +251,7 @@ def least_noise(
     least = least_certified(account)
 
     def whole(noise: float) -> list[Release]:
+        # Below it nothing is certified, and a calibration may try there on its way.
         return [*releases(account, max(noise, least), steps, known_records), *beside]
 
     return max(calibrate(whole, epsilon, delta), least)

@@ -195,6 +195,7 @@ def owned_records(mechanism: Mechanism, parties: Parties, silos: int) -> int:
         return 0
     records, counts = mechanism.records, mechanism.counts
     most = min(silos, parties.silos - 1)
+    # P10: of the largest silos, since nobody knows which ones are corrupted.
     owned = sum(sorted(counts)[-most:]) if most and counts else None
     return min(ceil(records * most / parties.silos) if owned is None else owned, records - 1)
 

@@ -179,6 +179,7 @@ class Mechanism:
         one noise vector has a part in all of them.
         """
         if self.has_joint_batches and self.tokens != "per-step":
+            # P9 (e): a list has so many parts, and each record is in one of them.
             return ceil(self.records / self.batch)
         return self.noise.epoch
 
@@ -210,6 +211,7 @@ class Mechanism:
 
 def joint_batch(sample_rate: float, records: int) -> int:
     """Records in a joint batch, rounded up."""
+    # A whole number is not rounded up for the last digit of a float.
     return min(records, ceil(sample_rate * records * (1 - 1e-12)))
 
 
@@ -233,6 +235,7 @@ def mechanism_of_all(
         relation=privacy.relation,
         delta=privacy.delta,
         steps=sums,
+        # P14: records are clipped to C less the margin, which is the norm again.
         clip=norm / (1 - CLIP_MARGIN),
         unit=data.unit,
         most_per_patient=data.most_per_patient,

@@ -161,6 +161,7 @@ def column_of(
         return tuple(int(unit) for unit in choose(bands, momentum, schedule, steps))
 
     column: tuple[int, ...] = loaded(registered(OPTIONS)[option], chosen)
+    # P25: columns of norm 1 at most, seen in whole numbers, in which nothing is rounded.
     fits = len(column) == bands and column[0] > 0 and sum(unit**2 for unit in column) <= UNIT**2
     # A share's noise that grows without end fits no grid.
     if not fits or not np.abs(inverse_of(np.array(column) / UNIT, steps)).max() <= _MOST_GROWTH:
@@ -336,6 +337,7 @@ def _least(error: Any, candidates: Iterator[int], least: float) -> int:
 
 def _candidates(steps: int, rate: float) -> Iterator[int]:
     """Numbers of bands that are tried, each twice the last."""
+    # P25: a group's rate is b q, and no more than 1.
     most = min(steps, int(1 / rate * (1 + 1e-12)))
     return (many for many in (2, 4, 8, 16, 32, 64, 128) if many <= most)
 
@@ -346,6 +348,7 @@ def least_noise(
     """The noise multiplier that so many bands need, without what a plan adds besides."""
 
     def whole(noise: float) -> list[Any]:
+        # P25: one step at the group's rate for each block of attempts.
         step = Step(
             noise_multiplier=noise,
             sample_rate=group_rate(rate, bands),

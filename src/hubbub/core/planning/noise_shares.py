@@ -77,6 +77,7 @@ class NoiseShares:
             worst = self.sharing if known <= self.known else max(self.fewest, known + 1)
             active = min(worst, self.sharing)
         divided = active - self.known if self.announced else self.count
+        # P3: where no unknown share is left, no noise is claimed.
         return sqrt(max(active - known, 0) / divided)
 
     def total(self, active: int) -> float:
@@ -162,6 +163,7 @@ def mask_degree(parties: Parties) -> int:
         return parties.silos - 1
     certain = parties.colluders + parties.dropouts + 2
     likely = masks.degree(parties.silos, parties.silos // 2, parties.dropouts)
+    # P4: (a) for the stated adversary, and even, as both sides of a circle are alike; or (b).
     return min(parties.silos - 1, max(certain + certain % 2, likely))
 
 

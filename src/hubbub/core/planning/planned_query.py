@@ -56,16 +56,20 @@ def certificate_for(
     Raises:
         StudyError: sums of the batches are too long for the projection.
     """
+    # P15: for as many attempts as the rows pay for, whole epochs of them.
     draws = float(mechanism.paid_attempts) * (numbers or _ASSUMED_NUMBERS) * parties.silos
     sigma = float(_LEAST_GRID_SIGMA)
+    # P5: at the finest noise that a plan may choose; coarser noise costs less.
     rounding = 2 * draws * exp(-((pi * sigma) ** 2))
     outcome = _outcome_error(_MOST_GRID_SIGMA * widest, mechanism.noise)
     # Up to the largest epsilon that is claimed, what the sampler's slack adds to delta stays below
     # 0.1 %: the epsilon of other adversaries may be far above the study's (P6).
     slack = 1e-3 * mechanism.delta / (1 + exp(MOST_EPSILON))
+    # P6 (ii): the second term of the minimum, with this slack for tau_0.
     drift = draws * outcome**2 + outcome * sqrt(2 * draws * log(1 / slack))
     lost_tail = draws * 1e-29  # beyond 9 standard deviations, in total variation
     return Certificate(
+        # P5, P6: delta of what is sent is at most e^K delta(epsilon - 2 K), and the slack.
         epsilon=2 * (rounding + drift),
         slack=slack + lost_tail,
         failure=_entries_failure(mechanism, parameters),
@@ -97,6 +101,7 @@ def grid_for(
 ) -> tuple[int, float, int]:
     """Word, grid standard deviation of the least share, and how many aligned records fit (P7)."""
     share = noise / sqrt(shares.count)  # in units of C; the least, where all silos take part
+    # P7: with room for 12 standard deviations a number wraps with probability below 3.6e-33.
     reach = 12 * shares.largest_total(parties.silos) * sqrt(shares.count)  # in shares
     needed, projection = largest_batch(mechanism), mechanism.projection
     coordinate = projection.largest_coordinate if projection else 1.0  # of a record, over C

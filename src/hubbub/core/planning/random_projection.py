@@ -129,13 +129,11 @@ class RandomProjection:
         return Projected(kind=self.kind, dimension=self.dimension, account=account, **bound)
 
     def _account(self, sampling: str, relation: str) -> str | None:
-        """The account that costs nothing beyond what the projection may cost, if there is one.
-
-        The mixture over the norm is one where only one vector decides (P8 (1)): the record, or the
-        difference of two that both take part.
-        """
+        """The account that costs nothing beyond what the projection may cost, if there is one."""
         if self.by_layers:
             return UNPROJECTED
+        # P8 (1): the mixture over the norm is one where only one vector decides: the record, or the
+        # difference of two that both take part.
         one_vector = sampling == "full-batch" or (
             sampling == "poisson" and relation == "add-remove"
         )

@@ -53,6 +53,7 @@ def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
     shares = noise_shares.shares_of(parties, announced=own_noise)
     planned = tuple(_planned_alone(one, parties, privacy, shares) for one in beside)
     certificate = _certificate(main, parties, shares)
+    # P4 to P6: what finite precision and the graphs add in any query's sums counts against all.
     for one in planned:
         certificate = certificate.after(one.certificate)
     threat = exposure.Threat(
@@ -145,6 +146,7 @@ def _calibrated(threat: exposure.Threat) -> Mechanism:
     """The mechanism with the least noise with which the threat's epsilon and delta hold."""
     privacy, mechanism = threat.privacy, threat.mechanism
     epsilon, delta = _left_by_precision(privacy, threat.certificate)
+    # P3, P10: besides T silos one looks on, which knows its own records.
     known = exposure.owned_records(mechanism, threat.parties, threat.parties.colluders + 1)
     beside = tuple(accounts.released(threat.beside, mechanism.steps, 1.0))
     account = accounts.account_of(mechanism)

@@ -86,6 +86,7 @@ class Composition:
         first, *others = self._ways
         worst = ask(first, 0.0)
         for way in others:
+            # P2: a direction whose delta is certainly less there cannot be the worse.
             if worst.upper < inf and not self._stays_below(way, *point(worst.lower)):
                 other = ask(way, worst.lower)
                 lower, upper = max(worst.lower, other.lower), max(worst.upper, other.upper)
@@ -154,6 +155,7 @@ class Composition:
         shifts = [r.gaussian for r in self._releases]
         if any(shift is None for shift in shifts):
             return None
+        # P1: S steps of shift m are one of m sqrt(S).
         squares = (r.count * (r.gaussian or 0.0) ** 2 for r in self._releases)
         return sqrt(sum(squares))
 
@@ -234,11 +236,7 @@ def calibrate(
 def _rough_noise(
     build: Callable[[float], Sequence[dominating_pairs.Release]], epsilon: float, delta: float
 ) -> float:
-    """The log noise multiplier to about 0.01, from the cumulants alone.
-
-    Where other releases leave little of epsilon, their estimate may pass it at any noise: then it
-    is where that of all is past it twice as far.
-    """
+    """The log noise multiplier to about 0.01, from the cumulants alone."""
 
     def excess(log_noise: float) -> float:
         guess = Composition(dominating_pairs.from_above(build(float(np.exp(log_noise))))).estimate(
@@ -247,6 +245,8 @@ def _rough_noise(
         return log(max(guess, 1e-12)) - log(epsilon)
 
     low, high = log(1e-3), log(1e6)
+    # Where other releases leave little of epsilon, their estimate may pass it at any noise: then it
+    # is where that of all is past it twice as far.
     past = max(excess(high), 0.0)
     if past > 0.5:
         raise StudyError(

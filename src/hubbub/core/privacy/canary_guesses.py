@@ -130,10 +130,8 @@ def lower_bound(rates: Rates, delta: float, confidence: float) -> float:
 
 
 def _thresholds(scores: Array) -> tuple[tuple[bool, Array], tuple[bool, Array]]:
-    """For rules that say True, and False, of so few or of up to half of the scores.
-
-    Of strict deltas and seldom sampled records the few largest or smallest scores tell most.
-    """
+    """For rules that say True, and False, of so few or of up to half of the scores."""
+    # Of strict deltas and seldom sampled records the few largest or smallest scores tell most.
     ordered = np.sort(scores)
     few = np.geomspace(1, max(1, ordered.size // 2), _THRESHOLDS).astype(np.intp)
     return (True, ordered[ordered.size - few]), (False, ordered[np.minimum(few, scores.size - 1)])

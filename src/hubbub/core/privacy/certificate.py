@@ -63,6 +63,7 @@ class Certificate:
             if left <= 0:
                 return inf
             claimed = ideal(left) + self.epsilon
+            # P6: the slack was counted for `most`, so it covers whatever is claimed below.
             if claimed <= most:
                 return claimed
             most = 1.01 * claimed

@@ -68,6 +68,8 @@ class ComposedLaw:
 
     def delta(self, epsilon: float) -> float:
         """delta(epsilon), certified on the side that `sign` says."""
+        # P13 (4): an upper law is read at epsilon less what all its masses may be wrong by, a lower
+        # one at as much more.
         epsilon -= self.sign * self.doubt
         if epsilon - self.centre > LARGEST_EXPONENT:  # exp() would overflow: nothing is claimed
             return 1.0 if self.sign > 0 else 0.0
@@ -77,7 +79,9 @@ class ComposedLaw:
             first = float(self.tail[index])
             second = float(self.tail_discounted[index]) * exp(epsilon - self.centre)
         scale = exp(min(self.log_scale - self.order * self.centre, 700.0))
+        # P13 (4): each of the two running sums over the window errs by 4 n u of its size at most.
         error = scale * 4 * _UNIT * self.tail.size * (abs(first) + abs(second))
+        # P13 (1), (3): what is wrapped around, and the round-off of the FFT.
         error += exp(min(self.log_scale - self.order * epsilon, 700.0)) * self.allowance
         value = scale * (first - second) + self.infinite + self.sign * error
         if isnan(value):
@@ -101,11 +105,9 @@ class ComposedLaw:
         return max(root, 0.0)
 
     def _crossing(self, delta: float, low: float, high: float) -> float:
-        """Where delta is crossed between two epsilons, by halving.
-
-        SciPy's root finders leave a cycle of references to what they were given, and so to this
-        law's arrays until the collector comes by.
-        """
+        """Where delta is crossed between two epsilons, by halving."""
+        # SciPy's root finders leave a cycle of references to what they were given, and so to this
+        # law's arrays until the collector comes by.
         while high - low > 1e-13 * max(1.0, high):
             middle = (low + high) / 2
             low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
@@ -147,6 +149,7 @@ def compose(
         log_scale=log_scale,
         allowance=peak * _outside(steps, frame, log_scale, first, last)
         + error * _kernel_norm(frame.order, step, size),
+        # P13: S p_inf is no less than 1 - (1 - p_inf)^S; a lower law leaves it out.
         infinite=sum(count * law.infinite for law, count in steps) if sign > 0 else 0.0,
         doubt=sum(
             count * (law.doubt + _tilting_error(law, frame.order, moment))
@@ -194,6 +197,7 @@ def _tilting_error(law: discretise.GridLaw, order: float, moment: float) -> floa
 
 def _kernel_norm(order: float, step: float, size: int) -> float:
     """Euclidean norm of t -> exp(-order t)(1 - exp(-t)) over the grid points t > 0."""
+    # P13 (3): at order 0 the kernel is at most 1 on each point of the window.
     if order == 0:
         return sqrt(size)
     integral = 1 / (2 * order) - 2 / (2 * order + 1) + 1 / (2 * order + 2)
@@ -207,14 +211,13 @@ def _outside(
     low: float,
     high: float,
 ) -> float:
-    """Chernoff bound on the tilted mass of the composed law outside [low, high].
-
-    Any order gives a bound. The frame's own were chosen on a sketch, so smaller ones are tried too.
-    """
+    """Chernoff bound on the tilted mass of the composed law outside [low, high]."""
 
     def grown(order: float) -> float:
         return sum(count * law.log_moment(frame.order + order) for law, count in steps) - log_scale
 
+    # P13 (2): any order gives a bound. The frame's own were chosen on a sketch, so smaller ones are
+    # tried too.
     above = (grown(a) - a * high for a in frame.order_above * _SHARES)
     below = (grown(-b) + b * low for b in frame.order_below * _SHARES)
     return exp(min(0.0, *above)) + exp(min(0.0, *below))
@@ -443,6 +446,7 @@ class OneDirection:
     def _bracket(self, question: _Question, step: float, best: Bound) -> Bound:
         """What a grid of this step says, where it is better than what is known already."""
         lower, upper = self._laws(question.coarse_laws, question.frame, step)
+        # Both grids are certified, so the better end of either counts.
         return Bound(
             lower=max(best.lower, question.read(lower)), upper=min(best.upper, question.read(upper))
         )

@@ -122,11 +122,14 @@ def _connected(losses: Array, p: Array, q: Array, atom: float) -> tuple[Array, f
     """P11: u + v = p and u exp(-l) + v exp(-l') = q on every interval [l, l'] between cuts."""
     inside_p = p[1:-1:2] + p[2:-1:2]
     inside_q = (q[1:-1:2] + q[2:-1:2]) * np.exp(losses[:-1])
+    # Both parts are 0 at least (P11); only round-off could make one negative.
     right = np.clip((inside_p - inside_q) / -np.expm1(-np.diff(losses)), 0.0, inside_p)
     mass = np.zeros(losses.size)
     mass[1:] += right
     mass[:-1] += inside_p - right
+    # P11: smaller losses count as this one, which is dearer.
     mass[0] += p[0]
+    # P11: losses past the last cut go to it and to +inf, by the same rule.
     at_last = min(float(p[-1]), float(q[-1] * np.exp(losses[-1])))
     mass[-1] += at_last
     if atom > 0:
@@ -137,10 +140,9 @@ def _connected(losses: Array, p: Array, q: Array, atom: float) -> tuple[Array, f
 def _merged(losses: Array, p: Array, q: Array, atom: float, order: float) -> tuple[Array, float]:
     """P12: outcomes in order of falling loss, merged until their joint loss is exactly on a cut.
 
-    What is below the first cut is left out. Of the ways to place the last group, of merging from
-    the other end, and of cuts that are all moved by as much as this group is above its own, the
-    one that leaves most under the tilt is taken; and by how much its cuts are moved.
+    Also by how much the cuts are moved.
     """
+    # P12: what is below the first cut is left out.
     p, q = p[1:], q[1:]
     if atom > 0:
         place = 2 * _zero(losses)
@@ -148,6 +150,9 @@ def _merged(losses: Array, p: Array, q: Array, atom: float, order: float) -> tup
     seen = (p > 0) & (q > 0)
     p, q = p[seen], q[seen]
     ratios = np.exp(losses)
+    # P12 holds for any of these: ways to place the last group, merging from the other end, cuts
+    # that are moved by as much as this group is above its own. The one that leaves most under the
+    # tilt is best.
     falling, rest = _on_cuts(p, q, ratios)
     choices = [(_rounded_down(falling, rest), 0.0), (_lifted(falling, rest, ratios), 0.0)]
     if rest.p > _LARGE:
@@ -159,11 +164,9 @@ def _merged(losses: Array, p: Array, q: Array, atom: float, order: float) -> tup
 
 
 def _moved(losses: Array, p: Array, q: Array, rest: Rest) -> Iterator[tuple[Array, float]]:
-    """Masses on cuts that are moved up towards a large last group, and by how much they are.
-
-    Rounding it down costs every step as much as it is above its cut; of 10,000 steps with rare
-    large losses that is more than all else.
-    """
+    """Masses on cuts that are moved up towards a large last group, and by how much they are."""
+    # Rounding it down costs every step as much as it is above its cut; of 10,000 steps with rare
+    # large losses that is more than all else.
     shift = ratio = height = 0.0
     for _ in range(_MOVES):
         if rest.p <= _LARGE:
@@ -192,6 +195,8 @@ def _on_cuts(p_masses: Array, q_masses: Array, targets: Array) -> tuple[Array, R
             surplus, gathered = surplus + difference, gathered + one_p
             p.pop(), q.pop()
             continue
+        # P12: as much of the next outcome as puts the group's log(P / Q) on the cut; the rest goes
+        # on.
         share = -surplus / difference if difference else 1.0
         mass[cut] = gathered + share * one_p
         p[-1], q[-1] = (1 - share) * one_p, (1 - share) * one_q
@@ -209,10 +214,8 @@ def _rounded_down(mass: Array, rest: Rest) -> Array:
 
 
 def _lifted(mass: Array, rest: Rest, ratios: Array) -> Array:
-    """The leftover at the cut above it: merged with as much from higher cuts as that takes.
-
-    Where most outcomes lie within one cell, this is far better than rounding them down.
-    """
+    """The leftover at the cut above it: merged with as much from higher cuts as that takes."""
+    # Where most outcomes lie within one cell, this is far better than rounding them down.
     target = rest.cut + 1
     if rest.cut < 0 or target >= mass.size:
         return mass

@@ -118,6 +118,7 @@ def _of_units(step: Step, relation: str) -> Release:
     """P20: the mixture over how many of a unit's records are in the batch."""
     many, shift = step.records_per_unit, 1 / step.noise_multiplier
     if step.sampling == "full-batch" or (step.sampling == "poisson" and step.sample_rate == 1):
+        # All of a unit's records are in every sum.
         return moved(step, relation, many * shift)
     if step.sampling != "poisson" or relation != "add-remove":
         raise StudyError(
@@ -133,16 +134,19 @@ def moved(step: Step, relation: str, shift: float) -> Release:
     """The release of a step in which a record moves the sum by at most `shift`."""
     substitute = relation == "substitute"
     if step.sampling == "full-batch" or step.sample_rate == 1:
+        # P1: without replacement a record that is there has taken another's place.
         moved = 2 * shift if substitute or step.sampling == "without-replacement" else shift
         pair = Removal(rate=1.0, shift=moved)
         # Under substitution the Gaussian pair is its own reverse.
         laws: tuple[Law, ...] = (pair,) if substitute else (pair, Reversed(law=pair))
         return Release(laws=laws, count=step.count, gaussian=moved)
+    # P1: the fifth row, or the third for Poisson; either is its own reverse.
     if substitute:
         law: Law = ReplacedInBatch(rate=step.sample_rate, shift=2 * shift)
         if step.sampling == "poisson":
             law = ExchangedRecord(rate=step.sample_rate, shift=shift)
         return Release(laws=(law,), count=step.count)
+    # P1: the second row, or the fourth without replacement.
     moved = shift if step.sampling == "poisson" else 2 * shift
     removal = Removal(rate=step.sample_rate, shift=moved)
     return Release(laws=(removal, Reversed(law=removal)), count=step.count)
@@ -170,6 +174,7 @@ def release_with_malicious(
         """Of these numbers of honest members."""
         shift = 2 / noise_multiplier
         laws: list[Law] = [
+            # Without an honest member the batch tells nothing of honest records.
             ReplacedInBatch(rate=b / honest, shift=shift) if b else Nothing()
             for b in drawn.tolist()
         ]
@@ -220,18 +225,17 @@ def with_slack(one: Release, slack: float) -> Release:
 
 
 def _honest_members(records: int, batch: int, malicious: int) -> tuple[NDArray[np.int64], Array]:
-    """Every likely number of honest members of a batch, and its probability.
-
-    Ratios of neighbouring probabilities are multiplied up from the mode: binomial coefficients of
-    large numbers would lose all digits. What is left out has less than 1e-27 (P10).
-    """
+    """Every likely number of honest members of a batch, and its probability."""
     honest = records - malicious
     mean = batch * honest / records
     spread = sqrt(mean * (malicious / records) * (records - batch) / max(records - 1, 1))
+    # P10: what is left out has less than 1e-27.
     least = max(0, batch - malicious, floor(mean - 14 * spread - 60))
     most = min(batch, honest, ceil(mean + 14 * spread + 60))
     spend((most - least) / 5)
     member = np.arange(least, most, dtype=np.float64)
+    # Ratios of neighbouring probabilities are multiplied up from the mode: binomial coefficients of
+    # large numbers would lose all digits.
     odds = (honest - member) / (member + 1) * ((batch - member) / (malicious - batch + member + 1))
     steps = np.log(odds)
     mode = int(np.argmax(np.append(0.0, np.cumsum(steps))))
@@ -242,6 +246,7 @@ def _honest_members(records: int, batch: int, malicious: int) -> tuple[NDArray[n
 
 def _on_ends(members: Array, weights: Array, cells: int) -> tuple[Array, Array]:
     """The weights moved onto the ends of equal cells, with every member's mean kept."""
+    # P10: H_a is convex in the rate, so the mixture over the ends lies above.
     ends, cell = _cells_of(members, cells)
     up = (members - ends[cell]) / (ends[cell + 1] - ends[cell])
     low = np.bincount(cell, weights * (1 - up), ends.size)
@@ -251,6 +256,7 @@ def _on_ends(members: Array, weights: Array, cells: int) -> tuple[Array, Array]:
 
 def _at_means(members: Array, weights: Array, cells: int) -> tuple[Array, Array]:
     """The weights of each of the same cells at the mean within it."""
+    # P10: by the same convexity the mixture over the means lies below.
     ends, cell = _cells_of(members, cells)
     inside = np.bincount(cell, weights, ends.size - 1)
     kept = inside > 0

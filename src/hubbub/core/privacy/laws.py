@@ -217,12 +217,10 @@ class UnitRemoval:
         return np.asarray(choose + taking * log(self.rate) + (k - taking) * log1p(-self.rate))
 
     def _outcome(self, loss: Array) -> Array:
-        """The outcome at which the loss is reached; -inf below the smallest loss.
-
-        With u = m x and a_j = weight_j exp(-(j m)^2 / 2), the sum over j >= 1 of a_j e^(ju) is
-        e^loss - weight_0. Its logarithm is convex in u, with slopes from 1 to `records`: Newton's
-        method falls onto the root from where the first single term reaches it.
-        """
+        """The outcome at which the loss is reached; -inf below the smallest loss."""
+        # With u = m x and a_j = weight_j exp(-(j m)^2 / 2), the sum over j >= 1 of a_j e^(ju) is
+        # e^loss - weight_0. Its logarithm is convex in u, with slopes from 1 to `records`: Newton's
+        # method falls onto the root from where the first single term reaches it.
         none = self.records * log1p(-self.rate)  # log weight_0
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             small = log_above(np.minimum(loss, 0), none, -np.expm1(none))
@@ -244,11 +242,9 @@ class UnitRemoval:
 
 
 def _newton(goal: Array, terms: Array, many: Array) -> Array:
-    """The same of a few goals, without terms that are nothing beside the largest.
-
-    At the start the sum is at least the goal, and where every term is a `many.size`-th of that it
-    is at most the goal: the root lies between.
-    """
+    """The same of a few goals, without terms that are nothing beside the largest."""
+    # At the start the sum is at least the goal, and where every term is a `many.size`-th of that it
+    # is at most the goal: the root lies between.
     u = ((goal[:, None] - terms) / many).min(axis=1)
     least, most = terms + (u.min() - log(many.size)) * many, terms + u.max() * many
     counted = slice(
@@ -337,6 +333,7 @@ class Reversed:
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         """See `Law.masses`."""
+        # The swapped pair has the negative losses, and P and Q change places.
         p, q = self.law.masses(-edges[::-1])
         return q[::-1], p[::-1]
 

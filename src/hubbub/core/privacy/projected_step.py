@@ -200,6 +200,7 @@ def release_projected(
     below, mass = float(special.gammainc(half, half * low**2)), _chi_masses(half, ends)
     share, middle = _shares_of_ends(dimension, ends, 1 / noise_multiplier)
     sides = np.append(mass * (1 - share), 0.0) + np.append(0.0, mass * share)
+    # P8 (8): a smaller R is charged as the least radius.
     sides[0] += below
     above = _removals(ends, sides * (1 + _CHI_ERROR), sample_rate, noise_multiplier)
     inner, weights = np.append(low, middle), np.append(below, mass) * (1 - _CHI_ERROR)

@@ -60,6 +60,7 @@ class RemainingBudget:
         """
         of_law = self.steps - taken
         if study.is_gaussian:
+            # P24: squares of Gaussian shifts add up exactly, whenever they were chosen.
             square = self.shift**2 - study.shift**2
             if square < 0:
                 return None
@@ -68,6 +69,7 @@ class RemainingBudget:
         levels = study.levels(self.shift, share)
         if levels is None:
             return None
+        # P24 (2): what the study and the rest may come to, at every threshold.
         room = _Convex(share + gaussian_deltas(self.shift, levels), _slopes(self.shift, levels))
         steps = np.diff(np.exp(levels))
 
@@ -93,6 +95,7 @@ def first_remaining_budget(study: StudyLaw, epsilon: float, delta: float) -> Rem
     """
     certified = kept_for_certificates(epsilon, delta)
     ideal = certified.ideal_delta(delta, epsilon)
+    # P24 (1): at this threshold alone, as nothing was seen before.
     at = np.array([epsilon - certified.epsilon])
     over = ideal - float(study.deltas(0.0, at)[0])
     if over < 0:
@@ -183,15 +186,15 @@ def _losses(most: float) -> Array:
 
 
 def _connected(levels: Array, forth: Array, back: Array) -> tuple[Array, Array, float]:
-    """The law whose curve joins upper deltas at the levels by straight lines in e^epsilon (P11).
-
-    Below e^0 the curve is the reversal of the other direction's (T1).
-    """
+    """The law whose curve joins upper deltas at the levels by straight lines in e^epsilon (P11)."""
+    # T1: below e^0 the curve is the reversal of the other direction's.
     inverse = np.exp(-levels[:0:-1])
     below = 1 - inverse + inverse * back[:0:-1]
     thresholds = np.concatenate([[0.0], inverse, np.exp(levels)])
     deltas = np.concatenate([[1.0], below, forth])
+    # T1: at e^0 both directions have one delta, so the smaller bound holds for both.
     deltas[inverse.size + 1] = min(forth[0], back[0])
+    # P24: the true curve is convex and below all points, so it is below their lower hull.
     kept = _lower_hull(thresholds, np.minimum(deltas, 1.0))
     thresholds, deltas = thresholds[kept], deltas[kept]
     slopes = np.append(np.diff(deltas) / np.diff(thresholds), 0.0)
@@ -244,11 +247,9 @@ class _Convex:
     slopes: Array
 
     def is_above(self, other: Array, steps: Array) -> bool:
-        """Whether it is nowhere below another convex curve, and there no longer grows.
-
-        Between two thresholds the other one is at most its chord, and this one at least its
-        tangents, which are nearest to the chord where they meet.
-        """
+        """Whether it is nowhere below another convex curve, and there no longer grows."""
+        # Between two thresholds the other one is at most its chord, and this one at least its
+        # tangents, which are nearest to the chord where they meet.
         left, right = self.values[:-1], self.values[1:]
         falls, rises = self.slopes[:-1], self.slopes[1:]
         turn = rises - falls
@@ -364,6 +365,7 @@ class ReferenceLaw:
 
 def _dominates(laws: tuple[Law, ...], one: Release) -> bool:
     """Whether one step is sampled and dominated in every direction (P24, the order of laws)."""
+    # P24: steps that are not sampled take none of the law's.
     if one.gaussian is not None or len(one.laws) != len(laws):
         return False
     return all(_is_below(mine, its) for mine, its in zip(laws, one.laws, strict=True))
@@ -375,6 +377,7 @@ def _is_below(mine: Law, its: Law) -> bool:
         return _is_below(mine.law, its.law)
     for kind in (Removal, ExchangedRecord):
         if isinstance(mine, kind) and isinstance(its, kind):
+            # P24: a step that pays a slack of its own is not below the law.
             exact = its.atom == 0 and its.missing == 0
             return exact and its.rate <= mine.rate and its.shift <= mine.shift
     return False

@@ -98,6 +98,7 @@ class PowerProduct:
         left = self._largest > _NOTHING
         if left.sum() > self._kept.size // _FEWER:
             return
+        # P13 (3): what is not looked at any more is an error, as large as it may be.
         self._lost[self._kept[~left]] = np.exp(self._largest[~left])
         self._kept, self._logarithm = self._kept[left], self._logarithm[left]
         self._largest, self._relative = self._largest[left], self._relative[left]
@@ -517,11 +518,9 @@ def _reach(loss: Array, beyond: Array, level: int) -> float:
 
 
 def _cells(ends: list[int], last: int) -> tuple[Cuts, Cuts]:
-    """Centres and widths of cells from 1/2 out; width 3^j runs to about ends[j].
-
-    Near `last` the cells narrow again: a law that is bounded on this side may have its bulk there.
-    The outermost centre is not before it: from above, what lies beyond counts as certain.
-    """
+    """Centres and widths of cells from 1/2 out; width 3^j runs to about ends[j]."""
+    # Near `last` the cells narrow again: a law that is bounded on this side may have its bulk
+    # there. The outermost centre is not before it: from above, what lies beyond counts as certain.
     runs, edge = [], 1  # the next cell's inner edge is at edge - 1/2
     rising = list(enumerate([*ends, last + 1]))
     for level, end in rising + [(level, last + 1) for level in reversed(range(len(ends)))]:
@@ -538,10 +537,7 @@ def _cells(ends: list[int], last: int) -> tuple[Cuts, Cuts]:
 def _curve(
     coarse_laws: Sequence[CoarseLaw], value: Callable[[Array, Array], Array], is_near: _Near
 ) -> Array:
-    """What `value` makes of the composition's cumulants and their orders; inf far from its least.
-
-    It falls, and then rises: every so many orders show where it is near.
-    """
+    """What `value` makes of the composition's cumulants and orders; inf far from its least."""
     curve = np.full(ORDERS.size, inf)
 
     def look(some: slice) -> None:
@@ -549,6 +545,7 @@ def _curve(
             np.asarray(sum(coarse_law.at(some) for coarse_law in coarse_laws)), ORDERS[some]
         )
 
+    # It falls, and then rises: every so many orders show where it is near.
     look(slice(None, None, FEW))
     coarse = curve[::FEW]
     first, least = np.argmax(is_near(coarse, ORDERS[::FEW])), np.argmin(coarse)
@@ -599,11 +596,9 @@ def _frame(
 
 
 def _lowest(value: Callable[[Array], Array], places: Array) -> tuple[float, float]:
-    """The least value and its place, of what falls and then rises: every so many, then between.
-
-    (K(s + t) - K(s) + w) / t does: its slope has the sign of t K' - (K(s + t) - K(s)) - w, which
-    grows with t, for K is convex.
-    """
+    """The least value and its place, of what falls and then rises: every so many, then between."""
+    # (K(s + t) - K(s) + w) / t does: its slope has the sign of t K' - (K(s + t) - K(s)) - w, which
+    # grows with t, for K is convex.
     coarse = places[::FEW]
     least = FEW * int(value(coarse).argmin())
     fine = places[max(least - FEW + 1, 0) : least + FEW]

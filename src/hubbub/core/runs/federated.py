@@ -189,6 +189,7 @@ def train_federated(
     main, state = prepared.plan.main, start or QueryState(parameters=prepared.initial)
     state = _caught_up(main, state, sessions.folder, prepared.lift)
     asked = opened(main, prepared.tasks, prepared.lift)
+    # P15: what was charged counts, whether a checkpoint knows of it or not.
     state = replace(state, attempts=max(state.attempts, asked.charged))
     begin(state)
     trained = loop.train(
@@ -300,6 +301,8 @@ def _schedule(
     def at(step: int, parameters: Parameters) -> Scores:
         nonlocal spent
         number = step // every
+        # P15: its attempt was paid for and its sum lost; another would be one more than was
+        # planned.
         if spent >= number:
             return {}
         summed = asked.summation(number, parameters, number - spent)

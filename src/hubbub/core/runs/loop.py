@@ -74,6 +74,8 @@ def ask(
     if state.optimizer:
         stepper.load_state(state.optimizer)
     for step in range(state.step + 1, most + 1):
+        # P3: an attempt costs as much abandoned as finished, so attempts are the budget and not
+        # steps.
         if state.attempts >= most:
             break
         summed = summation(step, state.parameters, most - state.attempts)

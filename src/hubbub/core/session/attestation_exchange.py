@@ -114,6 +114,7 @@ class AttestedSession:
         name = f"{index}:{party.role}:{party.name}".encode()
         parts = [self.study, self.session, name, party.verifying, party.sealing, nonces]
         whole = hashlib.sha512(b"hubbub report data v1")
+        # With lengths, so that two parties never have the same report data.
         for part in parts:
             whole.update(len(part).to_bytes(4, "little") + part)
         return whole.digest()
@@ -229,6 +230,7 @@ class AttestationExchange:
         shown_nonces = self._session.nonces_of(nonces, silos)
         if self._nonces:
             raise ProtocolError("expected nonces once in a session, got more", culprit="relay")
+        # Only evidence over my own nonce is known to me to have been made in this session.
         if self._nonce and shown_nonces[self._index] != self._nonce:
             raise ProtocolError("expected my own nonce back, got another", culprit="relay")
         self._nonces, self._silos = digest_of(shown_nonces), silos

@@ -90,12 +90,10 @@ class LocalPeers(Peers):
     def _all_taken(
         self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool
     ) -> Iterable[tuple[int, party.Work | Absent]]:
-        """What calls leave to do, each taken when it is asked for.
-
-        Where all are needed, all are taken first: if one refuses, none after it is asked, and none
-        answers.
-        """
+        """What calls leave to do, each taken when it is asked for."""
         taken = ((index, self._taken(index, call, parts)) for index, parts in requests.items())
+        # Where all are needed, all are taken first: if one refuses, none after it is asked, and
+        # none answers.
         if not needs_all:
             return taken
         works: list[tuple[int, party.Work | Absent]] = []

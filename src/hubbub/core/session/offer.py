@@ -149,6 +149,7 @@ class SessionOffer:
         own = mine.to_dict()
         theirs = self.round_parameters
         odd = [one for one in own if not _same(own[one], theirs.get(one))]
+        # A number that is unknown here may change what others do, so it is refused as well.
         name = next(iter((*odd, *sorted(theirs.keys() - own.keys()))), None)
         if name is None:
             return

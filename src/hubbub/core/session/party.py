@@ -104,6 +104,7 @@ class Party(ABC):
             BudgetError, IntegrityError: its ledger refuses.
         """
         if call in self._setup:
+            # P29, rule 1: before this party shows evidence, commits or contributes.
             if call is roll_leads(self._me.roster, attested=self._attestation is not None):
                 parts = self._rolled(parts)
             answer = self._setup[call](self, parts)
@@ -112,6 +113,7 @@ class Party(ABC):
         if handler is None:
             role = self._me.roster.parties[self._me.index].role
             raise ProtocolError(f"expected no {call.name} at a {role}, got one", culprit="relay")
+        # Until all have confirmed, parties may have been shown different things.
         if self.agreed is None:
             raise RefusedError(
                 "no-session", f"expected a session that is set up, got {call.name} before its end"
@@ -185,10 +187,8 @@ class Party(ABC):
         return []
 
     def _begin(self, anchors: Sequence[bytes]) -> Agreement:
-        """This party's side of the set-up, begun with the anchors that everybody was shown.
-
-        Once in a session: a relay that could begin it again could have old models answered again.
-        """
+        """This party's side of the set-up, begun with the anchors that everybody was shown."""
+        # A relay that could begin it again could have old models answered again.
         if self._begun:
             raise ProtocolError(
                 "expected one set-up in a session, got a second; open a new one", culprit="relay"
@@ -200,6 +200,8 @@ class Party(ABC):
             raise ProtocolError("expected no anchors in this study, got some", culprit="relay")
         if self._attestation is not None:
             seen += self._attestation.context  # refused before it was checked
+        # Offer, ROLL, anchors and evidence go into the transcript, and that into every mask key:
+        # who was shown others has no mask in common with this party.
         self._agreement = Agreement(
             keys=me.keys,
             roster=me.roster,
@@ -229,6 +231,7 @@ class Party(ABC):
     def _reveal(self, parts: Sequence[bytes]) -> list[bytes]:
         """This party's part of the seed, from which on the aggregator may know the mask graph."""
         agreement = self._running_agreement
+        # P4: a graph is counted before it can be drawn: perhaps too many are, never too few.
         self._permit()
         return [agreement.reveal(parts)]
 
@@ -402,28 +405,31 @@ class SiloParty(Party):
         silo = self._ready_silo
         if len(parts) != 1:
             raise ProtocolError(f"expected one MODEL, got {len(parts)} frames", culprit="relay")
+        # P9: which places an attempt draws from is fixed before its MODEL is accepted.
         if self._lists is not None:
             self._lists.prepare(parts[0], self._silo_with_seed)
+        # P15: what it costs is on disk before anything of the answer exists, its link included.
         charge = silo.accept(parts[0])
         self._charge(silo, charge)
         return self._link if self._me.round_parameters.needs_joint_seed else self._answer
 
     def _charge(self, silo: Contributor, charge: Charge) -> None:
-        """P15: in the ledger before the answer exists.
-
-        Where every record takes part once in an epoch, the row of its first attempt pays for it
-        (P9); so it does where a record may take part in one of so many attempts alone (P25).
-        """
+        """P15: in the ledger before the answer exists."""
         agreed = self.agreed
         assert agreed is not None, "the session is set up"  # noqa: S101
         try:
+            # Where every record takes part once in an epoch, the row of its first attempt pays for
+            # it (P9); so it does where a record may take part in one of so many attempts alone
+            # (P25).
             if self._record is not None and not self._is_paid_already(charge):
                 self._record(agreed, charge)
         except HubbubError:
+            # The MODEL was accepted: no later call must have it answered unpaid.
             silo.decline()
             raise
         if charge.row:
             self._paid_epoch = self._epoch_of(charge)
+        # P9 (e): its part of the list is used up now, answered or not.
         if self._lists is not None:
             self._lists.use(charge.round)
 

@@ -176,6 +176,7 @@ class Rounds:
         self._made += 1
         self.recorder.keep(model, self.aggregator.short)
         self.recorder.seal()  # before it is sent, so that no begun attempt is forgotten
+        # P8, P9: all have accepted this MODEL before anybody is shown another's link.
         if self.round_parameters.needs_joint_seed:
             shares = self._masked(Call.SEED, self._links(model, active), active)
         else:
@@ -206,12 +207,10 @@ class Rounds:
 
     @property
     def _may_end(self) -> bool:
-        """Whether the session may be ended for who waits: it has made its part of the study.
-
-        A new session costs its set-up, and whatever of an epoch was paid for and not used. So there
-        are no more than eight such ends in a study, however often somebody comes and goes, and none
-        in the middle of an epoch of noise (P25).
-        """
+        """Whether the session may be ended for who waits: it has made its part of the study."""
+        # A new session costs its set-up, and whatever of an epoch was paid for and not used. So
+        # there are no more than eight such ends in a study, however often somebody comes and goes,
+        # and none in the middle of an epoch of noise (P25).
         whole = self._made % self.round_parameters.noise_epoch == 0
         return whole and self._made * _MOST_ENDED >= self.round_parameters.steps
 
@@ -260,6 +259,7 @@ class Rounds:
     def _receive_masked(self, index: int, frames: Sequence[bytes]) -> bool:
         """Look at a silo's shares, then add its vector to the sum; whether both could be used."""
         try:
+            # First: once a vector is added, it cannot be taken out again for its silo's bad shares.
             shares = self.aggregator.checked_shares(index, frames[1:])
         except ProtocolError as error:  # costs nobody else anything: the silo is absent
             self.attendance.mark(error, index)
@@ -284,6 +284,8 @@ class Rounds:
         for silo, nodes in sorted(self.aggregator.attempt.closed.items()):
             signers = " and ".join(sorted(map(self.attendance.name, nodes)))
             reason = f"its SHARE does not open, by the signed word of {signers}: one of them lies"
+            # P4: only the node can see it, and either may lie. To leave the silo out harms no
+            # privacy.
             who = f"{self.attendance.name(silo)} and {signers}"
             self.attendance.mark(ProtocolError(reason, culprit=who), silo)
 
@@ -499,6 +501,7 @@ class NoisySums:
             return values
         return self.lift(
             np.asarray(values),
+            # Silos have drawn the matrix by the digest of the model as they read it.
             draw_of(seed, number, attempt, self.round_parameters.sent(parameters)),
         )
 

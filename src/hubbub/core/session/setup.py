@@ -130,6 +130,8 @@ class SetUpRecord:
             )
             for index, error in faults.items()
         }
+        # Complaints follow from the fault that was found; who has a trouble of its own is left out
+        # as well.
         others = {n: one for n, one in absent.items() if not one.why.startswith(_ACCUSING)}
         return others | found
 
@@ -199,6 +201,8 @@ class SetUp:
         opened, absent = self._opened(opening)
         roster = self.peers.roster
         silos = frozenset(opened.keys() & {*roster.silos})
+        # P29: signed before anybody commits to a share of the seed. Were the set to follow from who
+        # reveals, T silos would choose among 2^T graphs by withholding theirs.
         frame, roll = called(self.keys, roster, self.study, self.session, silos)
         told = [one for index in sorted(opened) for one in opened[index]]
         rolled = _RolledSetUp(self, roll, frame)
@@ -252,6 +256,7 @@ class SetUp:
         """
         roster = self.peers.roster
         silos = len(roster.silos) - len(absent.keys() & {*roster.silos})
+        # P29: of the nodes all, as to choose among them could be to leave the honest one out.
         if silos < self.round_parameters.quorum or absent.keys() & {*roster.nodes}:
             raise AbsentError({roster.name(index): why for index, why in absent.items()})
 
@@ -316,10 +321,7 @@ class _RolledSetUp:
         )
 
     def _attested(self, nonces: Sequence[bytes]) -> list[bytes]:
-        """Nonces and evidence, once everybody believes it; nothing where the study asks for none.
-
-        The aggregator's own is made here; whether any of it is enough, the others judge.
-        """
+        """Nonces and evidence, once everybody believes it; nothing where none is asked for."""
         if self.wanted.attests is None:
             return []
         session = AttestedSession(
@@ -337,6 +339,7 @@ class _RolledSetUp:
         shown = self._all(Call.ATTEST, nonces)
         owe = session.attested(self.roll.silos)
         self._check_numbers(shown, {i: int(i in owe) for i in shown})
+        # The aggregator's own; whether any of it is enough, the others judge.
         evidence = session.evidence_of(self.wanted.keys, 0, digest)
         evidence += [one for index in sorted(shown) for one in shown[index]]
         self.record.evidence = lambda: session.context(evidence, digest, self.roll.silos)
@@ -371,10 +374,9 @@ class _RolledSetUp:
     def _confirmed(
         self, shown: Sequence[bytes]
     ) -> tuple[dict[int, list[int]], dict[int, list[bytes]]]:
-        """With whom each party shares a secret, and its CONFIRM with proofs of them.
-
-        All sealed secrets are there before the first CONFIRM, and are let go with the last.
-        """
+        """With whom each party shares a secret, and its CONFIRM with proofs of them."""
+        # The transcript that is confirmed has the digest of each sealed secret, so all are there
+        # before the first CONFIRM; they are let go with the last.
         sent = {index: by_receiver(one) for index, one in self._sent(shown).items()}
         digests = sent_digests(sent, len(self._roster.parties))
         inbox = delivered(sent, self._everybody)
@@ -415,11 +417,9 @@ class _RolledSetUp:
         return [answers[index][0] for index in sorted(answers)]
 
     def _sent(self, shown: Sequence[bytes]) -> dict[int, list[bytes]]:
-        """Everybody's sealed secrets.
-
-        Who gets one from another sends one too; so what was lost shows, and is not missed.
-        """
+        """Everybody's sealed secrets."""
         sent = self._all(Call.CONTRIBUTE, shown)
+        # Who gets one from another sends one too; so what was lost shows, and is not missed.
         asked = Counter(receiver for frames in sent.values() for receiver in by_receiver(frames))
         self._check_numbers(sent, {index: max(1, asked[index]) for index in sent})
         return sent

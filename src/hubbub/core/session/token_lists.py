@@ -195,6 +195,7 @@ class SiloTokenLists:
                 f"round {frame.round}: a record would be used too often",
                 culprit=self.list_context.roster.name(0),
             )
+        # P9: before the MODEL is accepted, whose seed might be known to those who made the list.
         if self._is_fresh:
             silo.take_list(self.newest.positions, frame.round)
 
@@ -248,11 +249,7 @@ class SiloTokenLists:
         return [shown.names, shown.forms]
 
     def _look(self, parts: Sequence[bytes]) -> list[bytes]:
-        """The end of the step before, if it is still open here, and the names of this one.
-
-        A token of mine that is missing is seen by nobody else. So I complain, and repeat what I was
-        shown, lest somebody showed the others another list.
-        """
+        """The end of the step before, if it is still open here, and the names of this one."""
         mixer, (seen, names) = self._making(), _divided(parts)
         if seen:
             mixer.agree(seen)
@@ -262,6 +259,8 @@ class SiloTokenLists:
             step = unverified(names[0]).attempt if len(names) == 1 else 0
             if not step or error.culprit != self.list_context.roster.name(step):
                 raise
+            # A token of mine that is missing is seen by nobody else. So I complain, and repeat what
+            # I was shown, lest somebody showed the others another list.
             statement = self.list_context.parse(names[0]).signed + names[0][-SIGNATURE_BYTES:]
             repeats = self.list_context.frame(self.keys, self.index, Tag.MIX_SEEN, step, statement)
             looks = [repeats, mixer.complain()]
@@ -269,10 +268,7 @@ class SiloTokenLists:
         return looks
 
     def _mix(self, parts: Sequence[bytes]) -> list[bytes]:
-        """This silo's turn; whose fault a form is that does not open, all can only tell together.
-
-        The forms of the last list are the tokens themselves: nobody has a use for them.
-        """
+        """This silo's turn; whose fault a form is that does not open, all tell together."""
         mixer, (seen, forms) = self._making(), _divided(parts)
         mixer.agree(seen)
         try:
@@ -282,6 +278,7 @@ class SiloTokenLists:
             if not mixer.disputed:
                 raise
             return [mixer.complain()]
+        # The forms of the last list are the tokens themselves: nobody has a use for them.
         return (
             [mixed.names]
             if self.index == self.list_context.roster.silos[-1]
@@ -307,16 +304,16 @@ class SiloTokenLists:
     def _judge(self, parts: Sequence[bytes]) -> list[bytes]:
         """Who lied, from the frames that were signed; this silo's own finding is its refusal.
 
-        Once for a list, since a finding takes as much work as the list did.
-
         Raises:
             ProtocolError: always: naming the blamed party; or the relay, if the frames are not
                 those that this silo was shown.
         """
         self._making()
         opened = OpenedList.read(self.list_context, self.counts, parts)
+        # From other frames than those that I was shown, an honest silo could be found guilty.
         if not {hashlib.sha256(part).digest() for part in parts}.issuperset(self._seen):
             raise ProtocolError("expected all that I was shown of this list, got other frames")
+        # A finding takes as much work as the list did.
         if self._judged:
             raise ProtocolError("expected one JUDGE of a list, got a second; its answer stands")
         self._judged = True

@@ -141,10 +141,8 @@ def is_foundation(module: str, path: str) -> bool:
 
 
 def _spec(module: str, places: Sequence[str] | None) -> ModuleSpec | None:
-    """Where a module is, as an ordinary search says; inside packages by its last name alone.
-
-    By its whole name a search would ask for the package as it was imported, and it was not.
-    """
+    """Where a module is, as an ordinary search says; inside packages by its last name alone."""
+    # By its whole name a search would ask for the package as it was imported, and it was not.
     if places is not None:
         return PathFinder.find_spec(module.rpartition(".")[2], places)
     finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
@@ -321,6 +319,7 @@ def keep(study: Study, names: Iterable[str] | None = None) -> dict[str, str]:
     if study.id in _BOUND:
         refuse_changed_code(digests, _BOUND[study.id])
     with _LOCK:
+        # After the refusals: what is imported later is made of these bytes.
         _KEPT.update(sources)
     return digests
 

@@ -197,6 +197,7 @@ class Parties:
 
 def _check_noise_shares(parties: Parties) -> None:
     """Enough silos must be left to add the noise (docs/privacy.md P3)."""
+    # P3: besides colluders one silo looks on, which knows its own share unless an enclave keeps it.
     spare = 1 if parties.trust == "tee" else 2
     most = parties.silos - spare
     if parties.dropouts > most:
@@ -225,6 +226,7 @@ def _check_node_hosts(parties: Parties) -> None:
             f"expected parties.node_hosts to name a silo for each of {parties.compute_nodes} "
             f"compute nodes, got {len(hosts)}; name them all, or set compute_nodes"
         )
+    # P30: T silos and the one that looks on run T + 1 nodes, so one more is honest.
     if len(hosts) < least:
         raise StudyError(
             f"expected at least colluders + 2 = {least} parties.node_hosts, so that one node is "

@@ -326,10 +326,8 @@ def file_of(study: Study, party: str, folder: Path) -> Path | None:
 
 
 def _site_cells(path: Path, named: Sequence[str], party: str, folder: Path, patient: str) -> Cells:
-    """The cells of a file as the study names and spells them: by the site's mapping, if it has one.
-
-    A test file is everybody's.
-    """
+    """The cells of a file as the study names and spells them, by the site's mapping if any."""
+    # A test file is everybody's, and no site's mapping is about it.
     mapping = {} if party == TEST else mapping_of(party, home_of(folder), patient)
     return mapped(read_cells(path, sources_of(named, mapping)), mapping)
 

@@ -198,6 +198,7 @@ class Records:
         grouped = [records.groups for records in several if records.groups is not None]
         for records in several:
             if records.patients is not None:
+                # P21: who is a patient of two silos is two units.
                 patients.append(records.patients + ends)
                 ends += records.units
         return Records(
@@ -296,6 +297,8 @@ def unit_rows(units: NDArray[np.intp], most: int) -> UnitRows:
     firsts = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.intp)
     order = np.argsort(units, kind="stable")
     held = np.arange(most) < counts[:, None]
+    # P21: an empty place has the unit's first row once more, with no weight, so shapes tell
+    # nothing.
     place = np.where(held, np.arange(most), 0)
     shares = held / np.minimum(counts, most)[:, None]
     return UnitRows(rows=order[firsts[: len(counts), None] + place], shares=shares.astype("f4"))

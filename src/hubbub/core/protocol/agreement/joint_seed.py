@@ -107,11 +107,13 @@ class SeedCheck:
         Raises:
             ProtocolError: an anchor is missing, doubled, forged or malformed.
         """
+        # Anchors that could be exchanged after a reveal would commit to nothing.
         if self._last:
             raise ProtocolError("expected the anchors once, got them again; set up a new session")
         anchors = self._one_each(frames, Tag.SEED_ANCHOR, (0, 0), silos or self._roster.silos)
         self._last = {index: (0, anchor) for index, anchor in anchors.items()}
         whole = hashlib.sha256(b"hubbub seed anchors v2" + self._study + self._session)
+        # Both decide which attempts have links, and which: all must have meant the same.
         whole.update(self._steps.to_bytes(4, "little") + self._attempts.to_bytes(4, "little"))
         for index in sorted(anchors):
             whole.update(index.to_bytes(4, "little") + anchors[index])
@@ -157,6 +159,7 @@ class SeedCheck:
                 f"expected rounds 1 to {self._steps} of {self._attempts} attempts, got "
                 f"{round}.{attempt}; nobody has committed to a link for it"
             )
+        # Attempts that are never made have their links, too.
         return (round - 1) * self._attempts + attempt + 1
 
     def place(self, index: int) -> bytes:
@@ -164,12 +167,15 @@ class SeedCheck:
         return self._study + self._session + index.to_bytes(4, "little")
 
     def _verify(self, index: int, number: int, link: bytes) -> None:
-        """Hash a link down to the last one verified, at most as often as the chain is long."""
+        """Hash a link down to the last one verified."""
         last, known = self._last[index]
+        # Who has a later link knows this one, and so does everybody by now.
         if number < last:
             raise ProtocolError(
                 f"expected a link from number {last} on, got number {number}: its time is over"
             )
+        # Only the owner of the chain could have known it, and it could not have been another. All
+        # links of a silo together cost no more hashes than its chain is long.
         if _lowered(self.place(index), number, link, last) != known:
             raise ProtocolError(
                 f"expected the link number {number} that it has committed to, got another",
@@ -243,6 +249,7 @@ class JointSeed:
 
     def learn_anchors(self, frames: Sequence[bytes], silos: Collection[int] | None = None) -> bytes:
         """As `SeedCheck.learn_anchors`; from then on this silo may reveal."""
+        # Whoever carries it has dropped it; the check below would say that I did not commit.
         if self.anchor() not in frames:
             raise ProtocolError("expected my own anchor back, got none", culprit="relay")
         digest = self._check.learn_anchors(frames, silos)
@@ -277,6 +284,7 @@ class JointSeed:
     ) -> bytes:
         """As `SeedCheck.seed`; this silo is one of the active, whose honesty it relies on."""
         silos = frozenset(active)
+        # P8, P9: one honest link makes the seed uniform, and mine is the one that I know to be.
         if self._index not in silos or self._check.number(round, attempt) != self._revealed:
             raise ProtocolError(
                 "expected a seed that my own link of this attempt is part of, got another; reveal "

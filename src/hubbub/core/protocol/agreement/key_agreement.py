@@ -121,6 +121,8 @@ class RollCall:
                 f"{sender}",
                 culprit=sender if frame.tag is Tag.ROLL else "relay",
             )
+        # P29: commitments, graph and quorum are those of one set, which must not follow from what
+        # was seen later.
         if self._roll is not None:
             raise ProtocolError(
                 "expected one ROLL in a session, got a second",
@@ -176,10 +178,13 @@ def check_digests(digests: bytes, index: int, own: bytes, roster: Roster, silos:
     def listed(one: int) -> bytes:
         return digests[DIGEST_BYTES * one : DIGEST_BYTES * (one + 1)]
 
+    # The list travels unsigned: everybody can vouch for its own line alone, and that all saw the
+    # same lines the transcript shows.
     if len(digests) != DIGEST_BYTES * len(roster.parties) or listed(index) != own:
         raise ProtocolError(
             "expected the digest of what I sent in the list of all, got another", culprit="relay"
         )
+    # What nobody has sent must not be a way to give parties different transcripts.
     for silo in {0, *roster.silos} - silos:
         if listed(silo) != _NOTHING:
             raise ProtocolError(
@@ -255,6 +260,7 @@ def start_of(study: bytes, session: bytes, roster: Roster, context: bytes) -> by
 
 def commitment(session: bytes, index: int, share: bytes) -> bytes:
     """What a party says of its share of the seed before it shows it."""
+    # A commitment that was copied from another silo does not fit, when its share is copied later.
     place = session + index.to_bytes(4, "little")
     return hashlib.sha256(b"hubbub commit v1" + place + share).digest()
 
@@ -277,6 +283,7 @@ def told_of(commits: Mapping[int, bytes], shares: Mapping[int, bytes]) -> bytes:
 
 def joint_seed(session: bytes, roll: bytes, told: bytes) -> bytes:
     """The seed of the mask graph, from the digest of the ROLL and what `joined` gave."""
+    # P29: with the ROLL in it no share draws a graph on another set.
     return hashlib.sha256(b"hubbub joint seed v2" + session + roll + told).digest()
 
 
@@ -331,6 +338,8 @@ class PairSecret:
             round, attempt: when.
             model: digest of the MODEL.
         """
+        # P3, P4: no second attempt and no second MODEL meets this mask; who has seen another set-up
+        # derives another.
         use = _number(round) + _number(attempt) + model
         return self._expand(b"hubbub mask v2" + transcript + use, KEY_BYTES)
 
@@ -373,6 +382,8 @@ def _in_turn(phase: _Phase[_P, _Result]) -> _Phase[_P, _Result]:
                 f"expected {expected} next in this set-up, got {phase.__name__}; call every phase "
                 "once and in order, or set up a new session"
             )
+        # None while one is under way: a phase that raises has no successor, and is not called
+        # again.
         rest, self._phases = self._phases[1:], ()
         result = phase(self, *args, **kwargs)
         self._phases = rest
@@ -475,6 +486,7 @@ class Agreement:
     @_in_turn
     def reveal(self, commits: Sequence[bytes]) -> bytes:
         """Phase 2, after all silos of the ROLL committed: the share of the seed itself."""
+        # P4: whoever could commit after it has seen a share would choose the graph.
         self._commits = self._one_each(commits, Tag.COMMIT, self._roll.silos, 32)
         own = commitment(self._session, self._index, self._own_seed)
         if self._commits[self._index] != own:
@@ -491,6 +503,7 @@ class Agreement:
                 "expected the seed share that was committed to, got another",
                 culprit=self._roster.name(told),
             )
+        # The transcript has the shares: who was shown others signs another one.
         self._shown.append(told)
         self._seed = joint_seed(self._session, self._roll.digest, told)
 
@@ -551,6 +564,8 @@ class Agreement:
         if self._index in senders:  # with mine they are the same for all, and verified once
             confirms = sorted([*confirms, self._own_confirm], key=sender_of)
         seen = self._one_each(confirms, Tag.CONFIRM, senders, 32)
+        # Before the proofs: over another transcript an honest neighbour's proof would fail as a
+        # lie.
         for index, signed in seen.items():
             if signed != self._transcript:
                 raise ProtocolError(
@@ -561,6 +576,7 @@ class Agreement:
                 )
         for index, check in self._one_each(checks, Tag.KEY_CHECK, self._neighbours, 32).items():
             wanted = self._secrets[index].check(transcript=self._transcript, sender=index)
+            # In constant time: how far a guess was right must not show.
             if not hmac.compare_digest(check, wanted):
                 raise ProtocolError(
                     "expected proof of our common secret, got a wrong one",
@@ -590,6 +606,7 @@ class Agreement:
                 culprit=sender,
             ) from None
         if len(secret) != CONTRIBUTION_BYTES:
+            # Its signature is true, so nobody on the way has changed it.
             raise ProtocolError(
                 f"expected {CONTRIBUTION_BYTES} bytes, got {len(secret)}", culprit=sender
             )
@@ -624,5 +641,6 @@ class Agreement:
         ).sealed(self._keys)
 
     def _seal_info(self, sender: int, receiver: int) -> bytes:
+        # HPKE's context: what was sealed by one party cannot be passed on as another's.
         place = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
         return b"hubbub contribution v1" + self._study + self._session + place

@@ -56,6 +56,7 @@ def neighbours_of(one: int, silos: int, each: int, seed: bytes) -> list[int]:
         return [other for other in range(silos) if other != one]
     order = _circle(silos, seed)
     place = order.index(one)
+    # P4: the nearest on either side of the circle; other neighbours would need another bound.
     offsets = [step for half in range(1, each // 2 + 1) for step in (half, -half)]
     return sorted({order[(place + step) % silos] for step in offsets})
 
@@ -63,6 +64,7 @@ def neighbours_of(one: int, silos: int, each: int, seed: bytes) -> list[int]:
 @lru_cache(maxsize=8)
 def _circle(silos: int, seed: bytes) -> tuple[int, ...]:
     """The silos in the random order of a public seed."""
+    # A public key: everybody makes the same order, which is uniform because the seed is.
     key = hashlib.sha256(b"hubbub mask graph v1" + seed).digest()[:KEY_BYTES]
     return tuple(SecureSource(key).permutation(silos).tolist())
 
@@ -88,8 +90,10 @@ def failure_bits(silos: int, colluders: int, dropouts: int, each: int) -> float:
             break
         round_parameters.append(term)
     if not round_parameters:
+        # P4 (a): there are not enough colluders to hold so many places.
         return inf
     tail = top + log(sum(exp(term - top) for term in round_parameters))
+    # P4 (b): the union over two windows of the circle.
     return -(log(silos * (silos - 1) / 2) + tail) / log(2)
 
 
@@ -148,6 +152,7 @@ class MaskStream:
 def _apply(vector: Residues, masks: Sequence[tuple[bytes, bool]], block: int) -> None:
     """The keystreams from `block` on: a chunk takes many masks while it is at hand."""
     chunk = np.empty(min(MOST_BYTES, vector.nbytes), dtype=np.uint8)
+    # Little-endian on every machine, or the masks of two of them would not cancel.
     words, view = chunk.view(vector.dtype.newbyteorder("<")), chunk.data
     for first in range(0, len(masks), _AT_ONCE):
         streams = [

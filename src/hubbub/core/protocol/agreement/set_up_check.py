@@ -148,6 +148,7 @@ class SetUpCheck:
         _check_number(frames, len(left))
         for frame in frames:
             receiver = receiver_of(frame)
+            # Whom it says it is for is not verified yet, so it may be anybody's doing.
             if receiver not in left:
                 raise ProtocolError(
                     "expected one contribution for each neighbour, got another", culprit="relay"

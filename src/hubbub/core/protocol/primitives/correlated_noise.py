@@ -55,6 +55,7 @@ class CorrelatedNoise:
         """
         if number <= self.last:
             raise ProtocolError(f"expected a row of noise after {self.last}, got row {number}")
+        # P25: later rows take these partly back, so they are drawn although nobody gets them.
         for _ in range(self.last + 1, number):
             self._next(source)
         return self._next(source)
@@ -62,6 +63,7 @@ class CorrelatedNoise:
     def erase(self) -> None:
         """Overwrite what is kept; no row follows."""
         self._window.fill(0)
+        # No number is above this: no row is made of an empty window, as if it were the first.
         self.last = _OVER
 
     def _next(self, source: randomness.SecureSource) -> NDArray[np.float64]:
@@ -69,6 +71,8 @@ class CorrelatedNoise:
         made = np.empty(self._window.shape[1])
         noise.standard_normal(source, made)
         made *= self._sigma
+        # P25: w_t = (z_t - c_1 w_{t-1} - ...) / c_0; before the first rows there is less to take
+        # back.
         for back in range(1, min(len(self._column), self.last + 1)):
             made -= self._column[back] * self._window[(self.last - back) % self.kept]
         made /= self._column[0]

@@ -93,13 +93,12 @@ _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
 def _of_small_order(verifying: bytes) -> bool:
-    """Whether eight times this point is nothing, so that anybody can sign for it.
-
-    Orders 1 and 2 are y = 1 and y = -1; order 4 is y = 0. A point of order 8 doubles to y = 0,
-    hence x² = -y², and the curve's equation becomes d y⁴ + 2 y² = 1. The sign of x, which is the
-    highest bit, does not matter, and modulo p neither does whether y is canonical.
-    """
+    """Whether eight times this point is nothing, so that anybody can sign for it."""
+    # The sign of x, which is the highest bit, does not matter here; modulo p neither does whether y
+    # is canonical.
     y = int.from_bytes(verifying, "little") & (2**255 - 1)
+    # Orders 1 and 2 are y = 1 and y = -1; order 4 is y = 0. A point of order 8 doubles to y = 0,
+    # hence x² = -y², and the curve's equation becomes d y⁴ + 2 y² = 1.
     return y * (y * y - 1) * (_CURVE * y**4 + 2 * y * y - 1) % _FIELD == 0
 
 
@@ -152,6 +151,8 @@ class Identity:
                     "one of small order; fix the roster"
                 )
         try:
+            # Tried once here: a key to which nothing can be sealed is found with the roster, not in
+            # a set-up.
             self.seal(b"", b"hubbub roster check")
         except ValueError:
             raise StudyError(
@@ -303,6 +304,7 @@ class Roster:
         roles = [ROLES.index(party.role) for party in self.parties]
         if len(set(names)) < len(names):
             raise StudyError("expected every name in the roster once, got a name twice; rename it")
+        # `silos` and `nodes` are ranges of indices because of this order.
         if roles != sorted(roles) or roles.count(0) != 1:
             raise StudyError(
                 "expected the roster to list one aggregator, then the silos, then the compute "
@@ -358,6 +360,7 @@ class Roster:
             parts = [party.name.encode(), party.role.encode(), party.verifying, party.sealing]
             if networked:
                 parts += [party.transport, party.relay.encode(), party.relay_key]
+            # With lengths, so that two rosters never hash the same bytes.
             for part in parts:
                 whole.update(len(part).to_bytes(4, "little") + part)
         return whole.digest()

@@ -109,6 +109,8 @@ def _fill(source: randomness.SecureSource, room: _Room, out: Array) -> None:
     scale, inner, _, _ = layers()
     source.fill(words)
     points = words.view(np.int64)
+    # P6 (iii): ten bits are the layer and the other 54, with their sign, the point; no bit serves
+    # twice.
     np.bitwise_and(points, _LAYERS - 1, out=layer)
     np.right_shift(points, _INDEX_BITS, out=points)
     # No layer is outside of the tables; unless told how to wrap, `take` would fill a copy first.
@@ -125,6 +127,8 @@ def _settle(
     scale, inner, _, _ = layers()
     while places.size:
         places = places[~_decide(source, layer, out, places)]
+        # P6 (iii): after a refusal all is drawn anew. In the same layer again, the law would be
+        # another.
         again = source.words(places.size)
         layer = (again & np.uint64(_LAYERS - 1)).view(np.int64)
         out[places] = (again.view(np.int64) >> _INDEX_BITS) * scale[layer]
@@ -140,7 +144,10 @@ def _decide(
     height = _unit(source, places.size)
     edge = layers().edge
     low, high = _density(edge[layer]), _density(edge[layer + 1])
+    # P6 (iii): a height between the curve's at the layer's two edges, against the curve at the
+    # point.
     accepted = low + height * (high - low) < _density(point)
+    # The lowest layer ends in the tail: what is beyond its edge is drawn from there, not refused.
     tail = layer == 0
     if tail.any():
         out[places[tail]] = np.copysign(_tail(source, int(tail.sum())), point[tail])
@@ -164,12 +171,10 @@ def _unit(source: randomness.SecureSource, count: int) -> Array:
 
 
 def _fine_unit(source: randomness.SecureSource, count: int) -> Array:
-    """Uniforms in (0, 1] whose small values are as fine as 2^-128; the tail hangs on those.
-
-    A word below 2^52 says only that the number is small; a second one says where it is.
-    """
+    """Uniforms in (0, 1] whose small values are as fine as 2^-128; the tail hangs on those."""
     words = source.words(count)
     unit = (words.astype(np.float64) + 1.0) * 2.0**-64
+    # P6 (iii): a word below 2^52 says only that the number is small; a second one says where it is.
     small = np.flatnonzero(words < np.uint64(_COARSE))
     if small.size:
         unit[small] = (words[small].astype(np.float64) + _unit(source, small.size)) * 2.0**-64
@@ -243,8 +248,11 @@ def _rounded(vector: Array, grid_step: float, room: _Room) -> NDArray[np.int64]:
     words, total, whole, value = room
     steps = np.divide(vector, grid_step, out=words.view(np.float64))
     _check(steps)
+    # P6: beside a large integer part a float64 would have fewer bits for the noise.
     np.floor(steps, out=whole)
     value += np.subtract(steps, whole, out=steps)
+    # P5: rounding after the noise is free. Before it, a record could move every number by a further
+    # grid step.
     np.copyto(total, np.rint(value, out=value), casting="unsafe")
     integers = words.view(np.int64)
     np.copyto(integers, whole, casting="unsafe")

@@ -81,6 +81,7 @@ class SecureSource:
         Args:
             name: what the use has alone, such as the digest of a MODEL.
         """
+        # P3 (a), (b): another name has independent draws, and the same name in a copy the same.
         drawn = hashlib.sha256(b"hubbub branch v1" + self.bytes(_STATE_BYTES) + name).digest()
         return SecureSource(drawn[:KEY_BYTES])
 
@@ -91,6 +92,7 @@ class SecureSource:
             1. What is drawn later follows neither from what this source was before nor from the
                operating system's part alone.
         """
+        # P3 (c): the old state stays in, in case the operating system repeats itself.
         fresh = b"" if self._repeats else os.urandom(_STATE_BYTES)
         mixed = hashlib.sha256(b"hubbub renew v1" + self.bytes(_STATE_BYTES) + fresh).digest()
         self._cipher = cipher_at(mixed[:KEY_BYTES], 0)
@@ -113,6 +115,7 @@ class SecureSource:
         """
         if rate >= 1:
             return np.arange(count)
+        # P1: rounded down, so never more often than is charged.
         return np.flatnonzero(self.words(count) < np.uint64(int(rate * 2.0**64)))
 
     def permutation(self, count: int) -> NDArray[np.intp]:
@@ -121,5 +124,6 @@ class SecureSource:
             drawn = self.words(count)
             order = np.argsort(drawn, kind="stable")
             ranked = drawn[order]
+            # Equal words would stay in the order of their places, which is not uniform.
             if not np.any(ranked[1:] == ranked[:-1]):
                 return order

@@ -40,6 +40,7 @@ def zeros(dimension: int, word_bits: int) -> Residues:
 
 def to_residues(integers: NDArray[np.int64], word_bits: int) -> Residues:
     """Integers modulo 2^word_bits."""
+    # The conversion keeps the low bits, which is the reduction of P7.
     return integers.astype(residue_type(word_bits))
 
 

@@ -137,6 +137,7 @@ class Frame:
     @cached_property
     def signed(self) -> bytes:
         """What is signed: the context, the header, and the hash of the payload."""
+        # The context first: nothing else that this key signs can be taken for a frame.
         return SIGNED_FIRST + self._header + self._hash
 
     @cached_property
@@ -239,6 +240,7 @@ def parse(data: FrameBytes, roster: Roster, *, study: bytes, session: bytes) -> 
         ProtocolError: naming the relay; the bytes are not what any party signed, or a party signed
             them for another study or session and somebody carried them here.
     """
+    # Before anything is looked at: bytes that change once they were verified would be believed.
     data = _unchanging(data)
     frame = _once(data) if _is_broadcast(data) else _hashed(data)
     if not 0 <= frame.sender < len(roster.parties):
@@ -399,6 +401,7 @@ def set_of(bits: bytes | memoryview, count: int, sender: str) -> frozenset[int]:
 def _found(bits: bytes, count: int) -> frozenset[int] | None:
     """The set, None if it is not one; all silos of one process are sent the same."""
     flags = np.unpackbits(np.frombuffer(bits, dtype=np.uint8))
+    # A set has one spelling, so sets are equal where their bytes or digests are.
     if flags[count:].any():
         return None
     return frozenset((np.flatnonzero(flags) + 1).tolist())

@@ -75,6 +75,7 @@ def _entries(
 ) -> Iterator[tuple[slice, matrix.Array]]:
     """The columns of one tile, some at a time, each a row of the array; buffers are reused."""
     pairs = -(-dimension // 2)
+    # P8: each tile has blocks of its own, so entries are independent.
     cipher = cipher_at(key, tile * pairs * _ROWS)
     blocks = np.empty((_ROWS, BLOCK_BYTES // 4), dtype="<u4")
     entries = np.empty((_AT_ONCE, rows))

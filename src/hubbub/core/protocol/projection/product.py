@@ -47,6 +47,7 @@ def project(
     [0.707107, 0.707107]
     """
     _expect(vector, projection.parameters)
+    # P8 (8): on the grid sums are exact in any order; the margin pays for what rounding adds.
     whole = rounded(vector, projection.quantum)
     sums = _engine(projection).project(whole, projection.dimension, projection.key(draw))
     return sums * (projection.quantum / sqrt(projection.dimension))

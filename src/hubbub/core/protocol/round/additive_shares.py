@@ -44,6 +44,8 @@ def divided(residues: ring.Residues, parts: int, source: SecureSource) -> list[r
     shares = []
     last = residues.copy()
     for _ in range(parts - 1):
+        # P4: any of these vectors, as long as one is lacking, are uniform whatever the residues
+        # are.
         share = np.empty_like(residues)
         source.fill(share)
         last -= share
@@ -133,6 +135,7 @@ class Collection:
 
     def check_open(self, place: Place, silos: Set[int]) -> None:
         """See that the shares of all these silos were opened."""
+        # P4: what was opened for another MODEL is no share of this sum.
         there = silos & self._opened.keys() if place == self._place else set()
         if there != silos:
             raise ProtocolError(
@@ -155,6 +158,7 @@ class Collection:
             share = _cipher(self._session, silo, place, silo).decrypt(
                 _NONCE, self._held[silo].sealed, None
             )
+        # No error here: the node says so in its HELD, and the silo is left out (P4).
         except InvalidTag:
             return None
         return ring.from_bytes(share, self._dimension, self._word_bits)

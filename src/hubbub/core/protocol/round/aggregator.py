@@ -71,6 +71,7 @@ class Aggregator:
         silos = frozenset(active)
         payload = self._round_parameters.model_parts(silos, parameters, self._row + 1)
         self._turn.advance(round, attempt, self._round_parameters.steps)
+        # Attempts that fail count as well: silos expect every number once (P25, rule 1).
         self._row += 1
         model = self._frame(Tag.MODEL, EVERYBODY, *payload)
         self.short = model.short
@@ -109,6 +110,7 @@ class Aggregator:
             ProtocolError: it is not what this attempt waits for; the sum is as before.
         """
         frame = self._parsed(message)
+        # The MASKED first: a SHARE counts only beside its silo's answer.
         for each in (frame, *shares):
             self.attempt.take(each)
         return frame.short
@@ -121,6 +123,7 @@ class Aggregator:
         """
         payload = self.attempt.payload(tag)
         frames = {node: self._frame(tag, node, payload) for node in self._roster.nodes}
+        # By the rules of whoever verifies: what they would refuse is not sent.
         for frame in frames.values():
             self.attempt.take(frame)
         return {node: frame.sealed(self._keys) for node, frame in frames.items()}

@@ -97,6 +97,7 @@ class AttemptSum:
             ProtocolError: they are fewer than the quorum.
         """
         silos = self.arrived if tag is Tag.ARRIVED else self.summed
+        # P3: in a sum of fewer there is less noise than was promised, and nodes refuse it.
         if len(silos) < self.numbers.quorum:
             raise ProtocolError(
                 f"expected at least {self.numbers.quorum} silos to answer, got {len(silos)}; the "
@@ -121,6 +122,7 @@ class AttemptSum:
             return
         self._check_once(frame, digest, sender)
         if tag is Tag.MASKED:
+            # The nodes know by now whose masks to tell; those of one who comes later would stay.
             if self._taken[Tag.ARRIVED] or self._taken[Tag.REQUEST]:
                 raise ProtocolError(
                     f"expected no MASKED after the requests, got one of {sender}", culprit="relay"
@@ -131,8 +133,11 @@ class AttemptSum:
             self._take_held(frame, sender)
         elif tag is Tag.TOTAL:
             if not withheld:
+                # P4: a node tells masks, which come off again; of full shares its total is a part
+                # of the sum.
                 combine = np.add if self.numbers.full_shares else np.subtract
                 combine(self.total, self.numbers.read_total(frame, sender), out=self.total)
+        # P3: all nodes speak of one set and one MODEL.
         elif bytes(frame.payload) != self.payload(tag):  # ARRIVED, REQUEST or PROMISE
             raise ProtocolError(
                 f"expected {sender} to name the silos that have answered this MODEL in its "
@@ -140,6 +145,7 @@ class AttemptSum:
                 "the aggregator",
                 culprit=sender,
             )
+        # Last: a frame that was refused above was never said.
         self.is_whole &= not withheld
         self._taken[tag][self._said_by(frame)] = digest
 
@@ -156,6 +162,8 @@ class AttemptSum:
                 f"expected a SHARE of {self.roster.name(silo)} for this attempt, got another frame",
                 culprit="relay",
             )
+        # An old frame anybody can carry here again; one for a time to come only its silo can have
+        # made.
         if time != self.time:
             raise ProtocolError(
                 f"expected a SHARE for attempt {self.time[0]}.{self.time[1]}, got one for "
@@ -172,6 +180,7 @@ class AttemptSum:
                 somebody has answered before.
         """
         assert self.seeds is not None, "the rounds need no seed"  # noqa: S101
+        # P8, P9: what answered before did not follow the seed, and a second seed would be a choice.
         if self.arrived or self.seed is not None:
             raise ProtocolError("expected all links before the answers, once")
         self.seed = self.seeds.seed(*self.time, self.active, links)
@@ -197,6 +206,8 @@ class AttemptSum:
             is_right = frame.receiver in self.roster.nodes
         else:
             is_right = frame.receiver == (EVERYBODY if frame.tag is Tag.PROMISE else 0)
+        # What is addressed to others, or to another time, was carried here. What is addressed to
+        # the aggregator was carried rightly: if it does not belong here, its signer is to blame.
         if (frame.round, frame.attempt) != self.time or not (is_right or frame.receiver == 0):
             raise ProtocolError(
                 f"expected an answer to attempt {self.time[0]}.{self.time[1]}, got one to "
@@ -213,6 +224,7 @@ class AttemptSum:
             return False
         if tag in (Tag.SHARE, Tag.ARRIVED):
             return self.numbers.full_shares and not taken[Tag.REQUEST]
+        # Who is found closed after the REQUEST could not leave the set any more.
         if tag is Tag.HELD:
             return bool(taken[Tag.ARRIVED]) and not taken[Tag.REQUEST]
         if tag is Tag.REQUEST:  # P4: with full shares every node has spoken of its shares before
@@ -234,6 +246,7 @@ class AttemptSum:
             Tag.HELD: self._taken[Tag.ARRIVED],
             Tag.ARRIVED: (0,),
             Tag.REQUEST: (0,),
+            # PROMISE and TOTAL: the nodes to which a REQUEST has gone.
         }.get(frame.tag, self._taken[Tag.REQUEST])
         if frame.sender not in asked:
             raise ProtocolError(
@@ -250,6 +263,7 @@ class AttemptSum:
     def _take_share(self, frame: Frame, digest: bytes) -> None:
         """That a silo has sent a node a share with its answer."""
         handed = self._shares[frame.receiver]
+        # A HELD is compared with the shares that its node was handed, so ARRIVED ends their coming.
         is_early = frame.sender not in self.arrived
         if is_early or frame.sender in handed or self._taken[Tag.ARRIVED]:
             raise ProtocolError(
@@ -263,6 +277,7 @@ class AttemptSum:
         closed, digest = self.numbers.read_named(frame, sender)
         shares = self._shares[frame.sender]
         place = Place(round=self.time[0], attempt=self.time[1], model=self.model)
+        # A node that was handed others on the way has told the truth about those.
         if digest != digest_of_shares(place, shares):
             raise ProtocolError(
                 f"expected {sender} to speak of the shares that it was handed, got other shares",

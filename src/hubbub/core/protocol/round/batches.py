@@ -70,9 +70,12 @@ def poisson_rows(source: SecureSource, records: int, capacity: int, rate: float)
     Returns:
         (most_rows,) positions of records, or EMPTY.
     """
+    # P19: all coins again, and no head is left out: that costs nothing, even where it is seen.
     rows = most_rows(capacity, rate)
     while (heads := source.chosen(capacity, rate)).size > rows:
         pass
+    # P19: places without a record toss their coins, too, so coins tell nothing of how many there
+    # are.
     return injected(source, np.where(heads < records, heads, EMPTY), rows)
 
 
@@ -97,6 +100,7 @@ class Groups:
     """
 
     def __init__(self, source: SecureSource, capacity: int, turns: int) -> None:
+        # P25: of places, so that two records that are exchanged are in one group; sizes are public.
         self._groups, self._turns = source.permutation(capacity) % turns, turns
 
     def of(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -174,6 +178,7 @@ def injected(source: SecureSource, chosen: NDArray[np.intp], rows: int) -> Rows:
         rows: public.
     """
     placed = np.full(rows, EMPTY, dtype=np.intp)
+    # P19: in the order of their places, one record's coin would shift the rows of all after it.
     placed[source.permutation(rows)[: chosen.size]] = chosen
     return placed
 

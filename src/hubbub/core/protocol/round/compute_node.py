@@ -54,9 +54,12 @@ def check_promises(promises: Sequence[bytes], own: Frame, roster: Roster) -> Non
             return ""
         return f"expected a PROMISE of a node for attempt {own.round}.{own.attempt}, got another"
 
+    # P3: of all nodes, also of those that a silo does not use: any of them may be the one that is
+    # honest and was not set back.
     awaited = ExpectedFrames(Tag.PROMISE, roster.nodes, roster, own.study, own.session, misplaced)
     for data in promises:
         frame = awaited.take(data)
+        # P3: totals of two sets differ by the masks of single silos, and would bare these.
         if bytes(frame.payload) != own.payload:
             raise ProtocolError(
                 f"expected {roster.name(frame.sender)} to promise a total of the silos and the "
@@ -126,7 +129,10 @@ class ComputeNode:
         if not self._round_parameters.full_shares:
             raise ProtocolError("expected no ARRIVED in this study, got one", culprit=sender)
         users = silos & set(self._session.secrets)
+        # Before the word is used up: shares that were lost on the way may still come.
         self._collection.check_there(frame.round, frame.attempt, users)
+        # P4: once in an attempt. A word tells of each share whether it opens for one MODEL; a
+        # second one, for another MODEL, would tell more.
         self._looked.take(frame, self._round_parameters.steps, sender)
         closed, digest = self._collection.open(place, users)
         payload = self._round_parameters.named_payload(closed, digest)
@@ -149,10 +155,15 @@ class ComputeNode:
         """
         frame, sender, silos, place = self._asked(request, Tag.REQUEST)
         users = frozenset(silos & set(self._session.secrets))
+        # P4: a silo whose share did not open here is not in this node's total.
         if self._round_parameters.full_shares:
             self._collection.check_open(place, users)
+        # P3: one promise in an attempt, and then for later attempts only; noted before it exists.
+        # P25, rule 2: who was not in an earlier set does not come back.
         self._turn.take(frame, self._round_parameters.steps, sender)
         self._attendance.stay(silos, sender)
+        # In the words of the REQUEST, so that the promises of all nodes can be held against each
+        # other.
         promise = self._frame(Tag.PROMISE, frame, bytes(frame.payload), EVERYBODY)
         self._promised = promise, place, users
         return promise.sealed(self._keys)
@@ -178,6 +189,8 @@ class ComputeNode:
             residues = self._collection.total(place, users)
         else:
             residues = self._masks(place, users)
+        # Only now: promises that were garbled on the way may come again, for the same bits of a
+        # total.
         self._promised = None
         return self._frame(Tag.TOTAL, own, ring.to_bytes(residues)).sealed(self._keys)
 
@@ -196,6 +209,7 @@ class ComputeNode:
             raise ProtocolError(
                 f"expected a {tag.name} for me, got another node's", culprit="relay"
             )
+        # P3, P29: a node counts the quorum for itself, whatever silos have accepted.
         silos, model = self._round_parameters.read_request(frame, sender, self._session.silos)
         return (
             frame,
@@ -220,6 +234,8 @@ class ComputeNode:
     def _masks(self, place: additive_shares.Place, silos: Set[int]) -> ring.Residues:
         """The total of these silos' masks."""
         residues = ring.zeros(self._round_parameters.dimension, self._round_parameters.word_bits)
+        # P4: for the MODEL that is stated. If the silos were shown another, these are other masks
+        # than theirs, and what is left is uniform.
         keys = [
             self._session.secrets[silo].mask_key(
                 transcript=self._session.transcript,

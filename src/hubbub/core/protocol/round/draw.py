@@ -71,6 +71,8 @@ Lift = Callable[[NDArray[np.float64], Draw], NDArray[np.float64]]
 
 def draw_of(seed: bytes, round: int, attempt: int, parameters: Parameters) -> Draw:
     """Which matrix an attempt has: it follows from the joint seed and the model (P8)."""
+    # P8: who knew the seed too early could only try one model after the other. Everybody hashes the
+    # same bytes, whatever the machine, and so makes the same matrix.
     model = hashlib.sha256(parameters.astype("<f4", copy=False).tobytes()).digest()
     return Draw(seed=seed, step=round, attempt=attempt, model=model)
 

@@ -76,17 +76,24 @@ class Masking:
                 too few silos or one that is not in it; where noise is correlated, also if it names
                 one that had left, or leaves an attempt out.
         """
+        # The signature first: all that follows believes what the frame says of itself.
         frame = parse(model, self._roster, study=self._session.study, session=self._session.id)
         sender = self._roster.name(frame.sender)
+        # A true frame of another kind was carried here; a MODEL of anybody else is its signer's
+        # lie.
         if frame.tag is not Tag.MODEL or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError(
                 f"expected a MODEL from the aggregator to everybody, got a {frame.tag.name} of "
                 f"{sender}",
                 culprit=sender if frame.tag is Tag.MODEL else "relay",
             )
+        # P3, P29: a set below the quorum, or one with silos that have no masks in this session,
+        # would open with less noise than was promised.
         active, parameters = self._round_parameters.read_model(frame, sender, self._session.silos)
+        # The aggregator shows a MODEL to those alone whom it names; nobody else must pay for it.
         if self._session.index not in active:
             raise ProtocolError("expected to be among the active silos, was not", culprit="relay")
+        # `SeedCheck.number` refuses this too, but only after the attempt was charged.
         if (
             self._round_parameters.needs_joint_seed
             and frame.attempt >= self._round_parameters.attempts
@@ -96,7 +103,10 @@ class Masking:
                 f"attempt {frame.attempt}: nobody has committed to a link for it",
                 culprit=sender,
             )
+        # What was refused above has used nothing up. From here on this time is gone, answered or
+        # not: masks and noise exist once for each attempt (P3).
         self._turn.take(frame, self._round_parameters.steps, sender)
+        # P25, rules 1 and 2: no row of noise is left out, and nobody comes back.
         self._attendance.follow(frame, active, sender)
         return Attempt(
             round=frame.round,
@@ -116,10 +126,14 @@ class Masking:
             ProtocolError: the attempt was answered already, or is not the newest.
         """
         number = (attempt.round, attempt.attempt)
+        # Two answers under the same masks would show the difference of what they hide.
         if number != self._turn.last or number == self._masked:
             raise ProtocolError(f"expected a new attempt to answer, got {number} again")
+        # Before anything is made: what fails halfway is not made a second time.
         self._masked = number
         if self._round_parameters.full_shares:
+            # P3: a copy of this machine draws the same shares for this MODEL, and others for any
+            # other.
             source = self._source.branch(b"shares" + attempt.model)
             sealed = additive_shares.sealed_shares(residues, self._session, attempt.place, source)
             self._shares = {
@@ -156,13 +170,18 @@ class Masking:
 
     def _add_masks(self, attempt: Attempt, residues: ring.Residues) -> None:
         """The mask of every compute node, or of every active neighbour with its sign."""
+        # P4: a neighbour whom the MODEL does not name puts no opposite mask on, and one with it
+        # would stay in the sum.
         pairwise = self._round_parameters.nodes == 0
         secrets = self._session.secrets
         others = [secret for secret in secrets if not pairwise or secret in attempt.active]
+        # P4: bare, a vector is hidden by its own silo's share of the noise alone.
         if not others:
             raise ProtocolError(
                 "expected somebody to share a mask with, got nobody; nothing is sent"
             )
+        # P4: the MODEL's digest, active silos included, is in the key. Masks of silos that were
+        # shown different MODELs do not cancel, and leave uniform residues.
         keys = {
             other: secrets[other].mask_key(
                 transcript=self._session.transcript,
@@ -173,6 +192,8 @@ class Masking:
             for other in others
         }
         mine = self._session.index
+        # Two silos take opposite signs, by their places in the roster; what is shared with a node
+        # is added, and its TOTAL is taken away again.
         self._mask_stream.add_all(
             residues, [(key, pairwise and other < mine) for other, key in keys.items()]
         )

@@ -47,6 +47,8 @@ class IndependentShare:
     def added(self, total: Array, attempt: Attempt, source: SecureSource) -> ring.Residues:
         """See `NoiseShare`."""
         numbers = self._round_parameters
+        # P3: pairwise masks open this sum for the set that this very MODEL names alone. With nodes,
+        # which may open it for fewer, shares are the same in every attempt.
         sigma = numbers.share_sigma_grid(len(attempt.active))
         return noise.add_noise_and_round(
             total, sigma, source, numbers.word_bits, grid_step=numbers.grid_step
@@ -61,6 +63,8 @@ class CorrelatedShare:
 
     def __init__(self, round_parameters: RoundParameters) -> None:
         self._round_parameters = round_parameters
+        # P3: fixed shares, since the noise of one attempt goes on into the sums of later ones,
+        # whose sets are not known yet.
         self._rows = CorrelatedNoise(
             round_parameters.correlation, round_parameters.dimension, round_parameters.sigma_grid
         )
@@ -68,6 +72,8 @@ class CorrelatedShare:
     def added(self, total: Array, attempt: Attempt, source: SecureSource) -> ring.Residues:
         """See `NoiseShare`."""
         numbers = self._round_parameters
+        # P25, rule 1: the row has the number of the attempt. Those of attempts that were accepted
+        # and not answered are drawn on the way and never sent.
         share = self._rows.row(attempt.row, source)
         return noise.add_and_round(total, share, numbers.word_bits, grid_step=numbers.grid_step)
 

@@ -79,8 +79,11 @@ def clipped_sum(
     """
     if draw is None or not round_parameters.projection:
         return task.clipped_sum(parameters, rows)
+    # P8 (6): records are clipped after the projection, so C bounds each whatever the matrix is.
     if round_parameters.projection == LAYERS:
         projecting = cast(ProjectingTask, task)
         key = draw_key(round_parameters, draw)
         return projecting.projected_sum(parameters, rows, round_parameters.dimension, key)
+    # P8: a projection is linear, so the sum of clipped records is projected, once. How much longer
+    # a record may have become is charged.
     return project(task.clipped_sum(parameters, rows), projection_of(round_parameters), draw)

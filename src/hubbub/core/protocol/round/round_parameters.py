@@ -85,6 +85,8 @@ class RoundParameters:
     def __post_init__(self) -> None:
         """What was read from a file is a list."""
         object.__setattr__(self, "correlation", tuple(self.correlation))
+        # P3: with nodes a sum may hold fewer silos than were named, and correlated noise goes on
+        # into sums of other sets.
         if self.announced_shares and (self.nodes or self.correlation):
             raise StudyError(
                 "expected shares that follow from the announced set with pairwise masks and "
@@ -222,11 +224,9 @@ class RoundParameters:
         return self._enough(silos, sender, session), digest
 
     def _enough(self, chosen: frozenset[int], sender: str, session: Set[int]) -> frozenset[int]:
-        """The set, if it reaches the quorum, and all of it is in the session.
-
-        P29: whoever is not has no masks in it and no noise, so a set that was padded with such
-        silos would stand for a sum of fewer.
-        """
+        """The set, if it reaches the quorum, and all of it is in the session."""
+        # P29: whoever is not has no masks in it and no noise, so a set that was padded with such
+        # silos would stand for a sum of fewer.
         if outside := chosen - session:
             raise ProtocolError(
                 "expected silos of this session, got also the silos "
@@ -323,6 +323,7 @@ class Turn:
 
     def take(self, frame: Frame, steps: int, sender: str) -> None:
         """Use the time of a frame up: masks, noise and totals exist once for each."""
+        # A frame of an older time was right once, so anybody can have carried it here again.
         late = (1, 0) <= (frame.round, frame.attempt) < self.last
         culprit = "relay" if late else doubled_by(frame, self._taken, sender)
         self.advance(frame.round, frame.attempt, steps, culprit=culprit)

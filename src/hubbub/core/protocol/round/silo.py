@@ -79,6 +79,7 @@ class Silo:
             if error.culprit != "relay":  # a signed lie ends the attempt, a stray message does not
                 self.decline()
             raise
+        # P8: a seed of an attempt before was public when this model was chosen.
         self._accepted, self._seed = accepted, None
         return Charge(round=accepted.round, attempt=accepted.attempt, row=accepted.row)
 
@@ -106,6 +107,8 @@ class Silo:
         Raises:
             ProtocolError: no model was accepted.
         """
+        # P8, P9: not before a MODEL is accepted, or the model could be chosen by what the seed
+        # draws.
         attempt, seeds = self._opened(), self._seeds
         if seeds is None:
             raise ProtocolError("expected a study with joint seeds, got one without; nothing sent")
@@ -128,6 +131,7 @@ class Silo:
             ProtocolError: no model was accepted since the last answer.
         """
         attempt = self._opened()
+        # First: whatever fails below, nothing is drawn for this MODEL a second time.
         self._accepted = None
         source = self._source.branch(b"attempt" + attempt.model)  # P3: no attempt draws another's
         task, numbers = self._task, self._round_parameters
@@ -137,6 +141,8 @@ class Silo:
         residues = self._noise.added(total, attempt, source)  # P3, P5, P25: before rounding
         del total  # as large as two frames, which are made now
         masked = self._masking.masked(attempt, residues)  # P4: only the whole sum is visible
+        # P3: whoever has an image of this machine from before does not know what is drawn from here
+        # on.
         self._source.renew()
         return masked
 

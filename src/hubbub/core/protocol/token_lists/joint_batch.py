@@ -134,6 +134,7 @@ class Tokens:
         """
         if round == self._first:
             self._seed = seed
+        # P9: sampling amplifies for a list of its own in each step alone.
         if self._seed is None or (round_parameters.fresh_lists and round != self._first):
             raise ProtocolError(
                 "expected a new shuffled token list for this batch, got another's; make one (P9)"

@@ -109,6 +109,7 @@ class Mixer:
         self._key_posts = self._list_context.one_each(keys, Tag.MIX_KEY, 0, sizes)
         self._rules.check_keys(self._key_posts)
         self._publics = {index: bytes(post.payload) for index, post in self._key_posts.items()}
+        # Tokens that are wrapped for another key in my place would have no layer of mine.
         self._check_own(self._publics[self._index] == onion_layers.public_of(self._private))
         self._places = self._list_places()
         tokens = self._source.bytes(TOKEN_BYTES * self._counts[self._index])
@@ -128,6 +129,7 @@ class Mixer:
         self._begin("submit")
         sizes = self._rules.commit_bytes
         self._commits = self._list_context.one_each(commits, Tag.MIX_COMMIT, 0, sizes)
+        # All have committed before any wrapped token is shown, so none can be a copy of another's.
         self._committed = self._rules.commitments(self._commits, self._key_posts)
         self._check_own(self._committed[self._index] == self._hidden())
         self._next = "look"
@@ -198,6 +200,7 @@ class Mixer:
         size = onion_layers.form_bytes(len(self._counts) - self._step + 1)
         done = onion_layers.peeled(self._private, self._places[self._step], outer, size, executor)
         names = onion_layers.names_in(done.names)
+        # Whoever put a layer on may be to blame for one that does not open: nobody is named here.
         if done.bad or np.unique(names).size < names.size:
             self.disputed = True
             raise ProtocolError(
@@ -220,6 +223,7 @@ class Mixer:
         owned = token_list.Owned(
             tokens=tokens, positions=onion_layers.ranks_of(self._own[-1], self._names)
         )
+        # P9: who learns this key later could follow tokens through this silo's shuffle.
         self._private, self._own, self._finished = b"", [], True
         return owned
 
@@ -275,6 +279,8 @@ class Mixer:
         self, names: Names, forms: bytes, size: int, step: int = 0, repeats: bytes = b""
     ) -> token_list.Publication:
         """Names and forms in the order of the names, which is the shuffle, and what is repeated."""
+        # P9: names hash bytes that were secret to their owners, so their order is a shuffle, and
+        # unlike one that the mixer draws everybody sees whether it was kept.
         order = np.argsort(names)
         ordered = onion_layers.forms_in(forms, size)[order].tobytes()
         return token_list.Publication(
@@ -291,6 +297,7 @@ class Mixer:
                 f"expected {self._next} next in the making of this list, got {phase}; call every "
                 "phase once and in order, or make a new list"
             )
+        # A phase that refuses is the last.
         self._next = "nothing"
 
     def _refuse_after_end(self) -> None:

@@ -321,6 +321,8 @@ def _peeled(
     size = onion_layers.form_bytes(len(evidence.counts) - layer + 1)
     done = onion_layers.peeled(private, place, before.forms, size, executor)
     if done.bad:
+        # All lists before are what their keys make of one another, so its owner has put this layer
+        # on.
         owner = int(before.owners[done.bad[0]])
         return evidence.blamed(f"its token does not open at layer {layer}", owner)
     names = onion_layers.names_in(done.names)

@@ -171,10 +171,7 @@ def _spoken(names: list[str], parts: list[Plain], wrongs: tuple[str, ...]) -> It
 def _counts_judged(
     content: Plain, wrongs: tuple[str, ...], study: Study
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The parts' faults with those of too high counts, or else the silos whose counts are disputed.
-
-    Of more silos than may collude one is honest, so the aggregator's count is wrong (P15).
-    """
+    """The parts' faults with those of too high counts, or else the silos of disputed counts."""
     counted = count_of(content["epsilon"]["attempts"])
     above = [
         not why and count_of(part["attempts"]) > paid_for(counted, study)
@@ -184,6 +181,7 @@ def _counts_judged(
         part["silo"] for part, is_above in zip(content["silos"], above, strict=True) if is_above
     ]
     names = tuple(dict.fromkeys(named))
+    # P15: so few may all be lying. Of more one is honest, so the aggregator's count is wrong.
     if len(names) <= study.parties.colluders:
         return wrongs, names
     why = f"epsilon was counted for {counted} attempts only"
@@ -326,10 +324,7 @@ def _of_every_session(
     words: SiloWords,
     found: list[Finding],
 ) -> Finding:
-    """Whether evidence that holds is there of every session in which silos have charged an attempt.
-
-    Which these are, the silos have signed; how many messages a session had, the aggregator says.
-    """
+    """Whether evidence that holds is there of every session with an attempt that was charged."""
     claim = "parties showed evidence in every session with an attempt"
     shown = [one["session"] for one in content["attested"]]
     listed = {one["session"]: one["frames"] for one in content["transcripts"]}
@@ -338,6 +333,7 @@ def _of_every_session(
     long = {session for session, frames in listed.items() if frames > most}
     if len(set(shown)) < len(shown):
         return wrong(claim, "a session is shown twice")
+    # Which had an attempt, the silos have signed; how many messages one had, the aggregator says.
     missing = ((words.vouched - words.unlisted) | long) - set(shown)
     if missing:
         return wrong(claim, f"{min(missing)[:16]}… is without")

@@ -127,6 +127,7 @@ def check_rows(path: Path, plan: Plan, content: Plain) -> Finding:
         rows = [json_value(line) for line in read_whole(path).splitlines()]
         least = [plan.epsilon_after(max(1, int(row["step"]))) for row in rows]
         shown = [float(row["epsilon"]) for row in rows]
+        # Attempts after the last step, and those without a sum, were spent as well.
         least[-1] = plan.epsilon_after(int(content["epsilon"]["attempts"]))
     except EffortError:
         return not_checked(_CLAIM)
@@ -195,6 +196,7 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
         return [*findings, *_without_plan(stated, content), *claims]
     findings.append(_alike("plan.json follows from study.toml", stated, remade_plan.to_dict()))
     if findings[-1].holds:
+        # Evidence of which anything is false proves nothing about attempts and keys.
         sound = content if all(one.holds for one in [*findings, *claims]) else None
         findings += _played(folder, remade_plan, sound, look)
         if sound is not None:
@@ -337,16 +339,14 @@ def _place(plan: Plan, header: Header) -> tuple[bool, bool, int]:
 
 
 def _begin_last(plan: Plan, courses: dict[str, Course], done: Sessions) -> None:
-    """Begin what is asked last where the main query has ended, all of whose sessions were played.
-
-    If that could not be made again, what was sent for it first proves nothing.
-    """
+    """Begin what is asked last at the end of the main query, whose sessions were all played."""
     main = courses[plan.main.purpose]
     main.miss(attempts_shown(plan.main, done), plan.main.mechanism.steps)
     end = None if main.led is None else main.led.parameters
     is_model = end is not None and np.isfinite(end).all()
     for planned in plan.stepped:
         if planned.query.is_asked_last and planned.purpose not in courses:
+            # Where the end could not be made again, what was sent first proves nothing.
             begin = planned.query.start(end) if is_model else None
             courses[planned.purpose] = Course(
                 planned, begin, proven=main.is_proven, model=plan.dimension

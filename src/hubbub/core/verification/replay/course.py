@@ -86,14 +86,13 @@ class Course:
         self._begun, self._attempts = max(self._begun, round), self._attempts + 1
 
     def expect(self, sent: Parameters, round_parameters: RoundParameters) -> None:
-        """Compare a MODEL with what was made; where nothing could be made, it is taken.
-
-        One that was shortened on its way is not what the next step starts from.
-        """
+        """Compare a MODEL with what was made; where nothing could be made, it is taken."""
         if self._next is None:
             if why := self._query.misfit(sent, self._begin, self._sums):
                 raise ProtocolError(f"expected a state that {self._sums} sums can lead to: {why}")
             self._begin = sent if self._begin is None and not self._sums else self._begin
+            # Nothing that rests on what was taken is proven. A model that was shortened on its way
+            # is not what the next step starts from.
             self._proven, self._next = False, None if round_parameters.short_models else sent
             return
         made = round_parameters.sent(self._next)
@@ -107,6 +106,7 @@ class Course:
     def step(self, round: int, gradient: NDArray[np.float64] | None) -> None:
         """Take a step; None: it cannot be taken here, nor any after it."""
         self._summed, self._sums = round, self._sums + 1
+        # Once lost it stays so: a MODEL that is taken later is not what the sums have led to.
         if gradient is None or self._lost or self._next is None:
             self._next, self._lost = None, True
         else:

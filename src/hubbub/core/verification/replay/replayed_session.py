@@ -222,6 +222,7 @@ class Replay:
             raise ProtocolError("expected a MODEL from the aggregator to everybody", culprit=sender)
         last = self._turn.last
         self._turn.advance(kept.round, kept.attempt, self._round_parameters.steps, culprit=sender)
+        # Who could ask again after a sum was complete could choose among sums.
         if self._close() and kept.round == last[0]:
             raise ProtocolError(
                 "expected no further attempt at a round that all had answered", culprit=sender
@@ -261,6 +262,7 @@ class Replay:
                 attempt.learn_seed(self._links)
             return
         is_now = (kept.round, kept.attempt) == attempt.time
+        # Silos sign which MODEL they were shown, so it is the aggregator that has shown two.
         if kept.tag is Tag.MASKED and is_now and kept.answered != attempt.model:
             raise ProtocolError(
                 f"expected {sender} to answer the MODEL of this attempt, found that it was shown "
@@ -269,6 +271,7 @@ class Replay:
             )
         frame, withheld = frame_of(kept)
         attempt.take(frame, withheld)
+        # P25, rule 2, as the nodes keep it.
         if kept.tag is Tag.REQUEST:
             self._attendance.stay(frozenset(attempt.summed), sender)
         self._played.held += kept.tag is Tag.HELD

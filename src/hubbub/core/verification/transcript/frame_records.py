@@ -177,6 +177,7 @@ def record_of(
     words, signature = view[:HEADER_BYTES], view[-SIGNATURE_BYTES:]
     payload = view[HEADER_BYTES:-SIGNATURE_BYTES]
     short = short or short_of(frame)
+    # Over the payload's hash, so transcripts with vectors and without have one head.
     after = _next(head, words, hash_of(words[1], short), signature)
     if words[1] != _SEALED and (full or words[1] not in _VECTORS):
         start, content, end = bytes([_WHOLE]) + words, payload, signature.tobytes() + after
@@ -303,10 +304,8 @@ def _next(
 
 
 def _is_torn(file: BinaryIO, start: int) -> bool:
-    """Whether a record that does not fit was just not written to its end.
-
-    It is too short then, or ends in zeros, which file systems put where nothing was written yet.
-    """
+    """Whether a record that does not fit was just not written to its end."""
+    # It is too short then, or ends in zeros, which file systems put where nothing was written yet.
     if file.seek(0, os.SEEK_END) - start > 2 * _MOST_BYTES:
         return False
     file.seek(start)

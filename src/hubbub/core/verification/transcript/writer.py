@@ -143,6 +143,7 @@ def recover(path: Path) -> int:
         try:
             with path.open("r+b") as file:
                 file.seek(end)
+                # Kept beside the file first, so that a crash here loses nothing either.
                 write_bytes(path.with_suffix(".torn"), file.read())
                 file.truncate(end)
                 os.fsync(file.fileno())
