@@ -194,8 +194,7 @@ class Section:
 #
 # From its `Key` follow how it is read and refused (`read`), the table on the page docs/study.md
 # (`page`), the docstring of the class (`settings`), and the JSON schema (`schema`). What a value
-# must
-# be in view of other keys, the file of its table says in a reader of its own.
+# must be in view of other keys, the file of its table says in a reader of its own.
 #
 #     @settings
 #     class Privacy:

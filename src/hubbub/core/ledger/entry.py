@@ -296,8 +296,8 @@ def _counted(*, count: int, **kind: Any) -> tuple[LedgerMechanism, int]:
 # The form is what `DpEvent.to_named_tuple` gives, with tuples as objects: every event has its
 # `module_name`, `class_name` and fields. Neighbours are those of add-remove, dp-accounting's
 # `ADD_OR_REMOVE_ONE`. What that library has no event for is refused by name: nothing is left out,
-# and
-# nothing is put in a cheaper event's place. Certificates (docs/privacy.md P4 to P6) are not in it.
+# and nothing is put in a cheaper event's place. Certificates (docs/privacy.md P4 to P6) are not in
+# it.
 
 _MODULE = "dp_accounting.dp_event"
 

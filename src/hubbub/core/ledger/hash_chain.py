@@ -153,12 +153,10 @@ def _read(path: Path) -> Ed25519PrivateKey | None:
 # The head of a chain as it was noted last, in a small file beside it.
 #
 # SQLite takes a log with a damaged end for one that ends earlier: after a crash a single flipped
-# bit,
-# or a `-wal` file that was thrown away, would shorten the chain, and what is left is a chain. So
-# the
-# number and the digest of the newest row are noted here, once they are on disk. The note itself is
-# not synced: it survives a killed process, costs nothing, and never says more than the chain holds.
-# It proves nothing against somebody who changes both files.
+# bit, or a `-wal` file that was thrown away, would shorten the chain, and what is left is a chain.
+# So the number and the digest of the newest row are noted here, once they are on disk. The note
+# itself is not synced: it survives a killed process, costs nothing, and never says more than the
+# chain holds. It proves nothing against somebody who changes both files.
 
 _LINE = re.compile(rb"(\d{20}) ([0-9a-f]{64})\n")
 
@@ -262,7 +260,9 @@ class Chain:
             )
             self._database.text_factory = _decoded
             try:
-                self._check_files(("",))  # until it is open, who leaves takes the others along
+                self._check_files(
+                    ("",)
+                )  # the others go with the last connection, and are made anew
                 self._open()
                 self._check_files()
                 self._public = self._named_key()

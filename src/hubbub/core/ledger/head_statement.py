@@ -188,10 +188,8 @@ def _is_signed(key: bytes, signature: bytes, content: bytes) -> bool:
 # What a witness has signed: an append-only list of its own, in one file.
 #
 # A statement is on disk before the signature under it is handed out, so that no crash makes a
-# witness
-# forget what it vouched for. The list is a chain like a ledger (`hash_chain.py`); what is signed,
-# and
-# what is refused, is the business of `head_statement.py`.
+# witness forget what it vouched for. The list is a chain like a ledger (`hash_chain.py`); what is
+# signed, and what is refused, is the business of `head_statement.py`.
 
 
 class Witness:

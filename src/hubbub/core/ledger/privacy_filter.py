@@ -293,11 +293,10 @@ class PrivacyFilter:
 # What a promise leaves to noisy sums over all records, whichever of them are asked for later.
 #
 # Theory of operation (docs/privacy.md P22). Sums over all records are Gaussian steps, and the
-# square
-# of a Gaussian step's shift is all that it uses up, however it was chosen: (epsilon, delta) is
-# changed into one shift at the beginning, and queries take from its square. So k equal queries have
-# noise that grows with the root of k, where epsilons that add up have noise that grows with k. This
-# file does not know what is asked, nor where rows are kept.
+# square of a Gaussian step's shift is all that it uses up, however it was chosen: (epsilon, delta)
+# is changed into one shift at the beginning, and queries take from its square. So k equal queries
+# have noise that grows with the root of k, where epsilons that add up have noise that grows with k.
+# This file does not know what is asked, nor where rows are kept.
 
 _CLOSE = 1e-6  # of the square of a shift
 _SAFE = 1 - 1e-9  # for the round-off of an epsilon that is asked for

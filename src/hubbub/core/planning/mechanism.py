@@ -23,8 +23,7 @@ from hubbub.core.study.parties import Privacy
 # How the noise of one step goes with that of the others: all that a plan must know of it.
 #
 # `StepNoise` says what is asked of a kind of noise; noise of each step's own is here. Another kind
-# is
-# a class in a file of its own, which `queries/training_query.py` chooses by the study's key.
+# is a class in a file of its own, which a query chooses by the study's key.
 
 
 class StepNoise(Protocol):

@@ -41,8 +41,7 @@ from hubbub.core.study.study import Study
 # What a study's options say of themselves in a plan: a key among its plain values, and rows.
 #
 # Terminal and page show the rows as they are, so an option that is new is a line here, and neither
-# of
-# them knows it. Rows follow from plain values alone: a run's plan is read from its folder.
+# of them knows it. Rows follow from plain values alone: a run's plan is read from its folder.
 
 Plain = Mapping[str, Any]
 

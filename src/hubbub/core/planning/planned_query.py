@@ -250,10 +250,9 @@ def is_stepped(planned: PlannedQuery[Query]) -> TypeGuard[PlannedQuery[SteppedQu
 # How many records a silo may hold, and so how many rows its batches have: public numbers (P19).
 #
 # Whoever writes a study states `data.capacity`. Where it is not stated a silo takes the first step
-# of
-# a public ladder that holds its records: an equal share of `data.records` and a little more, twice
-# that, four times, and so on. Which step it took may then show, as a refusal would, and neighbours
-# that take different steps are outside what P19 states.
+# of a public ladder that holds its records: an equal share of `data.records` and a little more,
+# twice that, four times, and so on. Which step it took may then show, as a refusal would, and
+# neighbours that take different steps are outside what P19 states.
 
 _SLACK, _MORE = 1.02, 8  # of an equal share, so that silos of about that size need no second step
 

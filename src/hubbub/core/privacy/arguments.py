@@ -116,11 +116,9 @@ def choice(name: str, value: object, options: tuple[str, ...]) -> str:
 # How much work an account may take, where somebody else has chosen its numbers.
 #
 # A study of a few lines may ask for minutes of convolutions. Whoever makes an account for a
-# stranger
-# sets a limit; the numerics say what they are about to do before they do it. The unit is a point:
-# of
-# a grid, a window or a mixture, about a microsecond of one core. No clock is looked at, so that the
-# same account is refused everywhere. Without a limit nothing is counted.
+# stranger sets a limit; the numerics say what they are about to do before they do it. The unit is a
+# point: of a grid, a window or a mixture, about a microsecond of one core. No clock is looked at,
+# so that the same account is refused everywhere. Without a limit nothing is counted.
 
 _left: ContextVar[list[float] | None] = ContextVar("_left", default=None)
 

@@ -348,8 +348,7 @@ def _log_moments(loss: Array, log_mass: Array, orders: Array) -> Array:
 # Where to look: the exponential tilt, the window and the grid for one composition.
 #
 # Everything decided here changes speed and sharpness only. A bad choice makes a wide bracket, never
-# a
-# wrong one: `composition.py` certifies whatever it is given. The decisions are read off the laws'
+# a wrong one: `composition.py` certifies whatever it is given. The decisions are read off the laws'
 # coarse_laws.
 
 _Near = Callable[[Array, Array], NDArray[np.bool_]]

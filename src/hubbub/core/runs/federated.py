@@ -33,8 +33,7 @@ from hubbub.core.tabular.records import Standardisation
 # Where the sums of a run come from: sessions, their transcripts, and what was paid for in them.
 #
 # The same for a run in one process and among machines; what differs is who sets a session up, and
-# who
-# says what was paid for (`Backend`).
+# who says what was paid for (`Backend`).
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -232,10 +232,9 @@ def check_link(
 #
 # Who gave no usable answer is *absent*, and asked again later, after a pause that doubles each time
 # that it fails anew. Who is back is *on probation*: it is asked before all others, who pay only if
-# it
-# answers or can be spared. So whoever refuses again and again makes the others pay once, not each
-# time. Whoever was not there when the session was set up waits for the next one, whatever it says
-# (docs/privacy.md P29); so does whoever's correlated noise has a gap (P25).
+# it answers or can be spared. So whoever refuses again and again makes the others pay once, not
+# each time. Whoever was not there when the session was set up waits for the next one, whatever it
+# says (docs/privacy.md P29); so does whoever's correlated noise has a gap (P25).
 
 RESTARTED = "no-session"
 _MOST_DOUBLINGS = 10  # of the pause before somebody who failed again is asked for

@@ -327,13 +327,13 @@ class NodeParty(Party):
 # A silo in one session: what it is asked becomes what it answers; see `party.py`.
 #
 # This is the one place where an answer is charged before it exists (docs/privacy.md P15): the
-# charge
-# of an attempt is written down when its MODEL is taken, and the work that is left makes the answer.
+# charge of an attempt is written down when its MODEL is taken, and the work that is left makes the
+# answer.
 #
-# Of a silo there are five: `SiloParty` here keeps the order and the charge; `protocol.Masking`
-# checks
-# a model and masks; `protocol.Silo` draws the batch, sums, adds noise; a `Contributor` is that or a
-# vector that is given (`secure_sums.py`); among machines `network.SiloEndpoint` carries its calls.
+# Of a silo there are five: `SiloParty` here keeps the order and the charge; `Masking`
+# checks a model and masks; `Silo` draws the batch, sums, adds noise; a `Contributor` is
+# that or a vector that is given (`secure_sums.py`); among machines a `SiloEndpoint` carries its
+# calls.
 
 # What is asked in the making of a shuffled token list.
 MIXING = tuple(call for call in ask.Call if ask.Call.LIST <= call <= ask.Call.JUDGE)

@@ -39,17 +39,14 @@ from hubbub.core.session.ask import AbsentError, Call, Peers
 #
 # Theory of operation. A list is due when the session has none yet, or when the last one has served
 # its attempts. The silo counts them and numbers its lists itself, so nobody can have one made
-# twice,
-# or another in the place of one that still serves. Each is the work of a `Mixer`, whose phases come
-# as calls. From the MODEL of its first attempt on, its places decide which records are in. Rounds
-# must follow each other without a gap: only so is a record used once in an epoch (docs/privacy.md
-# P9). A list that failed is the session's last.
+# twice, or another in the place of one that still serves. Each is the work of a `Mixer`, whose
+# phases come as calls. From the MODEL of its first attempt on, its places decide which records are
+# in. Rounds must follow each other without a gap: only so is a record used once in an epoch
+# (docs/privacy.md P9). A list that failed is the session's last.
 #
 # What only this silo can see is answered with a complaint, and settled by opening the list. Any
-# other
-# fault is refused in the name of whoever it shows; an honest aggregator has seen it before. This
-# file
-# knows no ledger, and of the records their number.
+# other fault is refused in the name of whoever it shows; an honest aggregator has seen it before.
+# This file knows no ledger, and of the records their number.
 
 # Who works on so many HPKE operations.
 Pool = Callable[[int], AbstractContextManager[Executor]]

@@ -297,11 +297,9 @@ def hash_of(*shown: bytes) -> bytes:
 #
 # A pair's secret comes from a fresh contribution of each side (HKDF-SHA256 over both), bound to the
 # study, the session and the pair. A key is derived from it for one round, one attempt and one
-# MODEL,
-# by its digest, which covers the set of active silos too, and used for one vector. Silos that were
-# shown different MODELs derive different keys: their masks do not cancel, and what the adversary
-# gets
-# is uniform (docs/privacy.md P4).
+# MODEL, by its digest, which covers the set of active silos too, and used for one vector. Silos
+# that were shown different MODELs derive different keys: their masks do not cancel, and what the
+# adversary gets is uniform (docs/privacy.md P4).
 
 CONTRIBUTION_BYTES = 32
 SEALED_BYTES = 1088 + 32 + CONTRIBUTION_BYTES + 16  # as one travels (docs/protocol.md)

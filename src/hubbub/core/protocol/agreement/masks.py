@@ -77,7 +77,7 @@ def failure_bits(silos: int, colluders: int, dropouts: int, each: int) -> float:
     # Below the mean by 10 sqrt(each) lies less than e^-200 (Hoeffding): nothing is looked at there.
     usual = int(each * colluders / silos - 10 * sqrt(each))
     first = max(least, each - silos + colluders, usual)
-    round_parameters: list[float] = []
+    terms: list[float] = []
     top = -inf
     for bad in range(first, min(each, colluders) + 1):
         term = (
@@ -88,11 +88,11 @@ def failure_bits(silos: int, colluders: int, dropouts: int, each: int) -> float:
         top = max(top, term)
         if term < top - _LOG_NOTHING:  # past the largest, terms fall faster and faster
             break
-        round_parameters.append(term)
-    if not round_parameters:
+        terms.append(term)
+    if not terms:
         # P4 (a): there are not enough colluders to hold so many places.
         return inf
-    tail = top + log(sum(exp(term - top) for term in round_parameters))
+    tail = top + log(sum(exp(term - top) for term in terms))
     # P4 (b): the union over two windows of the circle.
     return -(log(silos * (silos - 1) / 2) + tail) / log(2)
 

@@ -94,7 +94,7 @@ class Tag(IntEnum):
     RESULT_SIGNED = 32
     PROPOSAL = 33
     PROPOSED = 34
-    # Of a collection (protocol/collection/), whose sum is open for weeks.
+    # Of a collection (`hubbub.site.collected`), whose sum is open for weeks.
     COLLECT = 40
     NODE_KEY = 41
     DEPOSIT = 42

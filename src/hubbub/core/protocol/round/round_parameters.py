@@ -83,7 +83,7 @@ class RoundParameters:
     announced_shares: int = 0
 
     def __post_init__(self) -> None:
-        """What was read from a file is a list."""
+        """A list that was read from a file becomes a tuple; what no session can have is refused."""
         object.__setattr__(self, "correlation", tuple(self.correlation))
         # P3: with nodes a sum may hold fewer silos than were named, and correlated noise goes on
         # into sums of other sets.

@@ -20,8 +20,7 @@ from hubbub.core.protocol.round.round_parameters import RoundParameters
 # A *scheme* is a plain function from a seed, the length of the list, the batch and the step to the
 # chosen places in rising order. It is public and the same for everybody, so it draws from a
 # keystream of the seed and from nothing else. What a scheme costs in privacy is not known here:
-# only
-# fresh lists with `without_replacement` have a proof of amplification (docs/privacy.md P9).
+# only fresh lists with `without_replacement` have a proof of amplification (docs/privacy.md P9).
 
 Positions = NDArray[np.intp]
 

@@ -334,8 +334,7 @@ def policy_of(role: AttestedRole) -> AllOf:
 # From evidence to claims: which verifier is whose, and how evidence travels.
 #
 # Evidence is a platform's name, a quote, and the collateral with which it is verified. Both are
-# what
-# the platform's verifier takes, and never believed before it has.
+# what the platform's verifier takes, and never believed before it has.
 
 # Takes a quote, its collateral and the time of verification in seconds since 1970.
 Verifier = Callable[[bytes, bytes, int], AttestedClaims]

@@ -261,10 +261,8 @@ def _some(names: tuple[str, ...] | list[str]) -> str:
 # The evidence that parties showed in a run's sessions, kept in `evidence.json` and verified again.
 #
 # Kept are the frames themselves: the aggregator's offer with the time of verification, its ROLL,
-# the
-# silos' nonces, and everybody's evidence with its collateral. They are signed by those who sent
-# them,
-# so whoever has the file can verify them as the silos did, at the time that they did it.
+# the silos' nonces, and everybody's evidence with its collateral. They are signed by those who sent
+# them, so whoever has the file can verify them as the silos did, at the time that they did it.
 
 _TAGS = (Tag.OPEN, Tag.ROLL, Tag.NONCE, Tag.EVIDENCE)
 

@@ -62,10 +62,8 @@ from hubbub.core.verification.transcript.frame_records import FOLDER, Header, fi
 #
 # Files are compared with the digests in the evidence, transcripts with their chains and with the
 # heads in the evidence, the evidence with its signature. Nothing is made again here, so it is
-# quick;
-# what is damaged is named, with what to do, and is no reason to blame anybody. Of the metrics,
-# which
-# are in no transcript, no row may tell less epsilon than was spent by then.
+# quick; what is damaged is named, with what to do, and is no reason to blame anybody. Of the
+# metrics, which are in no transcript, no row may tell less epsilon than was spent by then.
 
 METRICS = "metrics.jsonl"
 _ROUNDING = 1e-9  # relative: the account is made again, perhaps on another machine
