@@ -260,9 +260,7 @@ class Chain:
             )
             self._database.text_factory = _decoded
             try:
-                self._check_files(
-                    ("",)
-                )  # the others go with the last connection, and are made anew
+                self._check_files(("",))  # the others come and go with connections
                 self._open()
                 self._check_files()
                 self._public = self._named_key()
