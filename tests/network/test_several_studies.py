@@ -78,7 +78,7 @@ def test_a_party_is_asked_for_two_studies_in_turn(tmp_path: Path) -> None:
 
 def test_who_is_waited_for_no_more_holds_nobody_up(tmp_path: Path) -> None:
     with relayed(tmp_path) as own:
-        party = own.party("ann", lambda blob: time.sleep(3.0 * (blob == b"slow")) or blob)
+        party = own.party("ann", lambda blob: time.sleep(1.0 * (blob == b"slow")) or blob)
         carrier, _ = own.carrier()
         with carrier:
             come(carrier, "ann")
