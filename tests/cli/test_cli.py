@@ -252,7 +252,7 @@ def short_demo(monkeypatch):
         return text(file).replace("steps = 10", "steps = 2")
 
     monkeypatch.setattr(comparison_commands, "study_text", shortened)
-    monkeypatch.setattr(wheel, "_downloaded", lambda *_: None)
+    monkeypatch.setattr(wheel, "pinned", lambda *_: None)
     monkeypatch.setenv("HUBBUB_DATA", "nowhere")
 
 

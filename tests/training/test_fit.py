@@ -122,7 +122,7 @@ def test_statistics_are_asked_beside_the_training_for_their_part_of_epsilon(tmp_
     rows = result.statistics["baseline"].rows
     mean = next(row for row in rows if (row.column, row.quantity) == ("age", "mean"))
     assert mean.low < np.mean([ages["age"] for ages, _ in silos.values()]) < mean.high
-    assert "(baseline)</caption>" in result._repr_html_()
+    assert "(baseline)</h4>" in result._repr_html_()
     assert (tmp_path / "run" / "statistics.json").is_file()
     alone = hubbub.fit(silos, epsilon=8.0, steps=3, columns=COLUMNS, classes=["well", "ill"])
     assert result.plan.noise_multiplier > alone.plan.noise_multiplier
@@ -171,7 +171,7 @@ def test_baselines_say_against_whom_their_epsilon_holds():
         name: repr(hubbub.fit(SILOS, **SHORT, baseline=name)) for name in ("trusted", "non-private")
     }
     assert "against those who see only models" in found["trusted"]
-    assert "against nobody" in found["non-private"]
+    assert "no epsilon: this baseline adds no noise" in found["non-private"]
 
 
 @pytest.mark.slow
@@ -350,8 +350,8 @@ def test_a_study_from_keywords_is_checked_like_a_file():
 def test_what_nobody_stated_is_read_off_and_named_in_the_summary():
     texts = {name: (x, np.where(y > 0, "ill", "well")) for name, (x, y) in SILOS.items()}
     result = hubbub.fit(texts, **SHORT)
-    said = "made public, since it was not stated: the number of records (180); how many records "
-    said += "a silo may hold, to a factor of 2; which classes there are (ill, well)"
+    said = "made public because the study did not state it: the number of records (180); how many "
+    said += "records a silo may hold, to a factor of 2; which classes there are (ill, well)"
     assert said in repr(result)
     assert "the number of records (180)" in result._repr_html_()
     public = {"classes": ["well", "ill"], "records": 200, "capacity": (100, 80, 80)}

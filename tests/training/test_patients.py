@@ -15,6 +15,7 @@ from hubbub.core.errors import DataError, StudyError
 from hubbub.core.study import silo_records
 from hubbub.core.tabular.records import Records, patient_key
 from hubbub.core.verification.replay.checking import verify
+from hubbub.desk.cli import terminal
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.table_check import checked
 from hubbub.learning import TrainingTask
@@ -165,9 +166,10 @@ def test_a_patients_row_without_an_account_is_left_open(training: dict[str, Any]
 
 @pytest.mark.slow
 def test_the_plan_and_the_report_show_the_row(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("study.toml").write_text(study().as_toml())
+    monkeypatch.setattr(terminal._out, "width", 300)
     assert main(["plan", "study.toml"]) == 0
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "about one patient" in said
@@ -178,7 +180,7 @@ def test_the_plan_and_the_report_show_the_row(
     assert "a patient with up to 3 records" in page
     assert "any single patient" in page
     alone = hubbub.run(study(data={"patient": None}), out=home / "alone")
-    assert "weaker: each record is a unit" in alone.report().read_text()
+    assert "weaker: the guarantee is for one record" in alone.report().read_text()
 
 
 # What is read -------------------------------------------------------------------------------------
