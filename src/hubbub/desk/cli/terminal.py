@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from getpass import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -42,7 +42,6 @@ def console(**options: Any) -> Console:
 
 
 _out, _err = console(), console(stderr=True)
-_WIDEST = 27  # letters that a first column keeps
 _QUIET_SECONDS = 60.0  # after which progress is told, even if it is little
 # Where `emit` writes while everything else that is printed goes to stderr.
 _machine: ContextVar[TextIO | None] = ContextVar("_machine", default=None)
@@ -172,17 +171,11 @@ def warnings_told() -> Iterator[None]:
 def table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int = 1
 ) -> None:
-    """A table; the first columns are text, the others are numbers.
-
-    A narrow screen breaks what rows are about last, as it is what people look for.
-    """
+    """A table; the first columns are text, the others are numbers."""
     named = Text(_printable(title))
     shown = Table(title=named, title_justify="left", title_style="bold", header_style="bold")
-    widest = min(max((len(row[0]) for row in rows), default=0), _WIDEST)
     for index, name in enumerate(header):
-        justify: Literal["left", "right"] = "left" if index < texts else "right"
-        least = 0 if index else widest
-        shown.add_column(name, justify=justify, overflow="fold", min_width=least)
+        shown.add_column(name, justify="left" if index < texts else "right", overflow="fold")
     for row in rows:
         shown.add_row(*(Text(_printable(cell)) for cell in row))
     _out.print(shown)
