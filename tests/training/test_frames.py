@@ -152,3 +152,15 @@ def test_a_fitted_frames_columns_are_found_by_their_names(library: str, tmp_path
     assert np.array_equal(scores.astype(np.float32), wanted)
     with pytest.raises(DataError, match="fitted to, found no 'b'"):
         result.predict(made({"a": x[0, :, 0], "c": x[0, :, 1]}))
+
+
+def test_names_of_columns_are_those_of_whichever_silo_has_some() -> None:
+    pandas = pytest.importorskip("pandas")
+    x = np.random.default_rng(4).normal(0, 1, (3, 60, 2))
+    y = (x[..., 0] > 0).astype(int)
+    frames = [pandas.DataFrame({"a": rows[:, 0], "b": rows[:, 1]}) for rows in x]
+    silos = {"r": (x[0], y[0]), "s": (frames[1], y[1]), "t": (x[2], y[2])}
+    result = hubbub.fit(silos, epsilon=8, steps=2)
+    assert result.column_names == ("a", "b")
+    assert np.array_equal(result.predict(frames[1][["b", "a"]]), result.predict(frames[1]))
+    assert np.array_equal(result.predict(x[1].astype(np.float32)), result.predict(frames[1]))

@@ -127,8 +127,12 @@ def _check_targets(who: str, targets: list[Any]) -> None:
             )
 
 
-def refuse_other_columns(tables: Mapping[str, Table]) -> None:
-    """Refuse data frames whose columns differ in name or order: features go by their place."""
+def columns_alike(tables: Mapping[str, Table]) -> tuple[str, ...]:
+    """The names of the data frames' columns, in their order; empty if all are arrays.
+
+    Raises:
+        DataError: they differ in name or order, where features go by their place.
+    """
     names = {
         who: list(map(str, own))
         for who, table in tables.items()
@@ -142,6 +146,7 @@ def refuse_other_columns(tables: Mapping[str, Table]) -> None:
                 f"{_difference(own, names[first])} for {who} and not for {first}; put "
                 "them in one order, or use columns to say what they are"
             )
+    return () if first is None else tuple(names[first])
 
 
 def _difference(own: Sequence[str], others: Sequence[str]) -> str:

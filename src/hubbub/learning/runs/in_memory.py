@@ -15,7 +15,6 @@ from hubbub.core.settings import Section
 from hubbub.core.study import silo_records
 from hubbub.core.study.source import IN_MEMORY
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.cells import column_names
 from hubbub.core.tabular.column import columns_from
 from hubbub.core.tabular.target import Outcome, target_from
 from hubbub.estimation.data_frame import library_of
@@ -182,8 +181,7 @@ def fit(
     silos = {who: array_inputs.arrays_of(who, table) for who, table in silos.items()}
     test = None if test is None else array_inputs.arrays_of(silo_records.TEST, test)
     tables = {**silos, **({} if test is None else {silo_records.TEST: test})}
-    if not encoded:
-        array_inputs.refuse_other_columns(tables)
+    by_place = () if encoded else array_inputs.columns_alike(tables)
     outcome = _outcome(target, classes)
     names = () if outcome else array_inputs.classes_of(silos, classes)
     parts = {
@@ -247,7 +245,7 @@ def fit(
     features, _ = next(iter(silos.values()))
     handed = InMemory(
         records=parts,
-        column_names=() if encoded else tuple(map(str, column_names(features) or ())),
+        column_names=by_place,
         model=None if named else model,
         # Statistics are made of the data frames beside the targets.
         cells={}
