@@ -86,14 +86,14 @@ def test_nothing_is_kept_of_an_answer_that_is_too_large(tmp_path: Path) -> None:
     with relayed(tmp_path) as here:
         parties = [here.party("ann", lambda _: bytes(LARGE)), here.party("bob")]
         carrier, _ = here.carrier()
-        carrier.largest_answer = lambda name: {"small": 4096, "large": LARGE}[name]
+        most = {"small": 4096, "large": LARGE}.__getitem__
         with carrier:
             come(carrier, "ann", "bob")
-            found = dict(carrier.phase("small", dict.fromkeys(["ann", "bob"], b"abc"), 1.0))
+            found = dict(carrier.phase("small", dict.fromkeys(["ann", "bob"], b"abc"), 1.0, most))
             assert missing(found["ann"]) == "its answer has 8,388,608 bytes, expected 4,096 at most"
             assert found["bob"] == b"cba"
             assert carrier._line._ends["ann"].link._coming is None
-            assert dict(carrier.phase("large", {"ann": b"x"}, 20.0)) == {"ann": bytes(LARGE)}
+            assert dict(carrier.phase("large", {"ann": b"x"}, 20.0, most)) == {"ann": bytes(LARGE)}
         for party in parties:
             party.stop()
 

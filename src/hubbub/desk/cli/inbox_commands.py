@@ -143,7 +143,7 @@ def _decline(options: argparse.Namespace, inbox: Inbox, proposal: Proposal) -> i
             f"expected a reason of 1 to {MOST_REASON} printable characters, which the aggregator "
             f"is told, got {printable(reason[:40])!r}; say it in a line"
         )
-    standing = inbox.standing(proposal.id) or Standing(state=PENDING)
+    standing = inbox.stands(proposal.id, proposal) or Standing(state=PENDING)
     if standing.state != PENDING:
         raise UserError(
             f"expected a proposal that nobody has decided on, {proposal.name} is {standing.state} "
@@ -189,7 +189,7 @@ def _cost(row: Mapping[str, Any]) -> str:
 
 def _row(inbox: Inbox, proposal: Proposal, ledger: Path) -> dict[str, Any]:
     """A proposal as plain values; of one that may be approved, also what it would cost here."""
-    standing = inbox.standing(proposal.id) or Standing(state=PENDING)
+    standing = inbox.stands(proposal.id, proposal) or Standing(state=PENDING)
     row = {
         "study_id": proposal.id.hex(),
         "name": proposal.name,

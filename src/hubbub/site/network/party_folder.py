@@ -204,7 +204,7 @@ class PartyFolder:
                 f"expected the consortium's roster as {path}, found none; put it there with "
                 "hubbub approve --roster"
             )
-        roster = self._parsed(path, roster_in)
+        roster = self.parsed(path, roster_in)
         self._place_in(roster)
         return roster
 
@@ -238,8 +238,8 @@ class PartyFolder:
             StudyError: the roster does not list this party any more.
         """
         try:
-            roster = self._parsed(self.home / ROSTER, roster_in)
-            kept = self._parsed(self.home / KEYS, identity_beside)
+            roster = self.parsed(self.home / ROSTER, roster_in)
+            kept = self.parsed(self.home / KEYS, identity_beside)
         except UserError:
             return
         if self.keys.identity not in roster.parties and kept != self.keys.identity:
@@ -249,7 +249,7 @@ class PartyFolder:
             )
         self._place_in(roster)
 
-    def _parsed(self, path: Path, parse: Callable[[str], _T]) -> _T:
+    def parsed(self, path: Path, parse: Callable[[str], _T]) -> _T:
         """What a file says at this moment; parsed anew only where it says something else."""
         text = text_of(path)
         held = self._read.get(path)
@@ -426,7 +426,7 @@ class PartyFolder:
     def approves(self, study: bytes) -> bool:
         """Whether a study is approved here at this moment, and the roster here is the study's."""
         try:
-            approved = self._parsed(self._approval(study).path, Study.parse)
+            approved = self.parsed(self._approval(study).path, Study.parse)
             here = approved.id == study and approved.parties.roster == self.roster.digest.hex()
             return here and self._has_read(approved)
         except UserError:  # not there, altered, or torn: nothing is answered by it
@@ -445,7 +445,7 @@ class PartyFolder:
         approval = self._approval(study)
         if not approval.is_there:
             return None
-        approved_study = self._parsed(approval.path, Study.parse)
+        approved_study = self.parsed(approval.path, Study.parse)
         if approved_study.id != study:
             raise StudyError(
                 f"expected {approval.path} to be the study that was approved, it was altered; "
@@ -487,7 +487,7 @@ class PartyFolder:
         for hex_id in sorted(self.approved):
             with suppress(UserError):
                 path = self._approval(bytes.fromhex(hex_id)).path
-                studies.append(self._parsed(path, Study.parse))
+                studies.append(self.parsed(path, Study.parse))
         return studies
 
     def ended_by(self, roster: Roster) -> list[Study]:

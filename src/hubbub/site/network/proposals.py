@@ -132,7 +132,10 @@ class Inbox:
 
     def standing(self, study: bytes) -> Standing | None:
         """How a study stands here; None if it never came and was not approved."""
-        proposal = self._read(self._path(study))
+        return self.stands(study, self._read(self._path(study)))
+
+    def stands(self, study: bytes, proposal: Proposal | None) -> Standing | None:
+        """The same of a proposal that was read; None where none came."""
         last = proposal.said[-1] if proposal and proposal.said else {}
         if self.party_folder.has_approved(study):
             return Standing(state=APPROVED)
@@ -145,7 +148,7 @@ class Inbox:
     def pending(self) -> list[Proposal]:
         """Those of which nobody has said anything yet."""
         waiting = Standing(state=PENDING)
-        return [one for one in self.proposals() if self.standing(one.id) == waiting]
+        return [one for one in self.proposals() if self.stands(one.id, one) == waiting]
 
     def take(self, study: Study) -> bool:
         """Keep a new proposal; False if as many wait as may."""
@@ -279,7 +282,7 @@ class Outbox:
         for path in sorted((self.party_folder.home / OUTBOX).glob("*.toml")):
             with suppress(HubbubError, OSError, ValueError):
                 if self.party_folder.approves(bytes.fromhex(path.stem)):
-                    yield Study.parse(read_text(path))
+                    yield self.party_folder.parsed(path, Study.parse)
 
     def undecided(self, study: bytes) -> set[str]:
         """Who may still decide on a study."""

@@ -67,10 +67,6 @@ class Carrier:
         roster: everybody.
         told: told when the line comes up or goes down.
         clock: by which answers are waited for.
-
-    Attributes:
-        largest_answer: from a phase's name to the bytes that an answer in it may have, where the
-            phase does not say it.
     """
 
     def __init__(
@@ -93,7 +89,6 @@ class Carrier:
             clock=self._clock,
             twice=self._is_twice,
         )
-        self.largest_answer: Callable[[str], int] = lambda _: MOST_BYTES
         self._twice: list[Callable[[str], None]] = []
         self._number = time.time_ns()
         self._lock = threading.Lock()  # over the queues, and what is sent of them
@@ -117,9 +112,9 @@ class Carrier:
         name: str,
         requests: Mapping[str, bytes],
         deadline: float,
-        largest_answer: Callable[[str], int] | None = None,
+        largest_answer: Callable[[str], int] = lambda _: MOST_BYTES,
     ) -> Iterator[tuple[str, bytes | Missing]]:
-        """See `Phase`; `largest_answer` is as the attribute of that name.
+        """See `Phase`; `largest_answer` is from its name to the bytes that an answer may have.
 
         Raises:
             EndedError: the line was closed.
@@ -127,7 +122,7 @@ class Carrier:
         if self._ended:
             raise EndedError("expected to go on, this process was told to end; serve again")
         arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = queue.SimpleQueue()
-        most = (largest_answer or self.largest_answer)(name)
+        most = largest_answer(name)
         digests = {id(blob): hashlib.sha256(blob).digest() for blob in requests.values()}
         waiting = {
             party: Asked(
