@@ -313,7 +313,11 @@ def sum_in(
                 if takes_all_at_once(layout.device):
                     rows = min(chunk or batch.size, form.most)
                     total = summed_at_once(
-                        *(form, space, batch, clip, model),
+                        form,
+                        space,
+                        batch,
+                        clip,
+                        model,
                         device=layout.device,
                         rows=rows,
                         counted=counted,

@@ -17,12 +17,13 @@ from hubbub.testing.laws import completing, hold
 _SIZES = (1, 1000, 65_537, (3 << 20) + 1)  # bytes; what a transport cuts into pieces is among them
 _ENOUGH = 60.0  # seconds that an honest answer may take
 
-# What a party answers, of what it is handed.
+# What a party answers, of what it is handed; and a phase that reaches parties, while it is open.
 Answers = Callable[[bytes], bytes]
+Connect = Callable[[Mapping[str, Answers]], AbstractContextManager[Phase]]
 
 
 def check_transport(
-    connect: Callable[[Mapping[str, Answers]], AbstractContextManager[Phase]],
+    connect: Connect,
     parties: Sequence[str],
     *,
     deadline: float = 2.0,
@@ -51,7 +52,7 @@ def check_transport(
 
 
 def _carries(
-    connect: Callable[[Mapping[str, Answers]], AbstractContextManager[Phase]],
+    connect: Connect,
     parties: Sequence[str],
 ) -> None:
     """Laws 1 and 4: whatever is said arrives, where it is meant to."""
@@ -89,7 +90,7 @@ def _carries(
 
 
 def _misses(
-    connect: Callable[[Mapping[str, Answers]], AbstractContextManager[Phase]],
+    connect: Connect,
     parties: Sequence[str],
     deadline: float,
 ) -> None:

@@ -116,7 +116,7 @@ def in_text(result: Result) -> str:
 
 def in_notebook(result: Result) -> str:
     """HTML for a notebook."""
-    run, *_ = sheets_of(result)
+    run = next(sheets_of(result))
     promise, *notes = run.sentences
     return shown_in_notebook(
         run.title,
