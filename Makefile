@@ -27,7 +27,7 @@
 #   make clean   remove .venv and all that the tools left behind
 #
 # PYTHON=python3.12 picks another interpreter; ARGS="..." is handed to hubbub or to pytest, where
-# ARGS="-n 0 tests/planning/test_plan.py" runs one file in one process.
+# ARGS="-n 0 tests/core/planning/test_plan.py" runs one file in one process.
 
 PYTHON ?= python3
 ARGS ?=

@@ -61,7 +61,7 @@ def _options() -> argparse.Namespace:
 
 def _target(name: str) -> Any:
     """The target's module; what it needs of the tests lies beside them."""
-    for place in (ROOT / "src", ROOT / "tests"):
+    for place in (ROOT / "src", ROOT / "tests", ROOT / "tests/core", ROOT / "tests/site"):
         sys.path.insert(0, str(place))
     return importlib.import_module(f"fuzz.{name}")
 

@@ -30,14 +30,43 @@ settings.load_profile("quick")
 # whole, databases, another language, each kind of question among machines, long calibrations,
 # and how often intervals hold what they should.
 NIGHTLY = (
-    *("*/test_*kills.py", "run/test_mutated_*.py", "training/test_*_folders.py"),
-    *("experiment_scripts/*", "drafting/test_six_cohorts.py", "run/test_joint_batches.py"),
-    *("study/sql/*", "other_language/*", "network/test_*over_nats.py", "network/test_*_apart.py"),
-    *("network/test_absences.py", "network/test_floods.py", "network/test_images.py"),
-    *("network/test_same_bits.py", "run/test_places.py", "estimation/test_shared_margins.py"),
-    *("validation/test_runs.py", "coefficients/test_runs.py", "training/test_sklearn.py"),
-    *("ledger/test_cost.py", "privacy/test_rare_losses.py", "privacy/test_corners.py"),
-    *("estimation/test_late_entries.py", "estimation/test_patterns.py", "sampling/test_hiding.py"),
+    *("*/test_*kills.py", "learning/run/test_mutated_*.py", "learning/training/test_*_folders.py"),
+    *(
+        "experiment_scripts/*",
+        "desk/drafting/test_six_cohorts.py",
+        "learning/run/test_joint_batches.py",
+    ),
+    *(
+        "site/sql/*",
+        "other_language/*",
+        "site/network/test_*over_nats.py",
+        "site/network/test_*_apart.py",
+    ),
+    *(
+        "site/network/test_absences.py",
+        "site/network/test_floods.py",
+        "site/network/test_images.py",
+    ),
+    *(
+        "site/network/test_same_bits.py",
+        "learning/run/test_places.py",
+        "estimation/test_shared_margins.py",
+    ),
+    *(
+        "learning/validation/test_runs.py",
+        "learning/coefficients/test_runs.py",
+        "learning/training/test_sklearn.py",
+    ),
+    *(
+        "core/ledger/test_cost.py",
+        "core/privacy/test_rare_losses.py",
+        "core/privacy/test_corners.py",
+    ),
+    *(
+        "estimation/test_late_entries.py",
+        "estimation/test_patterns.py",
+        "core/sampling/test_hiding.py",
+    ),
     *("estimation/test_newton_coverage.py", "learning/test_units.py"),
 )
 # Examples in docstrings that train models; what they show, tests hold.

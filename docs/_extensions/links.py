@@ -22,7 +22,7 @@ PAGES = {
     ROOT / "GOVERNANCE.md": DOCS / "project" / "governance.md",
     ROOT / "CODE_OF_CONDUCT.md": DOCS / "project" / "conduct.md",
     ROOT / "CHANGELOG.md": DOCS / "project" / "changelog.md",
-    ROOT / "tests" / "protocol" / "vectors" / "frames.md": DOCS / "reference" / "frames.md",
+    ROOT / "tests/core/protocol/vectors" / "frames.md": DOCS / "reference" / "frames.md",
 }
 _LINK = re.compile(r"\[([^\[\]]*)\]\(([^()\s]+)\)")
 _FILE = re.compile(r"(?m)^<!-- file (\S+) -->$")

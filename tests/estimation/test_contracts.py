@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.asking.test_own_statistic import Above
+from tests.estimation.asking.test_own_statistic import Above
 
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.histogram import Histogram

@@ -1,7 +1,7 @@
 """hubbub in Flower itself: its simulation, and a SuperLink with SuperNodes on the loopback.
 
 `make flower` runs these: they need the extra `flower` and minutes, since Flower starts a process
-for each message. What a malicious server may do is played in `tests/network/test_grid.py`.
+for each message. What a malicious server may do is played in `tests/site/network/test_grid.py`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Beside the core lie numpy, scipy and cryptography, what these and hubbub's own list of names need,
 and the tools of the tests; no other room of hubbub, no entry point, no package of anybody. Of the
-tests in `FOLDERS` those run that import no more than that. `MORE` names files of theirs whose
-studies train models, or whose oracle is not there.
+tests in `tests/core` those run that import no more than that. `MORE` names files whose studies
+train models or ask for statistics, or whose oracle is not there.
 """
 
 from __future__ import annotations
@@ -35,16 +35,20 @@ NEEDED = (
 )
 TOOLS = ("pytest", "iniconfig", "pluggy", "pygments", "hypothesis", "sortedcontainers")
 TOOLS_OF_CORES = ("pytest-xdist", "execnet")
-FOLDERS = ("privacy", "protocol", "sampling", "session", "ledger", "tabular")
 MORE = (
-    "privacy/test_corners.py",
-    "protocol/test_announced_shares.py",
-    "protocol/test_fuzz_corpus.py",
-    "protocol/test_projection.py",
-    "protocol/test_receivers.py",
-    "ledger/test_cost.py",
-    "ledger/test_reference_law.py",
-    "ledger/test_tampering.py",
+    "core/planning/test_silo_capacity.py",
+    "core/study/test_imported_code.py",
+    "core/study/test_node_hosts.py",
+    "core/study/test_study.py",
+    "core/study/test_study_ids.py",
+    "core/privacy/test_corners.py",
+    "core/protocol/test_announced_shares.py",
+    "core/protocol/test_fuzz_corpus.py",
+    "core/protocol/test_projection.py",
+    "core/protocol/test_receivers.py",
+    "core/ledger/test_cost.py",
+    "core/ledger/test_reference_law.py",
+    "core/ledger/test_tampering.py",
 )
 
 
@@ -68,14 +72,11 @@ def bare(folder: Path) -> Path:
 
 
 def tests_of_the_core(folder: Path, site: Path) -> Iterator[Path]:
-    """Copies the folders of tests, without those that import more than is there."""
+    """Copies their tests, without those that import more than is there."""
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for name in FOLDERS:
-        shutil.copytree(
-            ROOT / "tests" / name,
-            folder / "tests" / name,
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
+    shutil.copytree(
+        ROOT / "tests/core", folder / "tests/core", ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.copy(ROOT / "tests/conftest.py", folder / "tests")
     packages = {path.name.partition(".")[0] for path in site.iterdir()} | set(
         sys.stdlib_module_names
@@ -105,7 +106,11 @@ def _runs(path: Path, folder: Path, packages: set[str]) -> bool:
 def _file_of(module: str, root: Path) -> Path | None:
     """The file of a module of hubbub's, of its tests or beside them."""
     tails = (f"{module.replace('.', '/')}{end}" for end in (".py", "/__init__.py"))
-    paths = (root / top / tail for tail in tails for top in ("src", "tests", "."))
+    paths = (
+        root / top / tail
+        for tail in tails
+        for top in ("src", "tests", "tests/core", "tests/site", ".")
+    )
     return next((path for path in paths if path.is_file()), None)
 
 

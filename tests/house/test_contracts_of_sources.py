@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.house.outside import jsonlines
 from tests.house.outside.jsonlines import JsonLines
-from tests.study.sql.databases import database
+from tests.site.sql.databases import database
 
 from hubbub.core.errors import DataError
 from hubbub.core.settings import Section

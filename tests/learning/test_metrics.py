@@ -6,9 +6,9 @@ import json
 
 import numpy as np
 import pytest
-from metric_peers import FILE, GRID, SEEDS, binary, counts, survival
 
 from hubbub.learning import accuracy, auc, scoring
+from metric_peers import FILE, GRID, SEEDS, binary, counts, survival
 
 
 def found(seed: int) -> dict[str, float]:

@@ -26,7 +26,7 @@ OTHERS = tuple(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTI
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("*/*.md"), *OTHERS])
 ELSEWHERE = sorted(
     page
-    for pattern in ("*.md", "*/*.md", "benchmarks/*/*.md", "tests/protocol/vectors/*.md")
+    for pattern in ("*.md", "*/*.md", "benchmarks/*/*.md", "tests/core/protocol/vectors/*.md")
     for page in ROOT.glob(pattern)
 )
 # The most words that all pages for one reader may have together.

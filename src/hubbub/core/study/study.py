@@ -37,7 +37,7 @@ from hubbub.core.study.study_file import (
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
 
-FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
+FORMAT = 2  # of the canonical form; tests/core/study/study_ids.json pins what it makes of studies
 _TABLES = ("parties", "data", "privacy")
 _ATTESTATION = "attestation"
 _MOST_SHARE = 0.9  # of epsilon, for all that is asked beside the main query

@@ -1,0 +1,492 @@
+"""Columns, tables and records: what they accept, what they refuse, and what they never say."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import tomllib
+import traceback
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hubbub.core.errors import DataError, StudyError
+from hubbub.core.tabular.cells import CellFault, cells_of, read_cells
+from hubbub.core.tabular.column import Column, column_features, columns_from
+from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.table import encode_table
+from hubbub.learning.datasets import HEART_COLUMNS
+
+SECRET = "s3cr3t-cell"
+AGE = Column(name="age", low=20, high=90)
+
+
+def _csv(tmp_path, text, name="silo.csv"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def read_table(path, *, target, columns=(), **options):
+    named = [target, *(column.name for column in columns)] if columns else ()
+    options |= {"target": target, "columns": columns, "origin": path.name}
+    return encode_table(read_cells(path, named), **options)
+
+
+# Columns ---------------------------------------------------------------------------------------
+
+
+def test_columns_are_parsed_in_the_order_of_the_study():
+    age, sex, chol = columns_from(
+        {
+            "age": {"low": 20, "high": 90, "default": 55},
+            "sex": {"categories": ["Male", "Female"]},
+            "chol": {"low": 100, "high": 400, "default": 240, "indicator": True, "missing": [0]},
+        }
+    )
+    assert age == Column(name="age", low=20, high=90, default=55)
+    assert sex == Column(name="sex", categories=("Male", "Female"))
+    assert chol.missing == ("0",)
+    assert chol.feature_names == ("chol", "chol missing")
+    assert chol.width == 2
+
+
+def test_a_reference_is_0_in_all_features_of_a_column():
+    flag, stage = columns_from(
+        {
+            "Dx I10": {"categories": ["0", "1"], "reference": "0"},
+            "stage": {"categories": ["I", "II", "III"], "reference": "ii", "ignore_case": True},
+        }
+    )
+    assert flag.feature_names == ("Dx I10=1",)
+    assert stage.feature_names == ("stage=I", "stage=III")
+    assert column_features(flag, ["0", "1"], "here").tolist() == [[0.0], [1.0]]
+    assert column_features(stage, ["I", "II", "III"], "here").tolist() == [[1, 0], [0, 0], [0, 1]]
+    with pytest.raises(StudyError, match="reference to be a category"):
+        replace(flag, reference="2")
+    with pytest.raises(StudyError, match="beside categories alone"):
+        replace(AGE, reference="20")
+
+
+def test_the_documented_study_declares_columns_of_the_heart_data():
+    page = Path(__file__).parents[3] / "docs" / "data.md"
+    example = page.read_text(encoding="utf-8").split("```toml\n")[1].split("```")[0]
+    shown = columns_from(tomllib.loads(example)["data"]["columns"])
+    assert shown == tuple(one for one in HEART_COLUMNS if one in shown)
+    assert len(shown) == 4
+
+
+def test_categories_may_be_written_as_numbers():
+    (stage,) = columns_from({"stage": {"categories": [1, 2, 3], "default": 2}})
+    assert stage.categories == ("1", "2", "3")
+    assert stage.default == "2"
+
+
+@pytest.mark.parametrize(
+    ("entry", "named"),
+    [
+        ({"low": 0, "high": 1, "unit": "mm"}, "'unit'"),
+        ({}, "low and high"),
+        ({"low": 0}, "low and high"),
+        ({"low": 1, "high": 1}, "low < high"),
+        ({"low": "a", "high": 1}, "numbers"),
+        ({"low": float("nan"), "high": 1}, "numbers"),
+        ({"low": True, "high": 2}, "numbers"),
+        ({"low": 0, "high": 10**400}, "numbers"),
+        ({"low": 0, "high": 1, "default": 2}, "default"),
+        ({"low": 0, "high": 1, "default": "x"}, "default"),
+        ({"low": 0, "high": 1, "indicator": True}, "default"),
+        ({"low": 0, "high": 1, "indicator": "yes"}, "indicator"),
+        ({"low": 0, "high": 1, "missing": "0"}, "missing"),
+        ({"low": 0, "high": 1, "categories": ["a", "b"]}, "either"),
+        ({"low": 0, "high": 10, "step": 0}, "step"),
+        ({"low": 0, "high": 10, "step": -1}, "step"),
+        ({"low": 0, "high": 10, "step": True}, "step"),
+        ({"low": 0, "high": 10, "step": "1"}, "step"),
+        ({"low": 0, "high": 10, "step": 1e-300}, "step"),
+        ({"low": 0, "high": 10, "step": float("nan")}, "step"),
+        ({"low": 0, "high": 10, "step": 3}, "high = 12"),
+        ({"low": 1e15, "high": 1e15 + 10, "step": 1}, "as large as low and high"),
+        ({"low": 0, "high": 10, "step": 20}, "high = 20"),
+        ({"categories": ["a", "b"], "step": 1}, "step"),
+        ({"categories": ["a"]}, "two different"),
+        ({"categories": ["a", "a"]}, "two different"),
+        ({"categories": ["1", "1.0"]}, "two different"),
+        ({"categories": "ab"}, "list of texts"),
+        ({"categories": [True, False]}, "list of texts"),
+        ({"categories": ["a", "b"], "default": "c"}, "default"),
+        ({"categories": ["a", "b"], "missing": ["b"]}, "missing"),
+        (3, "table"),
+    ],
+    ids=str,
+)
+def test_a_contradictory_column_is_refused_by_name(entry, named):
+    with pytest.raises(StudyError, match=named) as caught:
+        columns_from({"dose": entry})
+    assert "data.columns.dose" in str(caught.value)
+    assert "; " in str(caught.value), "a remedy follows the semicolon"
+
+
+@pytest.mark.parametrize("table", [{}, None, ["age"]], ids=str)
+def test_a_table_without_columns_is_refused(table):
+    with pytest.raises(StudyError, match=r"data\.columns"):
+        columns_from(table)
+
+
+def test_a_column_is_frozen():
+    with pytest.raises(FrozenInstanceError):
+        AGE.low = 0  # type: ignore[misc]
+
+
+# Encoding --------------------------------------------------------------------------------------
+
+
+def _encode(column, cells):
+    table = {column.name: cells, "y": ["0"] * len(cells)}
+    return encode_table(table, target="y", columns=[column]).inputs
+
+
+def test_public_bounds_map_to_minus_one_and_one_and_clip_beyond():
+    assert _encode(AGE, ["20", "55", "90", "7", "1e6"]).ravel().tolist() == [-1, 0, 1, -1, 1]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "step", "cell", "value"),
+    [
+        (0, 10, 1, "2.6", 3.0),
+        (0, 10, 1, "-4", 0.0),
+        (80, 200, 2, "123.1", 124.0),
+        (0, 1, 0.1, "0.29", 0.3),
+        (1.5, 40.5, 3, "4.5", 4.5),
+        (-0.3, 0.3, 0.1, "0.01", 0.0),
+        (1 / 3, 2 / 3, 1 / 3, "0", 1 / 3),
+        (-2 / 3, -1 / 3, 1 / 3, "-9", -2 / 3),
+        (0, 13 * 84 / 30.4375, 84 / 30.4375, "8.28", 8.2792607802875),
+        (0, 13 * 84 / 30.4375, 84 / 30.4375, "99", 13 * 84 / 30.4375),
+    ],
+)
+def test_a_cell_counts_as_the_nearest_value_on_a_step(low, high, step, cell, value):
+    (column,) = columns_from({"x": {"low": low, "high": high, "step": step}})
+    assert column.rule(cell) == value
+    assert column.rule_with_gaps(cell) == value
+    assert column.nearest(value) == value
+
+
+def test_two_categories_become_one_feature():
+    sex = Column(name="sex", categories=("Female", "Male"))
+    assert _encode(sex, ["Male", "Female"]).tolist() == [[1], [-1]]
+
+
+def test_three_categories_become_three_features():
+    pain = Column(name="pain", categories=("none", "some", "much"))
+    assert _encode(pain, ["much", "none"]).tolist() == [[0, 0, 1], [1, 0, 0]]
+
+
+def test_missing_spellings_take_the_default_and_set_the_indicator():
+    chol = Column(name="chol", low=100, high=400, default=250, missing=("0",), indicator=True)
+    assert _encode(chol, ["0", "", "0.0", "400"]).tolist() == [[0, 1], [0, 1], [0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("spelling", ["2", "2.0", "2.", " 2 "])
+def test_a_whole_number_is_the_same_category_in_every_spelling(spelling):
+    stage = Column(name="stage", categories=("1", "2", "3"))
+    assert _encode(stage, [spelling]).tolist() == [[0, 1, 0]]
+
+
+def test_a_code_with_a_leading_zero_is_a_category_of_its_own():
+    code = Column(name="code", categories=("1", "01"))
+    assert _encode(code, ["01", "1"]).tolist() == [[1], [-1]]
+
+
+@given(st.lists(st.floats(-1e30, 1e30), min_size=2, max_size=6))
+def test_features_of_a_record_depend_on_that_record_alone(values):
+    cells = [repr(value) for value in values]
+    together = _encode(AGE, cells)
+    alone = np.vstack([_encode(AGE, [cell]) for cell in cells])
+    assert np.array_equal(together, alone)
+    assert np.abs(together).max() <= 1
+
+
+# Files -----------------------------------------------------------------------------------------
+
+
+def test_a_csv_file_is_read_by_column_name_and_extra_columns_are_ignored(tmp_path):
+    path = _csv(tmp_path, "id,ill,age\nA,1,20\nB,0,90\n")
+    records = read_table(path, target="ill", columns=[AGE])
+    assert records.inputs.tolist() == [[-1], [1]]
+    assert records.targets.tolist() == [1, 0]
+    assert records.inputs.dtype == records.targets.dtype == np.float32
+
+
+def test_a_byte_order_mark_quotes_and_windows_line_ends_are_read(tmp_path):
+    path = tmp_path / "silo.csv"
+    path.write_bytes('\ufeff"age",y\r\n"55",1\r\n\r\n'.encode())
+    assert read_table(path, target="y", columns=[AGE]).inputs.tolist() == [[0]]
+
+
+def test_without_columns_all_others_are_used_unscaled_in_header_order(tmp_path):
+    path = _csv(tmp_path, "b,y,a\n3,0,-7.5\n4,1,1e3\n")
+    assert read_table(path, target="y").inputs.tolist() == [[3, -7.5], [4, 1000]]
+
+
+def test_listed_spellings_count_as_one_and_zero(tmp_path):
+    path = _csv(tmp_path, "age,num\n30,0\n30,3\n30,4.0\n30,none\n")
+    lists = {"positive": ("3", "4"), "negative": ("0", "none")}
+    records = read_table(path, target="num", columns=[AGE], **lists)
+    assert records.targets.tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("label", ["None", "none.", SECRET])
+def test_a_spelling_that_neither_list_has_is_refused_and_becomes_no_zero(tmp_path, label):
+    path = _csv(tmp_path, f"age,num\n30,0\n30,{label}\n")
+    with pytest.raises(DataError, match="row 2 after the header") as refusal:
+        read_table(path, target="num", columns=[AGE], positive=("3",), negative=("0", "none"))
+    assert label not in str(refusal.value)
+
+
+def test_a_column_may_ignore_case():
+    sex = Column(name="sex", categories=("F", "M"), missing=("na",), default="M", ignore_case=True)
+    cells = {"sex": ["f", "M", "m", "NA"], "y": ["0", "1", "0", "1"]}
+    assert encode_table(cells, target="y", columns=[sex]).inputs.tolist() == [[-1], [1], [1], [1]]
+    with pytest.raises(StudyError, match="two different"):
+        Column(name="sex", categories=("F", "f"), ignore_case=True)
+
+
+def test_a_complete_column_has_no_missing_cell_not_even_for_statistics():
+    complete = Column(name="sex", categories=("F", "M"), complete=True)
+    assert isinstance(complete.rule_with_gaps(""), CellFault)
+    assert isinstance(complete.rule(""), CellFault)
+    assert math.isnan(replace(complete, complete=False).rule_with_gaps(""))
+    for more in ({"missing": ("na",)}, {"default": "M"}):
+        with pytest.raises(StudyError, match="complete = true"):
+            replace(complete, **more)
+
+
+def test_several_classes_become_class_numbers(tmp_path):
+    path = _csv(tmp_path, "age,kind\n30,b\n30,c\n30,a\n")
+    records = read_table(path, target="kind", columns=[AGE], classes=("a", "b", "c"))
+    assert records.targets.tolist() == [1, 2, 0]
+    assert records.targets.dtype == np.int64
+
+
+def test_the_type_of_targets_follows_the_study_not_the_records(tmp_path):
+    # A silo that happens to hold two of three classes must not train a two-class model.
+    path = _csv(tmp_path, "age,kind\n30,0\n30,1\n")
+    assert read_table(path, target="kind", classes=("0", "1", "2")).targets.dtype == np.int64
+
+
+def test_a_target_that_is_a_number_is_refused_and_not_trained_as_a_class(tmp_path):
+    path = _csv(tmp_path, "age,cost\n30,12.5\n")
+    with pytest.raises(DataError, match="targets of 0 and 1") as refusal:
+        read_table(path, target="cost", classes=())
+    assert "12.5" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("age,y\n30,0\n" + SECRET + ",1\n", "column 'age', row 2"),
+        ("age,y\n30,0\n,1\n", "column 'age', row 2"),
+        ("age,y\nnan,0\n", "column 'age', row 1"),
+        ("age,y\n1_0,0\n", "column 'age', row 1"),
+        ("age,y\n1e39,0\n", "column 'age', row 1"),
+        ("age,y\n30," + SECRET + "\n", "column 'y', row 1"),
+        ("age,y\n30,\n", "column 'y', row 1"),
+        ("age,y\n30,2\n", "column 'y', row 1"),
+        ("age,y\n30,0," + SECRET + "\n", "2 cells in silo.csv, row 1"),
+        ("year,y\n" + SECRET + ",0\n", "column 'age'"),
+        ("age,z\n" + SECRET + ",0\n", "column 'y'"),
+        ("age,age,y\n1,2,0\n", "distinct"),
+        ("age,y\n", "at least one record"),
+        ("", "distinct"),
+        ('age,y\n"' + SECRET + ",0\n", "quotes"),
+    ],
+    ids=repr,
+)
+def test_a_file_that_does_not_fit_is_refused_without_a_cell_in_the_traceback(tmp_path, text, named):
+    path = _csv(tmp_path, text)
+    with pytest.raises(DataError, match=named) as caught:
+        read_table(path, target="y", columns=[AGE])
+    error = caught.value
+    assert "silo.csv" in str(error)
+    assert error.__context__ is None, "a chained exception may quote the cell"
+    assert SECRET not in "".join(traceback.format_exception_only(error))
+
+
+def test_an_unknown_category_is_refused_without_naming_it(tmp_path):
+    path = _csv(tmp_path, f"sex,y\nMale,0\n{SECRET},1\n")
+    sex = Column(name="sex", categories=("Female", "Male"))
+    with pytest.raises(DataError, match="column 'sex', row 2") as caught:
+        read_table(path, target="y", columns=[sex])
+    assert SECRET not in str(caught.value)
+
+
+def test_a_file_that_is_not_utf8_is_refused_without_its_bytes(tmp_path):
+    path = tmp_path / "silo.csv"
+    path.write_bytes(b"age,y\n\xff\xfe,0\n")
+    with pytest.raises(DataError, match="UTF-8") as caught:
+        read_table(path, target="y")
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("name", ["absent.csv", "absent"])
+def test_an_absent_file_is_refused(tmp_path, name):
+    with pytest.raises(DataError, match="absent"):
+        read_table(tmp_path / name, target="y")
+
+
+def test_the_target_cannot_be_a_feature(tmp_path):
+    with pytest.raises(StudyError, match="target 'age'"):
+        read_table(_csv(tmp_path, "age\n1\n"), target="age", columns=[AGE])
+
+
+def test_a_column_cannot_be_declared_twice(tmp_path):
+    with pytest.raises(StudyError, match="twice"):
+        read_table(_csv(tmp_path, "age,y\n1,0\n"), target="y", columns=[AGE, AGE])
+
+
+def test_a_table_of_the_target_alone_is_refused(tmp_path):
+    with pytest.raises(DataError, match="besides the target"):
+        read_table(_csv(tmp_path, "y\n1\n"), target="y")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    real = builtins.__import__
+
+    def without_pyarrow(name, *args, **kwargs):
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_pyarrow)
+    with pytest.raises(DataError, match=r"pip install '\.\[parquet\]'"):
+        read_table(tmp_path / "silo.parquet", target="y")
+
+
+def test_parquet_and_csv_of_the_same_table_give_the_same_records(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = [
+        Column(name="age", low=20, high=90, default=50, indicator=True),
+        Column(name="stage", categories=("1", "2", "3"), default="1"),
+    ]
+    table = {"age": [30.5, None, float("nan")], "stage": [2.0, 3.0, None], "y": [1, 0, 1]}
+    parquet.write_table(pyarrow.table(table), tmp_path / "silo.parquet")
+    path = _csv(tmp_path, "age,stage,y\n30.5,2,1\n,3,0\n,,1\n")
+    first = read_table(tmp_path / "silo.parquet", target="y", columns=columns)
+    second = read_table(path, target="y", columns=columns)
+    assert np.array_equal(first.inputs, second.inputs)
+    assert np.array_equal(first.targets, second.targets)
+
+
+def test_a_parquet_column_that_is_there_twice_is_refused(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    twice = pyarrow.table([[1.0, 2.0], [0.0, 0.0], [1, 0]], names=["age", "age", "y"])
+    parquet.write_table(twice, tmp_path / "silo.parquet")
+    with pytest.raises(DataError, match=r"every column of silo\.parquet once"):
+        read_table(tmp_path / "silo.parquet", target="y")
+
+
+def test_parquet_columns_that_are_not_declared_may_hold_anything(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    far = pyarrow.array([2**60, 5], pyarrow.timestamp("us"))  # a year that Python has no date for
+    odd = {"age": [1, 2], "y": [0, 1], "seen": far, "scans": [[1.5], []], "age.unit": ["a", "b"]}
+    parquet.write_table(pyarrow.table(odd), tmp_path / "silo.parquet")
+    columns = (Column(name="age", low=0, high=10),)
+    records = read_table(tmp_path / "silo.parquet", target="y", columns=columns)
+    assert records.inputs.shape == (2, 1)
+    assert records.targets.tolist() == [0, 1]
+    with pytest.raises(DataError, match=r"silo\.parquet"):
+        read_table(tmp_path / "silo.parquet", target="y")
+
+
+def test_a_parquet_cell_that_python_cannot_hold_is_not_quoted(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    far = pyarrow.array([2**62 // 1000, 0], type=pyarrow.duration("ms"))
+    table = pyarrow.table({"stay": far, "y": pyarrow.array([1, 0])})
+    parquet.write_table(table, tmp_path / "silo.parquet")
+    with pytest.raises(DataError, match=r"silo\.parquet") as refused:
+        read_table(tmp_path / "silo.parquet", target="y")
+    assert not any(digits in str(refused.value) for digits in ("days", "4611686"))
+
+
+def test_a_damaged_parquet_file_is_refused(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    path = _csv(tmp_path, "age,y\n1,0\n", name="silo.parquet")
+    with pytest.raises(DataError, match=r"silo\.parquet"):
+        read_table(path, target="y")
+
+
+# Records ---------------------------------------------------------------------------------------
+
+ROWS = np.tile(np.array([0.125, 0.5], dtype=np.float32), (7, 1))
+ONES = np.ones(7, dtype=np.float32)
+
+
+def test_records_show_neither_values_nor_their_number():
+    small = Records(inputs=ROWS, targets=ONES)
+    large = Records(inputs=np.vstack([ROWS, ROWS]), targets=np.concatenate([ONES, ONES]))
+    assert repr(small) == repr(large) == str(small)
+    assert "125" not in repr(small)
+    assert (len(small), len(large)) == (7, 14)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "named"),
+    [
+        (ROWS.astype(np.float64), ONES, "float32"),
+        (ROWS, ONES.astype(np.int32), "int64"),
+        (ROWS, ONES[:2], "lengths"),
+        (ROWS[:, 0], ONES, "dimensions"),
+        (ROWS, ONES[:, None], "dimensions"),
+        (ROWS * np.float32(np.nan), ONES, "finite"),
+        (ROWS, ONES * np.float32(np.inf), "finite"),
+        (ROWS, np.array([0, 1, -1, 0, 1, 1, 0]), "negative"),
+        (ROWS.tolist(), ONES, "numpy"),
+    ],
+)
+def test_malformed_records_are_refused(inputs, targets, named):
+    with pytest.raises(DataError, match=named) as caught:
+        Records(inputs=inputs, targets=targets)
+    assert "7" not in str(caught.value), "the count must stay home"
+
+
+def test_images_and_empty_records_are_records():
+    assert len(Records(inputs=np.zeros((2, 1, 4, 4), np.float32), targets=np.array([0, 9]))) == 2
+    assert len(Records(inputs=ROWS[:0], targets=ONES[:0])) == 0
+
+
+def test_a_default_may_be_spelled_as_what_means_missing() -> None:
+    age = Column(name="age", low=0, high=1000, default=999, missing=("999",), indicator=True)
+    assert _encode(age, ["999", "", "0"]).tolist() == [
+        [pytest.approx(0.998), 1.0],
+        [pytest.approx(0.998), 1.0],
+        [-1.0, 0.0],
+    ]
+
+
+def test_an_arrow_table_is_a_table_and_a_lazy_frame_is_told_to_collect() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    plain = {"age": [30, None, 50], "sex": ["f", "m", None]}
+    assert cells_of(arrow.table(plain)) == cells_of(plain)
+
+    class LazyFrame:
+        columns = ("age",)
+        collect = None
+
+    with pytest.raises(DataError, match=r"found LazyFrame; call its collect\(\)"):
+        cells_of(LazyFrame())
+
+
+def test_a_cell_of_endless_text_is_named_as_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text('age,note\n50,"never closed\n' + "60,x\n" * 30_000)
+    with pytest.raises(DataError, match=r"more than 131,072 characters.*close the quote"):
+        read_cells(path)

@@ -1,0 +1,166 @@
+"""Data frames of each library come in and go out, and no other library is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hubbub
+from hubbub.core.errors import DataError, UserError
+from hubbub.core.verification.replay.checking import verify
+from hubbub.estimation.data_frame import data_frame, library_of
+
+ROOT = Path(__file__).parents[3]
+COLUMNS = {"age": {"low": 20, "high": 90}, "sex": {"categories": ["f", "m"]}}
+MAKERS = {
+    "pandas": lambda pandas: (pandas.DataFrame, pandas.Series),
+    "polars": lambda polars: (polars.DataFrame, polars.Series),
+    "pyarrow": lambda pyarrow: (pyarrow.table, pyarrow.array),
+}
+
+# As if nothing but one library were installed; what others find is that they are not there.
+ALONE = """
+import sys
+from importlib.machinery import PathFinder
+others, finds = {"pandas", "polars", "pyarrow"} - {sys.argv[1]}, PathFinder.find_spec
+PathFinder.find_spec = classmethod(
+    lambda cls, name, *where: None if name.partition(".")[0] in others else finds(name, *where)
+)
+from tests.learning.training.test_frames import frames_of
+frames_of(sys.argv[1])
+assert not others & set(sys.modules), others & set(sys.modules)
+"""
+
+
+def columns(seed: int, count: int = 120) -> tuple[dict[str, list[Any]], list[str]]:
+    rng = np.random.default_rng(seed)
+    ages = rng.uniform(20, 90, count)
+    features = {"age": ages.tolist(), "sex": rng.choice(["f", "m"], count).tolist()}
+    return features, np.where(ages > 55, "ill", "well").tolist()
+
+
+def makers_of(library: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    return MAKERS[library](pytest.importorskip(library))
+
+
+def frames_of(library: str) -> None:
+    """Every door by which frames come in and go out."""
+    frame, series = makers_of(library)
+    tables = {name: columns(seed) for seed, name in enumerate(("north", "south", "east"))}
+    silos = {name: (frame(x), series(y)) for name, (x, y) in tables.items()}
+    statistics = {"epsilon": 1.0, "t": {"kind": "table"}}
+    given = hubbub.fit(
+        silos,
+        epsilon=8,
+        columns=COLUMNS,
+        steps=2,
+        statistics=statistics,
+        validation=1.0,
+        test=silos["east"],
+    )
+    new = silos["north"][0]
+    np.testing.assert_array_equal(given.predict(new), given.predict(tables["north"][0]))
+    scores = given.predict_frame(new)
+    assert library_of(scores) == library
+    # Digit by digit what the array holds.
+    np.testing.assert_array_equal(np.asarray(scores["score"], np.float32), given.predict(new))
+    assert library_of(given.validation_frame()) == library
+    assert library_of(given.statistics["t"].to_frame()) == library
+
+    context = hubbub.statistics(
+        {n: frame(x) for n, (x, _) in tables.items()}, columns=COLUMNS, epsilon=4
+    )
+    answer = context.query([{"kind": "table"}], epsilon=3).release().statistics["table"]
+    rows = answer.to_frame()
+    assert library_of(rows) == library
+    assert np.asarray(rows["value"]).tolist() == [row.value for row in answer.rows]
+    assert "library" not in answer.to_dict()
+
+    others = {name: frame(columns(seed)[0]) for seed, name in enumerate(tables, 3)}
+    synthetic = hubbub.synthesize(others, columns=COLUMNS, epsilon=3)
+    drawn = synthetic.to_frame(20)
+    assert library_of(drawn) == library
+    assert np.asarray(drawn["sex"]).tolist() == synthetic.draw(20)["sex"]
+
+
+@pytest.mark.quick_cases("polars")
+@pytest.mark.parametrize("library", MAKERS)
+def test_what_comes_in_as_a_frame_goes_out_as_one_and_needs_no_other_library(library: str) -> None:
+    pytest.importorskip(library)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", ALONE, library], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("library", MAKERS)
+def test_estimators_take_frames(library: str) -> None:
+    pytest.importorskip("sklearn")
+    from hubbub.sklearn import FederatedClassifier
+
+    frame, series = makers_of(library)
+    features, targets = columns(7)
+    model = FederatedClassifier(epsilon=8, steps=2, columns=COLUMNS)
+    assert set(model.fit(frame(features), series(targets)).predict(frame(features))) <= {
+        "ill",
+        "well",
+    }
+
+
+@pytest.mark.parametrize("library", MAKERS)
+def test_rows_that_lack_columns_and_numbers_of_both_kinds_make_a_frame(library: str) -> None:
+    makers_of(library)
+    rows = [{"a": 1, "b": "x"}, {"a": 2.5, "c": True}, {"b": None}]
+    frame = data_frame(rows, library)
+    assert library_of(frame) == library
+    assert frame.shape == (3, 3)
+    assert np.asarray(frame["a"], float)[:2].tolist() == [1.0, 2.5]
+
+
+def test_a_library_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for library in MAKERS:
+        monkeypatch.setitem(sys.modules, library, None)
+        with pytest.raises(UserError, match=f"expected {library} for a data frame, found none"):
+            data_frame([], library)
+    with pytest.raises(UserError, match=r"expected pandas or polars or pyarrow .*found none"):
+        data_frame([])
+    with pytest.raises(UserError, match=r"expected pandas or polars or pyarrow .*found 'modin'"):
+        data_frame([], "modin")
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_fitted_frames_columns_are_found_by_their_names(library: str, tmp_path: Path) -> None:
+    """Fitted by their places: another order would be taken for other features, without a word."""
+    made = pytest.importorskip(library).DataFrame
+    x = np.random.default_rng(3).normal(0, 1, (3, 60, 2))
+    silos = {
+        name: (made({"a": rows[:, 0], "b": rows[:, 1]}), (rows[:, 0] > 0).astype(int))
+        for name, rows in zip("rst", x, strict=True)
+    }
+    result = hubbub.fit(silos, epsilon=8, steps=2, out=tmp_path / "run")
+    frame = silos["r"][0]
+    wanted = result.predict(frame)
+    turned = made({"b": x[0, :, 1], "a": x[0, :, 0]})
+    assert np.array_equal(result.predict(turned), wanted)
+    assert np.array_equal(hubbub.load(tmp_path / "run").predict(turned), wanted)
+    assert all(finding.holds for finding in verify(tmp_path / "run"))
+    more = made({"c": x[0, :, 1], "b": x[0, :, 1], "a": x[0, :, 0]})
+    scores = result.predict_frame(more)["score"].to_numpy()
+    assert np.array_equal(scores.astype(np.float32), wanted)
+    with pytest.raises(DataError, match="fitted to, found no 'b'"):
+        result.predict(made({"a": x[0, :, 0], "c": x[0, :, 1]}))
+
+
+def test_names_of_columns_are_those_of_whichever_silo_has_some() -> None:
+    pandas = pytest.importorskip("pandas")
+    x = np.random.default_rng(4).normal(0, 1, (3, 60, 2))
+    y = (x[..., 0] > 0).astype(int)
+    frames = [pandas.DataFrame({"a": rows[:, 0], "b": rows[:, 1]}) for rows in x]
+    silos = {"r": (x[0], y[0]), "s": (frames[1], y[1]), "t": (x[2], y[2])}
+    result = hubbub.fit(silos, epsilon=8, steps=2)
+    assert result.column_names == ("a", "b")
+    assert np.array_equal(result.predict(frames[1][["b", "a"]]), result.predict(frames[1]))
+    assert np.array_equal(result.predict(x[1].astype(np.float32)), result.predict(frames[1]))

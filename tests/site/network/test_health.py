@@ -1,0 +1,324 @@
+"""Who watches a party hears when it cannot do its part: from its health page, and by alerts.
+
+A process that is connected and refuses whatever it is asked is not well, and says so until it has
+done what it refused. What others do wrong, or send, does not make it ill.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub.core.errors import BudgetError, IntegrityError, UserError
+from hubbub.core.ledger.entry import Cap
+from hubbub.core.session.ask import AbsentError, Call
+from hubbub.site.network import monitor
+from hubbub.site.network.envelope import request
+from hubbub.site.network.event_log import EventLog, last_status
+from hubbub.site.network.join import Machine, _Joined
+from hubbub.site.network.monitor import health, monitored
+from hubbub.site.network.nats.relay import Relay
+from hubbub.site.network.waiting import Timeouts, WaitedError
+from network.lines import free_port
+from network.relay import HASTY, NAMES, Watched, open_frame, opened, refusal
+from network.test_monitor import get, samples
+from network.test_patience import Refusing, full
+
+ALERTS = Path(__file__).parents[3] / "deploy" / "alerts.yaml"
+SESSION = bytes(range(16))
+
+
+def well(parties: Watched, name: str = "bob") -> tuple[bool, str]:
+    """The health of a party that has a line, and what is wrong."""
+    log = parties.seats[name].event_log
+    log.state(state="waiting", connected=True)
+    found, said = health(log.known())
+    return found, said.get("reason", "")
+
+
+def no_disk(parties: Watched) -> Callable[[], None]:
+    held = full(parties.seats["bob"])
+    held.__enter__()
+    return lambda: held.__exit__(None, None, None)
+
+
+def altered(parties: Watched) -> Callable[[], None]:
+    endpoint: Any = parties.seats["bob"]
+
+    def raising() -> None:
+        raise IntegrityError("expected row 7 to fit the chain, it was altered")
+
+    endpoint._ledger.check_writable = raising
+    return lambda: delattr(endpoint._ledger, "check_writable")
+
+
+def no_records(parties: Watched) -> Callable[[], None]:
+    endpoint: Any = parties.seats["bob"]
+
+    def raising(*_: Any) -> None:
+        raise ValueError("4177.25")
+
+    endpoint.prepared, real = raising, endpoint.prepared
+
+    def mended() -> None:
+        endpoint.prepared = real
+
+    return mended
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("spoil", "word"),
+    [(no_disk, "ledger"), (altered, "ledger"), (no_records, "failed")],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_who_refuses_each_session_is_not_well_until_it_takes_part(
+    gather: Any, spoil: Callable[[Watched], Callable[[], None]], word: str
+) -> None:
+    parties = gather()
+    assert well(parties) == (True, "")
+    mend = spoil(parties)
+    with pytest.raises(WaitedError, match="bob: "):
+        opened(parties, timeouts=Timeouts(waiting=0.1))
+    found, why = well(parties)
+    assert not found
+    assert why.startswith(f"refuses to take part: {word}: ")
+    assert "4177" not in why
+    assert well(parties, "ann") == (True, "")
+    mend()
+    assert opened(parties).round(1)[0] is not None
+    assert well(parties) == (True, "")
+
+
+@pytest.mark.slow
+def test_who_has_no_room_left_under_its_cap_is_not_well_until_it_has(gather: Any) -> None:
+    parties = gather()
+    endpoint: Any = parties.seats["bob"]
+    endpoint._ledger.set_cap(Cap(epsilon=13.0, delta=1e-5, relation="add-remove"))
+    with pytest.raises(BudgetError, match="bob"):
+        parties.serve(timeouts=HASTY)
+    found, why = well(parties)
+    assert not found
+    assert why.startswith("refuses to take part: budget: ")
+    assert not re.search(r"\d", why)
+    assert opened(parties)  # a session alone makes nothing well: the next attempt would be refused
+    assert not well(parties)[0]
+    endpoint._ledger.set_cap(Cap(epsilon=50.0, delta=1e-5, relation="add-remove"))
+    assert opened(parties).round(3)[0] is not None
+    assert well(parties) == (True, "")
+
+
+@pytest.mark.slow
+def test_a_silo_whose_ledger_fails_in_mid_round_is_not_well(gather: Any) -> None:
+    parties = gather()
+    session, held = opened(parties), full(parties.seats["bob"])
+    with held, pytest.raises(AbsentError, match="bob: its ledger cannot be written"):
+        session.round(1)
+    assert well(parties)[1].startswith("refuses to take part: ledger: ")
+
+
+@pytest.mark.slow
+def test_a_withdrawal_ends_what_was_wrong_with_a_study(gather: Any) -> None:
+    parties = gather()
+    mend = no_disk(parties)
+    with pytest.raises(WaitedError):
+        opened(parties, timeouts=Timeouts(waiting=0.1))
+    assert not well(parties)[0]
+    mend()
+    parties.sites["bob"].withdraw(parties.study.id)
+    parties.seats["bob"].look()
+    assert well(parties) == (True, "")
+
+
+@pytest.mark.slow
+def test_what_others_send_makes_nobody_ill(gather: Any) -> None:
+    """Junk, strangers' studies, old sessions and replays are refused, and the party is well."""
+    parties, others = gather(), gather(study={"name": "theirs"})
+    ann = parties.seats["ann"]
+    assert ann.answer(b"junk")
+    assert refusal(parties.ask("ann", Call.OPEN, SESSION, [open_frame(others, SESSION)]))
+    assert refusal(parties.ask("ann", Call.MODEL, SESSION, [b""]))[0] == "no-session"
+    frame = open_frame(parties, SESSION)
+    parties.ask("ann", Call.OPEN, SESSION, [frame])
+    assert refusal(parties.ask("ann", Call.OPEN, SESSION, [frame]))[0] == "protocol"
+    assert refusal(parties.ask("ann", Call.MODEL, SESSION, [b""]))[0] == "no-session"
+    assert well(parties, "ann") == (True, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("over", ["closed", "used up"])
+def test_who_is_asked_on_after_a_studys_end_refuses_and_is_well(gather: Any, over: str) -> None:
+    """No cap would let the attempt in: it is the aggregator that asks for too much."""
+    parties = gather()
+    session = opened(parties)
+    for number in range(1, 2 if over == "closed" else 5):
+        session.round(number)
+    if over == "closed":
+        assert len(session.close([session.rounds.session])) == len(NAMES)
+    rows = len(parties.rows("bob"))
+    why = {"closed": "breaks the protocol, by aggregator", "used up": "refuses the attempt"}[over]
+    with pytest.raises(AbsentError, match=f"bob: .*{why}"):
+        opened(parties).round(4)
+    assert len(parties.rows("bob")) == rows
+    assert well(parties) == (True, "")
+
+
+@pytest.mark.slow
+def test_an_offer_with_other_numbers_is_told_of_once_however_often_it_is_sent(gather: Any) -> None:
+    """Else whoever kept it could make a party ill whose study goes on well, or is over."""
+    parties = gather()
+    frame = open_frame(parties, SESSION, {"steps": 99})
+    assert refusal(parties.ask("ann", Call.OPEN, SESSION, [frame]))[0] == "plan"
+    assert not well(parties, "ann")[0]
+    session = opened(parties)
+    session.round(1)
+    session.close([session.rounds.session])
+    assert well(parties, "ann") == (True, "")
+    assert refusal(parties.ask("ann", Call.OPEN, SESSION, [frame]))[0] == "protocol"
+    assert well(parties, "ann") == (True, "")
+
+
+@pytest.mark.slow
+def test_a_disk_that_does_not_take_the_model_is_told_in_the_systems_words(gather: Any) -> None:
+    parties = gather()
+    session = opened(parties)
+    session.round(1)
+    (parties.home / "bob" / "models").write_text("no folder")
+    assert len(session.close([session.rounds.session])) == len(NAMES) - 1
+    assert any(one.endswith("got: Not a directory") for one in parties.said)
+    assert well(parties)[1].startswith("refuses to take part: failed: ")
+    (parties.home / "bob" / "models").unlink()
+    assert len(session.close([session.rounds.session])) == len(NAMES)
+    assert well(parties) == (True, "")
+
+
+@pytest.mark.slow
+def test_a_study_that_is_over_is_withdrawn_without_a_word(gather: Any) -> None:
+    parties = gather()
+    session = opened(parties)
+    session.close([session.rounds.session])
+    log = parties.seats["ann"].event_log
+    parties.sites["ann"].withdraw(parties.study.id)
+    parties.seats["ann"].look()
+    assert (log.current("state"), log.current("last_error")) == ("done", None)
+
+
+def test_a_party_without_a_line_says_why_whatever_else_went_wrong_last() -> None:
+    event_log = EventLog(party="ann")
+    event_log.line(False, "nobody listens at tls://hub:4222")
+    event_log.warn("twice", whom="ann")
+    reason = health(event_log.known())[1]["reason"]
+    assert reason == "not connected: nobody listens at tls://hub:4222"
+
+
+@pytest.mark.slow
+def test_a_study_whose_aggregator_has_left_does_not_go_on_because_a_line_comes_back(
+    gather: Any,
+) -> None:
+    """Else it counts as one in which nothing is answered, for as long as the process lives."""
+    parties = gather()
+    session, log = opened(parties), parties.seats["ann"].event_log
+    session.round(1)
+    joined = _Joined(parties.sites["ann"], Relay.of("tls://hub"), Machine(), log, None)
+    joined._endpoint = parties.seats["ann"]
+    states = []
+    for change in (
+        joined._left,
+        lambda: joined._told(False, "a cut"),
+        lambda: joined._told(True, ""),
+        lambda: session.round(2),
+        lambda: joined._answer(request(Call.PING, session.rounds.session, [])),
+        lambda: joined._told(True, ""),
+    ):
+        change()
+        states.append(log.current("state"))
+    assert states[2] == "waiting"
+    assert states[-1] == "training"
+
+
+def test_a_study_that_is_approved_after_the_last_one_ended_is_waited_for(gather: Any) -> None:
+    """Until then a party without a line is well, and from then on it is not."""
+    parties, others = gather(), gather(study={"name": "theirs"})
+    log, folder = EventLog(party="ann"), parties.sites["ann"]
+    joined = _Joined(folder, Relay.of("tls://hub"), Machine(), log, None)
+    log.line(False, "nobody listens")
+    log.over()
+    joined._await_approved()
+    assert health(log.known()) == (True, {"state": "done"})
+    name = f"{others.study.id.hex()}.toml"
+    (folder.home / "approved" / name).write_text(others.study.as_toml())
+    joined._await_approved()
+    assert health(log.known()) == (
+        False,
+        {"state": "waiting", "reason": "not connected: nobody listens"},
+    )
+
+
+def test_signs_of_life_alone_keep_nobody_who_came_once(gather: Any) -> None:
+    """They are asked of who has refused, too, which has nothing to wait for."""
+    parties = gather()
+    ann = parties.seats["ann"]
+    joined = _Joined(
+        parties.sites["ann"], Relay.of("tls://hub"), Machine(), EventLog(party="ann"), None
+    )
+    joined._endpoint, joined._heard = ann, -1e9
+    joined._answer(request(Call.PING, SESSION, []))
+    with pytest.raises(UserError, match="it was silent"):
+        joined._is_done(ann, 120.0)
+    joined._answer(request(Call.COLLECT_REST, SESSION, [b"junk"]))
+    assert not joined._is_done(ann, 120.0)
+
+
+def test_who_refuses_in_the_middle_of_a_study_is_not_called_at_work(tmp_path: Path) -> None:
+    log = EventLog(party="ann", folder=tmp_path)
+    log.progress(3, 10)
+    log.state(refusing="ledger: it cannot be written")
+    assert (log.known()["state"], last_status(tmp_path)["state"]) == ("refusing", "refusing")
+    log.state(refusing="")
+    assert (log.known()["state"], last_status(tmp_path)["state"]) == ("training", "training")
+
+
+def test_the_page_says_503_and_metrics_count_it() -> None:
+    log, port = EventLog(party="ann"), free_port()
+    log.state(state="waiting", connected=True, refusing="ledger: it cannot be written")
+    log.state(left_out=["bob", "cyn"], parties_refusing=["cyn"])
+    log.answered()
+    with monitored(log, port):
+        status, page = get(port, "/healthz")
+        numbers = samples(get(port, "/metrics")[1])
+        log.state(refusing="", left_out=[], parties_refusing=[])
+        assert get(port, "/healthz")[0] == 200
+        after = samples(get(port, "/metrics")[1])
+    assert status == 503
+    assert json.loads(page)["reason"] == "refuses to take part: ledger: it cannot be written"
+    names = ("hubbub_refusing", "hubbub_left_out", "hubbub_parties_refusing")
+    assert [numbers[name][1] for name in names] == [1, 2, 1]
+    assert [after[name][1] for name in names] == [0, 0, 0]
+    assert numbers["hubbub_last_progress_timestamp_seconds"][1] > 1.6e9
+
+
+@pytest.mark.slow
+def test_the_aggregator_tells_who_is_left_out_and_who_refuses(gather: Any) -> None:
+    parties = gather(parties={"colluders": 0, "dropouts": 1})
+    engine = Refusing(parties, lambda name, party, _: (name, party) == ("model", "bob"))
+    session = opened(parties, engine)
+    session.round(1, attempts=2)
+    known = session.rounds.peers.event_log.known()
+    assert (known["left_out"], known["parties_refusing"]) == (["bob"], ["bob"])
+    whole = opened(parties)
+    assert whole.rounds.peers.event_log.known().get("left_out", []) == []
+
+
+def test_alerts_are_about_numbers_that_there_are() -> None:
+    kinds = {**monitor._COUNTERS, **monitor._GAUGES}
+    shown = {name for name, _ in kinds.values()} | {"hubbub_state"}
+    text = ALERTS.read_text()
+    asked = set(re.findall(r"\bhubbub_\w+", text))
+    assert set(re.findall(r'state="(\w+)"', text)) <= set(monitor._STATES)
+    assert {"hubbub_refusing", "hubbub_left_out", "hubbub_last_progress_timestamp_seconds"} <= asked
+    assert asked <= shown
