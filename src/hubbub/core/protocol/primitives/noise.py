@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError, StudyError
-from hubbub.core.protocol.primitives import randomness, ring
+from hubbub.core.protocol.primitives import compiled, randomness, ring
 
 Array = NDArray[np.float64]
 
@@ -35,6 +35,10 @@ _COARSE = 1 << 52  # words below it are too few to be uniforms by themselves
 # Where int64 still holds value and noise together.
 _LARGEST = 2.0**62
 _LARGEST_SIGMA = 2.0**50
+_TOO_LARGE = (
+    "expected a sum of finite numbers below 2^62 grid steps, got another; "
+    "nothing was sent: check the records and the clipping"
+)
 
 
 def _density(x: Array | float) -> Array:
@@ -71,24 +75,26 @@ def layers() -> Layers:
 
 
 class _Room(NamedTuple):
-    """Where one chunk after the other is worked on."""
+    """Where one chunk after the other is worked on, and the loops for it, if they are compiled."""
 
     words: NDArray[np.uint64]
     layer: NDArray[np.int64]
     scratch: Array
     normal: Array
+    loops: compiled.Loops | None
 
     @classmethod
     def of(cls, size: int) -> _Room:
         """For the chunks of a vector."""
+        loops = compiled.loops() if size >= compiled.WORTH else None
         size = min(_CHUNK, size)
         words, layer = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.int64)
-        return cls(words, layer, np.empty(size), np.empty(size))
+        return cls(words, layer, np.empty(size), np.empty(size), loops)
 
     def first(self, size: int) -> _Room:
         """As much of it as the last chunk needs."""
-        words, layer, scratch, normal = self
-        return _Room(words[:size], layer[:size], scratch[:size], normal[:size])
+        words, layer, scratch, normal, loops = self
+        return _Room(words[:size], layer[:size], scratch[:size], normal[:size], loops)
 
 
 def standard_normal(source: randomness.SecureSource, out: Array) -> None:
@@ -105,10 +111,14 @@ def standard_normal(source: randomness.SecureSource, out: Array) -> None:
 
 def _fill(source: randomness.SecureSource, room: _Room, out: Array) -> None:
     """One chunk: all at once, then whatever needs a second look."""
-    words, layer, scratch, _ = room
+    words, layer, scratch, _, loops = room
     scale, inner, _, _ = layers()
     source.fill(words)
     points = words.view(np.int64)
+    if loops is not None:
+        places = layer[: loops.points(points, scale, inner, out, layer)]
+        _settle(source, points[places] & (_LAYERS - 1), out, places)
+        return
     # P6 (iii): ten bits are the layer and the other 54, with their sign, the point; no bit serves
     # twice.
     np.bitwise_and(points, _LAYERS - 1, out=layer)
@@ -245,9 +255,16 @@ def add_and_round(
 
 def _rounded(vector: Array, grid_step: float, room: _Room) -> NDArray[np.int64]:
     """One chunk: the noise joins the fractions, then the integer parts join in integers."""
-    words, total, whole, value = room
+    words, total, whole, value, loops = room
+    if loops is not None:
+        if not loops.rounded(vector, grid_step, value, _LARGEST, total):
+            raise DataError(_TOO_LARGE)
+        return total
     steps = np.divide(vector, grid_step, out=words.view(np.float64))
-    _check(steps)
+    # What int64 cannot hold would leave as a constant, without noise. NaN is the minimum and the
+    # maximum of whatever holds it, and fails every comparison.
+    if not (steps.min() > -_LARGEST and steps.max() < _LARGEST):
+        raise DataError(_TOO_LARGE)
     # P6: beside a large integer part a float64 would have fewer bits for the noise.
     np.floor(steps, out=whole)
     value += np.subtract(steps, whole, out=steps)
@@ -258,16 +275,6 @@ def _rounded(vector: Array, grid_step: float, room: _Room) -> NDArray[np.int64]:
     np.copyto(integers, whole, casting="unsafe")
     total += integers
     return total
-
-
-def _check(steps: Array) -> None:
-    """What int64 cannot hold would leave as a constant, without noise."""
-    # NaN is the minimum and the maximum of whatever holds it, and fails every comparison.
-    if not (steps.min() > -_LARGEST and steps.max() < _LARGEST):
-        raise DataError(
-            "expected a sum of finite numbers below 2^62 grid steps, got another; "
-            "nothing was sent: check the records and the clipping"
-        )
 
 
 def _chunks(size: int) -> Iterator[slice]:
