@@ -246,9 +246,9 @@ def clipped_sum(
             it: "float32", "tf32" or "bf16". On a CPU they are what the model has.
 
     Returns:
-        The sum, of shape (d,), in the order of `model.parameters()`, in the model's dtype on a CPU
-        and in float64 on a device; and how many records are in it, a whole number from 0 to n.
-        Neither has noise yet.
+        The sum, of shape (d,), in the order of `model.parameters()`, in float64, or of a model of
+        more than 2^14 parameters on a CPU in the model's dtype; and how many records are in it, a
+        whole number from 0 to n. Neither has noise yet.
 
     Raises:
         ModelError: the model mixes or remembers records, or the method does not fit it.
@@ -264,7 +264,7 @@ def clipped_sum(
         (torch.Size([18]), 8)
     """
     layout = layout_of(model)
-    form = stored if takes_all_at_once(layout.device) else formed
+    form = stored if takes_all_at_once(layout.device, layout.size) else formed
     gradients = GradientSpace(
         shape=lambda source: (source[0], form(source[1])),
         slices=layout.slices,
@@ -310,8 +310,9 @@ def sum_in(
         try:
             guard = state_unchanged(model) if form.writes else nullcontext()
             with guard, as_stored(layout.device.type), torch.enable_grad():
-                if takes_all_at_once(layout.device):
-                    rows = min(chunk or batch.size, form.most)
+                if takes_all_at_once(layout.device, layout.size):
+                    most = form.first if layout.device.type == "cpu" else batch.size
+                    rows = min(chunk or most, form.most)
                     total = summed_at_once(
                         form,
                         space,

@@ -1,4 +1,4 @@
-"""Clipped sums on a device that likes much work at once: all records in one piece.
+"""Clipped sums where much work at once is quickest, a device or a small model: all in one piece.
 
 Theory of operation (docs/privacy.md P14). What is clipped of a record is what is *stored* of it: a
 vector of float32 or bfloat16 numbers, or the outer product of two, however they came about. Its
@@ -39,16 +39,17 @@ from hubbub.learning.torch_settings import modes_kept, shortened
 if TYPE_CHECKING:
     from hubbub.learning.clipped_sums import Form, GradientSpace
 
-_PIECEWISE = frozenset({"cpu"})  # where pieces that stay in a cache are faster
+_PIECEWISE = frozenset({"cpu"})  # where pieces of a larger model that stay in a cache are faster
+_SMALL = 2**14  # parameters of a model whose pieces take less time than it takes to begin them
 _FITTING: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # rows, where memory was short
 _SPARE = 2**26  # numbers that are always to spare
 _FEW = 2**22  # numbers that are joined, of a parameter of all records
 _SHARE = 4  # of what forward and backward have left, one part in so many is
 
 
-def takes_all_at_once(device: torch.device) -> bool:
-    """Whether sums of a model there are made by this file."""
-    return device.type not in _PIECEWISE
+def takes_all_at_once(device: torch.device, parameters: int) -> bool:
+    """Whether sums of a model of so many parameters there are made by this file."""
+    return device.type not in _PIECEWISE or parameters <= _SMALL
 
 
 def summed_at_once(

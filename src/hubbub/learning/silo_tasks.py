@@ -261,8 +261,9 @@ class TrainingTask:
                     partial(affordable, self._model, self._loss, *few, self._method)
                 )
                 within = 1 if self._method == "loop" else rows_within(margin, products)
-                if within > 1 and takes_all_at_once(self._device):
-                    within = most = rows + 1  # an empty one beside them
+                if within > 1 and takes_all_at_once(self._device, self._dimension):
+                    within = rows + 1  # an empty one beside them
+                    most = most if self._device.type == "cpu" else within
                 size = piece_size(rows, within)
                 self._chunk = even_size(size, most)
                 work = raising.seen_in(partial(self._piece, partial(clipped_sum, self._model)))
