@@ -256,5 +256,5 @@ def test_a_nearly_free_study_is_let_in_nearly_for_nothing() -> None:
         return StudyLaw.of([release(step, "add-remove")], 1e-5)
 
     first, tiny = law(1.0, 0.008, 1250), law(20.0, 1e-6, 10**6)
-    alone, both = (least_epsilon(one, 1e-5, least=1.0) for one in ([first], [first, tiny]))
+    alone, both = (least_epsilon(one, 1e-5, least=1.0) for one in ((first,), (first, tiny)))
     assert both <= 1.1 * alone

@@ -115,10 +115,10 @@ def test_p24_five_studies_below_a_law_cost_what_they_would_if_they_were_fixed(
     noise, rate, count, filter_alone, stated
 ) -> None:
     one = law(poisson(rate, 1 / noise, count))
-    assert least_epsilon([one] * 5, DELTA, least=0.1) == pytest.approx(filter_alone, rel=0.005)
+    assert least_epsilon((one,) * 5, DELTA, least=0.1) == pytest.approx(filter_alone, rel=0.005)
     reference = ReferenceLaw(noise_multiplier=noise, sample_rate=rate, steps=5 * count)
     kept = [law(reference.release("add-remove"))]
-    assert least_epsilon(kept, DELTA, least=0.1) == pytest.approx(stated, rel=0.005)
+    assert least_epsilon(tuple(kept), DELTA, least=0.1) == pytest.approx(stated, rel=0.005)
 
 
 # The best analyst ---------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def realised(take: Take, epsilon: float, *, added: bool) -> float:
 
 @pytest.fixture(scope="module")
 def cap() -> float:
-    return 1.02 * least_epsilon([law(REFERENCE.release("add-remove"))], DELTA, least=0.1)
+    return 1.02 * least_epsilon((law(REFERENCE.release("add-remove")),), DELTA, least=0.1)
 
 
 @pytest.mark.slow_cases("False")
@@ -197,7 +197,7 @@ def test_p24_the_best_analyst_breaks_what_is_wrong(wrong: Take, cap: float) -> N
 def test_p24_what_is_not_below_the_law_pays_the_filters_price() -> None:
     """As without a law, but that room for the law is kept."""
     other, kept = law(poisson(0.05, 1.0)), law(REFERENCE.release("add-remove"))
-    needed = least_epsilon([kept, other], DELTA, least=0.1)
+    needed = least_epsilon((kept, other), DELTA, least=0.1)
     assert remaining([kept, other], needed, DELTA) is not None
     fixed = Composition([REFERENCE.release("add-remove"), poisson(0.05, 1.0)]).epsilon(DELTA)
     assert needed > fixed.upper

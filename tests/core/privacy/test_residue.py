@@ -169,7 +169,7 @@ def test_p24_the_price_of_four_studies_chosen_one_after_the_other(noise, rate, c
 
 def test_p24_the_least_cap_is_found():
     studies = [law(poisson(0.2, 0.25, 60)), law(full(0.2))]
-    needed = least_epsilon(studies, DELTA, least=1.0)
+    needed = least_epsilon(tuple(studies), DELTA, least=1.0)
     assert remaining(studies, needed, DELTA) is not None
     assert remaining(studies, 0.995 * needed, DELTA) is None
 

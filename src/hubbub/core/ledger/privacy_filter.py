@@ -150,7 +150,7 @@ class PrivacyFilter:
             return least
         try:
             laws, _ = self._laws(blocks)
-            return least_epsilon(laws, self.cap.delta, least=least)
+            return least_epsilon(tuple(laws), self.cap.delta, least=least)
         except StudyError:  # no account, or more steps than can be counted
             return inf
 
