@@ -99,8 +99,8 @@ REASONS: dict[str, dict[str, tuple[str, str]]] = {
             "Newton's steps did not reach this effect; the others are given.",
             "Leave the column out, or join classes.",
         ),
-        "the … of …… is withheld: too few records for it": (
-            "With this noise, a mean or standard deviation could be anything within the bounds.",
+        "the … of …… is withheld: by this noise it may be …": (
+            "A mean could be anything within the bounds, or a standard deviation 0.",
             f"{_MORE}; narrower public bounds of the column.",
         ),
         "the rate of … is withheld: with this noise there may be almost no time at risk, so there "

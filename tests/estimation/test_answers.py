@@ -306,7 +306,7 @@ def held_quantiles(law: str, bins: int, high: float, records: int, sigma: float)
     for _ in range(300):
         values = np.clip(drawn.rvs(records, random_state=rng), 0, high)
         sums = np.histogram(values, edges)[0] @ columns
-        rows = asked.answer(sums + sigma * rng.standard_normal(bins), sigma).rows
+        rows = asked.answer(sums + sigma * rng.standard_normal(asked.size), sigma).rows
         held += [(row.low, q, row.high) for row, q in zip(rows, drawn.ppf(at), strict=True)]
     return np.array(held)
 
@@ -334,7 +334,7 @@ def test_log_bins_tell_quantiles_of_a_long_tail() -> None:
     held, wide = [], 0.0
     for _ in range(120):
         sums = asked.encode({"x": law.rvs(2000, random_state=rng)}).sum(axis=0)
-        rows = asked.answer(sums + 5 * rng.standard_normal(64), 5.0).rows
+        rows = asked.answer(sums + 5 * rng.standard_normal(asked.size), 5.0).rows
         exact = law.ppf([0.25, 0.5, 0.75])
         held += [(row.low, q, row.high) for row, q in zip(rows, exact, strict=True)]
         wide = max(wide, rows[1].high - rows[1].low)
@@ -346,6 +346,27 @@ def test_log_bins_tell_quantiles_of_a_long_tail() -> None:
 def test_ends_within_a_bin_that_holds_most_records_are_its_edges() -> None:
     low, truth, high = held_quantiles("tail", 8, 4000, 2000, 5.0).T
     assert ((low <= truth) & (truth <= high)).all()
+
+
+@pytest.mark.parametrize("spacing", ["equal", "log"])
+def test_quantiles_among_values_at_a_bound_or_beyond_it_are_the_bound(spacing: str) -> None:
+    """A third are 0, a fiftieth lie beyond 1,000: neither is spread over the bin that it ends."""
+    rng = np.random.default_rng(9)
+    x = np.where(rng.random(5000) < 1 / 3, 0.0, rng.uniform(1, 1030, 5000))
+    column = Column(name="x", low=0, high=1000)
+    table = {"kind": "quantiles", "column": "x", "at": [0.1, 0.3, 0.5, 0.99], "spacing": spacing}
+    asked = statistic_from("q", table, {"x": column})
+    assert isinstance(asked, Quantiles)
+    exact = asked.encode({"x": x}).sum(axis=0)
+    told = asked.answer(exact + 4.0 * rng.standard_normal(asked.size), 4.0)
+    none, some, middle, most = told.rows
+    assert [(row.low, row.value, row.high) for row in (none, some)] == [(0.0, 0.0, 0.0)] * 2
+    assert middle.low < np.quantile(x, 0.5) < middle.high < middle.low + 60
+    assert (most.low, most.value, most.high) == (1000.0, 1000.0, 1000.0)
+    assert any("0.1, 0.3, 0.99" in note for note in told.notes)
+    (curve,) = told.curves
+    assert (curve.x[0], curve.y[-1]) == (0.0, 1.0)
+    assert curve.low[0] < 1 / 3 < curve.high[0]
 
 
 @pytest.mark.quick_cases("asked0-20.0", "asked0-4.0", "asked4-4.0", "asked4-20.0")
@@ -585,6 +606,12 @@ def test_what_noise_leaves_open_up_to_a_bound_is_withheld_with_the_reason():
     assert 0 in seen
     (row,) = (one for one in asked.answer(exact, 1e-9).rows if one.quantity == "sd")
     assert row.value == pytest.approx(cells["crp"].std(), rel=1e-6)
+
+    # Of a variance of 1.3 deviations of its noise only what noise makes large would be told.
+    for sigma, least, most in ((2.5, 0, 3), (0.3, 98, 100)):
+        many = exact + sigma * np.random.default_rng(2).standard_normal((100, 3))
+        told = [row for one in many for row in asked.answer(one, sigma).rows]
+        assert least <= len([row for row in told if row.quantity == "sd"]) <= most
 
     rates = EventRates(time=TIME, event=DIED, horizon=24.0)
     few = rates.answer(np.array([2.0, 5.05]), 1.0)

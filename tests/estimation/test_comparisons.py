@@ -117,6 +117,22 @@ def test_risks_are_compared_as_statsmodels_does_without_noise() -> None:
         assert (row.value, row.low, row.high) == pytest.approx(PEERS[quantity], abs=1e-6)
 
 
+def test_a_row_below_the_noise_has_counts_and_neither_shares_nor_a_risk() -> None:
+    """None has stage IV: a share of nobody is no number."""
+    column = Column(name="stage", categories=("I", "II", "III", "IV"))
+    found = answer(crossed(Levels(column=column)), 3.0)
+    assert "too few records of IV for the noise" in found.notes
+    assert len([row for row in found.rows if row.quantity == "records"]) == 8
+    assert {row.group for row in rows(found, "share of row")} == {"I", "II", "III"}
+    assert [row.level for row in rows(found, "risk difference")] == [
+        "II against I",
+        "III against I",
+    ]
+    first = crossed(BY_STAGE).answer(np.array([1.0, 2, 50, 50, 60, 40]), 3.0)
+    assert {row.group for row in rows(first, "share of row")} == {"II", "III"}
+    assert not rows(first, "risk difference")
+
+
 @pytest.mark.slow
 def test_survival_at_a_time_is_that_of_the_curve_and_means_that_of_lifelines() -> None:
     fine = tuple(np.arange(0, 24.01, 0.05))

@@ -188,6 +188,7 @@ def _shares_apart(first: GroupShares, second: GroupShares) -> float:
 
 
 LEFT_OUT = "records without a group are left out"
+_SPREAD = 3.0  # standard deviations of its noise below which a variance is not told
 Described = Column | Levels  # a column as it is, or a numeric one in classes
 
 
@@ -403,9 +404,12 @@ class _Group(NamedTuple):
         shown = {(row.quantity, row.column) for row in rows}
         for part in self.parts:
             name = part.column.name
-            for quantity, what in (("mean", "mean"), ("sd", "standard deviation")):
+            for what, quantity, least in (
+                ("mean", "mean", "anything"),
+                ("standard deviation", "sd", "0"),
+            ):
                 if not part.levels and (quantity, name) not in shown:
-                    yield f"the {what} of {name}{of} is withheld: too few records for it"
+                    yield f"the {what} of {name}{of} is withheld: by this noise it may be {least}"
 
     def counted(self, part: _Part) -> GroupShares:
         """The classes of a column, without "missing"."""
@@ -470,10 +474,12 @@ class _Group(NamedTuple):
 
         A number in [-1, 1] has a fourth central moment of at most v (1 + |mean|)^2, v being its
         variance, which bounds the sampling variance of v without knowing its law. The interval
-        holds each v from which the estimate is no further than by the errors that it would have.
+        holds each v from which the estimate is no further than by the errors that it would have,
+        with caution: it is told where it does not reach 0.
         """
         gradient = 1 + 4 * mean**2 + part.counted * (spread + mean**2 - 0.5 - 2 * mean**2) ** 2
         noise, widest = (self.sigma / records) ** 2 * gradient, (1 + abs(mean)) ** 2
+        noise *= float(caution(np.array(spread / math.sqrt(noise) - _SPREAD))) ** 2
         error = math.sqrt(noise + max(spread * widest - spread**2, 0.0) / records)
         half = (part.column.bounds[1] - part.column.bounds[0]) / 2
         value, each = math.sqrt(spread), self.z**2 / records

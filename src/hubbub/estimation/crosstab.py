@@ -133,48 +133,60 @@ class Crosstab(OneSum):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         margin = (float(sums.sum()) - self._least(sigma)) / (sigma * math.sqrt(self.size))
-        notes = ("records without one of the two columns are left out",)
+        notes = ["records without one of the two columns are left out"]
         if margin < 0:
-            return self.make_answer(TOO_FEW, notes=notes)
+            return self.make_answer(TOO_FEW, notes=tuple(notes))
         sigma *= float(caution(np.array(margin)))
         counts = sums.reshape(len(self.rows), len(self.across))
+        noises = _noise_of_rows(counts, sigma)
+        few = [name for name, noise in zip(self.rows.names, noises, strict=True) if not noise]
         tests = (independence(counts, sigma**2 * np.eye(self.size)),) if self.test else ()
         of_rows = (self.confidence, self.rows.column.name, self.rows.names)
-        rows = (*self._cells(sums, sigma), *compared_risks(counts, sigma, *of_rows))
-        return self.make_answer(rows=rows, tests=tests, notes=notes)
+        return self.make_answer(
+            rows=(
+                *self._cells(counts, sigma, noises),
+                *compared_risks(counts, sigma, noises, *of_rows),
+            ),
+            tests=tests,
+            notes=(*notes, *(f"too few records of {name} for the noise" for name in few)),
+        )
 
     def _least(self, sigma: float) -> float:
         """Records below which nothing is said."""
         return CLEAR * sigma * math.sqrt(self.size)
 
-    def _cells(self, sums: Array, sigma: float) -> tuple[Estimate, ...]:
+    def _cells(self, counts: Array, sigma: float, noises: Sequence[float]) -> Iterator[Estimate]:
+        """Each cell's records, and its share of the row where this is told."""
         z, width = normal_quantile(self.confidence), len(self.across)
-        cells = []
-        for place, part in enumerate(np.eye(self.size)):
-            row, column = divmod(place, width)
-            whole = np.zeros(self.size)
-            whole[row * width : (row + 1) * width] = 1.0
-            of_row = replace(share(sums, part, whole, sigma, z), quantity="share of row")
-            cells += [
-                replace(
-                    one,
-                    column=self.across.column.name,
-                    level=self.across.names[column],
-                    group=self.rows.names[row],
-                )
-                for one in (count(float(sums[place]), sigma, z), of_row)
-            ]
-        return tuple(cells)
+        for group, row, noise in zip(self.rows.names, counts, noises, strict=True):
+            for level, number, part in zip(self.across.names, row, np.eye(width), strict=True):
+                own = {"column": self.across.column.name, "level": level, "group": group}
+                yield count(float(number), sigma, z, **own)
+                if noise:
+                    told = share(row, part, np.ones(width), noise, z)
+                    yield replace(told, quantity="share of row", **own)
+
+
+def _noise_of_rows(counts: Array, sigma: float) -> list[float]:
+    """The noise in each row's counts, with caution; 0 where it hides how many the row has."""
+    clear = counts.sum(axis=1) / (sigma * math.sqrt(counts.shape[1])) - CLEAR
+    return list(np.where(clear < 0, 0.0, sigma * caution(clear)))
 
 
 def compared_risks(
-    counts: Array, sigma: float, confidence: float, column: str, names: Sequence[str]
+    counts: Array,
+    sigma: float,
+    noises: Sequence[float],
+    confidence: float,
+    column: str,
+    names: Sequence[str],
 ) -> tuple[Estimate, ...]:
     """Every group against the first one, where the outcome has two classes; else nothing.
 
     Args:
         counts: (groups, 2) noisy, the second with the outcome.
         sigma: standard deviation of the noise in each.
+        noises: (groups,) the same with caution; 0 of groups that are not told.
         confidence: of the intervals.
         column: whose classes the groups are.
         names: of the groups.
@@ -184,14 +196,21 @@ def compared_risks(
     z, estimates = normal_quantile(confidence), list[Estimate]()
     for place in range(1, len(counts)):
         pair, level = counts[[place, 0]], f"{names[place]} against {names[0]}"
-        estimates.append(_difference(pair, sigma, z, column, level))
+        if not noises[place] or not noises[0]:
+            continue
+        estimates.append(_difference(pair, (noises[place], noises[0]), z, column, level))
         estimates += _ratios(pair, sigma, z, column, level)
     return tuple(estimates)
 
 
-def _difference(pair: Array, sigma: float, z: float, column: str, level: str) -> Estimate:
+def _difference(
+    pair: Array, noises: tuple[float, float], z: float, column: str, level: str
+) -> Estimate:
     """Of the shares of two groups, the first less the second."""
-    one, other = (share(row, np.array([0.0, 1.0]), np.ones(2), sigma, z) for row in pair)
+    having, whole = np.array([0.0, 1.0]), np.ones(2)
+    one, other = (
+        share(row, having, whole, noise, z) for row, noise in zip(pair, noises, strict=True)
+    )
     apart = one.value - other.value
     error = math.hypot(one.standard_error, other.standard_error)
     return Estimate(
@@ -207,9 +226,8 @@ def _difference(pair: Array, sigma: float, z: float, column: str, level: str) ->
 
 def _ratios(pair: Array, sigma: float, z: float, column: str, level: str) -> Iterator[Estimate]:
     """Of risks and of odds, those whose counts stand clear of the noise."""
-    both, having = float(pair.sum(axis=1).min()), float(pair[:, 1].min())
     for quantity, told, sign in (
-        (RELATIVE_RISK, min(having, both), 0.0),
+        (RELATIVE_RISK, float(pair[:, 1].min()), 0.0),
         (ODDS_RATIO, float(pair.min()), 1.0),
     ):
         if told < max(CLEAR * sigma, _LEAST):

@@ -21,10 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
@@ -184,7 +186,7 @@ class Quantiles(OneSum):
 
     @property
     def size(self) -> int:
-        return self._bins * len(group_names(self.by))
+        return self._code.bins * len(group_names(self.by))
 
     @property
     def sensitivity(self) -> float:
@@ -198,13 +200,23 @@ class Quantiles(OneSum):
         return alike if self.by is None else max(alike, math.sqrt(2.0) * self.sensitivity)
 
     def encode(self, cells: Cells) -> Array:
-        return in_own_groups(self._code.encode(self._levels.places(cells)), self.by, cells)
+        return in_own_groups(self._code.encode(self._places(cells)), self.by, cells)
+
+    def _places(self, cells: Cells) -> NDArray[np.int64]:
+        """(n,) the number of each record's bin, those at the bounds first and last; or -1."""
+        places, values = self._levels.places(cells), cells[self.column.name]
+        if not self._own:
+            return places
+        low, high = self.column.bounds
+        inside = places + 1 - (values <= low) + (values >= high)
+        return np.where(places < 0, -1, inside)
 
     @property
     def margins(self) -> Margins:
         """How many records have a value, and in each bin."""
-        places = zip(self._levels.names, self._code.counts, strict=True)
-        bins = {number_of((self.column.name, level)): row for level, row in places}
+        firsts = np.append(0, np.arange(1, self._bins) + self._own)
+        rows = zip(self._levels.names, np.add.reduceat(self._code.counts, firsts), strict=True)
+        bins = {number_of((self.column.name, level)): row for level, row in rows}
         whole = {number_of(): self._code.totals[-1]} if self.column.complete else {}
         return of_parts((self.by,) if self.by else (), bins | whole)
 
@@ -216,7 +228,7 @@ class Quantiles(OneSum):
         """
         records = max(records / len(group_names(self.by)), 1.0)
         totals = self._code.totals
-        noise = sigma * float(np.linalg.norm(totals[self._bins // 2] - 0.5 * totals[-1])) / records
+        noise = sigma * float(np.linalg.norm(totals[len(totals) // 2] - 0.5 * totals[-1])) / records
         error = math.sqrt(0.25 / records + noise**2)
         unit = error * (self.edges[-1] - self.edges[0]) / 2.4
         clear = records / (sigma * float(np.linalg.norm(totals[-1])))
@@ -240,18 +252,21 @@ class Quantiles(OneSum):
         ]
         names = [name for name, *_ in told]
         few = [name for name in group_names(self.by) if told and name not in names]
+        rows = tuple(
+            replace(row, group=name)
+            for name, block, noise in told
+            for row in self._quantiles(block, noise)
+        )
+        bounds = dict.fromkeys(row.level for row in rows if row.value in self.column.bounds)
         return self.make_answer(
             "" if told else TOO_FEW,
-            rows=tuple(
-                replace(row, group=name)
-                for name, block, noise in told
-                for row in self._quantiles(block, noise)
-            ),
+            rows=rows,
             curves=tuple(self._curve(name, block, noise) for name, block, noise in told),
-            tests=self._tests(sums.reshape(-1, self._bins), sigma) if told and not few else (),
+            tests=self._tests(sums.reshape(-1, self._code.bins), sigma) if told and not few else (),
             notes=(
                 f"records without {self.column.name}{' or group' if self.by else ''} are left out",
                 *(f"too few records of {name} for the noise" for name in few),
+                *([f"{', '.join(bounds)}: at a bound, or beyond it"] if bounds else []),
             ),
         )
 
@@ -266,7 +281,7 @@ class Quantiles(OneSum):
         """The estimates for all probabilities."""
         from scipy.interpolate import CubicSpline, PchipInterpolator  # which take long to import
 
-        edges, shares = self._ends, np.append(0.0, self._monotone(sums))
+        edges, shares = self._ends, self._monotone(sums)
         places = np.append(
             np.linspace(edges[:-1], edges[1:], _BETWEEN, endpoint=False).T, edges[-1]
         )
@@ -284,7 +299,7 @@ class Quantiles(OneSum):
             at = np.clip(np.searchsorted(edges, (low, high), side="right") - 1, 0, self._bins - 1)
             low, high = (
                 float(edges[at[0]]) + 2 * self._half if crowded[at[0]] else low,
-                float(edges[at[1] + 1]) if crowded[at[1]] else high,
+                float(edges[at[1] + 1]) if crowded[at[1]] and high > edges[at[1]] else high,
             )
             yield Estimate(
                 quantity="quantile",
@@ -317,35 +332,42 @@ class Quantiles(OneSum):
 
     def _noise(self, p: float) -> Array:
         """(places,) variance of a distribution function less p times the whole, at sigma 1."""
-        rows = np.vstack([np.zeros(self._bins), self._code.totals]) - p * self._code.totals[-1]
+        rows = self._below - p * self._code.totals[-1]
         left, right = rows[:-1, :, None], rows[1:, :, None]
         part = np.arange(_BETWEEN) / _BETWEEN
         inside = np.sum((left * (1 - part) + right * part) ** 2, axis=1)
         return np.append(inside, np.sum(rows[-1] ** 2))
 
+    @cached_property
+    def _below(self) -> Array:
+        """(bins + 1, width): from a coded sum to the records below each edge, or at the first."""
+        totals = self._code.totals
+        return totals[:-1] if self._own else np.vstack([np.zeros(len(totals)), totals])
+
     def _monotone(self, sums: Array) -> Array:
-        """(size,) the distribution function at the upper edges, made to rise from 0 to 1."""
-        totals = self._code.totals @ sums
-        shares = rising(np.clip(totals / totals[-1], 0.0, 1.0))
-        shares[-1] = 1.0
-        return shares
+        """(bins + 1,) the distribution function at the edges, made to rise within 0 and 1."""
+        below = self._below @ sums / float(self._code.totals[-1] @ sums)
+        return rising(np.clip(below, 0.0, 1.0))
 
     def _curve(self, name: str, sums: Array, sigma: float) -> Curve:
-        totals, z = self._code.totals, normal_quantile(self.confidence)
-        shares = [share(sums, total, totals[-1], sigma, z) for total in totals[:-1]]
-        y = self._monotone(sums)
-        low, high = around(
-            y[:-1], np.array([one.low for one in shares]), np.array([one.high for one in shares])
-        )
-        on_steps = bool(self.column.step)  # where what is below the first value is nothing
+        z, whole, first = normal_quantile(self.confidence), self._code.totals[-1], 1 - self._own
+        shares = [share(sums, below, whole, sigma, z) for below in self._below[first:-1]]
+        y = self._monotone(sums)[first:-1]
+        ends = np.array([(one.low, one.high) for one in shares]).reshape(-1, 2).T
+        low, high = around(y, *ends)
         return Curve(
             name=name if self.by else self.column.name,
             column=self.column.name,
-            x=(*map(self._value, self._ends[1:]),) if on_steps else self.edges,
-            y=(0.0, *map(float, y))[on_steps:],
-            low=(0.0, *map(float, low), 1.0)[on_steps:],
-            high=(0.0, *map(float, high), 1.0)[on_steps:],
+            x=self.edges if self._own else (*map(self._value, self._ends[1:]),),
+            y=(*map(float, y), 1.0),
+            low=(*map(float, low), 1.0),
+            high=(*map(float, high), 1.0),
         )
+
+    @property
+    def _own(self) -> int:
+        """How many bins each bound has for itself: on a step its value is in one already."""
+        return 0 if self.column.step else 1
 
     @property
     def _bins(self) -> int:
@@ -357,7 +379,7 @@ class Quantiles(OneSum):
 
     @property
     def _code(self) -> PrefixCode:
-        return PrefixCode(bins=self._bins, power=_POWER)
+        return PrefixCode(bins=self._bins + 2 * self._own, power=_POWER)
 
 
 def _first_rise(places: Array, values: Array) -> float:

@@ -225,7 +225,7 @@ class RiskSets:
         """How times are taken to lie between edges."""
         if self.time.step:
             return f"{self.time.name} is rounded to whole steps of {self.time.step:g}"
-        return "between grid times the hazard is taken to be constant"
+        return "between grid times the curve is interpolated"
 
     @property
     def entered(self) -> Array:

@@ -472,7 +472,8 @@ class CurveReadings:
         """The mean time up to the horizon, where the curve goes so far."""
         if self._course.length < self._course.sets.bins:
             return []
-        return [self._mean("restricted mean", self._area, self._error)]
+        mean, horizon = self._mean("restricted mean", self._area, self._error), self._sets.edges[-1]
+        return [replace(mean, low=max(mean.low, 0.0), high=min(mean.high, horizon))]
 
     def mean_less(self, other: CurveReadings) -> list[Estimate]:
         """The same less that of another group, whose records and noise are others."""
