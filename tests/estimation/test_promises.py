@@ -195,6 +195,27 @@ def test_a_cox_regression_is_answered_where_most_records_are_followed_out() -> N
     assert refused_of_sixty(asked, cells, sigma) > 3
 
 
+def test_strata_in_which_a_rare_class_is_lost_in_noise_leave_a_root() -> None:
+    """Its numbers at risk fall below 0 in late bins; six of twenty releases were refused."""
+    rng, number, sigma = np.random.default_rng(1), 2000, 1.5
+    group, man = rng.choice(3, number, p=[0.6, 0.35, 0.05]), rng.random(number) < 0.3
+    centre = rng.choice(4, number, p=[0.5, 0.3, 0.15, 0.05])
+    risk = np.exp(0.5 * man + 0.4 * group) * np.array([1, 1.5, 2, 0.7])[centre]
+    until = 15 * (rng.exponential(1, number) / risk) ** (1 / 1.3)
+    lost = np.minimum(rng.exponential(30, number), rng.uniform(5, 40, number))
+    cells = {"time": np.minimum(until, lost), "died": (until <= lost) * 1.0}
+    cells |= {"sex": man * 1.0, "stage": group * 1.0, "centre": centre * 1.0}
+    strata = Levels(column=Column(name="centre", categories=("n", "s", "e", "w")))
+    grid = tuple(np.linspace(0, 24, 13).tolist())
+    asked = Cox(time=TIME, event=DIED, edges=grid, on=(BY_SEX, BY_STAGE), strata=strata)
+    assert asked.expected(number, sigma).answered
+    exact = asked.encode(cells).sum(axis=0)
+    for noise in sigma * rng.standard_normal((20, asked.size)):
+        told = {row.level: row for row in asked.answer(exact + noise, sigma).rows}
+        row = told["II against I"]
+        assert abs(math.log(row.value) - 0.4) < 4 * row.standard_error
+
+
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])
 def test_the_budget_makes_noise_the_same_part_of_every_questions_variance(relation: str) -> None:
     """Of the largest of each; a weight of two halves it."""

@@ -44,6 +44,7 @@ from hubbub.estimation.regression import (
     Guess,
     Patterns,
     Regression,
+    Root,
     newton,
     sandwich,
 )
@@ -137,13 +138,13 @@ class Stratum:
         exposed = np.tile(self.sets.exposed[: self.bins], (2, 1))
         return np.asarray(exposed - 2 * self._event_rows * self._twice[:, None])
 
-    def clear(self) -> Stratum:
-        """Without the bins from the first on in which who is at risk is not clear of the noise."""
+    def clear(self, deviations: float) -> Stratum:
+        """Up to the first bin in which fewer are at risk than so much of their noise."""
         in_all = np.linalg.norm(self.mixed.sum(axis=0))
         gone, events = self._gone, self.sets.events[: self.bins]
         rows = self.sets.exposed[: self.bins] - events * gone[:, None]
         noise = self.sigma * in_all * np.linalg.norm(rows, axis=1)
-        noisy = (self.at_risk - self.events * gone).sum(axis=0) < CLEAR * noise
+        noisy = (self.at_risk - self.events * gone).sum(axis=0) < deviations * noise
         end = int(np.argmax(noisy)) if noisy.any() else self.bins
         return replace(self, events=self.events[:, :end], at_risk=self.at_risk[:, :end])
 
@@ -215,15 +216,19 @@ class PartialLikelihood:
     def __init__(self, strata: Sequence[Stratum]) -> None:
         self._strata = strata
 
-    def fit(self) -> Effects | None:
-        """The effects by Newton's method; None where there is no maximum to be found."""
+    @cached_property
+    def root(self) -> Root | None:
+        """Of the score, by Newton's method; None where there is no maximum to be found."""
         width = self._strata[0].design.shape[1] if self._strata else 0
-        root = newton(self._at, width, self._strata[0].sigma) if width else None
-        if root is None:
+        return newton(self._at, width, self._strata[0].sigma) if width else None
+
+    def fit(self) -> Effects | None:
+        """The effects; None where there is no root."""
+        if self.root is None:
             return None
-        noise = np.sum([stratum.noise(root.values) for stratum in self._strata], axis=0)
-        doubt = np.concatenate([stratum.doubt(root.values) for stratum in self._strata])
-        return sandwich(root, noise, doubt)
+        noise = np.sum([stratum.noise(self.root.values) for stratum in self._strata], axis=0)
+        doubt = np.concatenate([stratum.doubt(self.root.values) for stratum in self._strata])
+        return sandwich(self.root, noise, doubt)
 
     def _at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""
@@ -269,6 +274,7 @@ class PartialLikelihood:
 _TEST = "proportional-hazards"
 _POWER = 0.45
 _BINS = 12  # if nothing is said
+_CUTS = (CLEAR, 2 * CLEAR, 4 * CLEAR)  # deviations of noise that bins have, the first with a root
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -430,9 +436,11 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
             )
             for place in range(number)
         ]
-        if self.strata or self.entry:  # bins that few have reached
-            strata = [one for one in (each.clear() for each in strata) if one.bins]
-        return PartialLikelihood(strata)
+        # With late bins of hardly anybody but noise there may be no root.
+        cuts = _CUTS if self.strata or self.entry else (-math.inf, *_CUTS)
+        cut = ([one.clear(deviations) for one in strata] for deviations in cuts)
+        each = (PartialLikelihood([one for one in kept if one.bins]) for kept in cut)
+        return next((one for one in each if one.root), PartialLikelihood([]))
 
     @property
     def title(self) -> str:
