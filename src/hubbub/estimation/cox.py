@@ -274,6 +274,11 @@ class PartialLikelihood:
 _TEST = "proportional-hazards"
 _POWER = 0.45
 _BINS = 12  # if nothing is said
+_TIED = 0.2  # of those at risk in a bin, from where on events in it are too many
+TIED = (
+    "more than a fifth of those at risk have the event in a bin, which draws ratios towards 1: "
+    "use more bins"
+)
 _CUTS = (CLEAR, 2 * CLEAR, 4 * CLEAR)  # deviations of noise that bins have, the first with a root
 
 
@@ -396,10 +401,15 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         cells = self.by_pattern(sums).reshape(-1, self.sets.width)
-        answer = self.told_of(cells, sigma)
-        if not self.test or answer.refusal:
+        answer, counts = self.told_of(cells, sigma), self._counts(cells)
+        if answer.refusal:
             return answer
-        likelihood = self._likelihood(*self._counts(cells), self.design, sigma)
+        events, at_risk = (np.maximum(part.sum(axis=0), 0.0) for part in counts)
+        if events @ np.minimum(events / np.maximum(at_risk, 1.0), 1.0) > _TIED * events.sum():
+            answer = replace(answer, notes=(*answer.notes, TIED))
+        if not self.test:
+            return answer
+        likelihood = self._likelihood(*counts, self.design, sigma)
         fit = likelihood.fit()
         tested = fit and likelihood.proportional(fit.values)
         return replace(answer, tests=(*answer.tests, *([tested] if tested else [])))

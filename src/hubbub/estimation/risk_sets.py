@@ -314,15 +314,18 @@ class RiskSets:
     def followed(self, cells: Cells) -> tuple[Array, Array]:
         """(n, bins) 1 in the bin of the event; and what part of each bin a record was at risk.
 
-        Half of the bin of its event: times may be rounded to the grid.
+        Half of the bin of an event at its end: times may be rounded to the grid. On a step, up to
+        the middle of the value's own.
         """
-        place, _, died, known, _ = self._seen(cells)
+        place, part, died, known, _ = self._seen(cells)
         event = one_hot(np.where(died, place, -1), self.bins)
         starts, ends = self.ticks[:-1], np.maximum(self.ticks[1:], self.ticks[:-1] + 1e-300)
         times = np.where(known, cells[self.time.name], self.grid[0])[:, None]
         within = self.clock(np.clip(times, self.grid[0], self.grid[-1]))
         present = np.clip((within - starts) / (ends - starts), 0, 1)
-        return event, np.where(event > 0, 0.5, present)
+        before = part - 0.5 / self.values[np.minimum(place, self.bins - 1)]
+        at_end = (part <= 0.0) | (part >= 1.0) & (not self.time.step)
+        return event, np.where(event > 0, np.where(at_end, 0.5, before)[:, None], present)
 
     def _seen(self, cells: Cells) -> _Seen:
         """What each record's time and event say, whatever floats they are.
