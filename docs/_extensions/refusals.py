@@ -124,6 +124,9 @@ REMARKS = frozenset(
         "the released model towards maximum likelihood, not the released coefficients",
         "of all records, held back or not; maximum-likelihood estimates, not the released "
         "coefficients",
+        "more than a fifth of those at risk have the event in a bin, which draws ratios towards 1: "
+        "use more bins",
+        "…: at a bound, or beyond it",
         "records without one of the two columns are left out",
         "records without … or … are left out; differences in case mix are not taken into account",
         "records without a group are left out",
