@@ -91,6 +91,20 @@ def test_table_1_is_as_journals_print_it(paper: Sheet) -> None:
     assert cells["  I"][4:] == ("", "")
 
 
+def test_a_mean_without_a_spread_stands_alone() -> None:
+    whole = told(1e-6)
+    rows = whole["statistics"]["baseline"]["rows"]
+    rows[:] = [row for row in rows if (row["quantity"], row["group"]) != ("sd", "")]
+    table = next(one for one in manuscript_of(whole).tables if one.name == "baseline")
+    cells = {row[0]: row for row in table.rows}
+    assert cells["age, mean (SD)"][1] == f"{patients()['age'].mean():.1f} (–)"
+
+
+def test_a_number_just_below_a_thousand_is_no_power_of_ten() -> None:
+    row = {"quantity": "restricted mean", "value": 999.7, "low": 900.0, "high": 1099.0}
+    assert _cell(row) == "1,000 (900 to 1,099)"
+
+
 def test_what_was_refused_has_no_table_and_the_flow_says_who_is_in(paper: Sheet) -> None:
     names = [one.name for one in paper.tables]
     assert names[0] == "flow"

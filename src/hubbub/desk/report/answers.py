@@ -269,7 +269,7 @@ def _shown(row: Mapping[str, Any]) -> Any:
 
 
 def _three_digits(value: float) -> str:
-    return f"{value:#.3g}".rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:#.3g}".rstrip(".") if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 # The figure that goes with an answer. Survival figures are as papers print them: a point-wise

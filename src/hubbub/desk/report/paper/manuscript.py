@@ -139,8 +139,9 @@ def _column(
         for group in groups:
             mean, deviation = (known.get((what, "", group)) for what in ("mean", "sd"))
             cells.append(NOT_KNOWN)
-            if mean is not None and deviation is not None:
-                cells[-1] = f"{_short(mean['value'])} ({_short(deviation['value'])})"
+            if mean is not None:
+                spread = deviation and deviation["value"]
+                cells[-1] = f"{_short(mean['value'])} ({_short(spread)})"
         yield f"{column}, mean (SD)", cells
     else:
         yield f"{column}, n (%)", ["" for _ in groups]
