@@ -160,7 +160,8 @@ class Crosstab(OneSum):
         z, width = normal_quantile(self.confidence), len(self.across)
         for group, row, noise in zip(self.rows.names, counts, noises, strict=True):
             for level, number, part in zip(self.across.names, row, np.eye(width), strict=True):
-                own = {"column": self.across.column.name, "level": level, "group": group}
+                own: dict[str, Any] = {"column": self.across.column.name, "level": level}
+                own["group"] = group
                 yield count(float(number), sigma, z, **own)
                 if noise:
                     told = share(row, part, np.ones(width), noise, z)

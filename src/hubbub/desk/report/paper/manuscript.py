@@ -140,7 +140,7 @@ def _column(
             mean, deviation = (known.get((what, "", group)) for what in ("mean", "sd"))
             cells.append(NOT_KNOWN)
             if mean is not None:
-                spread = deviation and deviation["value"]
+                spread = None if deviation is None else deviation["value"]
                 cells[-1] = f"{_short(mean['value'])} ({_short(spread)})"
         yield f"{column}, mean (SD)", cells
     else:
