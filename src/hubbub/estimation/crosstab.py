@@ -141,12 +141,8 @@ class Crosstab(OneSum):
         noises = _noise_of_rows(counts, sigma)
         few = [name for name, noise in zip(self.rows.names, noises, strict=True) if not noise]
         tests = (independence(counts, sigma**2 * np.eye(self.size)),) if self.test else ()
-        of_rows = (self.confidence, self.rows.column.name, self.rows.names)
         return self.make_answer(
-            rows=(
-                *self._cells(counts, sigma, noises),
-                *compared_risks(counts, sigma, noises, *of_rows),
-            ),
+            rows=(*self._cells(counts, sigma, noises), *self._compared(counts, sigma, noises)),
             tests=tests,
             notes=(*notes, *(f"too few records of {name} for the noise" for name in few)),
         )
@@ -167,41 +163,21 @@ class Crosstab(OneSum):
                     told = share(row, part, np.ones(width), noise, z)
                     yield replace(told, quantity="share of row", **own)
 
+    def _compared(self, counts: Array, sigma: float, noises: Sequence[float]) -> Iterator[Estimate]:
+        """The risk of every other row that is told against the first one's."""
+        z, names = normal_quantile(self.confidence), self.rows.names
+        for place in range(1, len(counts)):
+            pair, both = counts[[place, 0]], (noises[place], noises[0])
+            if len(self.across) == 2 and all(both):
+                own = (self.rows.column.name, f"{names[place]} against {names[0]}")
+                yield _difference(pair, both, z, *own)
+                yield from _ratios(pair, sigma, z, *own)
+
 
 def _noise_of_rows(counts: Array, sigma: float) -> list[float]:
     """The noise in each row's counts, with caution; 0 where it hides how many the row has."""
     clear = counts.sum(axis=1) / (sigma * math.sqrt(counts.shape[1])) - CLEAR
     return list(np.where(clear < 0, 0.0, sigma * caution(clear)))
-
-
-def compared_risks(
-    counts: Array,
-    sigma: float,
-    noises: Sequence[float],
-    confidence: float,
-    column: str,
-    names: Sequence[str],
-) -> tuple[Estimate, ...]:
-    """Every group against the first one, where the outcome has two classes; else nothing.
-
-    Args:
-        counts: (groups, 2) noisy, the second with the outcome.
-        sigma: standard deviation of the noise in each.
-        noises: (groups,) the same with caution; 0 of groups that are not told.
-        confidence: of the intervals.
-        column: whose classes the groups are.
-        names: of the groups.
-    """
-    if counts.shape[1] != 2:
-        return ()
-    z, estimates = normal_quantile(confidence), list[Estimate]()
-    for place in range(1, len(counts)):
-        pair, level = counts[[place, 0]], f"{names[place]} against {names[0]}"
-        if not noises[place] or not noises[0]:
-            continue
-        estimates.append(_difference(pair, (noises[place], noises[0]), z, column, level))
-        estimates += _ratios(pair, sigma, z, column, level)
-    return tuple(estimates)
 
 
 def _difference(

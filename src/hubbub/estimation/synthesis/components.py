@@ -336,11 +336,6 @@ def combine(
     )
 
 
-def total_variation(first: Array, second: Array) -> float:
-    """Half the sum of all differences of shares: the share of records that would have to change."""
-    return 0.5 * float(np.abs(first - second).sum())
-
-
 def expected_variation(noise: Array, many: float) -> float:
     """The total variation that noise of these variances alone is expected to make."""
     return 0.5 * sqrt(2 / np.pi) * float(np.sum(np.sqrt(noise))) / many
