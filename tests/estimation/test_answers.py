@@ -361,6 +361,7 @@ def test_quantiles_among_values_at_a_bound_or_beyond_it_are_the_bound(spacing: s
     told = asked.answer(exact + 4.0 * rng.standard_normal(asked.size), 4.0)
     none, some, middle, most = told.rows
     assert [(row.low, row.value, row.high) for row in (none, some)] == [(0.0, 0.0, 0.0)] * 2
+    assert str(none.high) == str(none.standard_error) == "0.0"
     assert middle.low < np.quantile(x, 0.5) < middle.high < middle.low + 60
     assert (most.low, most.value, most.high) == (1000.0, 1000.0, 1000.0)
     assert any("0.1, 0.3, 0.99" in note for note in told.notes)

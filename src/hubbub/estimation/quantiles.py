@@ -295,7 +295,7 @@ class Quantiles(OneSum):
             noise = (sigma / records) ** 2 * self._noise(p)
             reach = z * np.sqrt(noise + p * (1 - p) / records + unsure**2)
             low = _first_rise(places, smooth - p + reach)
-            high = -_first_rise(-places[::-1], p + reach[::-1] - smooth[::-1])
+            high = 0.0 - _first_rise(-places[::-1], p + reach[::-1] - smooth[::-1])  # no -0.0
             at = np.clip(np.searchsorted(edges, (low, high), side="right") - 1, 0, self._bins - 1)
             low, high = (
                 float(edges[at[0]]) + 2 * self._half if crowded[at[0]] else low,
