@@ -286,7 +286,7 @@ def _promise(row: Exposure, plan: Plan) -> str:
         return "kept"
     if row["epsilon"] is None:
         return "none"
-    when = ", who did before the mask graph was drawn" if row.get("torn") else ""
+    when = ", corrupted before the mask graph was drawn" if row.get("torn") else ""
     return f"weaker: more than T collude{when}"
 
 
@@ -313,15 +313,15 @@ def _figure(plan: Plan, up: charts.Scale) -> markup.Html:
         "The worst adversary for each number of colluding silos. The study is planned for T = "
         f"{limit} (dashed line); beyond it the guarantee weakens step by step."
     )
-    if graph := plan.get("mask_graph"):  # which bears some silos, wherever masks are sparse
+    if graph := plan.get("mask_graph"):  # which withstands some silos, where masks are sparse
         certain, likely = graph["colluders_at_any_time"], graph["colluders_before_it_is_drawn"]
         words += (
-            f" The graph along which silos share masks bears {certain} colluders, whenever they "
-            "are corrupted"
+            f" The graph of silos that share masks withstands any {certain} colluders, whenever "
+            "they are corrupted"
         )
         if likely > certain:
             words += (
-                f", and {likely} who were corrupted before it was drawn, but for the probability "
+                f", and {likely} that were corrupted before it was drawn, except with a probability "
                 "that the plan counts in δ"
             )
         words += "."
@@ -395,7 +395,7 @@ def number_rows(plan: Plan) -> list[Cells]:
         *rows,
         *_amounts(plan, _SIZE),
         ("upload", size(plan["upload_bytes_per_step"]), "what a silo sends in each step"),
-        ("attack", f"{power} in 100", "identified at most by who wrongly accuses 1 in 100"),
+        ("attack", f"{power} in 100", "people identified at most, if 1 in 100 others is wrongly accused"),
         *_amounts(plan["certificate"], _CERTIFICATE),
         ("certificate: factor on δ", factor, "by which the ideal δ is multiplied"),
     ]
