@@ -475,7 +475,7 @@ def test_a_proposal_is_declined_for_a_reason_and_stays_so(
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        (("--approve",), "expected which proposal"),
+        (("--approve",), "expected the id of a proposal"),
         (("another", "--approve", "--decline", "no"), "leave one out"),
         (("0123", "--approve"), "hubbub inbox lists them"),
         (("deadbeef", "--approve"), "of which there are 0"),

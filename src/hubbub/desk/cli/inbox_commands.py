@@ -122,9 +122,9 @@ def _inbox(options: argparse.Namespace) -> int:
     if options.approve:
         if options.yes and options.id != study.id.hex():
             raise UserError(
-                "expected the full id with --approve --yes, because the aggregator chooses names and "
-                f"may choose first digits, got {printable(options.id)}; write all 64 digits, or "
-                "leave --yes out"
+                "expected the full id with --approve --yes, because the aggregator chooses names "
+                f"and may choose first digits, got {printable(options.id)}; write all 64 digits, "
+                "or leave --yes out"
             )
         return review(options, party_folder, study, party_folder.roster)
     if options.json:

@@ -264,7 +264,9 @@ def _served_folder(
     from hubbub.site.network.aggregator_process import host_all
 
     if options.until is not None or options.audit is not None:
-        raise UserError("expected one study with --until or --audit, got a folder; name the study's file")
+        raise UserError(
+            "expected one study with --until or --audit, got a folder; name the study's file"
+        )
     with _logging(options, party_folder, _Teller(json=options.json)) as event_log:
         studies = host_all(
             party_folder,

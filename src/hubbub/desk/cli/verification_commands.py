@@ -176,7 +176,7 @@ def _show_audit(study: Study, found: Audit) -> None:
         small = 100 * seen.small / seen.numbers
         say(f"masked vectors: {small:.3f} % of their numbers small; 6.25 expected")
     if seen.matrices:
-        say(f"matrices of projections: {seen.repeated} of {seen.matrices} repeat that of the step before")
+        say(f"matrices of projections: {seen.repeated} of {seen.matrices} repeat the one before")
     if seen.lists:
         say(f"shuffled token lists: the same in all steps in {seen.kept} of {seen.lists} runs")
     say(f"{found.runs} runs of {found.canaries} canaries in {found.seconds:.0f} s")
