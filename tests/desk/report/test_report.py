@@ -537,6 +537,14 @@ def test_the_page_says_whom_a_sparse_mask_graph_bears_and_when() -> None:
     assert "mask graph" not in read(rendered()).text
 
 
+def test_a_row_is_called_weaker_only_where_its_epsilon_is_larger() -> None:
+    plan = a_plan()
+    plan["epsilon"][4] = exposure("aggregator + 2 silos", 2, 0.49998)
+    page = read(rendered(plan=plan)).text
+    assert page.count("no weaker, although more than T collude") == 1
+    assert "no weaker" not in read(rendered()).text
+
+
 def test_of_many_silos_a_few_are_drawn() -> None:
     drawn = chart(rendered(plan=a_plan(silos=400)), "Picture")
     assert len([one for one in drawn.all("g") if one.attributes.get("class") == "drum"]) == 6
