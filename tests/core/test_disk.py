@@ -159,9 +159,9 @@ def test_a_pipe_is_neither_waited_for_nor_written_to(tmp_path, is_read) -> None:
     path = tmp_path / "lock"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK) if is_read else None
-    with pytest.raises(OSError, match=r"no ordinary file|No such device"):
+    with pytest.raises(OSError, match=r"not an ordinary file|No such device"):
         appending(path)
-    with pytest.raises(OSError, match=r"no ordinary file|No such device"), locked(path):
+    with pytest.raises(OSError, match=r"not an ordinary file|No such device"), locked(path):
         pass
     if reader is not None:
         os.close(reader)
@@ -181,7 +181,7 @@ def test_a_gigabyte_of_hole_is_not_opened(tmp_path) -> None:
     path = tmp_path / "hole"
     path.touch()
     os.truncate(path, 2**31)
-    with pytest.raises(OSError, match="hole"):
+    with pytest.raises(OSError, match="sparse"):
         disk.open_ordinary(path)
     os.truncate(path, 2**20)
     disk.open_ordinary(path).close()

@@ -50,12 +50,6 @@ def test_a_notebook_runs_from_top_to_bottom(notebook: Path, tmp_path: Path) -> N
     python("-c", code, folder=tmp_path)
 
 
-def test_the_page_of_statistics_shows_the_study_of_its_example() -> None:
-    page = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
-    shown = re.findall(r"(?ms)^```toml\n(.*?)^```", page)[0].splitlines()
-    assert set(shown) <= set(FOLLOWUP.read_text(encoding="utf-8").splitlines())
-
-
 @pytest.mark.slow
 def test_the_page_of_statistics_can_be_followed(tmp_path: Path) -> None:
     """Its commands, in order, on the made-up clinics."""

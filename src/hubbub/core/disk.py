@@ -76,7 +76,7 @@ def open_ordinary(path: Path) -> BinaryIO:
     status = os.fstat(descriptor)
     if status.st_size > max(_ALL_HOLE, getattr(status, "st_blocks", _ALL_HOLE) * 512 * _PACKED):
         os.close(descriptor)
-        raise OSError(0, "a file of next to nothing but a hole")
+        raise OSError(0, "a sparse file with hardly any data")
     return os.fdopen(descriptor, "rb")
 
 
@@ -92,7 +92,7 @@ def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
             raise OSError(0, f"more than {most} bytes")
         content = file.read(size + 1)  # some files say that they are empty, and never end
         if len(content) > size:
-            raise OSError(0, "more bytes than it says")
+            raise OSError(0, "more bytes than its size")
         return content
 
 
@@ -160,7 +160,9 @@ def npz_arrays(content: bytes) -> dict[str, NDArray[Any]]:
                 raise ValueError("its arrays are far larger than the file")
             return {part.filename.removesuffix(".npy"): _array(archive, part) for part in parts}
     except _NO_ARCHIVE as error:
-        raise ValueError(f"it is no whole archive of arrays ({type(error).__name__})") from None
+        raise ValueError(
+            f"it is not a complete archive of arrays ({type(error).__name__})"
+        ) from None
 
 
 def _array(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> NDArray[Any]:
@@ -169,7 +171,7 @@ def _array(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> NDArray[Any]:
         shape, by_columns, dtype = _npy_header(file)
         count = prod(shape)
         if count * dtype.itemsize > part.file_size:
-            raise ValueError("it has an array of something else than numbers, or a torn one")
+            raise ValueError("it has an array that is not numeric, or is cut short")
         numbers = file.read(count * dtype.itemsize)
     array = np.frombuffer(bytearray(numbers), dtype, count)
     return array.reshape(shape, order="F" if by_columns else "C")
@@ -183,12 +185,12 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     size = int.from_bytes(file.read(length), "little")
     said = _NPY_HEADER.fullmatch(file.read(size)) if size <= _MOST_HEADER else None
     if said is None:
-        raise ValueError("it has an array whose header is none of numbers")
+        raise ValueError("it has an array with an invalid header")
     kind, order, shape = (text.decode() for text in said.groups())
     try:
         dtype = np.dtype(kind)
     except TypeError:
-        raise ValueError("it has an array of numbers of no known size") from None
+        raise ValueError("it has an array of numbers of unknown size") from None
     return tuple(map(int, shape.replace(",", " ").split())), order == "True", dtype
 
 
@@ -196,7 +198,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The members of an object; ValueError if one stands twice."""
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise ValueError("a name stands twice")
+        raise ValueError("a name occurs twice")
     return table
 
 
@@ -204,7 +206,7 @@ def _finite(digits: str) -> float:
     """A number that is not past all others; ValueError if it is."""
     number = float(digits)
     if number - number != 0:
-        raise ValueError("a number past all measure")
+        raise ValueError("a number that is too large")
     return number
 
 
@@ -310,7 +312,7 @@ def _ordinary(descriptor: int) -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise OSError(0, "no ordinary file there")
+    raise OSError(0, "not an ordinary file")
 
 
 def write_all(file: BinaryIO, content: bytes | memoryview) -> None:

@@ -314,7 +314,7 @@ def test_p24_the_promise_is_to_whom_it_was_at_first(place):
     with Ledger(place) as ledger:
         ledger.set_cap(cap_of(20.0))
         ledger.charge(entry(1, **stated), attempts=STEPS)
-        with pytest.raises(BudgetError, match="one of patients") as error:
+        with pytest.raises(BudgetError, match="one that protects patients") as error:
             ledger.charge(entry(1, study=OTHER, **of_patients), attempts=STEPS)
         assert_one_sentence(str(error.value))
     with Ledger(place.with_name("patients.sqlite")) as ledger:

@@ -270,7 +270,7 @@ def test_files_have_one_ledger_by_every_door_and_under_no_other_silos_name(
         (folder / f"{other}.csv").symlink_to(f"{name}.csv")
     renamed = hubbub.Study.parse(text)
     assert renamed.parties.names == (*names.values(),)
-    with pytest.warns(UncountedWarning, match="nobody counts their sum"):
+    with pytest.warns(UncountedWarning, match="no ledger counts their sum"):
         hubbub.run(renamed, "third/run")
 
 

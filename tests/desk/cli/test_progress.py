@@ -105,7 +105,7 @@ def test_without_a_terminal_lines_go_to_stderr(
 @pytest.mark.parametrize(
     ("evaluate", "words"),
     [
-        ("", "not evaluated: add public test records (data.test) or [validation]"),
+        ("", "not evaluated: public test records (data.test) show how good"),
         ("evaluate = { every = 2, epsilon = 1.0 }", "held-back accuracy 0."),
     ],
 )

@@ -532,9 +532,17 @@ def test_the_page_says_whom_a_sparse_mask_graph_bears_and_when() -> None:
     plan = a_plan(mask_graph={"colluders_at_any_time": 2, "colluders_before_it_is_drawn": 3})
     plan["epsilon"][-2]["torn"] = 1e-13
     page = read(rendered(plan=plan)).text
-    assert "bears 2 colluders, whenever they are corrupted, and 3 who were" in page
-    assert page.count("more than T collude, who did before the mask graph was drawn") == 1
+    assert "withstands any 2 colluders, whenever they are corrupted, and 3 that were" in page
+    assert page.count("more than T collude, corrupted before the mask graph was drawn") == 1
     assert "mask graph" not in read(rendered()).text
+
+
+def test_a_row_is_called_weaker_only_where_its_epsilon_is_larger() -> None:
+    plan = a_plan()
+    plan["epsilon"][4] = exposure("aggregator + 2 silos", 2, 0.49998)
+    page = read(rendered(plan=plan)).text
+    assert page.count("no weaker, although more than T collude") == 1
+    assert "no weaker" not in read(rendered()).text
 
 
 def test_of_many_silos_a_few_are_drawn() -> None:

@@ -231,7 +231,7 @@ def test_a_row_that_tells_less_epsilon_than_was_spent_is_called_wrong(
 def test_a_pipe_among_the_transcripts_is_called_wrong(a_run: Callable[..., Run]) -> None:
     folder, _, _ = a_run(steps=3)
     os.mkfifo(folder / "transcript" / "x.frames")
-    assert "no ordinary file" in wrongs(verify(folder))[0].verdict
+    assert "not an ordinary file" in wrongs(verify(folder))[0].verdict
 
 
 @pytest.mark.slow
@@ -721,7 +721,7 @@ def test_a_pipe_in_the_place_of_the_model_is_not_waited_for(a_run: Callable[...,
         (folder / name).unlink()
     os.mkfifo(folder / "model.safetensors")
     (found,) = wrongs(verify(folder))
-    assert "no ordinary file there" in found.verdict
+    assert "not an ordinary file" in found.verdict
 
 
 def test_a_pipe_in_the_place_of_the_study_is_not_waited_for(
@@ -733,7 +733,7 @@ def test_a_pipe_in_the_place_of_the_study_is_not_waited_for(
     os.mkfifo(folder / "study.toml")
     assert main(["verify", str(folder), "--json"]) == 1
     said = capsys.readouterr()
-    assert "no ordinary file there" in said.out + said.err
+    assert "not an ordinary file" in said.out + said.err
 
 
 @pytest.mark.slow

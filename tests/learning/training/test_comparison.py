@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -263,6 +264,21 @@ def test_rehearse_says_what_it_is(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == [tmp_path / "study.toml"]
     (result,) = hubbub.rehearse(heart_study(2))
     assert "nobody: a rehearsal" in repr(result)
+
+
+def test_a_rehearsal_shows_what_its_validation_says(tmp_path, capsys, monkeypatch):
+    (tmp_path / "study.toml").write_text(HEART.format(steps=2, more=""))
+    plan = SimpleNamespace(stated=SimpleNamespace(epsilon=1.0))
+    final = {"step": 2, "epsilon": 1.0, "auc": 0.8}
+    scores = {"all": {"scores": {"auc": {"value": 0.7}}}}
+    for validation, told in (
+        (scores, {"auc": [0.8], "validation: auc": [0.7]}),
+        ({}, {"auc": [0.8]}),
+    ):
+        result = SimpleNamespace(plan=plan, final=final, validation=validation)
+        monkeypatch.setattr("hubbub.desk.report.comparison.rehearse", lambda *_, **__: (result,))  # noqa: B023
+        assert main(["rehearse", str(tmp_path / "study.toml"), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["values"] == told
 
 
 @pytest.mark.parametrize("command", ["rehearse", "compare"])

@@ -79,7 +79,7 @@ def test_a_silo_reads_its_study_its_ledger_and_that_nothing_is_to_be_done(gather
     assert f"{parties.study.name} training 1 of 4 3.25 of 20 at delta 1e-05" in text
     assert f"Spent in all: epsilon {spent:.4g} at delta 1e-05 (add-remove)." in text
     assert f"{50 - spent:.4g} left by the rule" in text
-    assert "Nothing: this party does its part by itself." in text
+    assert "Nothing: this party takes part without your help." in text
     assert "Absent Nobody." in text
 
 
@@ -181,7 +181,7 @@ def test_what_is_proposed_is_to_be_decided_on(gather: Any) -> None:
     assert "Decide on &lt;/td&gt;" in html
     assert "Nothing: this party" not in words(page)
     (parties.home / "ann" / "inbox" / f"{study.id.hex()}.json").write_text("torn")
-    assert "See to the inbox: expected a proposal" in words(page)
+    assert "Check the inbox: expected a proposal" in words(page)
 
 
 def test_what_is_not_listed_as_public_or_ones_own_gets_nowhere_near_the_page(gather: Any) -> None:
@@ -243,7 +243,7 @@ def test_a_ledger_that_cannot_be_read_costs_its_section_and_no_more(gather: Any)
     put(path, "text", '{"charge": 1}', 1)
     page.ledger = path
     text = words(page)
-    assert "See to the ledger: expected" in text
+    assert "Check the ledger: expected" in text
     assert parties.study.name in text
 
 

@@ -427,7 +427,7 @@ def test_code_of_others_is_not_run_to_list_what_it_would_cost(
     assert study.own_code
     come(parties, study)
     (row,) = json.loads(ask("--json")[1])["proposals"]
-    assert row["unknown"].startswith("names code of others")
+    assert row["unknown"].startswith("runs code of its own")
     assert "promised" not in row
 
 
@@ -475,7 +475,7 @@ def test_a_proposal_is_declined_for_a_reason_and_stays_so(
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        (("--approve",), "expected which proposal"),
+        (("--approve",), "expected the id of a proposal"),
         (("another", "--approve", "--decline", "no"), "leave one out"),
         (("0123", "--approve"), "hubbub inbox lists them"),
         (("deadbeef", "--approve"), "of which there are 0"),
@@ -539,7 +539,7 @@ def test_two_people_who_decide_at_once_do_not_overrule_each_other(
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", asked)
     code, _, err = ask(study.name, *decision)
-    assert (code, "somebody did; nothing was changed" in err) == (2, True)
+    assert (code, "somebody else has decided on it; nothing was changed" in err) == (2, True)
     assert site.approves(study.id) is (decision[0] != "--approve")
     assert len(own.proposals()[0].said) == 1
 

@@ -149,7 +149,7 @@ def test_credentials_come_from_a_file_that_others_cannot_read(tmp_path: Path) ->
     with pytest.raises(UserError, match="No such file") as refused:
         Proxy.of("http://proxy:1", f"svc:{SECRET}")  # in the place of a file's name
     assert is_hidden("".join(traceback.format_exception(refused.value)))
-    with pytest.raises(UserError, match="no ordinary file"):
+    with pytest.raises(UserError, match="not an ordinary file"):
         Proxy.of("http://proxy:1", str(tmp_path))
     with pytest.raises(UserError, match="file with one line USER:PASSWORD"):
         Proxy.of("http://proxy:1", "")  # named, and empty

@@ -224,8 +224,8 @@ class PrivacyFilter:
         """The promise is to whom it was at first: records, or patients (P21)."""
         if self._blocks and self._unit == RECORD and unit_of(kind for kind, _ in counts) == PATIENT:
             raise BudgetError(
-                "expected a study whose unit is the record, as of those that the cap has let in, "
-                "got one of patients, to whom it promises nothing; count it in a ledger of its own"
+                "expected a study that protects records, as all do under this cap, got one that "
+                "protects patients, which the cap cannot cover; count it in another ledger"
             )
 
     @property

@@ -150,8 +150,8 @@ class Ledger:
             begun = f" beside {', '.join(names)}" if names else ""
             raise NoRoomError(
                 f"expected room for {study.name}{begun} under the cap of epsilon {cap.epsilon:g} "
-                "on this data set, found too little; nothing was charged, and it waits: raise the "
-                "cap with `hubbub budget set`, or see what others leave of it"
+                "on this data set, found too little; nothing was charged, and the study waits: "
+                "raise the cap with `hubbub budget set`, or wait for the other studies"
             )
 
     def close_study(self, study: bytes) -> None:

@@ -323,8 +323,8 @@ class Tally:
         raise BudgetError(
             f"expected every study that {ledger} counts to have patients as units or to "
             "state data.most_per_patient, got some of patients beside others of records that do "
-            "not: nobody could say any more what a patient has lost, so nothing is charged; ask as "
-            "before, and decide on the unit before a data set's first study"
+            "not: then nobody could say what patients have lost; nothing was charged: use the "
+            "unit of the earlier studies, or count these in a ledger of their own"
         )
 
     def check_attempts(self, entry: Entry, most: int | None, ledger: Path) -> None:
@@ -374,8 +374,8 @@ class Tally:
         if unit_of(counts) == PATIENT and unknown_to_patients(counts):
             raise BudgetError(
                 "expected studies of records to state data.most_per_patient on a data set where "
-                "another's unit is the patient, found one that does not: what it tells of a "
-                "patient is not known; state it, or count the studies on different data sets"
+                "another's unit is the patient, found one that does not: what it reveals about "
+                "a patient is unknown; state it, or count the studies on different data sets"
             )
         after = spent(counts, sessions, cap.delta, cap.relation)
         raise BudgetError(

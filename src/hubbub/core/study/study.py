@@ -423,6 +423,6 @@ def refuse_contradictions(study: Study) -> None:
     epsilon, spent = study.privacy.epsilon, sum(parts.values())
     if spent > _MOST_SHARE * epsilon:
         raise StudyError(
-            f"expected {' and '.join(parts)} together to be at most {_MOST_SHARE:g} of "
-            f"privacy.epsilon = {epsilon:g}, of which they are a part, got {spent:g}; lower them"
+            f"expected {' + '.join(parts)} <= {_MOST_SHARE:g} * privacy.epsilon = "
+            f"{_MOST_SHARE * epsilon:g}, got {spent:g}; lower the part, or raise privacy.epsilon"
         )

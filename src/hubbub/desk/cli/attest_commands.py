@@ -109,14 +109,14 @@ def _verify(options: argparse.Namespace) -> int:
         AllOf(rules).check(claims)
     except AttestationError as error:
         told |= {"holds": False, "rule": error.rule, "why": str(error)}
-        answer(options, told, f"does not hold, by the rule “{error.rule}”: {error}")
+        answer(options, told, f"refused by the rule “{error.rule}”: {error}")
         return 1
     plain = told["claims"]
     named = [*plain["measurements"].items(), *plain["tcb"].items()]
     answer(
         options,
         {**told, "holds": True, "rule": None, "why": None},
-        f"holds at {told['at']} s: {told['policy']}",
+        f"satisfies the policy at {told['at']} s: {told['policy']}",
         *(f"{name} = {value}" for name, value in named),
         f"report data = {plain['report_data']}",
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubbub.core.errors import DataError, UserError
-from hubbub.core.number_format import at_most
+from hubbub.core.number_format import at_most, several
 from hubbub.core.planning.plan_rows import spoken
 from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.study import silo_records
@@ -39,6 +39,7 @@ from hubbub.learning.metric_words import words_of
 
 if TYPE_CHECKING:
     from hubbub.desk.report.comparison import Comparison
+    from hubbub.learning.runs.result import Result
 
 
 _REPEATS, _MOST = 10, 10_000
@@ -157,9 +158,9 @@ def _rehearse(options: argparse.Namespace) -> int:
     with bar(study.name, repeats, quiet=options.json, lines=True) as progress:
         rehearsal = rehearse(study, repeats=repeats, progress=progress.advance)
     plan, privacy = rehearsal[0].plan, study.privacy
-    held = [name for name in rehearsal[0].final if name not in ("step", "epsilon")]
-    names = [name for name in held if all(name in result.final for result in rehearsal)]
-    values = {name: [result.final[name] for result in rehearsal] for name in names}
+    scores = [_scores(result) for result in rehearsal]
+    names = [name for name in scores[0] if all(name in own for own in scores)]
+    values = {name: [own[name] for own in scores] for name in names}
     cost = (
         "a rehearsal protects nobody: on private records each rehearsal is a release of its own, "
         f"so choosing among {repeats} of them costs up to epsilon {repeats * privacy.epsilon:g} at "
@@ -178,13 +179,21 @@ def _rehearse(options: argparse.Namespace) -> int:
         )
         return 0
     table(
-        f"REHEARSAL of {study.name}: results to expect from {repeats} such runs, at "
-        f"epsilon {number(plan.stated.epsilon, 3)} each",
+        f"REHEARSAL of {study.name}: results to expect from a run at epsilon "
+        f"{number(plan.stated.epsilon, 3)} ({several(repeats, 'rehearsal')})",
         ("", "mean", "± (95 %)"),
         [(name, f"{np.mean(column):.3f}", _margin(column)) for name, column in values.items()],
     )
     say(cost)
     return 0
+
+
+def _scores(result: Result) -> dict[str, float]:
+    """The last evaluation, and what the private validation could show."""
+    final = {key: value for key, value in result.final.items() if key not in ("step", "epsilon")}
+    validated = (result.validation or {}).get("all") or {"scores": {}}
+    own = {f"validation: {name}": one["value"] for name, one in validated["scores"].items()}
+    return final | own
 
 
 def _repeats(options: argparse.Namespace) -> int:

@@ -312,7 +312,7 @@ def _withdraw(options: argparse.Namespace, party_folder: PartyFolder, study: Stu
             f"a sum of {study.name} is open, and its key is here: the key will be erased for ever, "
             "nobody can open what was deposited, and what silos have paid stays paid"
         )
-        if not _agreed("Withdraw it all the same?", options):
+        if not _agreed("Withdraw it anyway?", options):
             say("not withdrawn; nothing was changed")
             return 1
     there = party_folder.withdraw(study.id)
@@ -391,7 +391,7 @@ def decided(question: str, options: argparse.Namespace, inbox: Inbox, study: byt
         return False
     if inbox.standing(study) != before:
         raise UserError(
-            "expected nobody to decide on the study while you were asked, somebody did; nothing "
+            "expected the study to wait for your answer, somebody else has decided on it; nothing "
             "was changed: look at it again"
         )
     return True

@@ -76,7 +76,8 @@ def _dossier(options: argparse.Namespace) -> int:
     say(", ".join(f"{number} sentences {name}" for name, number in sorted(dossier.counts.items())))
     if dossier.open:
         left = several(len(dossier.open), "answer")
-        say(f"{left} still needed from people: --fill FILE drafts a file for them")
+        where = options.fill or "a file that --fill FILE drafts"
+        say(f"{left} still needed from people: write them into {where}")
     say(f"written: {out}")
     return int(bool(dossier.wrongs))
 

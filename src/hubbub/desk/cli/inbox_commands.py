@@ -59,13 +59,13 @@ def add_commands(commands: Any) -> None:
         "inbox",
         "studies that are proposed here: what each would cost; approve or decline one",
         _inbox,
-        argument("id", "one of them: its id's first digits, or its name", nargs="?"),
+        argument("id", "the first digits of its id, or its name", nargs="?"),
         argument("--approve", "take part in it, after the same review as hubbub approve", bool),
         argument("--decline", "take no part in it, for this reason", metavar="REASON"),
         _HOME,
         argument("--ledger", "the data set's ledger; default in --home", Path),
-        argument("--data", "a silo: the folder of records, as join has it; default --home", Path),
-        argument("--yes", "do not ask; a script needs it", bool),
+        argument("--data", "for a silo: the folder of records; default --home", Path),
+        argument("--yes", "do not ask for confirmation; scripts need this", bool),
         PASSPHRASE,
     )
 
@@ -84,9 +84,9 @@ def _propose(options: argparse.Namespace) -> int:
     content = {"study_id": study.id.hex(), "parties": _plain(standings), **vars(verdict)}
     if not options.json:
         _show_standings(study, standings)
-    words = "hubbub serve asks again who has not decided"
+    words = "hubbub serve asks the undecided parties again"
     if verdict.hopeless:
-        words = "too many have declined it for it to be run"
+        words = "too many have declined it: it cannot run"
     elif verdict.enough:
         words = "enough have approved it: hubbub serve runs it"
     answer(options, content, words)
@@ -100,7 +100,7 @@ def _plain(standings: Mapping[str, Standing]) -> dict[str, dict[str, str]]:
 def _show_standings(study: Study, standings: Mapping[str, Standing]) -> None:
     rows = [(name, one.state, one.reason) for name, one in standings.items()]
     head = ("party", "study", "reason")
-    table(f"{study.name}, {study.id.hex()[:16]}: what the parties say", head, rows, texts=3)
+    table(f"{study.name}, {study.id.hex()[:16]}: decisions", head, rows, texts=3)
 
 
 def _inbox(options: argparse.Namespace) -> int:
@@ -110,7 +110,7 @@ def _inbox(options: argparse.Namespace) -> int:
     inbox = Inbox(party_folder)
     if options.id is None:
         if options.approve or options.decline is not None:
-            raise UserError("expected which proposal is meant, got none; hubbub inbox lists them")
+            raise UserError("expected the id of a proposal, got none; hubbub inbox lists them")
         return _listed(options, inbox)
     if options.approve and options.decline is not None:
         raise UserError("expected --approve or --decline, got both; leave one out")
@@ -122,9 +122,9 @@ def _inbox(options: argparse.Namespace) -> int:
     if options.approve:
         if options.yes and options.id != study.id.hex():
             raise UserError(
-                "expected the whole id of what --approve --yes approves unseen, since names and "
-                f"first digits are the aggregator's to choose, got {printable(options.id)}; "
-                "write all 64 digits, or leave --yes out"
+                "expected the full id with --approve --yes, because the aggregator chooses names "
+                f"and may choose first digits, got {printable(options.id)}; write all 64 digits, "
+                "or leave --yes out"
             )
         return review(options, party_folder, study, party_folder.roster)
     if options.json:
@@ -149,7 +149,7 @@ def _decline(options: argparse.Namespace, inbox: Inbox, proposal: Proposal) -> i
             f"expected a proposal that nobody has decided on, {proposal.name} is {standing.state} "
             "here; hubbub approve --withdraw takes an approval back"
         )
-    if not decided(f"Decline {proposal.name} for ever?", options, inbox, proposal.id):
+    if not decided(f"Decline {proposal.name} for good?", options, inbox, proposal.id):
         say("not declined; nothing was changed")
         return 1
     inbox.say(proposal.id, DECLINED, actor(), reason)
@@ -175,7 +175,7 @@ def _listed(options: argparse.Namespace, inbox: Inbox) -> int:
             )
             for row in rows
         ]
-        table("Proposed here; hubbub inbox ID shows all of one", head, shown, texts=len(head))
+        table("Proposed studies; hubbub inbox ID shows one in full", head, shown, texts=len(head))
     waiting = sum(row["state"] == PENDING for row in rows)
     answer(options, {"proposals": rows}, f"{waiting} of {len(rows)} wait for a decision")
     return 0
@@ -208,7 +208,7 @@ def _row(inbox: Inbox, proposal: Proposal, ledger: Path) -> dict[str, Any]:
 def _costs(study: Study, ledger: Path) -> dict[str, Any]:
     """What a study would spend: for each adversary, and beside what is spent and left here."""
     if study.own_code:  # which may run while it is planned: only where somebody asks for it
-        return {"unknown": f"names code of others: hubbub inbox {study.id.hex()[:16]} reviews it"}
+        return {"unknown": f"runs code of its own: hubbub inbox {study.id.hex()[:16]} reviews it"}
     made = plan(study)
     costs = {
         "epsilon": made.to_dict()["epsilon"],

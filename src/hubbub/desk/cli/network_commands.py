@@ -74,16 +74,16 @@ def add_commands(commands: Any) -> None:
             "parties and run several at a time, until Ctrl-C",
             Path,
         ),
-        argument("--once", "of a folder: end when no study of it is left to do", bool),
+        argument("--once", "with a folder: exit once all its studies are done", bool),
         argument("--relay", "URL of a running relay; default: start one here"),
         AUDIT,
         argument("--deadline", "seconds to wait in each phase; default 60", float),
         argument("--waiting", "seconds to wait for missing parties; default 3600", float),
         argument(
             "--until",
-            "collect a study of single sums from parties that come one after the other, "
-            "until this time, from which on enough silos suffice: 2026-12-24 (its end), "
-            "or 2026-12-24T18:00, both UTC",
+            "keep a study's sum open, so that parties can come one after the other; from this "
+            "time on a quorum of silos suffices: 2026-12-24 (its end), or 2026-12-24T18:00, "
+            "both UTC",
             _moment,
             metavar="DATE",
         ),
@@ -216,7 +216,7 @@ def _served(options: argparse.Namespace) -> int:
     if options.study.is_dir():
         return _served_folder(options, party_folder, timeouts)
     if options.once:
-        raise UserError("expected --once of a folder of studies, got one study; leave it out")
+        raise UserError("expected a folder of studies with --once, got one study; leave --once out")
     study = Study.load(options.study)
     check(party_folder, study, options.data)
     if options.audit is not None:
@@ -264,7 +264,9 @@ def _served_folder(
     from hubbub.site.network.aggregator_process import host_all
 
     if options.until is not None or options.audit is not None:
-        raise UserError("expected --until and --audit of one study, got a folder; name its file")
+        raise UserError(
+            "expected one study with --until or --audit, got a folder; name the study's file"
+        )
     with _logging(options, party_folder, _Teller(json=options.json)) as event_log:
         studies = host_all(
             party_folder,

@@ -121,7 +121,7 @@ class PartyPage:
                 shown, warnings = _spent(self.ledger)
             except (HubbubError, OSError) as error:
                 words = loggable(error) if isinstance(error, HubbubError) else "it cannot be read"
-                shown, warnings = tag("p", words), [f"See to the ledger: {words}."]
+                shown, warnings = tag("p", words), [f"Check the ledger: {words}."]
             now = time.monotonic()
             self._spent = (now + _REST * (now - began), shown, warnings)
         return shown, warnings
@@ -149,14 +149,14 @@ class PartyPage:
         if serves and runs and state.get("state") != TRAINING:
             yield from (f"Check the run: hubbub verify {run}" for run in runs)
         elif studies and not (reason or absent or pending):
-            yield "Nothing: this party does its part by itself."
+            yield "Nothing: this party takes part without your help."
 
     def _pending(self) -> list[str]:
         """What this party's people have to decide on."""
         try:
             waiting = Inbox(self.folder).pending()
         except UserError as error:
-            return [f"See to the inbox: {error}."]
+            return [f"Check the inbox: {error}."]
         return [f"Decide on {one.name}: hubbub inbox {one.id.hex()[:16]}." for one in waiting]
 
 
@@ -223,7 +223,7 @@ def _spent(ledger: Path | None) -> tuple[Html, list[str]]:
     warnings = []
     if books.cap is not None and (books.left or 0.0) <= _NEAR * books.cap.epsilon:
         warnings.append(
-            "Next to nothing is left under the cap: more studies will be refused, unless your "
+            "Almost nothing is left under the cap: more studies will be refused, unless your "
             "organisation raises it with hubbub budget set."
         )
     return markup.join(shown, "\n"), warnings

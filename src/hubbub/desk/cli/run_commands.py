@@ -59,12 +59,12 @@ def add_commands(commands: Any) -> None:
     add_command(
         commands,
         "run",
-        "train a study with all parties in one process",
+        "run a study with all parties in one process",
         _run,
         argument("study", "the study's TOML file", Path, nargs="?"),
         *TRIAL,
         argument("--out", "folder for the run; default runs/<name>-<time>", Path),
-        argument("--progress", "beside --json: lines of progress on stderr", bool),
+        argument("--progress", "with --json: also print progress on standard error", bool),
         LEDGERS,
         argument("--baseline", "trusted, local-dp, alone or non-private"),
         AUDIT,
@@ -72,7 +72,7 @@ def add_commands(commands: Any) -> None:
         argument("--trust-code", f"with --resume: {TRUST_WORDS}", bool),
         argument(
             "--log",
-            "where metrics and epsilon go too: tensorboard:DIR, mlflow:URI, jsonl (standard "
+            "also send metrics and epsilon to tensorboard:DIR, mlflow:URI, jsonl (standard "
             "error) or jsonl:FILE",
             metavar="LOG",
         ),

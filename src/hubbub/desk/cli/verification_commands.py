@@ -167,8 +167,8 @@ def _show_audit(study: Study, found: Audit) -> None:
                 f"measured in them, at least ({found.confidence:.6g} confidence)",
                 number(found.lower),
             ),
-            (f'"{found.side}", guessed and right', _share(rates.true, rates.positives)),
-            ("and guessed and wrong", _share(rates.false, rates.negatives)),
+            (f'right guesses of "{found.side}"', _share(rates.true, rates.positives)),
+            (f'wrong guesses of "{found.side}"', _share(rates.false, rates.negatives)),
         ],
     )
     seen = found.seen
@@ -176,7 +176,7 @@ def _show_audit(study: Study, found: Audit) -> None:
         small = 100 * seen.small / seen.numbers
         say(f"masked vectors: {small:.3f} % of their numbers small; 6.25 expected")
     if seen.matrices:
-        say(f"matrices of projections: {seen.repeated} of {seen.matrices} as in the step before")
+        say(f"matrices of projections: {seen.repeated} of {seen.matrices} repeat the one before")
     if seen.lists:
         say(f"shuffled token lists: the same in all steps in {seen.kept} of {seen.lists} runs")
     say(f"{found.runs} runs of {found.canaries} canaries in {found.seconds:.0f} s")
@@ -186,7 +186,7 @@ def _show_audit(study: Study, found: Audit) -> None:
             f"{remedy(found.confidence)}"
         )
     else:
-        say("not contradicted; this proves nothing, and more runs look more closely")
+        say("not contradicted; this proves nothing, and more runs give a sharper test")
 
 
 def _share(part: int, whole: int) -> str:

@@ -80,7 +80,7 @@ class Comparison:
         records = "public test records"
         if self.held_back:
             records = (
-                f"{self.held_back:.0%} of each silo's records, held back, scored without noise"
+                f"{self.held_back:.0%} of each silo's records, held back, without noise"
             )
         how = f"Scored on {records}, over {self.repeats} {kind}."
         arrangements = []

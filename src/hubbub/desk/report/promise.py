@@ -286,7 +286,9 @@ def _promise(row: Exposure, plan: Plan) -> str:
         return "kept"
     if row["epsilon"] is None:
         return "none"
-    when = ", who did before the mask graph was drawn" if row.get("torn") else ""
+    if row["epsilon"] <= (stated(plan)["epsilon"] or 0.0):
+        return "no weaker, although more than T collude"
+    when = ", corrupted before the mask graph was drawn" if row.get("torn") else ""
     return f"weaker: more than T collude{when}"
 
 
@@ -313,16 +315,16 @@ def _figure(plan: Plan, up: charts.Scale) -> markup.Html:
         "The worst adversary for each number of colluding silos. The study is planned for T = "
         f"{limit} (dashed line); beyond it the guarantee weakens step by step."
     )
-    if graph := plan.get("mask_graph"):  # which bears some silos, wherever masks are sparse
+    if graph := plan.get("mask_graph"):  # which withstands some silos, where masks are sparse
         certain, likely = graph["colluders_at_any_time"], graph["colluders_before_it_is_drawn"]
         words += (
-            f" The graph along which silos share masks bears {certain} colluders, whenever they "
-            "are corrupted"
+            f" The graph of silos that share masks withstands any {certain} colluders, whenever "
+            "they are corrupted"
         )
         if likely > certain:
             words += (
-                f", and {likely} who were corrupted before it was drawn, but for the probability "
-                "that the plan counts in δ"
+                f", and {likely} that were corrupted before it was drawn, except with a "
+                "probability that the plan counts in δ"
             )
         words += "."
     return markup.figure(chart, words)
@@ -350,10 +352,10 @@ _NOISE = (
     ("noise multiplier", "noise_multiplier", "σ against the stated adversary, over the norm C"),
     ("total noise multiplier", "total_noise_multiplier", "the same if every silo takes part"),
     ("noise share", "share_sigma", "σ of what one silo adds if all take part, in the sum's units"),
-    ("the same on the grid", "share_sigma_grid", "σ of what one silo adds, in grid steps"),
+    ("noise share on the grid", "share_sigma_grid", "the same in grid steps"),
     ("grid step", "grid_step", "width of the grid onto which sums are rounded"),
-    ("word", "word_bits", "bits of one number on the wire"),
-    ("sum limit", "sum_limit", "records that fit into a word if all gradients agree"),
+    ("word", "word_bits", "bits of one number in a message"),
+    ("sum limit", "sum_limit", "records whose sum fits into a word if all gradients agree"),
     ("quorum", "quorum", "fewest silos in a round; with fewer, nothing is revealed"),
 )
 _SIZE = (
@@ -395,7 +397,11 @@ def number_rows(plan: Plan) -> list[Cells]:
         *rows,
         *_amounts(plan, _SIZE),
         ("upload", size(plan["upload_bytes_per_step"]), "what a silo sends in each step"),
-        ("attack", f"{power} in 100", "identified at most by who wrongly accuses 1 in 100"),
+        (
+            "attack",
+            f"{power} in 100",
+            "people identified at most, if 1 in 100 others is wrongly accused",
+        ),
         *_amounts(plan["certificate"], _CERTIFICATE),
         ("certificate: factor on δ", factor, "by which the ideal δ is multiplied"),
     ]

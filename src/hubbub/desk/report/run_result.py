@@ -27,8 +27,8 @@ from hubbub.learning.runs.baselines import BASELINES
 from hubbub.learning.runs.result import Result, scores_to_dict
 
 _NOT_EVALUATED = (
-    "not evaluated: add public test records (data.test) or [validation] to the study to learn how "
-    "good the model is"
+    "not evaluated: public test records (data.test) show how good the model is or, where noise is "
+    "added, [validation] does"
 )
 
 

@@ -58,7 +58,7 @@ def interval_of(score: Mapping[str, Any]) -> str:
 
 
 def verdict(name: str, score: Mapping[str, Any]) -> str:
-    """Whether a model is told from one that knows nothing."""
+    """Whether a model is better than one that ignores the record."""
     how = {None: "cannot be told from", True: "better than", False: "worse than"}
     null = "" if score["null"] is None else f" ({shown(score['null'])})"
     return (
@@ -67,7 +67,7 @@ def verdict(name: str, score: Mapping[str, Any]) -> str:
 
 
 def score_table(scores: Scores, caption: str) -> Table:
-    """A row for each score, beside that of a model that knows nothing."""
+    """A row for each score, beside that of a model that ignores the record."""
     apart = {None: "cannot tell", True: "better", False: "worse"}
     rows = tuple(
         (
@@ -78,12 +78,12 @@ def score_table(scores: Scores, caption: str) -> Table:
         )
         for name, score in scores.items()
     )
-    head = ("score", "estimate (95 % interval)", "knowing nothing", "told apart")
+    head = ("score", "estimate (95 % interval)", "ignoring the record", "verdict")
     return Table(head, rows, caption, words=(0, 3))
 
 
 def in_a_sentence(scores: Scores, row: Row) -> str:
-    """The telling score, and whether the model is better than one that knows nothing.
+    """The telling score, and whether the model is better than one that ignores the record.
 
     Args:
         scores: on public test records; empty where there are none.

@@ -47,7 +47,7 @@ def sheet_of(validation: Validation) -> Sheet:
         lines = score_table(scores, "").rows or (("", "too few for this noise", "", ""),)
         who = f"{part['by']}: {part['group']}", f"{max(part['count'], 0):,.0f}"
         rows += [(*who, name, value, apart) for name, value, _, apart in lines]
-    head = ("", "n, with noise", "score", "estimate (95 % interval)", "told apart")
+    head = ("", "n, with noise", "score", "estimate (95 % interval)", "verdict")
     words = "The model by subgroup and centre"
     by_group = Table(head, tuple(rows), words, name="validation-groups", words=(0, 2, 4))
     return Sheet(

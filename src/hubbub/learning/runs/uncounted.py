@@ -42,11 +42,11 @@ def warn_if_uncounted(ledgers: Mapping[str, Path | str | None]) -> None:
     if apart:
         counted = all(ledgers[name] is not None for name in apart)
         warnings.warn(
-            "expected one folder of ledgers over all that is learned from "
-            f"{few(apart, _SHOWN)}, found that something was learned before which "
-            f"{'this one does not count' if counted else 'no ledger counts'}: each is a "
-            "release of its own and their epsilons add up; state out beside the others each time, "
-            "unless these are other records, or public ones",
+            "expected one folder of ledgers for all that is learned from "
+            f"{few(apart, _SHOWN)}, found an earlier release that "
+            f"{'these ledgers do not count' if counted else 'no ledger counts'}: the epsilons of "
+            "both add up; state an out beside the earlier one each time, unless these are other "
+            "records, or public ones",
             UncountedWarning,
             stacklevel=3,
         )
@@ -73,9 +73,9 @@ def folder_for(study: Study, out: Path, stated: Path | None) -> Path:
     if apart:
         where = ", ".join(sorted({str(book) for books in apart.values() for book in books}))
         warnings.warn(
-            f"the same files of {few([*apart], _SHOWN)} were counted in {where}, to which "
-            f"this run does not add; it adds to {here}: the epsilons of both add up, and "
-            "nobody counts their sum; use the same folder for --ledgers each time, and "
+            f"the same files of {few([*apart], _SHOWN)} were counted in {where}, but "
+            f"this run is counted in {here}: the epsilons of both add up, and "
+            "no ledger counts their sum; use the same folder for --ledgers each time, and "
             "the same name for each silo",
             UncountedWarning,
             stacklevel=2,

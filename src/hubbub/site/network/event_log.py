@@ -38,7 +38,7 @@ _SENTENCES = {
     "queued": "{study} waits: {why}",
     "session": "{study}: a session for {purpose} is being set up",
     "set-up": "the session is set up; rounds can begin",
-    "answered": "{attempts} attempts answered so far; epsilon of this study {epsilon}",
+    "answered": "attempts answered so far: {attempts}; epsilon of this study {epsilon}",
     "refused": "refused to answer ({why}): {said}",
     "revoked": (
         "{study}: withdrawn here, or its roster was replaced; its session for {purpose} is over"
@@ -52,7 +52,7 @@ _SENTENCES = {
     "complaint": "{whom} complains about the list; it is opened to see who lied",
     "step": "step {step} of {steps}: epsilon {epsilon:.3f}, {seconds:.2f} s",
     "unsigned": "no signed part from {parties}: the evidence lacks what their ledgers hold",
-    "closed": "{study} is done; the model is in {model}",
+    "closed": "{study} is done; its results are in {model}",
     "resumed": "continuing after step {step}",
     "came": "{whom} has joined: {come} of {silos}",
     "reminder": "{study}: open until {until}; waiting for {missing}; hubbub join --once there",

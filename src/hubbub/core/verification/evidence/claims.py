@@ -18,7 +18,7 @@ from math import inf
 from pathlib import Path
 
 from hubbub.core.errors import EffortError, IntegrityError
-from hubbub.core.number_format import at_most
+from hubbub.core.number_format import at_most, several
 from hubbub.core.planning.exposure import stated_adversary
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.study_plan import main_of
@@ -159,7 +159,7 @@ def trusted(study: Study) -> list[str]:
         "that no more silos help the aggregator than the stated epsilon is for, which is "
         f"{parties.colluders}; the plan says what more of them would learn",
         _units_apart(study),
-        "that the metrics were measured as they are told",
+        "that the metrics were measured as stated",
     ]
     if parties.trust == "tee":
         claims.append(
@@ -187,8 +187,8 @@ def trusted(study: Study) -> list[str]:
 def _units_apart(study: Study) -> str:
     """Who is protected less than the stated epsilon says."""
     if study.data.patient:
-        return "that no patient has records at several silos; who has is protected less"
-    return "that no person has several records in the study; who has is protected less"
+        return "that no patient has records at several silos; a patient who does is protected less"
+    return "that no person has several records in the study; a person who does is protected less"
 
 
 def _guarded(claim: str, claims: Callable[..., Iterator[Finding]], *given: object) -> list[Finding]:
@@ -293,15 +293,16 @@ def _digest_claims(content: Plain, study: Study, _: object) -> Iterator[Finding]
     if model != digests.get(MODEL):
         why = "the list of files has another digest for it"
         yield wrong("the model is the one in the list of files", why).covering("model", "files")
-    digest, how = "none" if model is None else f"{model[:16]}…", f"`sha256sum {MODEL}`"
-    said = signed(f"the model has the SHA-256 {digest}; {how} shows whether yours is the same")
-    yield said.covering("model", "files")
+    said = "no model was trained"
+    if model is not None:
+        said = f"the model's SHA-256 begins with {model[:16]}: compare `sha256sum {MODEL}`"
+    yield signed(said).covering("model", "files")
     purpose = main_of(study).mechanism.purpose
     main = [transcript for transcript in content["transcripts"] if transcript["purpose"] == purpose]
     frames = sum(transcript["frames"] for transcript in content["transcripts"])
     yield signed(
-        f"{len(main)} sessions of {purpose} and {len(content['transcripts']) - len(main)} "
-        f"others, {frames} messages, all in the run's folder"
+        f"{several(len(main), 'session')} of {purpose}, {len(content['transcripts']) - len(main)} "
+        f"besides, {frames} messages, all in the run's folder"
     ).covering("transcripts")
     versions = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
     yield signed(f"made by {versions}").covering("versions")

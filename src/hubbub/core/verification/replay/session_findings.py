@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from pathlib import Path
 
+from hubbub.core.number_format import several
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query
@@ -36,8 +37,8 @@ def replay_findings(
     purpose, silos = f" ({header.purpose})", len(header.roster.silos)
     yield rederived(
         f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
-        f"signatures and order; {played.attempts} attempts, no party's second answer to any, and "
-        "each to one MODEL"
+        f"signatures and order; {several(played.attempts, 'attempt')}, each with one MODEL and at "
+        "most one answer of each party"
     ).covering("replay.frames")
     if 0 < len(played.silos) < silos:
         yield signed(
@@ -62,7 +63,7 @@ def replay_findings(
         )
     if played.unseen:
         yield not_verifiable(
-            f"the sums of {played.unseen} rounds in {name}, and the steps after them: "
+            f"the sums of {several(played.unseen, 'round')} in {name}, and the steps after them: "
             'masked vectors were not kept (transcript = "hashes"), or sums were '
             "projected layer by layer for a model of the study's own"
         )
@@ -154,7 +155,7 @@ def attempt_findings(plan: Plan, done: Sessions, content: Plain | None) -> Itera
     done = [one for one in done if one[0].purpose == plan.main.purpose]
     made, steps = sum(played.attempts for _, played in done), plan.mechanism.steps
     why = "" if made <= steps else "the claimed epsilon does not hold"
-    allowed = f"the transcripts have {made} attempts, of {steps} that the study allows"
+    allowed = f"the transcripts have {several(made, 'attempt')}, of {steps} that the study allows"
     yield judged(allowed, why).covering("replay.attempts")
     if content is None:
         return
