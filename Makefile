@@ -85,9 +85,10 @@ demo-network: $(ENGINE)
 
 # With arguments, pytest gets those alone.
 ifeq ($(ARGS),)
-test: lint amputate
+test: lint
 	$(SAY) running the tests of the core alone, and all others beside them
-	@log=$$(mktemp); $(BIN)/python tests/house/core.py -n auto --maxprocesses 8 > $$log 2>&1 & core=$$!; \
+	@log=$$(mktemp); { $(BIN)/python tests/house/amputate.py && $(BIN)/python tests/house/core.py -n 0; } \
+	    > $$log 2>&1 & core=$$!; \
 	  $(PYTEST) -m "not slow" $$($(BIN)/python tests/house/core.py --list | sed 's/^/--ignore=/'); end=$$?; \
 	  wait $$core || end=1; cat $$log; rm -f $$log; exit $$end
 else
