@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Generator
 from fnmatch import fnmatch
-from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -110,33 +109,9 @@ class OwnExamples:
         return [one for one in nodes if not isinstance(one, DoctestModule)]
 
 
-class FromBehind:
-    """Collects from behind: who does compiles the half of the tests that others do not.
-
-    Workers collect side by side, and would each compile every file at the same time.
-    """
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, Any]:
-        """Turn what is in a folder round."""
-        report = yield
-        if isinstance(collector, pytest.Directory) and report.passed:
-            report.result.reverse()
-        return report
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Turn the files back: all workers have the same tests in the same order."""
-        files = [list(them) for _, them in groupby(items, lambda item: item.getparent(pytest.File))]
-        items[:] = chain.from_iterable(reversed(files))
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """A hook of this file would count in `tests` alone."""
     config.pluginmanager.register(OwnExamples())
-    if hasattr(config, "workerinput") and int(config.workerinput["workerid"][2:]) % 2:
-        config.args.reverse()
-        config.pluginmanager.register(FromBehind())
 
 
 @pytest.fixture
