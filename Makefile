@@ -83,13 +83,22 @@ demo-network: $(ENGINE)
 	$(SAY) running the demo among processes
 	@$(BIN)/hubbub demo --network $(ARGS)
 
-# With arguments, pytest gets those alone.
+# A process for each room that many tests are of: each collects and compiles its own alone, and no
+# worker's word about each test goes through another. With arguments, pytest gets those alone.
+APART := tests/site tests/learning tests/estimation
+QUICK := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 0 -q -m "not slow"
+
 ifeq ($(ARGS),)
-test: lint amputate
-	$(SAY) running the tests of the core alone, and all others beside them
-	@log=$$(mktemp); $(BIN)/python tests/house/core.py -n auto --maxprocesses 8 > $$log 2>&1 & core=$$!; \
-	  $(PYTEST) -m "not slow" $$($(BIN)/python tests/house/core.py --list | sed 's/^/--ignore=/'); end=$$?; \
-	  wait $$core || end=1; cat $$log; rm -f $$log; exit $$end
+test: lint
+	$(SAY) running the tests of the core alone, and those of other rooms beside them
+	@logs=$$(mktemp -d); each=; \
+	  { $(BIN)/python tests/house/amputate.py && $(BIN)/python tests/house/core.py -n 0; } \
+	    > $$logs/core 2>&1 & each="$$each $$!"; \
+	  $(QUICK) tests/learning tests/estimation > $$logs/learning 2>&1 & each="$$each $$!"; \
+	  $(QUICK) $(APART:%=--ignore=%) $$($(BIN)/python tests/house/core.py --list | sed 's/^/--ignore=/') \
+	    > $$logs/others 2>&1 & each="$$each $$!"; \
+	  trap "kill $$each" INT; $(QUICK) tests/site; end=$$?; \
+	  for one in $$each; do wait $$one || end=1; done; cat $$logs/*; rm -r $$logs; exit $$end
 else
 test: lint
 	@$(PYTEST) -m "not slow" $(ARGS)

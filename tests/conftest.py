@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import logging
 import os
 import shutil
 import tempfile
@@ -159,7 +160,13 @@ def _is_in(item: pytest.Item, folder: str, patterns: tuple[str, ...]) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
-    """What was imported is looked through for garbage no more, and what tests make less often."""
+    """What was imported is looked through for garbage no more, and what tests make less often.
+
+    pytest would hang its handlers on each of torch's forty loggers that keep their lines to
+    themselves, six times a test.
+    """
+    for logger in logging.Logger.manager.loggerDict.values():
+        logger.propagate = True
     gc.freeze()
     gc.set_threshold(20_000)
     gc.enable()

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -103,6 +104,7 @@ def _runs(path: Path, folder: Path, packages: set[str]) -> bool:
     return True
 
 
+@cache
 def _file_of(module: str, root: Path) -> Path | None:
     """The file of a module of hubbub's, of its tests or beside them."""
     tails = (f"{module.replace('.', '/')}{end}" for end in (".py", "/__init__.py"))
@@ -114,12 +116,12 @@ def _file_of(module: str, root: Path) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def _imported(path: Path, folder: Path) -> Iterator[str]:
+@cache
+def _imported(path: Path, folder: Path) -> set[str]:
     """Modules that a file imports, those that are taken by their names from packages, too."""
-    for module, name in imports(path, path.relative_to(folder).parts[:-1]):
-        yield module
-        if name and _file_of(inner := f"{module}.{name}", ROOT):
-            yield inner
+    taken = set(imports(path, path.relative_to(folder).parts[:-1]))
+    inner = {f"{module}.{name}" for module, name in taken if name}
+    return {module for module, _ in taken} | {name for name in inner if _file_of(name, ROOT)}
 
 
 def main(arguments: list[str]) -> int:

@@ -6,6 +6,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+# No statement is within an expression.
+BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
+
 
 def imports(path: Path, package: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Modules that a file imports, wherever in it, each with a name that it takes of it or none.
@@ -14,10 +17,13 @@ def imports(path: Path, package: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         path: of the file.
         package: the parts of its package's name, by which relative imports are read.
     """
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    nodes: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join((*above, *filter(None, [node.module])))
             yield from ((module, name.name) for name in node.names)
         elif isinstance(node, ast.Import):
             yield from ((name.name, "") for name in node.names)
+        else:
+            nodes += [child for child in ast.iter_child_nodes(node) if isinstance(child, BLOCKS)]

@@ -76,7 +76,7 @@ def test_p21_neighbours_differ_by_one_clipped_mean_whatever_the_other_record_is(
 ) -> None:
     records, others = images(patients=patients), set()
     rows = np.arange(records.units)
-    for factor in (1.0, -3.0, 50.0):
+    for factor in (1.0, -50.0):
         inputs = records.inputs.copy()
         inputs[0] *= factor
         task = task_of(kind, replace(records, inputs=inputs))

@@ -290,6 +290,7 @@ def test_statistics_beside_a_model_may_be_of_its_target(tmp_path, target) -> Non
 
 @pytest.mark.slow
 def test_a_free_form_has_an_output_for_each_interval(tmp_path, monkeypatch) -> None:
+    """Of 8 rehearsals .73 and .75, with deviations of .012 and .015: ten of them above .6."""
     monkeypatch.chdir(written(tmp_path, "time-to-event"))
     proportional, free = (
         rehearse(

@@ -56,16 +56,12 @@ def evaluated() -> np.ndarray:
     model = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Flatten(0))
     rows = np.append(np.arange(16), -1)
     numbers = np.array([1.0, 0.0], np.float32)
+    tasks = [
+        EvaluationTask(model, records, marks=ScoreMarks(ScoreVector.of(relation)))
+        for relation in RELATIONS
+    ]
     return np.array(
-        [
-            [
-                EvaluationTask(
-                    model, records, marks=ScoreMarks(ScoreVector.of(relation))
-                ).clipped_sum(numbers, np.array([row]))
-                for row in rows
-            ]
-            for relation in RELATIONS
-        ]
+        [[task.clipped_sum(numbers, np.array([row])) for row in rows] for task in tasks]
     )
 
 

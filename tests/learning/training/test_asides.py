@@ -251,7 +251,8 @@ def test_the_evaluation_says_what_the_model_does_on_held_back_records(tmp_path: 
     )
     parts = [t.clipped_sum(parameters, np.arange(t.count)) for t in prepared.tasks_of(query)]
     total, right, _ = query.vector.sums_of(sum(parts))
-    assert result.final["held_back_accuracy"] == pytest.approx(right / total, abs=0.05)
+    # Noise has a deviation of .01 here, and of 1.2 records.
+    assert result.final["held_back_accuracy"] == pytest.approx(right / total, abs=0.07)
     assert total == pytest.approx(sum(len(one.held_back) for one in prepared.silos))
     assert total > 100
     low, high = (result.final[f"held_back_accuracy_{end}"] for end in ("low", "high"))

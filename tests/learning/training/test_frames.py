@@ -91,7 +91,17 @@ def frames_of(library: str) -> None:
 
 @pytest.mark.quick_cases("polars")
 @pytest.mark.parametrize("library", MAKERS)
-def test_what_comes_in_as_a_frame_goes_out_as_one_and_needs_no_other_library(library: str) -> None:
+def test_what_comes_in_as_a_frame_goes_out_as_one_and_needs_no_other_library(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in set(MAKERS) - {library}:
+        monkeypatch.setitem(sys.modules, other, None)  # to import it is an error
+    frames_of(library)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", MAKERS)
+def test_no_module_imports_another_library_of_frames(library: str) -> None:
     pytest.importorskip(library)
     subprocess.run([sys.executable, "-W", "ignore", "-c", ALONE, library], check=True, cwd=ROOT)
 

@@ -513,6 +513,7 @@ def test_p30_a_key_that_cannot_be_erased_keeps_no_other_from_it(
 # Equivocation -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("node-1-promise-cut", "node-1-total-cut", "cleveland-deposit-cut")
 @pytest.mark.parametrize("harm", ["zeros", "gone", "cut"])
 @pytest.mark.parametrize(
     ("party", "file"),

@@ -43,7 +43,7 @@ def test_a_process_alone_keeps_the_contract() -> None:
 
 def test_nats_keeps_the_contract(tmp_path: Path) -> None:
     with relayed(tmp_path) as relay:
-        check_transport(over_nats(relay), PARTIES, deadline=0.5)
+        check_transport(over_nats(relay), PARTIES)  # time enough for a busy machine
 
 
 def broken(change: Callable[[Phase], Phase]) -> Callable[[Mapping[str, Answers]], object]:

@@ -157,8 +157,12 @@ def test_whoever_runs_a_leaf_may_at_the_relay_what_its_parties_may(
 
         wait(is_heard)
         meddler.says(f"LS+ {asked_of(ann.identity)}\r\n".encode())
-        threading.Timer(0.3, asked, (carrier, {"ann": b"x", "bob": b"x"}, 1.0)).start()
-        assert f"LMSG {asked_of(ann.identity)} ".encode() in meddler.hears(0.6)
+
+        def is_told() -> bool:
+            asked(carrier, {"ann": b"x", "bob": b"x"}, 0.3)
+            return f"LMSG {asked_of(ann.identity)} ".encode() in meddler.hears(0.3)
+
+        wait(is_told)
         meddler.publishes(answers_of(bob.identity), hello)
         assert b"Violation" in meddler.hears(5.0)
         meddler.close()
