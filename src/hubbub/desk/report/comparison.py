@@ -79,9 +79,7 @@ class Comparison:
         kind = "splits of the records" if self.is_split else "draws of coins and noise"
         records = "public test records"
         if self.held_back:
-            records = (
-                f"{self.held_back:.0%} of each silo's records, held back, without noise"
-            )
+            records = f"{self.held_back:.0%} of each silo's records, held back, without noise"
         how = f"Scored on {records}, over {self.repeats} {kind}."
         arrangements = []
         for mode, mean in self.mean.items():
