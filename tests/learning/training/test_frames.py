@@ -86,7 +86,8 @@ def frames_of(library: str) -> None:
     synthetic = hubbub.synthesize(others, columns=COLUMNS, epsilon=3)
     drawn = synthetic.to_frame(20)
     assert library_of(drawn) == library
-    assert np.asarray(drawn["sex"]).tolist() == synthetic.draw(20)["sex"]
+    sexes = [sex if isinstance(sex, str) else None for sex in np.asarray(drawn["sex"])]
+    assert sexes == synthetic.draw(20)["sex"]  # where noise leaves some missing, pandas says nan
 
 
 @pytest.mark.quick_cases("polars")

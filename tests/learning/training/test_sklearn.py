@@ -351,7 +351,7 @@ def test_a_search_and_a_cross_validation_are_told_what_their_fits_cost():
 
     inputs, labels = rows_of(1)
     one = FederatedClassifier(steps=1, epsilon=2.0, classes=[0, 1], records=60, capacity=30)
-    with pytest.warns(UncountedWarning, match=r"up to epsilon 2, they add up.*made-up records"):
+    with pytest.warns(UncountedWarning, match=r"up to epsilon 2, they add up.*synthetic records"):
         GridSearchCV(one, {"clip_norm": [1.0, 2.0]}, cv=2).fit(inputs, labels)
     with pytest.warns(UncountedWarning, match=r"a search or a cross-validation.*hubbub\.rehearse"):
         cross_val_score(one, inputs, labels, cv=2)
@@ -365,7 +365,7 @@ def test_a_scaler_that_has_seen_all_silos_rows_is_no_private_one():
 
     inputs, labels = rows_of(2)
     one = FederatedClassifier(steps=1, classes=[0, 1], records=60, capacity=30)
-    with pytest.warns(UnnoisedWarning, match="MinMaxScaler, which has seen all silos' rows"):
+    with pytest.warns(UnnoisedWarning, match="MinMaxScaler, which was fitted on all silos' rows"):
         make_pipeline(MinMaxScaler(), one).fit(inputs, labels)
     with pytest.warns(UnnoisedWarning, match="each mean 0 and each deviation 1"):
         one.fit(StandardScaler().fit_transform(inputs), labels)

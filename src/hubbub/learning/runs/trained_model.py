@@ -22,13 +22,15 @@ from hubbub.core.errors import DataError, IntegrityError, ModelError, UserError
 from hubbub.core.study import foreign_code, silo_records
 from hubbub.core.study.source import is_own
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.cells import cells_of, read_cells, read_column
+from hubbub.core.tabular.cells import cells_of, number_rule, read_cells, read_column
 from hubbub.core.tabular.records import Records, Standardisation
 from hubbub.core.tabular.table import encode_inputs
 from hubbub.core.verification.evidence.claims import MODEL
 from hubbub.estimation.data_frame import data_frame, library_of
 from hubbub.learning.queries.beside_training import STANDARDISED
 from hubbub.learning.study.training import learning_of
+
+_TRUTH = {"True": "1", "False": "0"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,13 +202,21 @@ class TrainedModel:
         else:
             cells = cells_of(table)
         if self.column_names:  # of data frames that were fitted by their places
-            named = {str(name): column for name, column in cells.items()}
-            if missing := [name for name in self.column_names if name not in named]:
+            if missing := [name for name in self.column_names if name not in cells]:
                 raise DataError(
                     f"expected in {origin} the columns that the model was fitted to, found no "
                     f"{missing[0]!r}; add it"
                 )
-            cells = {name: named[name] for name in self.column_names}
+            # Whatever they are called, none is a target; and truth values are numbers, as in `fit`.
+            read = [
+                read_column(
+                    [_TRUTH.get(text, text) for text in cells[name]],
+                    number_rule,
+                    f"{origin}, column {name!r}",
+                )
+                for name in self.column_names
+            ]
+            return np.column_stack(read).astype(np.float32)
         outcome = self.study.data.outcome
         return encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
 
@@ -258,6 +268,11 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
             learning.refuse_other_model(path / MODEL, build)
         module = build()
     header = learning.load_model(path / MODEL, module)
+    if header.get("study") != study.id.hex():
+        raise IntegrityError(
+            f"expected {path / MODEL} to be a model of {path / 'study.toml'}, found that of another "
+            "study; copy both again"
+        )
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
     return TrainedModel(
         study=study,
