@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 
 import hubbub
-from hubbub.core.errors import DataError, HubbubError, UserError
+from hubbub.core.errors import DataError, HubbubError, IntegrityError, UserError
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
@@ -137,6 +137,18 @@ def test_a_model_that_states_another_shape_is_refused_before_it_is_built(
         stated = file.metadata() | {"inputs": inputs}
     path.write_bytes(save(load_file(path), metadata=stated))
     with pytest.raises(HubbubError, match=words):
+        hubbub.load(tmp_path / "run")
+
+
+def test_a_file_of_another_run_is_refused(finished, tmp_path):
+    """Its numbers would fit, and each prediction would be another."""
+    shutil.copytree(finished[1] / "run", tmp_path / "run")
+    (tmp_path / "run" / "standardisation.json").unlink()
+    with pytest.raises(IntegrityError, match=r"standardisation\.json, by which .* found none"):
+        hubbub.load(tmp_path / "run")
+    study = tmp_path / "run" / "study.toml"
+    study.write_text(study.read_text().replace("low = 20", "low = 30"))
+    with pytest.raises(IntegrityError, match="found that of another study"):
         hubbub.load(tmp_path / "run")
 
 

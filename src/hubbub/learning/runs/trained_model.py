@@ -242,7 +242,7 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
         UserError: there is no finished run in the folder.
         StudyError: the module cannot be built from the study, or only by code that is not known.
         ModelError: the file holds a model of other shapes.
-        IntegrityError: a file of the run was damaged.
+        IntegrityError: a file of the run was damaged, is missing, or is that of another run.
 
     >>> load("no/such/run")
     Traceback (most recent call last):
@@ -274,6 +274,11 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
             "study; copy both again"
         )
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
+    if standardised is None and study.data.standardise is not None:
+        raise IntegrityError(
+            f"expected {path / STANDARDISED}, by which the model's features are standardised, found "
+            "none; copy the folder again"
+        )
     return TrainedModel(
         study=study,
         module=module.eval(),
