@@ -144,11 +144,11 @@ def test_a_file_of_another_run_is_refused(finished, tmp_path):
     """Its numbers would fit, and each prediction would be another."""
     shutil.copytree(finished[1] / "run", tmp_path / "run")
     (tmp_path / "run" / "standardisation.json").unlink()
-    with pytest.raises(IntegrityError, match=r"standardisation\.json, by which .* found none"):
+    with pytest.raises(IntegrityError, match=r"standardisation\.json, which .* found none"):
         hubbub.load(tmp_path / "run")
     study = tmp_path / "run" / "study.toml"
     study.write_text(study.read_text().replace("low = 20", "low = 30"))
-    with pytest.raises(IntegrityError, match="found that of another study"):
+    with pytest.raises(IntegrityError, match="the study beside it, found that of another"):
         hubbub.load(tmp_path / "run")
 
 

@@ -28,7 +28,7 @@ from hubbub.core.tabular.table import encode_inputs
 from hubbub.core.verification.evidence.claims import MODEL
 from hubbub.estimation.data_frame import data_frame, library_of
 from hubbub.learning.queries.beside_training import STANDARDISED
-from hubbub.learning.study.training import learning_of
+from hubbub.learning.study.training import is_header_of, learning_of
 
 _TRUTH = {"True": "1", "False": "0"}
 
@@ -268,16 +268,16 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
             learning.refuse_other_model(path / MODEL, build)
         module = build()
     header = learning.load_model(path / MODEL, module)
-    if header.get("study") != study.id.hex():
+    if not is_header_of(header, study):
         raise IntegrityError(
-            f"expected {path / MODEL} to be a model of {path / 'study.toml'}, found that of another "
-            "study; copy both again"
+            f"expected {path / MODEL} to be a model of the study beside it, found that of another; "
+            "copy both again"
         )
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
     if standardised is None and study.data.standardise is not None:
         raise IntegrityError(
-            f"expected {path / STANDARDISED}, by which the model's features are standardised, found "
-            "none; copy the folder again"
+            f"expected {path / STANDARDISED}, which the study's features need, found none; copy it "
+            "again"
         )
     return TrainedModel(
         study=study,
