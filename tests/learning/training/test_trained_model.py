@@ -19,6 +19,7 @@ from hubbub.core.errors import DataError, HubbubError, IntegrityError, UserError
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
+from hubbub.learning.runs.trained_model import TrainedModel
 
 ROWS = 60
 STUDY = """
@@ -227,6 +228,13 @@ def test_the_built_in_columns_read_the_hospitals_own_file(tmp_path):
     )
     with resources.as_file(resources.files("hubbub.learning.datasets") / "heart.csv") as path:
         assert result.predict(path).shape == (920,)
+
+
+def test_export_says_what_its_scores_are_of(finished, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(TrainedModel, "to_onnx", lambda *_: None)
+    file = tmp_path / "model.onnx"
+    assert main(["export", str(finished[1] / "run"), "--onnx", str(file)]) == 0
+    assert "give the scores of ill or worse\n" in capsys.readouterr().out  # the second class
 
 
 @pytest.mark.filterwarnings("ignore")  # the exporter's own, where it is installed
