@@ -247,7 +247,7 @@ def test_where_a_training_was_kept_as_hashes_nothing_that_is_asked_of_its_model_
         "model.safetensors holds the model that the last step gave: "
         "not every sum and step could be recomputed",
         f"validation.json says what the sums say: {sent}",
-        f"validation-sums.json follows from the sums, at the model that the last step gave: {sent}",
+        f"validation-sums.json follows from the sums, at the model of the last step: {sent}",
     }
 
 
