@@ -435,7 +435,7 @@ def test_what_is_asked_last_is_no_collection(
     study = asking(silos, parties={"compute_nodes": 2})
     forger = forged(study, tmp_path)
     planned = forger.result.plan.planned(VALIDATION)
-    assert "asked at the released model" in why_not(study, planned)
+    assert "which needs the released model" in why_not(study, planned)
     real = checking.other_player
     monkeypatch.setattr(
         checking,
