@@ -208,13 +208,10 @@ class TrainedModel:
                     f"{missing[0]!r}; add it"
                 )
             # Whatever they are called, none is a target; and truth values are numbers, as in `fit`.
+            own = {n: [_TRUTH.get(text, text) for text in cells[n]] for n in self.column_names}
             read = [
-                read_column(
-                    [_TRUTH.get(text, text) for text in cells[name]],
-                    number_rule,
-                    f"{origin}, column {name!r}",
-                )
-                for name in self.column_names
+                read_column(texts, number_rule, f"{origin}, column {name!r}")
+                for name, texts in own.items()
             ]
             return np.column_stack(read).astype(np.float32)
         outcome = self.study.data.outcome
