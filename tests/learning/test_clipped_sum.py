@@ -26,6 +26,7 @@ from hubbub.learning.per_record import (
     from_positions,
     norms_of,
 )
+from nets import Net
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap's slow paths
@@ -75,19 +76,6 @@ def classes(records, many=3):
 
 
 # Architectures ------------------------------------------------------------------------------------
-
-
-class Net(nn.Module):
-    """A module around one function of itself."""
-
-    def __init__(self, forward, **children):
-        super().__init__()
-        for name, child in children.items():
-            setattr(self, name, child)
-        self._call = forward
-
-    def forward(self, *inputs):
-        return self._call(self, *inputs)
 
 
 def tied():

@@ -34,6 +34,7 @@ from hubbub.learning import (
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.per_record import Positions, Stack, Windows, norms_of, stored
 from hubbub.learning.torch_settings import alike_each_time, exact_products, shortened
+from nets import Net
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")
@@ -53,19 +54,6 @@ def memory(request, monkeypatch):
     if request.param == "short":
         monkeypatch.setattr(device_sums, "_SPARE", 1)
         monkeypatch.setattr(device_sums, "_SHARE", 2**40)
-
-
-class Net(nn.Module):
-    """A module around one function of itself."""
-
-    def __init__(self, forward, **children):
-        super().__init__()
-        for name, child in children.items():
-            setattr(self, name, child)
-        self._call = forward
-
-    def forward(self, x):
-        return self._call(self, x)
 
 
 def vision_transformer():

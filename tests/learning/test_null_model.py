@@ -89,6 +89,12 @@ def test_amounts_and_counts_stand_beside_everybodys_mean():
     counted = beside_null(Count(high=30.0), 0.4 * x, draw.poisson(rates).astype(float))
     assert next(iter(counted)) == "poisson_deviance"
     assert counted["poisson_deviance"].is_better
+    # An exposure beyond its bound is its own in a test score, as in a prediction.
+    exposed = Count(high=30.0, exposure_high=2.0)
+    years = np.column_stack([[8.0, 2.0], [4.0, 1.0]])
+    rated = beside_null(exposed, np.full(2, np.log(4.0)), years)
+    assert [rated["rmse"].value, rated["mae"].value, rated["rmse"].null] == pytest.approx([0, 0, 0])
+    assert exposed.scored(np.full(2, np.log(4.0)), years)["mae"] == pytest.approx(0)
     same = beside_null(Count(high=30.0), np.zeros(400), draw.poisson(1.0, 400).astype(float))
     assert same["poisson_deviance"].is_better is not True
 
@@ -103,6 +109,7 @@ def test_times_are_ranked_beside_guessing():
     told = beside_null(goal, np.column_stack([risk] * 3), targets)["c_index"]
     assert told.is_better
     assert told.low > 0.5
+    assert told.records == 300
     blind = beside_null(goal, draw.normal(size=(300, 1)).repeat(3, 1), targets)["c_index"]
     assert blind.low < 0.5 < blind.high
 

@@ -34,6 +34,7 @@ from .parameters import (
     load_model as load_model,
     refuse_other_model as refuse_other_model,
     save_model as save_model,
+    stored_header as stored_header,
     stored_parameters as stored_parameters,
     stored_shape as stored_shape,
 )

@@ -199,6 +199,16 @@ class ClippedSum(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs
 
 
+def gradients_of(layout: ParameterLayout) -> GradientSpace:
+    """Gradients themselves."""
+    form = stored if takes_all_at_once(layout.device, layout.size) else formed
+    return GradientSpace(
+        shape=lambda source: (source[0], form(source[1])),
+        slices=layout.slices,
+        size=layout.size,
+    )
+
+
 def clipped_sum(
     model: nn.Module,
     loss: Loss,
@@ -210,6 +220,7 @@ def clipped_sum(
     method: str = "auto",
     counted: torch.Tensor | None = None,
     precision: str = "float32",
+    space_of: Callable[[ParameterLayout], GradientSpace] = gradients_of,
 ) -> ClippedSum:
     """Clip each record's gradient to L2 norm `clip` and add them up.
 
@@ -244,6 +255,8 @@ def clipped_sum(
             shape and places public (A2). None: all are.
         precision: how short the numbers of forward and backward may be on a device that gains by
             it: "float32", "tf32" or "bf16". On a CPU they are what the model has.
+        space_of: of a model's layout, what of a record is clipped and added: its gradient, or a
+            linear image of that.
 
     Returns:
         The sum, of shape (d,), in the order of `model.parameters()`, in float64, or of a model of
@@ -263,42 +276,8 @@ def clipped_sum(
         >>> total.shape, count
         (torch.Size([18]), 8)
     """
-    layout = layout_of(model)
-    form = stored if takes_all_at_once(layout.device, layout.size) else formed
-    gradients = GradientSpace(
-        shape=lambda source: (source[0], form(source[1])),
-        slices=layout.slices,
-        size=layout.size,
-    )
-    batch = batch_of(inputs, targets)
-    return sum_in(
-        gradients,
-        model,
-        loss,
-        layout,
-        batch,
-        clip,
-        chunk=chunk,
-        method=method,
-        counted=counted,
-        precision=precision,
-    )
-
-
-def sum_in(
-    space: GradientSpace,
-    model: nn.Module,
-    loss: Loss,
-    layout: ParameterLayout,
-    batch: Batch,
-    clip: float,
-    *,
-    chunk: int | None,
-    method: str,
-    counted: torch.Tensor | None = None,
-    precision: str = "float32",
-) -> ClippedSum:
-    """The sum of what each record is in `space`, clipped there, by the first method that can."""
+    layout, batch = layout_of(model), batch_of(inputs, targets)
+    space = space_of(layout)
     _check_options(clip, chunk, method, precision)
     refuse_unsafe(model)
     if batch.size == 0:

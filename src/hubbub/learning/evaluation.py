@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from math import isfinite, sqrt
@@ -97,13 +97,9 @@ def beside_null(
         known = known.astype(np.float64)
         least = target_type.low if isinstance(target_type, Amount) and target_type.is_log else 0.0
         scores = _logarithms(predicted, np.maximum(known, least)) if least else {}
-        counts, longest = False, 0.0
-        if isinstance(target_type, Count):
-            counts, longest = target_type.unit == 1.0, target_type.exposure_high
-        null = np.full(len(known), known.mean())
-        if longest:
-            exposures = np.clip(targets[:, 1], 0.0, longest)
-            null = known.sum() / exposures.sum() * exposures
+        exposures = targets[:, 1] if targets.ndim == 2 else np.ones(len(known))
+        null = known.sum() / exposures.sum() * exposures
+        counts = isinstance(target_type, Count) and target_type.unit == 1.0
         scores |= _numbers(predicted, known, null, counts=counts)
     elif isinstance(target_type, TimeToEvent):
         scores = _times(target_type, outputs, targets)
@@ -124,13 +120,8 @@ def _classes(outputs: NDArray[Any], targets: NDArray[Any]) -> dict[str, Score]:
     wrong, null = (said != labels).astype(float), (labels != commoner).astype(float)
     apart = _mean(wrong, null)
     low, high = _wilson(1 - apart.value, len(labels))
-    scores["accuracy"] = Score(
-        value=1 - apart.value,
-        low=low,
-        high=high,
-        null=1 - apart.null,
-        records=len(labels),
-        is_better=apart.is_better,
+    scores["accuracy"] = replace(
+        apart, value=1 - apart.value, low=low, high=high, null=1 - apart.null
     )
     return scores
 
@@ -168,7 +159,8 @@ def _times(
     ups = int(events.sum())
     if not ups or not isfinite(scoring.harrell(times, times, events)):
         return {}
-    return {"c_index": _rank(value, ups, max(1, len(times) - ups // 2))}
+    score = _rank(value, ups, max(1, len(times) - ups // 2))
+    return {"c_index": replace(score, records=len(times))}
 
 
 def _rank(value: float, ups: int, downs: int) -> Score:
@@ -220,9 +212,7 @@ def _mean(own: Array, null: Array) -> Score:
 def _of(score: Score, function: Callable[[float], float]) -> Score:
     """The same in another unit, which rises with it."""
     value, low, high, null = map(function, (score.value, score.low, score.high, score.null))
-    return Score(
-        value=value, low=low, high=high, null=null, records=score.records, is_better=score.is_better
-    )
+    return replace(score, value=value, low=low, high=high, null=null)
 
 
 def _wilson(share: float, count: int) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import isqrt, prod, sqrt
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,8 +35,8 @@ from hubbub.core.protocol.primitives.randomness import (
     keystream_into,
 )
 from hubbub.core.protocol.projection.matrix import Array, Integers, quantum, to_grid
-from hubbub.learning.batches import Loss, Tensors, batch_of
-from hubbub.learning.clipped_sums import ClippedSum, GradientSpace, sum_in
+from hubbub.learning.batches import Loss, Tensors
+from hubbub.learning.clipped_sums import ClippedSum, GradientSpace, clipped_sum
 from hubbub.learning.parameters import ParameterLayout, layout_of
 from hubbub.learning.per_record import (
     Given,
@@ -225,7 +226,7 @@ class LayerProjection:
             ModelError: the trainable parameters cannot be laid out in one vector.
             StudyError: `dimension` is too small or too large for the model.
         """
-        return cls(shapes=_shapes(model), dimension=dimension)
+        return cls(shapes=_shapes(layout_of(model)), dimension=dimension)
 
     @property
     def parts(self) -> tuple[tuple[int, int, int], ...]:
@@ -244,11 +245,7 @@ class LayerProjection:
         targets: Tensors,
         clip: float,
         draw_key: bytes,
-        *,
-        chunk: int | None = None,
-        method: str = "auto",
-        counted: torch.Tensor | None = None,
-        precision: str = "float32",
+        **options: Any,
     ) -> ClippedSum:
         """Project each record's gradient, clip it to L2 norm `clip` and add them up.
 
@@ -259,7 +256,7 @@ class LayerProjection:
             model, loss, inputs, targets: as for `hubbub.learning.clipped_sum`.
             clip: largest L2 norm of a record's projected gradient, from 1e-30 to 1e30.
             draw_key: the 16 public bytes that make the matrices; fresh ones for each step.
-            chunk, method, counted, precision: as for `hubbub.learning.clipped_sum`.
+            options: chunk, method, counted and precision of `hubbub.learning.clipped_sum`.
 
         Returns:
             The sum, of shape (k,), in the model's dtype, and the number of records in it.
@@ -270,34 +267,26 @@ class LayerProjection:
             DataError: inputs and targets do not hold the same number of records.
             StudyError: an option or the draw key is out of range.
         """
-        layout, found = layout_of(model), _shapes(model)
-        if found != self.shapes:
+        _check_key(draw_key)
+        space_of = partial(self._space_of, draw_key)
+        return clipped_sum(model, loss, inputs, targets, clip, space_of=space_of, **options)
+
+    def _space_of(self, draw_key: bytes, layout: ParameterLayout) -> GradientSpace:
+        """Projected gradients of a model of this layout."""
+        shapes = _shapes(layout)
+        if shapes != self.shapes:
             raise ModelError(
-                f"expected a model with parameters of shapes {self.shapes}, found {found}; "
+                f"expected a model with parameters of shapes {self.shapes}, found {shapes}; "
                 "make the projection with LayerProjection.of(model, ...)"
             )
-        _check_key(draw_key)
         pairs = {
             name: _sign_vectors(matrix, draw_key, layout)
             for name, matrix in zip(layout.parameters, self._matrices, strict=True)
         }
-        space = GradientSpace(
+        return GradientSpace(
             shape=partial(_shaped, pairs),
             slices=dict(zip(layout.parameters, self._slices(), strict=True)),
             size=self.dimension,
-        )
-        batch = batch_of(inputs, targets)
-        return sum_in(
-            space,
-            model,
-            loss,
-            layout,
-            batch,
-            clip,
-            chunk=chunk,
-            method=method,
-            counted=counted,
-            precision=precision,
         )
 
     def lift(self, projected: NDArray[np.float64], draw_key: bytes) -> NDArray[np.float64]:
@@ -333,9 +322,9 @@ class LayerProjection:
         return [slice(stop - m.sent, stop) for m, stop in zip(self._matrices, stops, strict=True)]
 
 
-def _shapes(model: nn.Module) -> tuple[tuple[int, ...], ...]:
+def _shapes(layout: ParameterLayout) -> tuple[tuple[int, ...], ...]:
     """Shapes of the trainable parameters."""
-    return tuple(tuple(p.shape) for p in layout_of(model).parameters.values())
+    return tuple(tuple(p.shape) for p in layout.parameters.values())
 
 
 def _check_key(draw_key: bytes) -> None:

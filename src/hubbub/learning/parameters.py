@@ -252,7 +252,7 @@ def stored_shape(path: Path) -> tuple[int, ...]:
         IntegrityError: it is damaged, or says none.
     """
     try:
-        shape = json_value(_tensors_and_header(path)[1].get("inputs", ""))
+        shape = json_value(stored_header(path).get("inputs", ""))
         if isinstance(shape, list) and shape and all(type(one) is int for one in shape):
             return tuple(shape)
     except ValueError:
@@ -260,6 +260,13 @@ def stored_shape(path: Path) -> tuple[int, ...]:
     raise IntegrityError(
         f"expected {path} to state the shape of a record's features, found none; copy it again"
     )
+
+
+def stored_header(path: Path) -> dict[str, str]:
+    """What `save_model` was given as metadata of a file; IntegrityError if it is damaged."""
+    with _opened(path) as file:
+        header = dict(file.metadata() or {})
+    return {name: text for name, text in header.items() if name not in (_DIGEST, _ORDER)}
 
 
 def stored_parameters(path: Path, size: int) -> NDArray[np.float32] | None:

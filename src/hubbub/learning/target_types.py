@@ -280,7 +280,7 @@ class Count(TargetType):
         means, known = super().compared(outputs, targets)
         if not self.exposure_high:
             return means, known
-        return means * np.clip(known[:, 1], 0.0, self.exposure_high), known[:, 0]
+        return means * known[:, 1], known[:, 0]
 
     def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
         """Mean Poisson deviance, of counts, and errors."""

@@ -472,6 +472,11 @@ def test_a_default_may_be_spelled_as_what_means_missing() -> None:
     ]
 
 
+def test_what_is_missing_in_an_array_of_any_float_is() -> None:
+    for kind in ("f2", "f4", "f8"):
+        assert cells_of({"x": np.array([np.nan, -0.0, 1.5], kind)}) == {"x": ["", "0.0", "1.5"]}
+
+
 def test_an_arrow_table_is_a_table_and_a_lazy_frame_is_told_to_collect() -> None:
     arrow = pytest.importorskip("pyarrow")
     plain = {"age": [30, None, 50], "sex": ["f", "m", None]}

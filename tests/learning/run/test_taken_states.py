@@ -247,7 +247,7 @@ def test_where_a_training_was_kept_as_hashes_nothing_that_is_asked_of_its_model_
         "model.safetensors holds the model that the last step gave: "
         "not every sum and step could be recomputed",
         f"validation.json says what the sums say: {sent}",
-        f"validation-sums.json follows from the sums, at the model that the last step gave: {sent}",
+        f"validation-sums.json follows from the sums, at the model of the last step: {sent}",
     }
 
 
@@ -435,7 +435,7 @@ def test_what_is_asked_last_is_no_collection(
     study = asking(silos, parties={"compute_nodes": 2})
     forger = forged(study, tmp_path)
     planned = forger.result.plan.planned(VALIDATION)
-    assert "asked at the released model" in why_not(study, planned)
+    assert "which needs the released model" in why_not(study, planned)
     real = checking.other_player
     monkeypatch.setattr(
         checking,

@@ -16,6 +16,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+import hubbub
 from hubbub.core.errors import IntegrityError, UserError
 from hubbub.core.ledger.privacy_ledger import Cap, Ledger
 from hubbub.core.planning.study_plan import plan
@@ -701,18 +702,47 @@ def test_another_model_in_the_file_than_the_last_step_gave_is_found(
     a_run: Callable[..., Run],
 ) -> None:
     folder, result, parties = a_run()
-    model = result.model
     from hubbub import learning
 
-    vector = learning.parameters_vector(model)
+    path, model = folder / "model.safetensors", result.model
+    header, vector = learning.stored_header(path), learning.parameters_vector(model)
     vector[0] = np.nextafter(vector[0], np.float32(9))
     learning.load_parameters(model, vector)
-    learning.save_model(folder / "model.safetensors", model, {})
+    learning.save_model(path, model, header)
     vector[0] = np.nextafter(vector[0], np.float32(-9))
     learning.load_parameters(model, vector)
     write_evidence(result, parties, folder)
     (found,) = wrongs(verify(folder))
     assert "model.safetensors holds the model that the last step gave" in found.claim
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"columns": '["b", "a"]'}, {"average": "tail"}, {"kind": "mlp"}, {"study": "00"}],
+    ids=str,
+)
+def test_metadata_of_another_study_are_found_in_the_models_file(
+    a_run: Callable[..., Run], forged: dict[str, str]
+) -> None:
+    """By columns of its own a file would have predictions made of other features."""
+    folder, result, parties = a_run()
+    from hubbub import learning
+
+    path = folder / "model.safetensors"
+    learning.save_model(path, result.model, learning.stored_header(path) | forged)
+    write_evidence(result, parties, folder)
+    (found,) = wrongs(verify(folder))
+    assert "its metadata are those of another study" in found.verdict
+    with pytest.raises(IntegrityError, match="the study beside it, found that of another"):
+        hubbub.load(folder)
+
+
+def test_a_score_that_was_altered_is_found(a_run: Callable[..., Run]) -> None:
+    folder, _, _ = a_run()
+    path = folder / "scores.json"
+    path.write_text(path.read_text().replace('"value": 0.', '"value": 0.9', 1))
+    (found,) = wrongs(verify(folder))
+    assert "scores.json is the file that evidence.json lists" in found.claim
 
 
 def test_a_pipe_in_the_place_of_the_model_is_not_waited_for(a_run: Callable[..., Run]) -> None:

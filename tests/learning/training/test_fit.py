@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import hubbub
 from hubbub.core.errors import BudgetError, DataError, ModelError, StudyError, UncountedWarning
 from hubbub.learning.datasets import HEART_SILOS, heart
+from hubbub.learning.runs import array_inputs
 
 
 def silo(seed: int, rows: int = 60):
@@ -401,6 +402,11 @@ def test_classes_that_silos_spell_in_several_ways_are_refused(others, words):
     cased["east"] = (SILOS["east"][0], ["ill", "Ill", "well"] * 20)
     with pytest.raises(DataError, match="only in case or spaces"):
         hubbub.fit(cased, **SHORT)
+
+
+def test_classes_in_bytes_are_called_what_they_spell():
+    silos = {name: (x, np.where(y > 0, b"ill", b"well")) for name, (x, y) in SILOS.items()}
+    assert array_inputs.classes_of(silos, None) == ("ill", "well")
 
 
 @pytest.mark.slow

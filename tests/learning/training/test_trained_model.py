@@ -15,10 +15,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 
 import hubbub
-from hubbub.core.errors import DataError, HubbubError, UserError
+from hubbub.core.errors import DataError, HubbubError, IntegrityError, UserError
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
+from hubbub.learning.runs.trained_model import TrainedModel
 
 ROWS = 60
 STUDY = """
@@ -140,6 +141,18 @@ def test_a_model_that_states_another_shape_is_refused_before_it_is_built(
         hubbub.load(tmp_path / "run")
 
 
+def test_a_file_of_another_run_is_refused(finished, tmp_path):
+    """Its numbers would fit, and each prediction would be another."""
+    shutil.copytree(finished[1] / "run", tmp_path / "run")
+    (tmp_path / "run" / "standardisation.json").unlink()
+    with pytest.raises(IntegrityError, match=r"standardisation\.json, which .* found none"):
+        hubbub.load(tmp_path / "run")
+    study = tmp_path / "run" / "study.toml"
+    study.write_text(study.read_text().replace("low = 20", "low = 30"))
+    with pytest.raises(IntegrityError, match="the study beside it, found that of another"):
+        hubbub.load(tmp_path / "run")
+
+
 def test_no_record_gives_no_score(finished):
     assert hubbub.load(finished[1] / "run").predict(np.zeros((0, 2))).shape == (0,)
 
@@ -215,6 +228,13 @@ def test_the_built_in_columns_read_the_hospitals_own_file(tmp_path):
     )
     with resources.as_file(resources.files("hubbub.learning.datasets") / "heart.csv") as path:
         assert result.predict(path).shape == (920,)
+
+
+def test_export_says_what_its_scores_are_of(finished, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(TrainedModel, "to_onnx", lambda *_: None)
+    file = tmp_path / "model.onnx"
+    assert main(["export", str(finished[1] / "run"), "--onnx", str(file)]) == 0
+    assert "give the scores of ill or worse\n" in capsys.readouterr().out  # the second class
 
 
 @pytest.mark.filterwarnings("ignore")  # the exporter's own, where it is installed

@@ -78,7 +78,7 @@ def test_groups_and_centres_have_scores_of_their_own(files: Path, tmp_path: Path
     assert frame.loc[0, ["by", "score"]].tolist() == ["", "auc"]
     assert {"value", "low", "high", "null", "count"} <= {*frame.columns}
     assert set(frame["group"]) >= {"", "F", "M"}
-    assert "The same by subgroup and centre" in result._repr_html_()
+    assert "The model by subgroup and centre" in result._repr_html_()
     assert groups[:4] == [("centre", name) for name in SILOS]
     assert [by for by, _ in groups[4:]] == ["sex", "sex", "age", "age", "ward", "ward", "ward"]
     counts = {

@@ -258,10 +258,10 @@ def text_of(value: object) -> str:
     >>> text_of(-0.0), text_of(Decimal("1.50")), text_of(None)
     ('0.0', '1.5', '')
     """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None:
         return ""
-    if isinstance(value, float):
-        return str(value + 0.0)
+    if isinstance(value, float | np.floating):
+        return "" if math.isnan(value) else str(value + 0.0)
     if isinstance(value, Decimal) and value.is_finite():
         text = f"{value:f}"  # of any length: arithmetic rounds to 28 digits
         text = text.rstrip("0").rstrip(".") if "." in text else text

@@ -72,13 +72,12 @@ def _export(options: argparse.Namespace) -> int:
     trained = load(options.run, trust_code=options.trust_code)
     with writing(options.onnx):
         trained.to_onnx(options.onnx)
+    classes = trained.classes  # of two, the second has the score
+    of = " and ".join(classes[len(classes) == 2 :]) or "the study's target"
     answer(
         options,
-        {"onnx": str(options.onnx), "classes": trained.classes, "shape": trained.shape},
-        (
-            f"written to {options.onnx}: features of shape {('n', *trained.shape)}, as the "
-            "study encodes them, give the scores of "
-        )
-        + (" and ".join(trained.classes)),
+        {"onnx": str(options.onnx), "classes": classes, "shape": trained.shape},
+        f"written to {options.onnx}: features of shape {('n', *trained.shape)}, as the study "
+        f"encodes them, give the scores of {of}",
     )
     return 0

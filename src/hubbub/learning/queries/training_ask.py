@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import StudyError
+from hubbub.core.runs.run_folder import SCORES
 from hubbub.core.settings import Keys, Section, canonical, keys_of, listed, schema, stated
 from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.data import Data
@@ -54,7 +55,7 @@ class TrainingAsk(Ask):
     precedence = 3
     trains = True
     is_pinned = True
-    files = (STANDARDISED,)
+    files = (STANDARDISED, SCORES)
 
     def keys(self) -> dict[str, Keys]:
         """See `Ask`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hubbub.learning as learning
-from hubbub.core.errors import HubbubError
+from hubbub.core.errors import HubbubError, IntegrityError
 from hubbub.core.planning.mechanism import INDEPENDENT, SUM_MARGIN, Mechanism, StepNoise
 from hubbub.core.planning.noise_correlation import Correlation, correlation_for
 from hubbub.core.planning.planned_query import PlannedQuery, record_clip
@@ -42,7 +42,7 @@ from hubbub.core.verification.evidence.evidence_file import (
 )
 from hubbub.learning.study import training as training_keys
 from hubbub.learning.study.model import told_shape
-from hubbub.learning.study.training import EXPONENTIAL, Training, learning_of
+from hubbub.learning.study.training import EXPONENTIAL, Training, is_header_of, learning_of
 
 if TYPE_CHECKING:
     from hubbub.core.planning.plan import Plan
@@ -399,6 +399,8 @@ def _model_findings(path: Path, plan: Plan, course: Course, shown: Set[bytes]) -
     try:
         check_ordinary(path)
         stored = _stored(path, plan, plan.dimension or 0)
+        if not is_header_of(learning.stored_header(path), plan.study):
+            raise IntegrityError(f"its metadata are those of another study; {RESTORE}")
     except (HubbubError, SafetensorError, OSError) as error:
         yield wrong(claim, error).covering("replay.model")
         return

@@ -285,7 +285,7 @@ def _values(targets: Any) -> list[Any]:
 
 
 def _spelled(value: object) -> str:
-    return canonical(str(value))
+    return canonical(value.decode() if isinstance(value, bytes) else str(value))
 
 
 def declared(columns: Any) -> Any:

@@ -32,7 +32,7 @@ from hubbub.estimation.queries.synthesis_query import SYNTHESIS, synthesis_of
 from hubbub.estimation.statistic import Answer
 from hubbub.estimation.synthesis.release import SyntheticData
 from hubbub.learning.runs import baselines, trained_model
-from hubbub.learning.study.training import learning_of
+from hubbub.learning.study.training import model_header
 
 _MOST_SHOWN = 10  # classes
 
@@ -383,14 +383,7 @@ def write_model(
     column_names: Sequence[str] = (),
 ) -> None:
     """Put the trained model into a run's folder, with the shape of one record's features."""
-    settings, training = learning_of(plan.study)
-    header = {
-        "study": plan.study.id.hex(),
-        "kind": settings.kind,
-        "inputs": json.dumps(shape),
-    }
+    header = model_header(plan.study, shape)
     if column_names:
         header["columns"] = json.dumps(column_names)
-    if training.average is not None:
-        header["average"] = training.average.kind  # of the models of steps, not the last of them
     learning.save_model(folder / MODEL, model, header)

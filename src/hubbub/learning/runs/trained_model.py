@@ -22,13 +22,15 @@ from hubbub.core.errors import DataError, IntegrityError, ModelError, UserError
 from hubbub.core.study import foreign_code, silo_records
 from hubbub.core.study.source import is_own
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.cells import cells_of, read_cells, read_column
+from hubbub.core.tabular.cells import cells_of, number_rule, read_cells, read_column
 from hubbub.core.tabular.records import Records, Standardisation
 from hubbub.core.tabular.table import encode_inputs
 from hubbub.core.verification.evidence.claims import MODEL
 from hubbub.estimation.data_frame import data_frame, library_of
 from hubbub.learning.queries.beside_training import STANDARDISED
-from hubbub.learning.study.training import learning_of
+from hubbub.learning.study.training import is_header_of, learning_of
+
+_TRUTH = {"True": "1", "False": "0"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,13 +202,18 @@ class TrainedModel:
         else:
             cells = cells_of(table)
         if self.column_names:  # of data frames that were fitted by their places
-            named = {str(name): column for name, column in cells.items()}
-            if missing := [name for name in self.column_names if name not in named]:
+            if missing := [name for name in self.column_names if name not in cells]:
                 raise DataError(
                     f"expected in {origin} the columns that the model was fitted to, found no "
                     f"{missing[0]!r}; add it"
                 )
-            cells = {name: named[name] for name in self.column_names}
+            # Whatever they are called, none is a target; and truth values are numbers, as in `fit`.
+            own = {n: [_TRUTH.get(text, text) for text in cells[n]] for n in self.column_names}
+            read = [
+                read_column(texts, number_rule, f"{origin}, column {name!r}")
+                for name, texts in own.items()
+            ]
+            return np.column_stack(read).astype(np.float32)
         outcome = self.study.data.outcome
         return encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
 
@@ -232,7 +239,7 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
         UserError: there is no finished run in the folder.
         StudyError: the module cannot be built from the study, or only by code that is not known.
         ModelError: the file holds a model of other shapes.
-        IntegrityError: a file of the run was damaged.
+        IntegrityError: a file of the run was damaged, is missing, or is that of another run.
 
     >>> load("no/such/run")
     Traceback (most recent call last):
@@ -258,7 +265,17 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
             learning.refuse_other_model(path / MODEL, build)
         module = build()
     header = learning.load_model(path / MODEL, module)
+    if not is_header_of(header, study):
+        raise IntegrityError(
+            f"expected {path / MODEL} to be a model of the study beside it, found that of another; "
+            "copy both again"
+        )
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
+    if standardised is None and study.data.standardise is not None:
+        raise IntegrityError(
+            f"expected {path / STANDARDISED}, which the study's features need, found none; copy it "
+            "again"
+        )
     return TrainedModel(
         study=study,
         module=module.eval(),

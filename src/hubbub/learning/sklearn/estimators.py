@@ -32,6 +32,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from hubbub.core.errors import DataError, HubbubError, UncountedWarning, UnnoisedWarning
 from hubbub.core.study.parties import is_name, is_reserved
 from hubbub.core.tabular.cells import canonical, column_names
+from hubbub.core.tabular.target import LOG_LINK
 from hubbub.learning.runs import array_inputs, in_memory
 from hubbub.learning.runs.result import classes_in_words
 from hubbub.learning.scoring import harrell
@@ -403,11 +404,12 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         check_classification_targets(given)
         if self.classes is None and silos is not None:
             array_inputs.refuse_several_codings({n: list(given[rows]) for n, rows in silos.items()})
-        self.classes_, numbers = _numbered(given, self.classes)
+        self.classes_ = _classes(given, self.classes)
+        classes = self.classes_.tolist()
         return Target(
-            values=numbers,
-            settings={"classes": range(len(self.classes_)), "intercept": self.intercept},
-            read_off=(classes_in_words(self.classes_.tolist()),) if self.classes is None else (),
+            values=given,
+            settings={"classes": classes, "intercept": self.intercept},
+            read_off=(classes_in_words(classes),) if self.classes is None else (),
         )
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -453,7 +455,7 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
 
     Args:
         low: public lower bound of y, in its own unit; None: the smallest that occurs, which then
-            counts as public, with a warning.
+            counts as public, with a warning; with "log-link" 0.
         high: public upper bound; None: the largest that occurs.
         scale: "linear", or "log" for a long tail: the logarithm is learned, and low is above 0; or
             "log-link": the logarithm of the mean is, and low is 0.
@@ -478,13 +480,18 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
         return tags
 
     def _target(self, given: Array, silos: Mapping[str, Array] | None) -> Target:
-        low = float(given.min()) if self.low is None else float(self.low)
-        high = float(given.max()) if self.high is None else float(self.high)
-        read_off: tuple[str, ...] = ()
-        if self.low is None or self.high is None:
-            high = low + 1.0 if low == high else high
-            read_off = (f"the bounds of y ({low:g} to {high:g})",)
-            warn_of_read_off(read_off[0], "low and high")
+        stated = {"low": self.low, "high": self.high}
+        if self.low is None and self.scale == LOG_LINK:
+            stated["low"] = 0.0
+        low = float(given.min() if stated["low"] is None else stated["low"])
+        high = float(given.max() if stated["high"] is None else stated["high"])
+        if self.high is None and high <= low:
+            high = low + 1.0
+        seen = {"low": f"the smallest y ({low:g})", "high": f"the largest y ({high:g})"}
+        unstated = [key for key in stated if stated[key] is None]
+        read_off = tuple(seen[key] for key in unstated)
+        if unstated:
+            warn_of_read_off(" and ".join(read_off), " and ".join(unstated))
         target = {"kind": "numeric", "low": low, "high": high, "scale": self.scale}
         return Target(
             values=given.astype(np.float64), settings={"target": target}, read_off=read_off
@@ -667,21 +674,18 @@ class FederatedSurvival(Federated):
         return harrell(risk, followed[:, 0], followed[:, 1] > 0.5)
 
 
-def _numbered(
-    labels: NDArray[Any], stated: Sequence[Any] | None
-) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """The classes, sorted, and the number of each label among them."""
+def _classes(labels: NDArray[Any], stated: Sequence[Any] | None) -> NDArray[Any]:
+    """The classes, sorted, which every label is one of."""
     classes = np.unique(labels if stated is None else np.asarray(stated))
     if len(classes) < 2:
         raise ValueError("expected at least 2 classes in y, found 1 class; nothing to learn")
-    number = {name: place for place, name in enumerate(classes.tolist())}
-    numbers = np.array([number.get(label, -1) for label in labels.tolist()], dtype=np.intp)
-    if (numbers < 0).any():
+    names = set(classes.tolist())
+    if strange := [row for row, label in enumerate(labels.tolist()) if label not in names]:
         raise ValueError(
-            f"expected y to hold {', '.join(map(str, number))}, as classes says, found another at "
-            f"row {int((numbers < 0).argmax())}; correct it, or add it to classes"
+            f"expected y to hold {', '.join(map(str, classes))}, as classes says, found another at "
+            f"row {strange[0]}; correct it, or add it to classes"
         )
-    return classes, numbers
+    return classes
 
 
 def _times_and_events(y: Any, rows: int) -> NDArray[np.float64]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10, prod, sqrt
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +28,7 @@ from hubbub.core.settings import (
     texts,
     whole,
 )
-from hubbub.core.study.source import is_own
+from hubbub.core.study.source import IN_MEMORY, is_own
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.target import COUNT, NUMERIC, TIME_TO_EVENT, Outcome
@@ -418,6 +419,23 @@ def learning_of(study: Study) -> tuple[Model, Training]:
             "add them, or use the statistics"
         )
     return study.model, study.training
+
+
+def model_header(study: Study, shape: Sequence[int]) -> dict[str, str]:
+    """What the file of a study's trained model says of it; `shape` is of one record's features."""
+    model, training = learning_of(study)
+    header = {"study": study.id.hex(), "kind": model.kind, "inputs": json.dumps(shape)}
+    if training.average is not None:
+        header["average"] = training.average.kind  # of the models of steps, not the last of them
+    return header
+
+
+def is_header_of(header: Mapping[str, str], study: Study) -> bool:
+    """Whether a file's own words are those of a model of this study, and of no other."""
+    stated = dict(header)
+    if study.data.source == IN_MEMORY and not study.data.features:
+        stated.pop("columns", "")  # of data frames, of which the study knows the number alone
+    return stated == model_header(study, ()) | {"inputs": header.get("inputs", "")}
 
 
 # One rule for how a model is trained where nobody says otherwise, from public numbers alone.
