@@ -186,8 +186,8 @@ class ClippedSum(NamedTuple):
     Neither has noise: both are private to the silo and must not leave it as they are.
 
     Args:
-        vector: (d,), in the order of `model.parameters()`, frozen parameters left out; in the
-            model's dtype, on its device, in units of the gradient. Projected sums have length k.
+        vector: (d,), in the order of `model.parameters()`, frozen parameters left out; on its
+            device, in units of the gradient. Projected sums have length k.
         count: number of records whose gradients are in the sum.
 
     >>> total = ClippedSum(vector=torch.zeros(3), count=0)
