@@ -750,6 +750,20 @@ def test_p16_a_query_beside_the_training_is_paid_out_of_the_epsilon_of_the_study
     assert 0.999 < together.upper <= 1.0
 
 
+def test_p3_whoever_knows_more_shares_knows_more_of_every_query():
+    with mock.patch.object(exposure, "_curve", return_value=[2, 4]):
+        made = hubbub.plan(study(training=EVALUATED))
+    (scores,), far = made.beside, made.exposures[-1]
+    left = far.noise_multiplier / made.noise_multiplier
+    assert (far.colluding_silos, left) == (4, pytest.approx(sqrt(1 / 3)))
+    training, beside = (
+        hubbub.Step(noise_multiplier=noise * left, sampling="full-batch", count=4)
+        for noise in (made.noise_multiplier, scores.noise_multiplier)
+    )
+    whole = hubbub.composed_epsilon([training, beside], delta=1e-5)
+    assert whole.lower <= far.epsilon <= whole.upper * 1.001
+
+
 def test_p16_the_finite_precision_of_every_query_is_paid():
     made = plan_in_short(study(training=EVALUATED))
     alone = plan_in_short(study(training={"steps": 4, "sample_rate": 1.0}))
