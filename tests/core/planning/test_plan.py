@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise, product
-from math import comb, inf, pi, sqrt
+from math import comb, inf, log, pi, sqrt
 from random import Random
 from unittest import mock
 
@@ -762,6 +762,14 @@ def test_p3_whoever_knows_more_shares_knows_more_of_every_query():
     )
     whole = hubbub.composed_epsilon([training, beside], delta=1e-5)
     assert whole.lower <= far.epsilon <= whole.upper * 1.001
+
+
+def test_p6_what_is_sent_has_a_factor_in_delta_and_twice_its_exponent_in_epsilon():
+    mechanism = training_of(study(training={"steps": 10**6})).mechanism
+    found = certificate_for(mechanism, study().parties, 10**7)
+    exponent = log(found.delta_factor)
+    assert exponent > 1e-5
+    assert found.epsilon == pytest.approx(2 * exponent, rel=1e-9)
 
 
 def test_p16_the_finite_precision_of_every_query_is_paid():
