@@ -109,6 +109,25 @@ def largest_distance(vectors: np.ndarray) -> float:
     return math.sqrt(max(float(between.max()), 0.0))
 
 
+# Few of them, by which each kind's length and distance are seen to be no smaller.
+CORNERS = {
+    "age": [20.0, 90.0],
+    "time": [0.0, 5.0, 10.0],
+    "sex": [0.0, 1.0],
+    "blood": [0.0, 3.0],
+    "died": [0.0, 1.0, math.nan],
+    "since": [0.0, 4.5],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_p23_no_corner_of_any_kind_exceeds_sensitivity_or_diameter(kind: str) -> None:
+    rows = np.array(list(itertools.product(*CORNERS.values())))
+    found = blocks(kind, dict(zip(CORNERS, rows.T, strict=True)))
+    assert np.linalg.norm(found, axis=1).max() <= KINDS[kind].sensitivity * ROUNDING
+    assert largest_distance(found) <= KINDS[kind].diameter * (1 + 1e-7)
+
+
 @pytest.mark.quick_cases("table of numbers", "histogram", "rates", "quantiles by group")
 @pytest.mark.parametrize("kind", KINDS)
 def test_p23_no_worst_case_record_exceeds_sensitivity_or_diameter(kind: str) -> None:

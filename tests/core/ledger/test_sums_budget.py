@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import erfc, exp, log, sqrt
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -120,6 +121,28 @@ def test_p22_certificates_have_a_part_that_is_kept_and_no_more():
     small, large = Certificate(epsilon=0.0009), Certificate(epsilon=0.0011)
     assert budget.left(charged(replace(entry(1, 0.01), certificate=small))) > 0.9
     assert budget.left(charged(replace(entry(1, 0.01), certificate=large))) == 0.0
+
+
+def allowed(budget: SumsBudget, before: Tally, after: Tally) -> bool:
+    """Whether a query is let in that leads from one tally to the other."""
+    with mock.patch.object(Tally, "after", return_value=after):
+        return budget.allows(before, mock.sentinel.plan)
+
+
+def test_p22_all_of_the_promise_is_for_a_first_query_alone():
+    budget = SumsBudget(epsilon=1.0, delta=1e-5, relation="add-remove")
+    half = (1 - 1e-6) * shift_of(1.0, 1e-5) / sqrt(2)  # nothing is kept for certificates
+    one, both = charged(entry(1, half)), charged(entry(1, half), entry(2, half))
+    assert allowed(budget, Tally(), both)
+    assert not allowed(budget, one, both)
+
+
+def test_p22_a_query_is_not_let_in_with_a_certificate_beyond_what_is_kept():
+    budget = SumsBudget(epsilon=1.0, delta=1e-5, relation="add-remove")
+    one = charged(entry(1, 0.01))
+    for failure, fits in ((0.9e-7, True), (1.1e-7, False)):
+        second = replace(entry(2, 0.01), certificate=Certificate(failure=failure))
+        assert allowed(budget, one, charged(entry(1, 0.01), second)) == fits
 
 
 def test_a_budget_of_nothing_charged_has_all_of_it_for_one_query():

@@ -368,6 +368,15 @@ def test_p15_a_file_that_is_replaced_while_a_row_is_written_pays_for_nothing(pat
         ledger.charge(entry(ROWS + 1))
 
 
+def test_p15_a_row_that_is_not_read_back_as_it_was_written_pays_for_nothing(path, monkeypatch):
+    """As where a trigger, or a database that others have opened, makes something else of it."""
+    monkeypatch.setattr(Chain, "_insert", lambda *_: None)
+    with Ledger(path) as ledger, pytest.raises(IntegrityError, match="to fit the chain"):
+        ledger.charge(entry(ROWS + 1))
+    monkeypatch.undo()
+    assert verified(path) == ROWS
+
+
 @pytest.mark.slow
 def test_p15_readers_that_come_and_go_replace_nothing(path):
     with Ledger(path) as ledger:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise, product
-from math import comb, inf, pi, sqrt
+from math import comb, inf, log, pi, sqrt
 from random import Random
 from unittest import mock
 
@@ -630,8 +630,8 @@ def test_p4_every_row_holds_for_silos_that_tell_their_mask_keys(silos, colluders
         assert short <= 300 * row.torn + 5 * sqrt(300 * row.torn)
 
 
-@pytest.mark.parametrize(("evaluate", "graphs"), [(None, 1), ({"every": 1, "epsilon": 0.3}, 2)])
-def test_p4_every_query_of_its_own_pays_for_its_mask_graphs(evaluate, graphs):
+@pytest.mark.parametrize("evaluate", [None, {"every": 1, "epsilon": 0.3}])
+def test_p4_a_studys_mask_graphs_are_paid_for_once_whatever_is_asked(evaluate):
     one = study(
         parties={"silos": 20, "colluders": 3},
         training={"steps": 1, "sample_rate": 1.0} | ({"evaluate": evaluate} if evaluate else {}),
@@ -641,7 +641,7 @@ def test_p4_every_query_of_its_own_pays_for_its_mask_graphs(evaluate, graphs):
         mock.patch.object(noise_shares, "torn_apart", return_value=1e-9),
     ):
         rows = hubbub.plan(one).exposures
-    assert [row.torn for row in rows if row.colluding_silos == 4] == [graphs * 1e-9]
+    assert [row.torn for row in rows if row.colluding_silos == 4] == [1e-9]
 
 
 @given(st.integers(2, 30), st.integers(2, 8), st.integers(1, 8))
@@ -748,6 +748,28 @@ def test_p16_a_query_beside_the_training_is_paid_out_of_the_epsilon_of_the_study
     )
     assert alone.upper < 0.95
     assert 0.999 < together.upper <= 1.0
+
+
+def test_p3_whoever_knows_more_shares_knows_more_of_every_query():
+    with mock.patch.object(exposure, "_curve", return_value=[2, 4]):
+        made = hubbub.plan(study(training=EVALUATED))
+    (scores,), far = made.beside, made.exposures[-1]
+    left = far.noise_multiplier / made.noise_multiplier
+    assert (far.colluding_silos, left) == (4, pytest.approx(sqrt(1 / 3)))
+    training, beside = (
+        hubbub.Step(noise_multiplier=noise * left, sampling="full-batch", count=4)
+        for noise in (made.noise_multiplier, scores.noise_multiplier)
+    )
+    whole = hubbub.composed_epsilon([training, beside], delta=1e-5)
+    assert whole.lower <= far.epsilon <= whole.upper * 1.001
+
+
+def test_p6_what_is_sent_has_a_factor_in_delta_and_twice_its_exponent_in_epsilon():
+    mechanism = training_of(study(training={"steps": 10**6})).mechanism
+    found = certificate_for(mechanism, study().parties, 10**7)
+    exponent = log(found.delta_factor)
+    assert exponent > 1e-5
+    assert found.epsilon == pytest.approx(2 * exponent, rel=1e-9)
 
 
 def test_p16_the_finite_precision_of_every_query_is_paid():

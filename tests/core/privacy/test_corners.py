@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from math import exp, isfinite
 
 import numpy as np
@@ -45,6 +46,28 @@ def test_p10_weights_agree_with_whole_numbers() -> None:
     for member, weight in zip(members.tolist(), weights.tolist(), strict=True):
         exact = Fraction(comb(40, member) * comb(20, 25 - member), comb(60, 25))
         assert weight == pytest.approx(float(exact), rel=1e-12)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_p13_what_masses_may_be_wrong_by_is_on_the_safe_side_of_both_ends(sign: int) -> None:
+    """An upper law is read at less epsilon, and says more; a lower one the other way round."""
+    tail, further = np.array([1.0, 0.6, 0.2]), np.array([0.6, 0.3, 0.1])
+    sure = ComposedLaw(
+        sign=sign,
+        order=0.0,
+        centre=0.0,
+        first=0.0,
+        step=1.0,
+        tail=tail,
+        tail_discounted=further,
+        log_scale=0.0,
+        allowance=0.0,
+        infinite=0.0,
+        doubt=0.0,
+    )
+    found = replace(sure, doubt=0.1).delta(0.5)
+    assert found == pytest.approx(sure.delta(0.5 - sign * 0.1) * exp(sign * 0.1), rel=1e-12)
+    assert (found > sure.delta(0.5)) == (sign > 0)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from scipy.stats import hypergeom
 
 import hubbub
 from hubbub import JointBatches, ProjectedStep, Step
@@ -139,6 +140,19 @@ def test_what_has_no_least_noise_is_refused(said, says) -> None:
 
 
 MANY = {"records": 10_000, "batch": 1_500, "malicious": 3_000, "noise_multiplier": 5.0}
+
+
+def test_p10_few_rates_are_spread_more_from_above_and_less_from_below_than_all() -> None:
+    """Of two mixtures with one mean that which is spread more lies above: H_a is convex in it."""
+    (law,) = dominating_pairs.release_with_malicious(**MANY, count=1).laws
+    assert isinstance(law, Enclosed)
+    honest, rate = MANY["records"] - MANY["malicious"], MANY["batch"] / MANY["records"]
+    exact = hypergeom(MANY["records"], honest, MANY["batch"]).var() / honest**2
+    above, below = (
+        sum(w * (one.rate - rate) ** 2 for w, one in zip(side.weights, side.laws, strict=True))
+        for side in (law.above, law.below)
+    )
+    assert 0.98 * exact < below < exact < above < 1.03 * exact
 
 
 @pytest.mark.slow

@@ -415,6 +415,27 @@ def test_p8_no_radius_is_left_out_of_the_law(dimension: int) -> None:
     assert 1 - 1e-9 < sum(below.weights) <= 1.0
 
 
+@pytest.mark.parametrize("dimension", [3, 400])
+def test_p8_cells_of_radii_keep_the_mean_in_which_every_hockey_stick_is_convex(
+    dimension: int,
+) -> None:
+    """From above the mass of a cell goes to its ends, from below to one radius in it."""
+    noise = 4.0
+    one = release_projected(dimension=dimension, sample_rate=1.0, noise_multiplier=noise, count=1)
+    law, length = cast(Enclosed, one.laws[0]), chi(dimension, scale=1 / sqrt(dimension))
+    above, below = (
+        sum(w * erf(shift / sqrt(8)) for w, shift in zip(side.weights, side.shifts, strict=True))
+        for side in (cast(ProjectedRemoval, law.above), cast(ProjectedRemoval, law.below))
+    )
+    ends = [2.0**-5, *length.isf([0.999, 0.5, 1e-3, 1e-14])]
+    truth = length.cdf(ends[0]) * erf(ends[0] / noise / sqrt(8)) + sum(  # a least radius, P8 (8)
+        quad(lambda r: length.pdf(r) * erf(r / noise / sqrt(8)), *cell, epsabs=1e-13)[0]
+        for cell in pairwise(ends)
+    )
+    assert below <= truth * (1 + 1e-9)
+    assert truth * (1 - 1e-9) <= above < truth * (1 + 1e-6)
+
+
 def test_p8_a_projected_exchange_costs_what_one_that_is_not_does_where_all_is_sent() -> None:
     """Of so many coordinates the norm hardly varies, so an exchange is twice as long."""
     step = Step(noise_multiplier=8.0, sampling="full-batch")

@@ -18,6 +18,7 @@ from hubbub.core.privacy.dominating_pairs import Release, Step, release
 from hubbub.core.privacy.remaining_budget import (
     RemainingBudget,
     StudyLaw,
+    _Convex,
     first_remaining_budget,
     gaussian_deltas,
     kept_for_certificates,
@@ -33,6 +34,13 @@ def gaussian_delta(shift: float, epsilon: Array) -> Array:
     """Balle and Wang's formula, on its own."""
     first = norm.sf(epsilon / shift - shift / 2)
     return np.asarray(first - np.exp(epsilon) * norm.sf(epsilon / shift + shift / 2))
+
+
+def test_p24_a_chord_above_the_tangents_between_two_thresholds_is_no_room():
+    """Both curves are 1 at both thresholds; the larger bound may dip between them, to a half."""
+    room = _Convex(np.ones(2), np.array([-1.0, 1.0]))
+    assert not room.is_above(np.ones(2), np.ones(1))
+    assert room.is_above(np.full(2, 0.49), np.ones(1))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,15 @@ import pytest
 from scipy.stats import binom, chisquare
 
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.round.batches import EMPTY, injected, joint_rows, most_rows, poisson_rows
+from hubbub.core.protocol.round.batches import (
+    EMPTY,
+    Groups,
+    injected,
+    joint_rows,
+    most_rows,
+    poisson_batches,
+    poisson_rows,
+)
 
 
 def source(seed: int) -> SecureSource:
@@ -87,6 +95,19 @@ def test_the_injection_is_uniform_whatever_is_chosen() -> None:
     seen = Counter(tuple(injected(one, np.array([5, 9]), 3).tolist()) for _ in range(6000))
     assert len(seen) == 6
     assert chisquare(list(seen.values())).pvalue > 1e-6
+
+
+def test_p19_of_too_many_heads_none_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut off, they would be those of the first places: a coin would move the chances of others."""
+    for draw in (
+        lambda one: poisson_rows(one, 9, 9, 0.1),
+        lambda one: Groups(one, 9, 1).rows(one, 9, 1, 0.1),
+        lambda one: poisson_batches(one, [9], [9], 0.1),
+    ):
+        tosses = [np.arange(most_rows(9, 0.1) + 1), np.array([7])]
+        monkeypatch.setattr(SecureSource, "chosen", lambda *_: tosses.pop(0))  # noqa: B023
+        rows = draw(source(5))
+        assert rows[rows != EMPTY].tolist() == [7]
 
 
 def test_a_batch_of_too_many_heads_is_never_cut_off() -> None:

@@ -96,6 +96,16 @@ def test_the_sum_is_exact_with_and_without_a_silo(silos: tuple[int, ...]) -> Non
     assert total(aggregator, nodes) == [sum(10**k for k in silos)] * DIMENSION
 
 
+def test_no_answer_counts_once_nodes_were_told_who_has_arrived() -> None:
+    aggregator, model = opened()
+    answered(aggregator, model, (1, 3, 4))
+    aggregator.ask_nodes(Tag.ARRIVED)
+    late = silo(2)
+    answer = late.masked(late.accept(model), np.full(DIMENSION, 1, dtype=np.uint32))
+    with refused("relay", "expected no MASKED after the requests"):
+        aggregator.receive(answer)
+
+
 @pytest.mark.parametrize("kind", [np.uint16, np.uint32, np.uint64])
 @pytest.mark.parametrize("parts", [2, 3, 5])
 def test_shares_add_up_and_each_is_uniform(kind: type, parts: int) -> None:

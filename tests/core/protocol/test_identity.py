@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 import hubbub
 from hubbub.core.errors import StudyError
+from hubbub.core.planning.query import SiloData
+from hubbub.core.protocol.agreement.key_agreement import PairSecret, Session
 from hubbub.core.protocol.primitives import identity
 from hubbub.core.protocol.primitives.identity import (
     Identity,
@@ -22,7 +24,13 @@ from hubbub.core.protocol.primitives.identity import (
     identity_of,
     plain_identity,
 )
+from hubbub.core.protocol.round import additive_shares
+from hubbub.core.protocol.token_lists.onion_layers import Peel, Wrap
+from hubbub.core.protocol.token_lists.token_list import Owned
+from hubbub.core.session.party import Membership
+from hubbub.core.session.token_lists import OpenedList
 from hubbub.core.study.parties import is_reserved
+from hubbub.core.study.sealed_arrays import Seal
 from protocol.parties import fixed_keys, sessions_of, world
 
 W = world(nodes=1)
@@ -370,3 +378,28 @@ def test_keys_with_a_transport_key_are_restored_and_never_shown() -> None:
     assert again.identity == keys.identity
     assert keys.secret_parts()["transport"] != keys.secret_parts()["signing"]
     assert repr(keys) == "Keys(identity=Identity(name='a', role='silo'))"
+
+
+@pytest.mark.parametrize(
+    ("one", "secret"),
+    [
+        (Peel, "private"),
+        (Wrap, "tokens"),
+        (Owned, "positions"),
+        (OpenedList, "keys"),
+        (additive_shares._Held, "sealed"),
+        (PairSecret, "_value"),
+        (Session, "secrets"),
+        (Keys, "_lattice"),
+        (SiloData, "records"),
+        (SiloData, "held_back"),
+        (SiloData, "cells"),
+        (SiloData, "vector"),
+        (Seal, "key"),
+        (Membership, "keys"),
+        (Membership, "source"),
+    ],
+    ids=lambda it: it if isinstance(it, str) else it.__name__,
+)
+def test_what_a_silo_tells_nobody_is_in_no_repr(one: type, secret: str) -> None:
+    assert {field.name: field.repr for field in dataclasses.fields(one)}[secret] is False

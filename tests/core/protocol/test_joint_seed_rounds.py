@@ -26,9 +26,12 @@ from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.protocol.token_lists.joint_batch import Tokens
+from hubbub.core.protocol.token_lists.token_list import ListContext
+from hubbub.core.session.ask import Call
 from hubbub.core.session.in_process import Federation, Record, federate
 from hubbub.core.session.offer import Layout
 from hubbub.core.session.rounds import AbortedError
+from hubbub.core.session.token_lists import SiloTokenLists
 from protocol.parties import (
     SESSION,
     STUDY,
@@ -480,11 +483,60 @@ def test_the_runners_bind_the_anchors_into_the_transcript(
 # Out of turn ----------------------------------------------------------------------------------
 
 
+def test_p8_no_seed_is_learnt_after_an_answer_that_cannot_have_followed_it() -> None:
+    table = laid(nodes=2)
+    table.begin()
+    links = table.links()
+    table.silos[1].learn_seed(links)
+    table.aggregator.receive(table.silos[1].contribute())
+    with pytest.raises(ProtocolError, match="all links before the answers"):
+        table.aggregator.attempt.learn_seed(links)
+
+
 def test_p9_a_list_is_refused_once_the_seed_of_an_attempt_may_be_known() -> None:
     table = laid(batch=6)
     table.begin()
     with pytest.raises(ProtocolError, match="list before a model is accepted"):
         table.silos[1].take_list(np.arange(5), 1)
+
+
+def lists_of_three(w: World) -> SiloTokenLists:
+    """A silo's list that has served one of three attempts, which one row pays for."""
+    here = ListContext(roster=w.roster, study=STUDY, session=SESSION, number=1)
+    lists = SiloTokenLists(
+        keys=w.keys[1],
+        index=1,
+        list_context=here,
+        counts=(5,) * 4,
+        attempts_per_list=3,
+        epoch=3,
+        _left=3,
+    )
+    lists.use(1)
+    return lists
+
+
+@pytest.mark.parametrize("round", [3, 4, 2**31])
+def test_p9_no_part_of_a_list_is_left_out_or_one_would_come_twice_for_one_row(round: int) -> None:
+    w, table = world(4, 0, quorum=QUORUM), laid(batch=6)
+    lists = lists_of_three(w)
+    assert lists.is_paid
+    with refused("aggregator", "the next part of the list"):
+        lists.prepare(w.forge(0, Tag.MODEL, b"", round=round), table.silos[1])
+    lists.prepare(w.forge(0, Tag.MODEL, b"", round=2), table.silos[1])
+
+
+def test_p9_a_list_is_used_up_by_its_attempts_and_none_is_made_before() -> None:
+    w, table = world(4, 0, quorum=QUORUM), laid(batch=6)
+    lists = lists_of_three(w)
+    with refused("relay", "once the last has served"):
+        lists.answer(Call.LIST, [])
+    lists.use(2)
+    lists.use(3)
+    assert not lists.is_paid
+    with refused("relay", "expected a shuffled token list before the MODEL"):
+        lists.prepare(w.forge(0, Tag.MODEL, b"", round=4), table.silos[1])
+    assert lists.answer(Call.LIST, [])
 
 
 def test_p9_a_list_for_one_attempt_serves_no_second_one() -> None:

@@ -109,6 +109,15 @@ def test_a_patient_is_no_longer_than_a_record(weights: list[float], relation: st
         assert np.linalg.norm(total) <= 1
 
 
+def test_p26_shares_of_a_patient_are_rounded_down_or_it_would_be_longer_than_a_record() -> None:
+    design = design_of(numeric("a", 4), numeric("b", 4), relation="add-remove")
+    cells, thirds = {"a": np.zeros(3), "b": np.zeros(3)}, np.full((1, 3), 1 / 3)
+    one = design.sum({name: cell[:1] for name, cell in cells.items()}, design.start)
+    together = design.sum(cells, design.start, thirds)
+    assert np.linalg.norm(together) <= np.linalg.norm(one)
+    assert together == pytest.approx((1 - 2.0**-14) * one)  # 3 * 5461 = 2^14 - 1
+
+
 @pytest.mark.parametrize("groups", [(2, 2, 2, 2), (3, 2, 3, 1), (1, 1), (1, 1, 1, 1), (5, 1)])
 def test_contrasts_are_orthonormal_and_the_first_ones_know_groups_alone(
     groups: tuple[int, ...],

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import cache
 from importlib import resources
@@ -25,8 +26,9 @@ from hypothesis import strategies as st
 
 import hubbub
 from hubbub.core.errors import IntegrityError, UserError
-from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.session.in_process import Federation
+from hubbub.core.session.offer import round_parameters_of
 from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.collecting import FILE, ONE_PROCESS, checked_part, part_of
 from hubbub.core.verification.evidence.evidence_file import (
@@ -39,6 +41,8 @@ from hubbub.core.verification.evidence.evidence_file import (
     part_words,
     with_signature,
 )
+from hubbub.core.verification.evidence.silo_parts import SiloWords
+from hubbub.core.verification.replay.checking import _round_parameters
 from hubbub.core.verification.replay.replayed_session import ReplayedSession
 from hubbub.core.verification.replay.session_findings import attempt_findings
 from hubbub.core.verification.transcript.frame_records import Header
@@ -398,6 +402,33 @@ def test_a_silo_signs_for_its_own_words_only() -> None:
     assert keys.identity.verifies(signature, part_words(said))
     for key, value in {"attempts": 1, "silo": "t", "sessions": [], "data_set": {}}.items():
         assert not keys.identity.verifies(signature, part_words({**said, key: value}))
+
+
+@pytest.mark.parametrize(("silos", "vouched"), [(1, False), (2, True)])
+def test_p15_a_session_is_vouched_for_by_one_silo_more_than_may_lie(silos, vouched):
+    text, result, _ = _made()
+    content = json.loads(text)
+    assert result.plan.study.parties.colluders == 1
+    words = SiloWords.of({**content, "silos": content["silos"][:silos]}, result.plan.study)
+    assert bool(words.vouched) is vouched
+
+
+def test_p4_a_transcript_of_another_roster_than_the_study_names_is_refused():
+    _, result, parties = _made()
+    made, roster = result.plan, Roster.of(parties.keys)
+    header = Header(
+        study=made.study.id,
+        session=bytes(16),
+        purpose="training",
+        number=0,
+        roster=roster,
+        round_parameters=round_parameters_of(made.main),
+    )
+    for named, fits in (("", True), (roster.digest.hex(), True), ("00" * 32, False)):
+        names = SimpleNamespace(id=made.study.id, parties=SimpleNamespace(roster=named))
+        plan = cast(Any, SimpleNamespace(study=names, planned=made.planned))
+        with nullcontext() if fits else pytest.raises(IntegrityError, match="whose keys these are"):
+            _round_parameters(Path("a.frames"), header, plan)
 
 
 @pytest.mark.parametrize(

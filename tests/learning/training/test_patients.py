@@ -117,6 +117,25 @@ def test_the_promise_to_a_patient_is_the_studys_own() -> None:
     assert made.to_dict()["unit"] == "patient"
 
 
+def test_p20_a_patient_of_two_silos_is_two_units_in_every_query() -> None:
+    made = plan(study(training={"evaluate": {"every": 1, "epsilon": 1.0}}))
+    assert made.patient is not None
+    (scores,) = made.beside
+    whole = [
+        hubbub.Step(
+            noise_multiplier=made.noise_multiplier, sample_rate=0.3, count=3, records_per_unit=2
+        ),
+        hubbub.Step(
+            noise_multiplier=scores.noise_multiplier,
+            sampling="full-batch",
+            count=3,
+            records_per_unit=2,
+        ),
+    ]
+    exact = hubbub.composed_epsilon(whole, delta=1e-5)
+    assert exact.lower <= made.patient.in_two_silos <= exact.upper * 1.001
+
+
 def test_the_cap_alone_shows_what_a_patient_is_promised() -> None:
     """Each record is a unit: the patient's row is that of P20."""
     made = plan(study(data={"patient": None}))

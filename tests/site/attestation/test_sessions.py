@@ -303,6 +303,19 @@ def test_evidence_is_taken_once_and_after_the_nonces() -> None:
             silo.take(call, seen[call])()
 
 
+@pytest.mark.parametrize(
+    ("index", "calls"),
+    [(1, (Call.MODEL, Call.SEED)), (4, (Call.SHARES, Call.PROMISE, Call.TOTAL))],
+)
+def test_nobody_answers_in_rounds_before_all_have_confirmed(
+    index: int, calls: tuple[Call, ...]
+) -> None:
+    party = Parties(study=study_of({}, 2)).set_up.peers.parties[index]
+    for call in calls:
+        with pytest.raises(RefusedError, match="a session that is set up"):
+            party.take(call, [b""])
+
+
 def test_a_study_without_evidence_takes_no_call_for_it() -> None:
     silo = Parties(study=study_of({})).set_up.peers.parties[1]
     for call in (Call.ATTEST, Call.EVIDENCE):

@@ -120,7 +120,8 @@ class Threat:
         share of the silo whose record it is cannot be subtracted. The smaller epsilon is claimed.
         """
         most = self.shares.most_known
-        torn = (1 + len(self.beside)) * noise_shares.torn_apart(self.parties, row.shares)
+        # P4: a study's graphs are counted whatever they serve, so its queries pay for them once.
+        torn = noise_shares.torn_apart(self.parties, row.shares)
         whole = self.exposure(row, min(row.shares, most), torn)
         return min(whole, self.exposure(row, most, 0.0), key=_epsilon) if torn else whole
 
