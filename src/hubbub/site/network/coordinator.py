@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from hubbub.core.errors import (
     ProtocolError,
     UserError,
 )
+from hubbub.core.ledger.head_statement import HeadStatement
 from hubbub.core.number_format import few
 from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.planning.query import Parameters
@@ -264,10 +266,16 @@ class StudyClosing:
         try:
             payload = json.loads(self._told(received[0], session, index, Tag.CLOSED))
             silo = roster.parties[index]
-            return checked_part(payload, silo, study=self.study.id, sessions=sessions)
+            part = checked_part(payload, silo, study=self.study.id, sessions=sessions)
         except UNREADABLE as error:
             self.requests.warn("garbled", whom=roster.name(index), said=str(error))
             return None
+        # Of an older version there is no READY, and another study may have had a newer one.
+        if witness := self.requests.witness:
+            with suppress(IntegrityError, *UNREADABLE):
+                ready = json.loads(self._told(received[1], session, index, Tag.READY))
+                witness.sign(HeadStatement.of(ready["ledger"]))
+        return part
 
     def _told(self, data: bytes, session: bytes, index: int, tag: Tag) -> bytes:
         """What a silo itself has said in a frame; ProtocolError if it is another's, or another."""

@@ -379,7 +379,8 @@ class SiloEndpoint(Endpoint):
         self._tell(state)
         self._log_of(state.study).over()
         self.event_log.state(state=TRAINING if self.at_work else DONE)
-        return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]
+        closed = self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())
+        return [closed, self._ready(state.session, state.study)]
 
     def _keep(
         self, state: SessionState, prepared: PreparedStudy, payload: bytes | memoryview
