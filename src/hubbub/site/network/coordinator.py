@@ -251,9 +251,12 @@ class StudyClosing:
                     if (part := self._part(session, index, received, sessions)) is not None:
                         parts[index] = part
             left = {index: where for index, where in left.items() if index not in parts}
-        roster = self.requests.roster
-        if silent := [roster.name(index) for index in roster.silos if index not in parts]:
-            self.requests.warn("unsigned", parties=", ".join(silent))
+        # Who has paid in a process before this one is in no session here, and cannot be asked.
+        paid = {name for each in self.requests.least_paid.values() for name in each if each[name]}
+        names = {index: self.requests.roster.name(index) for index in self.requests.roster.silos}
+        late = [n for i, n in names.items() if i not in parts and (i in left or n in paid)]
+        if late:
+            self.requests.warn("unsigned", parties=few(late))
         return list(parts.values())
 
     def _part(

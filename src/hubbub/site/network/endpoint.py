@@ -424,13 +424,13 @@ class Endpoint(ABC):
                 "expected a new session, got one that was opened before this process began; the "
                 "aggregator sets a new one up",
             )
+        self._study_of[session] = study_id
         offer = SessionOffer.read(frame.payload, roster.name(0))
         plan, planned = self.prepared(study, offer)
         round_parameters = round_parameters_of(planned)
         offer.check(round_parameters)
         self.check_able(plan)
         self._begun += 1
-        self._study_of[session] = study_id
         attested = self._attested(study, roster, session, offer)
         membership = Membership(
             keys=self.party_folder.keys,
