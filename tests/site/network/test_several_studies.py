@@ -149,7 +149,7 @@ def test_the_state_has_each_study_and_the_party_is_not_done_with_one(tmp_path: P
     logs = [StudyLog.within(whole, name, name.encode()) for name in ("a", "b")]
     for log in logs:
         log.progress(1, 4)
-    logs[0].over()
+    logs[0].state(state=DONE)
     state = json.loads((tmp_path / "status.json").read_text())
     assert state["state"] == TRAINING
     found = {one["study"]: one["state"] for one in state["studies"].values()}

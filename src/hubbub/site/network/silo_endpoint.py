@@ -377,7 +377,7 @@ class SiloEndpoint(Endpoint):
         )
         silo_records.over(state.study, self.party_folder.name, self._data)
         self._tell(state)
-        self._log_of(state.study).over()
+        self._log_of(state.study).state(state=DONE)
         self.event_log.state(state=TRAINING if self.at_work else DONE)
         closed = self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())
         return [closed, self._ready(state.session, state.study)]
