@@ -134,7 +134,7 @@ def test_nobody_pays_for_a_study_that_one_cap_has_no_room_for(tmp_path: Path, st
     with pytest.raises(NoRoomError, match="bob: its ledger refuses"):
         parties.serve(timeouts=HASTY, out=tmp_path / "second")
     assert before == {name: len(parties.rows(name)) for name in before}
-    assert any("the second" in line and "it waits" in line for line in parties.said)
+    assert any("the second" in line and "the study waits" in line for line in parties.said)
     if studies == "fixed":
         parties.sites["bob"].withdraw(first.id)  # its people end it there: its place is free
         assert parties.serve(timeouts=HASTY, out=tmp_path / "second").final["step"] == 4
