@@ -192,7 +192,7 @@ CALLS: dict[str, tuple[str, str, str]] = {
     "MODEL": ("silos", "MODEL", "MASKED and its SHAREs; with joint seeds its SEED_LINK"),
     "SEED": ("silos", "SEED_LINKs of all active silos", "MASKED"),
     "TOTAL": ("nodes", "the PROMISEs of all nodes", "TOTAL"),
-    "CLOSE": ("silos", "CLOSE, RESULT", "CLOSED"),
+    "CLOSE": ("silos", "CLOSE, RESULT", "CLOSED, READY"),
     "LIST": ("silos", "", "MIX_KEY"),
     "WRAP": ("silos", "all MIX_KEYs", "MIX_COMMIT"),
     "SHOW": ("silos", "all MIX_COMMITs", "MIX_NAMES, MIX_FORMS of step 0"),

@@ -781,7 +781,7 @@ def test_no_color_leaves_nothing_bold_either(monkeypatch, value):
 START = [
     sys.executable,
     "-c",
-    "import sys; from hubbub.desk.cli.main import main; sys.exit(main())",
+    "from hubbub.desk.cli.main import program; program()",
 ]
 QUICK = ["epsilon", "--noise-multiplier", "2", "--delta", "1e-5", "--steps", "1"]
 
@@ -799,6 +799,21 @@ def process(*arguments: str, stdout=subprocess.PIPE, unbuffered: bool = False, *
         text=True,
         check=False,
     )
+
+
+def test_a_process_leaves_with_its_code_and_its_words_and_without_freeing_what_it_holds():
+    """A stopped service would else free all of torch, a second of a processor."""
+    held = (
+        "import atexit, sys\n"
+        "class Held:\n    def __del__(self): print('freed', flush=True)\n"
+        "sys.held = Held()\n"
+        "from hubbub.desk.cli.main import program\n"
+        "def end(): print('ended')\n"
+        "def command(): atexit.register(end); print('said'); return 1\n"
+        "import hubbub.desk.cli.main as cli; cli.main = command; program()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", held], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "said\nended\n", "")
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ class Played:
         """A folder with hubbub in it, which says something to Python first."""
         folder = self.folder / "programs" / name
         folder.mkdir(parents=True)
-        words = f"{first}; from hubbub.desk.cli.main import main; raise SystemExit(main())"
+        words = f"{first}; from hubbub.desk.cli.main import program; program()"
         program = folder / "hubbub"
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{words.lstrip("; ")}" "$@"\n')
         program.chmod(0o700)

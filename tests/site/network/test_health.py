@@ -19,7 +19,7 @@ from hubbub.core.ledger.entry import Cap
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.site.network import monitor
 from hubbub.site.network.envelope import request
-from hubbub.site.network.event_log import EventLog, last_status
+from hubbub.site.network.event_log import DONE, EventLog, last_status
 from hubbub.site.network.join import Machine, _Joined
 from hubbub.site.network.monitor import health, monitored
 from hubbub.site.network.nats.relay import Relay
@@ -247,7 +247,7 @@ def test_a_study_that_is_approved_after_the_last_one_ended_is_waited_for(gather:
     log, folder = EventLog(party="ann"), parties.sites["ann"]
     joined = _Joined(folder, Relay.of("tls://hub"), Machine(), log, None)
     log.line(False, "nobody listens")
-    log.over()
+    log.state(state=DONE)
     joined._await_approved()
     assert health(log.known()) == (True, {"state": "done"})
     name = f"{others.study.id.hex()}.toml"

@@ -81,6 +81,7 @@ def test_a_study_runs_without_as_many_as_may_be_missing(gather: Any, nodes: int)
     assert wrongs(parties) == []
     assert {len(parties.rows(name)) for name in ("ann", "cyn", "dan")} == {4}
     assert not any((parties.home / name / "ledger").exists() for name in ("bob", "eve"))
+    assert not [line for line in parties.said if "no signed part" in line]  # of who took none
 
 
 @pytest.mark.slow

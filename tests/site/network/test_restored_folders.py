@@ -33,7 +33,7 @@ from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.silo_endpoint import SiloEndpoint
 from network.consortium import sent_home
-from network.relay import HASTY, NAMES, Jumping, Relay, gathered
+from network.relay import HASTY, NAMES, Jumping, Relay, at, gathered, on_parts
 from network.restored_folders import CollectionGame, Images, SessionGame, check_fresh, deposits
 
 __all__ = ["deposits"]
@@ -247,6 +247,27 @@ def test_p15_a_ledger_that_lost_rows_of_another_study_is_refused_and_silos_keep_
         found = requests._witnessed("ann", fewer, witness)
         assert found is not None
         assert found.why == "set-back"
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["heard", "lost"])
+def test_p15_a_ledger_that_is_set_back_after_its_last_session_is_noticed(
+    tmp_path: Path, lost: bool
+) -> None:
+    """Its end is witnessed with what it signs of the study; whoever has not heard it, goes on."""
+    parties = gathered(tmp_path / "here", training={"steps": 2})
+    relay = Relay(parties.phase, tells=at("close", on_parts(lambda parts: parts[:1])))
+    parties.serve(relay if lost else None, timeouts=HASTY)
+    evidence = json.loads((parties.home / "run" / "evidence.json").read_text())
+    assert len(evidence["silos"]) == len(NAMES)
+    assert not [one for one in parties.said if "unusable" in one]
+    fewer = _shortened(parties.home / "ann" / "ledger.sqlite", tmp_path)
+    requests = Requests(
+        parties.aggregator.roster, b"o" * 32, parties.phase, EventLog(party="a"), HASTY
+    )
+    with Witness(parties.aggregator.home / "witness") as witness:
+        found = requests._witnessed("ann", fewer, witness)
+    assert lost or (found is not None and found.why == "set-back")
+    assert not lost or found is None
 
 
 def test_p15_what_a_party_says_of_attempts_is_noted_for_it_alone(tmp_path: Path) -> None:

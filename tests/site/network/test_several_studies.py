@@ -134,7 +134,7 @@ def test_nobody_pays_for_a_study_that_one_cap_has_no_room_for(tmp_path: Path, st
     with pytest.raises(NoRoomError, match="bob: its ledger refuses"):
         parties.serve(timeouts=HASTY, out=tmp_path / "second")
     assert before == {name: len(parties.rows(name)) for name in before}
-    assert any("the second" in line and "it waits" in line for line in parties.said)
+    assert any("the second" in line and "the study waits" in line for line in parties.said)
     if studies == "fixed":
         parties.sites["bob"].withdraw(first.id)  # its people end it there: its place is free
         assert parties.serve(timeouts=HASTY, out=tmp_path / "second").final["step"] == 4
@@ -149,7 +149,7 @@ def test_the_state_has_each_study_and_the_party_is_not_done_with_one(tmp_path: P
     logs = [StudyLog.within(whole, name, name.encode()) for name in ("a", "b")]
     for log in logs:
         log.progress(1, 4)
-    logs[0].over()
+    logs[0].state(state=DONE)
     state = json.loads((tmp_path / "status.json").read_text())
     assert state["state"] == TRAINING
     found = {one["study"]: one["state"] for one in state["studies"].values()}

@@ -291,7 +291,6 @@ def _join(options: argparse.Namespace) -> int:
         _check_engine()
     elif options.relay is not None:
         raise UserError("expected --relay or --socket, got both; leave one out")
-    from hubbub.site.network.checkup import checkup
     from hubbub.site.network.join import Machine, check, join, relay_of
 
     party_folder = PartyFolder.opened(options.home, unlock(options))
@@ -303,6 +302,8 @@ def _join(options: argparse.Namespace) -> int:
     )
     roster = options.roster and read_roster(options.roster)
     if options.check:
+        from hubbub.site.network.checkup import checkup  # a process that stays needs none of it
+
         at = {"url": options.relay, "roster": roster, "door": options.socket}
         return _checked(options, checkup(party_folder, machine, **at))
     if roster:

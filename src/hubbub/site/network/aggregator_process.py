@@ -332,7 +332,7 @@ class Studies:
         """Read the folder; studies keep the order of their files' names, new ones come last."""
         for path in sorted(self._folder.glob("*.toml")):
             try:
-                study = Study.load(path)
+                study = self._party.parsed(path, Study.parse)
             except HubbubError as error:
                 if self._unread.get(path) != str(error):
                     self._unread[path] = str(error)

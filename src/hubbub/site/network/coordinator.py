@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from hubbub.core.errors import (
     ProtocolError,
     UserError,
 )
+from hubbub.core.ledger.head_statement import HeadStatement
 from hubbub.core.number_format import few
 from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.planning.query import Parameters
@@ -249,9 +251,12 @@ class StudyClosing:
                     if (part := self._part(session, index, received, sessions)) is not None:
                         parts[index] = part
             left = {index: where for index, where in left.items() if index not in parts}
-        roster = self.requests.roster
-        if silent := [roster.name(index) for index in roster.silos if index not in parts]:
-            self.requests.warn("unsigned", parties=", ".join(silent))
+        # Who has paid in a process before this one is in no session here, and cannot be asked.
+        paid = {name for each in self.requests.least_paid.values() for name in each if each[name]}
+        names = {index: self.requests.roster.name(index) for index in self.requests.roster.silos}
+        late = [n for i, n in names.items() if i not in parts and (i in left or n in paid)]
+        if late:
+            self.requests.warn("unsigned", parties=few(late))
         return list(parts.values())
 
     def _part(
@@ -264,10 +269,16 @@ class StudyClosing:
         try:
             payload = json.loads(self._told(received[0], session, index, Tag.CLOSED))
             silo = roster.parties[index]
-            return checked_part(payload, silo, study=self.study.id, sessions=sessions)
+            part = checked_part(payload, silo, study=self.study.id, sessions=sessions)
         except UNREADABLE as error:
             self.requests.warn("garbled", whom=roster.name(index), said=str(error))
             return None
+        # Of an older version there is no READY, and another study may have had a newer one.
+        if witness := self.requests.witness:
+            with suppress(IntegrityError, *UNREADABLE):
+                ready = json.loads(self._told(received[1], session, index, Tag.READY))
+                witness.sign(HeadStatement.of(ready["ledger"]))
+        return part
 
     def _told(self, data: bytes, session: bytes, index: int, tag: Tag) -> bytes:
         """What a silo itself has said in a frame; ProtocolError if it is another's, or another."""

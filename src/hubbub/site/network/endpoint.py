@@ -291,7 +291,7 @@ class Endpoint(ABC):
         """Leave; what is open on disk is closed."""
 
     def ready(self, study: Study) -> dict[str, Any]:
-        """What else the aggregator is told when a session is opened."""
+        """What else the aggregator is told when a session is opened, or closed."""
         return {}
 
     def _answered(self, call: Call, session: bytes, parts: Sequence[bytes]) -> list[bytes]:
@@ -424,13 +424,13 @@ class Endpoint(ABC):
                 "expected a new session, got one that was opened before this process began; the "
                 "aggregator sets a new one up",
             )
+        self._study_of[session] = study_id
         offer = SessionOffer.read(frame.payload, roster.name(0))
         plan, planned = self.prepared(study, offer)
         round_parameters = round_parameters_of(planned)
         offer.check(round_parameters)
         self.check_able(plan)
         self._begun += 1
-        self._study_of[session] = study_id
         attested = self._attested(study, roster, session, offer)
         membership = Membership(
             keys=self.party_folder.keys,
@@ -454,12 +454,15 @@ class Endpoint(ABC):
         )
         self._leave((study_id, offer.purpose))
         self._sessions[study_id, offer.purpose] = state
-        payload = json.dumps({"version": VERSION, **self.ready(study)}).encode()
         named = {"study": study.name, "purpose": offer.purpose, "session": session.hex()}
         self.event_log.note("session", **named)
-        ready = self._frame(session, study_id, Tag.READY, payload)
         self._refusals.answered(study_id, Call.OPEN)
-        return [ready, *state.party.take(Call.OPEN, [])()]
+        return [self._ready(session, study), *state.party.take(Call.OPEN, [])()]
+
+    def _ready(self, session: bytes, study: Study) -> bytes:
+        """What this party tells of itself, as a session is opened and as its study ends."""
+        payload = json.dumps({"version": VERSION, **self.ready(study)}).encode()
+        return self._frame(session, study.id, Tag.READY, payload)
 
     def _attested(
         self, study: Study, roster: Roster, session: bytes, offer: SessionOffer

@@ -324,7 +324,7 @@ class SizeLimits:
             Call.PROMISE: named,
             Call.TOTAL: _frames(1, numbers.masked_bytes),
             Call.SHARES: named,
-            Call.CLOSE: _frames(1, _SESSIONS),
+            Call.CLOSE: _frames(1, _SESSIONS) + _frames(1, _WORDS_BYTES),
             Call.RESULT: _frames(1, DIGEST_BYTES),
             Call.COLLECT_KEY: _frames(1, _SECRET),
             Call.COLLECT_DEPOSIT: _frames(1, self._deposit)

@@ -211,10 +211,6 @@ class EventLog:
         if any((self._state.get(key) or type(value)()) != value for key, value in values.items()):
             self.state(**values)
 
-    def over(self) -> None:
-        """The study is over."""
-        self.state(state=DONE)
-
     def current(self, name: str) -> Any:
         """What the state has under a name; None if nothing."""
         return self._state.get(name)

@@ -377,9 +377,10 @@ class SiloEndpoint(Endpoint):
         )
         silo_records.over(state.study, self.party_folder.name, self._data)
         self._tell(state)
-        self._log_of(state.study).over()
+        self._log_of(state.study).state(state=DONE)
         self.event_log.state(state=TRAINING if self.at_work else DONE)
-        return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]
+        closed = self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())
+        return [closed, self._ready(state.session, state.study)]
 
     def _keep(
         self, state: SessionState, prepared: PreparedStudy, payload: bytes | memoryview
