@@ -90,7 +90,7 @@ study_path <- function(file) {
       class = "hubbub_bad_input"
     )
   }
-  file.path(normalizePath(dirname(file)), basename(file))
+  absolute(file)
 }
 
 #' @export
@@ -181,7 +181,8 @@ records_folder <- function(tables, columns) {
   # Names that are no names of files are refused by the command, which says why.
   for (site in grep("^[A-Za-z0-9_-][A-Za-z0-9_.-]*$", names(tables), value = TRUE)) {
     path <- file.path(folder, paste0(site, ".csv"))
-    write_table(tables[[site]][intersect(columns, names(tables[[site]]))], path, site)
+    table <- as.list(tables[[site]]) # in which a name may stand twice, which the command refuses
+    write_table(table[order(match(names(table), columns), na.last = NA)], path, site)
   }
   if (!length(tables)) return(getwd())
   same <- file.path(tempdir(), paste0("records-", digest_of(list.files(folder, full.names = TRUE))))
@@ -215,8 +216,8 @@ spelled <- function(values, column, site) {
   if (!plain || NCOL(values) > 1 || inherits(values, "integer64")) {
     refuse(
       "expected numbers, texts or truth values in column '", column, "' of ", site, ", found ",
-      class(values)[1], "; make it numbers, for example days since a day of the protocol: ",
-      "as.numeric(", column, " - as.Date(\"2020-01-01\"))",
+      class(values)[1], "; leave it out or make it numbers, for example days since a day of the protocol: ",
+      "as.numeric(as.Date(", column, ") - as.Date(\"2020-01-01\"))",
       class = "hubbub_bad_input"
     )
   }
@@ -260,12 +261,16 @@ toml_value <- function(value) {
   if (is.list(value) || inherits(value, "AsIs") || length(value) != 1) {
     return(paste0("[", paste(vapply(unclass(value), toml_value, ""), collapse = ", "), "]"))
   }
-  if (is.logical(value)) return(if (isTRUE(value)) "true" else "false")
-  if (is.numeric(value)) return(toml_number(value))
-  toml_text(value)
+  if (is.character(value) && !is.na(value) && validUTF8(enc2utf8(value))) return(toml_text(value))
+  if (isTRUE(value) || isFALSE(value)) return(tolower(value))
+  if (is.numeric(value) && !is.object(value) && !is.na(value)) return(toml_number(value))
+  refuse(
+    "expected numbers, texts or truth values in a study, got ", deparse1(value), "; replace it",
+    class = "hubbub_bad_input"
+  )
 }
 
 toml_number <- function(value) {
   if (is.finite(value) && value == round(value) && abs(value) < 1e15) return(sprintf("%.0f", value))
-  sub("NaN|NA", "nan", sub("Inf", "inf", number_text(value)))
+  sub("Inf", "inf", number_text(value))
 }
