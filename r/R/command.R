@@ -32,8 +32,8 @@ hubbub_command <- function() {
       class = "hubbub_bad_input"
     )
   }
-  # A link stays: an environment's Python is one.
-  c(absolute(program), command[-1])
+  # It runs in other folders. A link stays: an environment's Python is one.
+  c(file.path(normalizePath(dirname(program)), basename(program)), command[-1])
 }
 
 # Run a command; its JSON object, with the exit code as an attribute.
@@ -99,8 +99,9 @@ end <- function(process) {
 
 # The error that an exit code stands for, in the command's words.
 refuse_as <- function(sentences, lines, status, command) {
+  if (identical(status, -2L)) sentences <- "interrupted before anything was saved" # it had not begun
   for (sentence in utils::head(sentences, -1)) warn(sentence)
-  class <- switch(as.character(status),
+  class <- if (length(sentences)) switch(as.character(status),
     "1" = "hubbub_refusal", "2" = "hubbub_bad_input", "130" = , "-2" = "hubbub_interrupted"
   )
   # What is no sentence of the command is a fault of the program: all that it has printed.
@@ -163,7 +164,6 @@ options_of <- function(...) {
   unlist(words, use.names = FALSE)
 }
 
-# The command runs in other folders.
 absolute <- function(path) {
   path <- path.expand(path)
   ifelse(grepl("^(/|[A-Za-z]:)", path), path, file.path(getwd(), path))

@@ -21,7 +21,7 @@
 #' The event of `Surv()` is the second of two categories; `Surv(entry, time, event)` has late entries.
 #' A number is divided into classes by `cut(age, c(-Inf, 60, 75, Inf))`; each class holds its lower
 #' end, as with `right = FALSE`. In a regression a number that is not cut has one slope, which costs
-#' more noise.
+#' more noise. What a question has no place for, such as a second group, is an error.
 #'
 #' @param kind One of the kinds above.
 #' @param formula A formula as above; NULL if every column is named by key.

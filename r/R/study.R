@@ -229,12 +229,22 @@ spelled <- function(values, column, site) {
 number_text <- function(values) {
   text <- sprintf("%.15g", values)
   longer <- is.finite(values)
-  longer[longer] <- as.numeric(text[longer]) != values[longer]
+  longer[longer] <- numbers_of(text[longer]) != values[longer]
   text[longer] <- sprintf("%.17g", values[longer])
   text
 }
 
-quoted <- function(text) paste0("\"", gsub("\"", "\"\"", text, fixed = TRUE), "\"")
+# Texts as the nearest numbers, which R's own reading misses by a bit in one of 10,000.
+numbers_of <- function(text) {
+  as.numeric(jsonlite::fromJSON(paste0("[", paste(ifelse(is.na(text), "null", text), collapse = ","), "]")))
+}
+
+quoted <- function(text) {
+  if (!all(validEnc(text))) {
+    refuse("expected texts of an encoding that R knows in the tables, found other bytes; see ?Encoding", class = "hubbub_bad_input")
+  }
+  paste0("\"", gsub("\"", "\"\"", text, fixed = TRUE), "\"")
+}
 
 # A study's tables as TOML.
 toml_of <- function(content) {
@@ -261,7 +271,7 @@ toml_value <- function(value) {
   if (is.list(value) || inherits(value, "AsIs") || length(value) != 1) {
     return(paste0("[", paste(vapply(unclass(value), toml_value, ""), collapse = ", "), "]"))
   }
-  if (is.character(value) && !is.na(value) && validUTF8(enc2utf8(value))) return(toml_text(value))
+  if (is.character(value) && !is.na(value) && validEnc(value)) return(toml_text(value))
   if (isTRUE(value) || isFALSE(value)) return(tolower(value))
   if (is.numeric(value) && !is.object(value) && !is.na(value)) return(toml_number(value))
   refuse(
