@@ -192,8 +192,7 @@ hubbub_run <- function(study = NULL, out = NULL, progress = TRUE, resume = NULL,
     return(hubbub_read(ran$out, ran))
   }
   study <- study_of(study)
-  records <- list.files(records_of(study), "[.]csv$", full.names = TRUE)
-  if (!file.exists(study$path)) records <- character() # which the command refuses
+  records <- if (file.exists(study$path)) records_of(study) # which else the command refuses
   digest <- digest_of(c(study$path, records), c("study", basename(records)))
   if (is.null(out)) out <- file.path(tempdir(), "hubbub", paste0("run-", digest))
   out <- absolute(out)
@@ -210,8 +209,12 @@ hubbub_run <- function(study = NULL, out = NULL, progress = TRUE, resume = NULL,
   run
 }
 
-# The folder of records that were handed over; none of a study by its path, whose files are named in it.
-records_of <- function(study) if (identical(study$folder, getwd())) character() else study$folder
+# The files of records: those handed over, or those that a study by its path names.
+records_of <- function(study) {
+  if (!identical(study$folder, getwd())) return(list.files(study$folder, "[.]csv$", full.names = TRUE))
+  named <- grep('^files *= *"', readLines(study$path, warn = FALSE), value = TRUE)
+  Sys.glob(gsub("{name}", "*", sub('^files *= *"([^"]*)".*', "\\1", named), fixed = TRUE))
+}
 
 # Which study of which records a folder is of; it stays beside the ledgers.
 note_digest <- function(mark, digest) {

@@ -59,6 +59,18 @@ test_that("folders are those of R, whether they are there or not", {
   expect_message(hubbub_run(study, out = "runs/first", ledgers = "paid"), "read again at no cost")
 })
 
+test_that("other records under the same study are not answered with those of before", {
+  dir.create(folder <- tempfile("files-"))
+  here <- setwd(folder)
+  on.exit(setwd(here))
+  for (site in names(sites)) utils::write.csv(sites[[site]]["age"], paste0(site, ".csv"), row.names = FALSE, na = "")
+  hubbub_study(names(sites), q = hubbub_ask("table", ~age), columns = columns["age"], epsilon = 1, records = 2200, file = "study.toml")
+  hubbub_run("study.toml", out = "runs/first", progress = FALSE)
+  expect_message(hubbub_run("study.toml", out = "runs/first"), "read again at no cost")
+  writeLines(c("age", "31"), "north.csv")
+  expect_error(hubbub_run("study.toml", out = "runs/first", progress = FALSE), "expected an empty or new folder", class = "hubbub_bad_input")
+})
+
 test_that("whoever leaves by a handler of their own leaves no process behind", {
   skip_on_os("windows")
   study <- hubbub_init(sites, died ~ age)
