@@ -50,7 +50,7 @@ hubbub_init <- function(sites, formula = NULL, ..., file = NULL) {
 # The columns that a model is to learn from: a draft takes them as they are.
 inputs_of <- function(formula, columns) {
   terms <- terms_of(formula[[length(formula)]], formula, columns)
-  inputs <- as.character(lapply(terms$columns, function(term) if (is.name(term)) term else deparse1(term)))
+  inputs <- vapply(terms$columns, function(term) if (is.name(term)) as.character(term) else deparse1(term), "")
   wrong <- c(setdiff(inputs, columns), if (length(terms$pairs)) "pairs", if (!is.null(terms$strata)) "strata")
   if (length(wrong)) {
     refuse(
@@ -133,6 +133,9 @@ faults_of <- function(answer) {
 #' @export
 hubbub_plan <- function(study, epsilon = NULL, set = list()) {
   study <- study_of(study)
+  if (length(names(set)) != length(set)) {
+    refuse("expected values by name, such as set = list(training.steps = 100), got ", deparse1(set), "; name each", class = "hubbub_bad_input")
+  }
   values <- vapply(set, toml_value, "")
   trial <- unlist(lapply(sprintf("%s=%s", names(set), values), function(pair) c("--set", pair)))
   plan <- ask_command(c("plan", study$path, options_of(epsilon = epsilon), trial), study$folder)

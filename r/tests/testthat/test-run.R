@@ -45,6 +45,8 @@ test_that("a draft takes columns as they are, and refuses what it would leave ou
   )) {
     expect_error(hubbub_init(sites, formula), "^expected .*, got ", class = "hubbub_bad_input")
   }
+  odd <- lapply(sites, function(table) stats::setNames(table[c("age", "died")], c("a \"b\"", "if")))
+  expect_match(readLines(hubbub_init(odd, `if` ~ `a "b"`)$path), 'a \\\\"b\\\\"', all = FALSE)
   expect_false(any(grepl("^(sex|site) ", readLines(hubbub_init(sites, died ~ . - sex - site)$path))))
 })
 
@@ -99,6 +101,10 @@ test_that("a command of another version, or without its Python, is said to be so
   expect_s3_class(says("#!/bin/sh", "kill -INT $$"), "hubbub_interrupted")
   error <- says("#!/bin/sh", "echo Traceback >&2; exit 1")
   expect_false(inherits(error, "hubbub_refusal"))
+})
+
+test_that("a trial's values have names", {
+  expect_error(hubbub_plan("study.toml", set = list(5)), "expected values by name", class = "hubbub_bad_input")
 })
 
 test_that("options keep their digits and stay what they are", {
