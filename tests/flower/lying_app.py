@@ -39,7 +39,7 @@ class Lying:
     def __init__(self, grid: Any) -> None:
         self._grid = grid
         self._asked: list[bytes] = []
-        self._told: list[Any] = []
+        self._told: dict[int, Any] = {}  # by node its first answer
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self._grid.get_node_ids())
@@ -58,9 +58,10 @@ class Lying:
         sent[0].content = _packed(blob)
         replies = list(self._grid.send_and_receive(sent, timeout=timeout))
         replies.sort(key=lambda reply: int(reply.metadata.src_node_id))
-        self._told.append(replies[0].content)
+        for reply in replies:
+            self._told.setdefault(reply.metadata.src_node_id, reply.content)
         if lie == "old answer":
-            replies[0].content = self._told[0]
+            replies[0].content = self._told[replies[0].metadata.src_node_id]
         if lie == "swapped":
             replies[0].content, replies[1].content = replies[1].content, replies[0].content
         return replies

@@ -96,7 +96,7 @@ def test_a_party_is_killed_and_comes_back_in_a_new_session(tmp_path: Path) -> No
         assert all(3 <= rows(parties, name) <= 4 for name in HOSPITALS)
 
 
-def test_a_superlink_that_lies_is_blamed_and_the_study_goes_on(tmp_path: Path) -> None:
+def test_a_superlink_that_lies_is_refused_by_name_and_costs_nobody_its_lies(tmp_path: Path) -> None:
     """It changes a request, and a node gets an old one; it answers what is old, and for another."""
     changes = {"parties": {"dropouts": 1}, "training": {"steps": 6, "sample_rate": 0.2}}
     with flower(tmp_path, nodes=1, **changes) as parties:
@@ -113,10 +113,13 @@ def test_a_superlink_that_lies_is_blamed_and_the_study_goes_on(tmp_path: Path) -
         assert [rows(parties, name) for name in HOSPITALS] == [0, 0, 0, 0]
         said = parties.lies("study.toml")
         for words in REFUSALS:
-            assert re.search(rf"({'|'.join(parties.names)}).*: relay: .*{words}", said), said[
-                -3000:
-            ]
-        check(parties)
+            assert re.search(rf"({'|'.join(HOSPITALS)}).*: relay: .*{words}", said), said[-3000:]
+        assert "stopped: expected every party's answer, got none from" in said
+        assert parties.steps() >= 4
+        # Whoever was sent lies has not answered them, and has paid for nothing.
+        (victim, *_) = re.findall(r"from (\S+), an unusable message: relay", said)
+        paid = {name: rows(parties, name) for name in HOSPITALS}
+        assert paid[victim] < min(n for name, n in paid.items() if name != victim)
 
 
 def test_flowers_grid_keeps_the_contract_of_a_transport(tmp_path: Path) -> None:
