@@ -94,7 +94,7 @@ def test_empty_rows_add_nothing():
 def test_a_patients_column_that_is_not_in_the_file_is_named():
     cells = {name: [str(cell) for cell in cells] for name, cells in patients(1, 3).items()}
     cells["sex"] = ["male"] * 3
-    with pytest.raises(DataError, match="expected a column 'who' in north.csv, found none"):
+    with pytest.raises(DataError, match=r"expected a column 'who' in north\.csv, found none"):
         coded_cells(cells, columns_from(COLUMNS), "north.csv", patient="who", most=MOST)
 
 
