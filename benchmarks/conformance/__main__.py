@@ -101,7 +101,8 @@ def page(rows: Sequence[Sequence[str]], found: Sequence[Claim], missing: Sequenc
     """The whole page."""
     words = (__doc__ or "").split("\n\n", 1)[1]
     ran = f"hubbub {hubbub.__version__}, Python {platform.python_version()}."
-    how = "`OMP_NUM_THREADS=1 python -m benchmarks.conformance --write` has written this page: "
+    command = " ".join(["python -m benchmarks.conformance", *sys.argv[1:]])
+    how = f"`OMP_NUM_THREADS=1 {command}` has written this page: "
     heads = ["# Claims of other libraries", "", how + ran, "", words]
     parts = [lined([COUNTED, *rows]), "", table(found), *["", *missing], ""]
     return "\n".join([*heads, *parts])

@@ -41,12 +41,22 @@ ask_command <- function(words, folder = getwd(), progress = FALSE) {
   command <- c(hubbub_command(), words, "--json")
   out <- tempfile("hubbub-", fileext = ".json")
   on.exit(unlink(out))
-  process <- processx::process$new(
-    command[1], command[-1],
-    wd = folder, stdout = out, stderr = "|", cleanup_tree = TRUE, encoding = "UTF-8",
-    env = c("current", PYTHONUTF8 = "1", NO_COLOR = "1")
+  process <- tryCatch(
+    processx::process$new(
+      command[1], command[-1],
+      wd = folder, stdout = out, stderr = "|", cleanup_tree = TRUE, encoding = "UTF-8",
+      env = c("current", PYTHONUTF8 = "1", NO_COLOR = "1")
+    ),
+    error = function(error) refuse(
+      "expected ", command[1], " to start, it does not: ", conditionMessage(error),
+      "; its Python may be gone: install hubbub again",
+      class = "hubbub_bad_input", command = command
+    )
   )
+  # However this is left, by a handler of the caller's too, nothing goes on.
+  on.exit(end(process), add = TRUE)
   lines <- listen(process, progress)
+  end(process)
   status <- process$get_exit_status()
   sentences <- sub("^hubbub: ", "", grep("^hubbub: ", lines, value = TRUE))
   text <- paste(readLines(out, encoding = "UTF-8", warn = FALSE), collapse = "\n")
@@ -64,26 +74,35 @@ listen <- function(process, progress) {
     lines <<- c(lines, new)
     if (progress) lapply(grep("^hubbub: ", new, invert = TRUE, value = TRUE), tell)
   }
-  tryCatch(
-    while (process$is_alive() || process$is_incomplete_error()) {
+  follow <- function(seconds) {
+    until <- Sys.time() + seconds
+    while ((process$is_alive() || process$is_incomplete_error()) && Sys.time() < until) {
       process$poll_io(200)
       hear()
-    },
-    interrupt = function(signal) {
-      process$interrupt()
-      while (process$is_incomplete_error() && process$poll_io(60000)[["error"]] == "ready") hear()
     }
-  )
-  process$wait(10000)
-  if (process$is_alive()) process$kill()
+  }
+  tryCatch(follow(Inf), interrupt = function(signal) {
+    process$interrupt()
+    follow(60)
+  })
   lines
+}
+
+# Interrupted, so that it may save what it has; if it does not end, killed.
+end <- function(process) {
+  if (process$is_alive()) {
+    process$interrupt()
+    process$wait(10000)
+  }
+  process$kill_tree()
 }
 
 # The error that an exit code stands for, in the command's words.
 refuse_as <- function(sentences, lines, status, command) {
+  if (identical(status, -2L)) sentences <- "interrupted before anything was saved" # it had not begun
   for (sentence in utils::head(sentences, -1)) warn(sentence)
-  class <- switch(as.character(status),
-    "1" = "hubbub_refusal", "2" = "hubbub_bad_input", "130" = "hubbub_interrupted"
+  class <- if (length(sentences)) switch(as.character(status),
+    "1" = "hubbub_refusal", "2" = "hubbub_bad_input", "130" = , "-2" = "hubbub_interrupted"
   )
   # What is no sentence of the command is a fault of the program: all that it has printed.
   sentence <- utils::tail(sentences, 1)
@@ -91,7 +110,15 @@ refuse_as <- function(sentences, lines, status, command) {
     first <- sprintf("expected an answer of %s, found none; its exit code was %d", command[1], status)
     sentence <- paste(c(first, lines[nzchar(lines)]), collapse = "\n")
   }
-  refuse(sentence, class = class, status = status, command = command)
+  refuse(sentence, of_another_version(command[1]), class = class, status = status, command = command)
+}
+
+# What to say of a command that is not this package's.
+of_another_version <- function(program) {
+  said <- tryCatch(processx::run(program, "--version", timeout = 30)$stdout, error = function(error) "")
+  version <- sub("^hubbub ([0-9.]+).*", "\\1", said)
+  if (version == said || version == utils::packageVersion("hubbub")) return("")
+  sprintf("\n(%s is version %s, this package %s: install both of one version)", program, version, utils::packageVersion("hubbub"))
 }
 
 # How R has the options that a sentence names.
@@ -123,14 +150,23 @@ tell <- function(line) {
   ))
 }
 
-# Options of a command: NULL leaves one out, TRUE is a flag, and a vector has commas.
+# Options of a command: NULL leaves one out, TRUE is a flag, and a vector has commas. A value stays one
+# whatever it begins with, a number keeps its digits, and a path is of R's folder.
 options_of <- function(...) {
   values <- Filter(function(value) !is.null(value) && !isFALSE(value), list(...))
   words <- Map(function(name, value) {
     option <- paste0("--", gsub("_", "-", name))
-    if (isTRUE(value)) option else c(option, paste(value, collapse = ","))
+    if (isTRUE(value)) return(option)
+    if (name %in% c("audit", "data", "ledgers", "out", "query", "tidy")) value <- absolute(value)
+    if (is.numeric(value)) value <- vapply(value, toml_number, "")
+    paste0(option, "=", paste(value, collapse = ","))
   }, names(values), values)
   unlist(words, use.names = FALSE)
+}
+
+absolute <- function(path) {
+  path <- path.expand(path)
+  ifelse(grepl("^(/|[A-Za-z]:)", path), path, file.path(getwd(), path))
 }
 
 # A list of JSON objects as a data frame; null is NA.

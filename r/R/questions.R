@@ -21,7 +21,7 @@
 #' The event of `Surv()` is the second of two categories; `Surv(entry, time, event)` has late entries.
 #' A number is divided into classes by `cut(age, c(-Inf, 60, 75, Inf))`; each class holds its lower
 #' end, as with `right = FALSE`. In a regression a number that is not cut has one slope, which costs
-#' more noise.
+#' more noise. What a question has no place for, such as a second group, is an error.
 #'
 #' @param kind One of the kinds above.
 #' @param formula A formula as above; NULL if every column is named by key.
@@ -38,7 +38,15 @@ hubbub_ask <- function(kind, formula = NULL, ...) {
       class = "hubbub_bad_input"
     )
   }
-  structure(list(kind = kind, formula = formula, keys = list(...)), class = "hubbub_question")
+  keys <- list(...)
+  if (!is.character(kind) || length(kind) != 1 || length(names(keys)) != length(keys) || !all(nzchar(names(keys)))) {
+    refuse(
+      "expected a kind, a formula, and keys by name, got ", deparse1(match.call()),
+      "; write for example hubbub_ask(\"histogram\", ~ age, bins = 10)",
+      class = "hubbub_bad_input"
+    )
+  }
+  structure(list(kind = kind, formula = formula, keys = keys), class = "hubbub_question")
 }
 
 #' @export
@@ -85,35 +93,60 @@ formula_keys <- function(kind, formula, columns) {
   terms <- terms_of(right, formula, setdiff(names(columns), all.vars(left)))
   first <- if (length(terms$columns)) as_levels(terms$columns[[1]], formula)
   by <- if (is.null(by)) first else by
+  is_regression <- kind %in% c("cox", "logistic", "linear")
+  if (length(terms$pairs) && !is_regression) no_place(formula, kind, "pairs of columns")
   keys <- switch(kind,
     table = list(columns = I(lapply(terms$columns, as_levels, formula)), by = if (!identical(by, first)) by),
     quantiles = if (is.null(left)) list(column = first, by = if (!identical(by, first)) by) else list(column = as_name(left), by = by),
     histogram = list(column = first),
     crosstab = crosstab_keys(left, terms, formula),
-    survival = , incidence = , rates = c(followed(left, columns), list(by = by, strata = terms$strata)),
+    survival = , incidence = , rates = c(followed(left, columns), list(by = by, strata = strata_of(terms, formula))),
     cox = c(followed(left, columns), regression_keys(terms, formula, columns)),
     logistic = , linear = c(list(outcome = as_name(left)), regression_keys(terms, formula, columns)),
-    centres = list(outcome = as_name(left), by = by)
+    centres = list(outcome = as_name(left), by = by),
+    return(list()) # which the command refuses
   )
-  Filter(Negate(is.null), keys)
+  keys <- Filter(Negate(is.null), keys)
+  named <- c(all.vars(left), vapply(c(terms$columns, terms$strata), name_of, "", formula), columns_in(list(by)))
+  unused <- setdiff(named, columns_in(unname(keys)))
+  if (length(unused)) no_place(formula, kind, paste(unused, collapse = ", "))
+  keys
 }
 
-# The columns on the right of a formula, pairs that go together, and strata.
+no_place <- function(formula, kind, what) {
+  refuse(
+    "expected a formula of '", kind, "' as ?hubbub_ask has it, got ", deparse1(formula), ", where it has no place for ",
+    what, "; leave it out, or ask it by a question of its own",
+    class = "hubbub_bad_input"
+  )
+}
+
+# The columns that keys name: as texts, or as names beside break points.
+columns_in <- function(keys) {
+  if (length(names(keys))) names(keys) else if (is.list(keys)) unlist(lapply(keys, columns_in)) else as.character(keys)
+}
+
+# The columns on the right of a formula, pairs that go together, and a column of strata.
 terms_of <- function(right, formula, others) {
   data <- as.data.frame(stats::setNames(rep(list(0), length(others)), others), optional = TRUE)
   right <- stats::as.formula(call("~", right), environment(formula))
   terms <- stats::terms(right, specials = "strata", data = data)
+  factors <- as.matrix(attr(terms, "factors"))
   variables <- as.list(attr(terms, "variables"))[-1]
-  strata <- attr(terms, "specials")$strata
-  factors <- attr(terms, "factors")
-  if (any(attr(terms, "order") > 2)) {
-    refuse("expected pairs of columns in a formula, got more that go together; leave these out", class = "hubbub_bad_input")
+  is_strata <- seq_along(variables) %in% attr(terms, "specials")$strata
+  is_left_out <- if (length(factors)) rowSums(factors) == 0 else FALSE # as in ~ . - sex
+  strata <- lapply(variables[is_strata], as.list)
+  if (!attr(terms, "intercept") || length(attr(terms, "offset")) || any(attr(terms, "order") > 2) || sum(lengths(strata) - 1) > 1) {
+    refuse(
+      "expected columns, pairs of columns and strata() of one column in a formula, got ", deparse1(right),
+      "; leave out what is more",
+      class = "hubbub_bad_input"
+    )
   }
-  pairs <- lapply(which(attr(terms, "order") == 2), function(k) variables[factors[, k] > 0])
   list(
-    columns = variables[setdiff(seq_along(variables), strata)],
-    pairs = pairs,
-    strata = if (length(strata)) as_levels(variables[[strata[1]]][[2]], formula)
+    columns = variables[!is_strata & !is_left_out],
+    pairs = lapply(which(attr(terms, "order") == 2), function(k) variables[factors[, k] > 0]),
+    strata = if (length(strata)) strata[[1]][[2]]
   )
 }
 
@@ -121,16 +154,18 @@ regression_keys <- function(terms, formula, columns) {
   covariates <- lapply(terms$columns, function(term) {
     classes <- as_levels(term, formula)
     if (is.list(classes)) return(classes[[1]])
-    is_number <- is.null(columns[[classes]]$categories) && !is.null(columns[[classes]])
+    is_number <- is.name(term) && is.null(columns[[classes]]$categories) && !is.null(columns[[classes]])
     if (is_number) "number" else "categories"
   })
-  names(covariates) <- vapply(terms$columns, as_name, "")
+  names(covariates) <- vapply(terms$columns, name_of, "", formula)
   list(
     covariates = covariates,
-    interactions = if (length(terms$pairs)) lapply(terms$pairs, function(pair) I(vapply(pair, as_name, ""))),
-    strata = terms$strata
+    interactions = if (length(terms$pairs)) lapply(terms$pairs, function(pair) I(vapply(pair, name_of, "", formula))),
+    strata = strata_of(terms, formula)
   )
 }
+
+strata_of <- function(terms, formula) if (!is.null(terms$strata)) as_levels(terms$strata, formula)
 
 crosstab_keys <- function(left, terms, formula) {
   both <- c(if (!is.null(left)) list(left), terms$columns)
@@ -160,7 +195,7 @@ followed <- function(left, columns) {
 # The arguments of Surv(), two or three of them in R's order.
 surv_call <- function(left) {
   if (!is.call(left) || !deparse1(left[[1]]) %in% c("Surv", "survival::Surv")) return(NULL)
-  call <- as.list(match.call(function(time, time2, event) NULL, left))[-1]
+  call <- as.list(matched(left, function(time, time2, event) NULL))[-1]
   if (!is.null(call$time2) && is.null(call$event)) names(call)[names(call) == "time2"] <- "event"
   call <- call[intersect(c("time", "time2", "event"), names(call))]
   if (length(call) >= 2 && !is.null(call$event)) unname(call)
@@ -190,9 +225,10 @@ events_of <- function(question) {
   if (question$kind %in% c("logistic", "centres")) all.vars(left) else question$keys$event
 }
 
+# A column's name, or that of factor(column).
 as_name <- function(term) {
   if (is.name(term)) return(as.character(term))
-  if (is.call(term) && deparse1(term[[1]]) %in% c("cut", "factor", "as.factor")) return(as_name(term[[2]]))
+  if (is.call(term) && length(term) == 2 && deparse1(term[[1]]) %in% c("factor", "as.factor")) return(as_name(term[[2]]))
   refuse(
     "expected a column, cut(), factor() or strata() in a formula, got ", deparse1(term),
     "; sites compute no columns: have them in their tables, and declare them",
@@ -202,10 +238,10 @@ as_name <- function(term) {
 
 # A column's name, or with cut() its classes: a table of the name and break points.
 as_levels <- function(term, formula) {
-  name <- as_name(term)
-  if (!is.call(term) || deparse1(term[[1]]) != "cut") return(name)
-  call <- match.call(function(x, breaks, right = FALSE) NULL, term)
-  breaks <- eval(call$breaks, environment(formula))
+  if (!is.call(term) || deparse1(term[[1]]) != "cut") return(as_name(term))
+  call <- matched(term, function(x, breaks, right = FALSE) NULL)
+  name <- as_name(call$x)
+  breaks <- tryCatch(eval(call$breaks, environment(formula)), error = conditionMessage)
   if (!is.numeric(breaks) || length(breaks) < 3 || is.finite(breaks[1]) || is.finite(breaks[length(breaks)]) || is.unsorted(breaks)) {
     refuse(
       "expected breaks from -Inf to Inf, such as cut(", name, ", c(-Inf, 60, 75, Inf)), got ",
@@ -213,8 +249,21 @@ as_levels <- function(term, formula) {
       class = "hubbub_bad_input"
     )
   }
-  if (isTRUE(eval(call$right))) {
+  if (!isFALSE(eval(call$right)) && !is.null(call$right)) {
     refuse("expected classes that hold their lower end, got cut(right = TRUE); leave it out", class = "hubbub_bad_input")
   }
   stats::setNames(list(I(breaks[is.finite(breaks)])), name)
+}
+
+name_of <- function(term, formula) columns_in(as_levels(term, formula))
+
+# The arguments of a call in a formula, by name.
+matched <- function(call, arguments) {
+  tryCatch(match.call(arguments, call), error = function(error) {
+    refuse(
+      "expected ", deparse1(call[[1]]), "() of ", paste(names(formals(arguments)), collapse = ", "),
+      ", got ", deparse1(call), "; leave out what is more",
+      class = "hubbub_bad_input"
+    )
+  })
 }

@@ -25,17 +25,14 @@
 #' @export
 hubbub_init <- function(sites, formula = NULL, ..., file = NULL) {
   left <- if (length(formula) == 3) formula[[2]]
-  call <- surv_call(left)
-  learned <- if (is.null(left)) NULL else if (is.null(call)) list(target = as_name(left)) else {
-    list(time = as_name(call[[1]]), event = event_name(call[[2]], list()))
-  }
-  files <- sites
+  call <- lapply(surv_call(left), as_name)
+  if (length(call) == 3) refuse("expected Surv(time, event) of a model, got ", deparse1(left), "; leave out the entry", class = "hubbub_bad_input")
+  learned <- if (length(call)) stats::setNames(call, c("time", "event")) else if (!is.null(left)) list(target = as_name(left))
   folder <- getwd()
-  if (!is.character(sites)) {
+  if (is.character(sites)) files <- path.expand(sites) else {
     tables <- tables_of(sites)
     columns <- unique(unlist(lapply(tables, names)))
-    used <- all.vars(formula)
-    if (length(used) && !"." %in% used) columns <- c(intersect(columns, used), list(...)$patient)
+    if (!is.null(formula)) columns <- c(learned, inputs_of(formula, setdiff(columns, learned)), list(...)$patient)
     folder <- records_folder(tables, columns)
     files <- paste0(names(tables), ".csv")
   }
@@ -48,6 +45,21 @@ hubbub_init <- function(sites, formula = NULL, ..., file = NULL) {
   study$left_out <- unlist(draft$left_out)
   study$private <- draft$private
   structure(study, class = "hubbub_study")
+}
+
+# The columns that a model is to learn from: a draft takes them as they are.
+inputs_of <- function(formula, columns) {
+  terms <- terms_of(formula[[length(formula)]], formula, columns)
+  inputs <- vapply(terms$columns, function(term) if (is.name(term)) as.character(term) else deparse1(term), "")
+  wrong <- c(setdiff(inputs, columns), if (length(terms$pairs)) "pairs", if (!is.null(terms$strata)) "strata")
+  if (length(wrong)) {
+    refuse(
+      "expected columns out of ", paste(columns, collapse = ", "), " joined by +, got ", deparse1(formula),
+      "; take out ", paste(wrong, collapse = ", "),
+      class = "hubbub_bad_input"
+    )
+  }
+  inputs
 }
 
 draft_note <- function(draft) {
@@ -121,6 +133,9 @@ faults_of <- function(answer) {
 #' @export
 hubbub_plan <- function(study, epsilon = NULL, set = list()) {
   study <- study_of(study)
+  if (length(names(set)) != length(set)) {
+    refuse("expected values by name, such as set = list(training.steps = 100), got ", deparse1(set), "; name each", class = "hubbub_bad_input")
+  }
   values <- vapply(set, toml_value, "")
   trial <- unlist(lapply(sprintf("%s=%s", names(set), values), function(pair) c("--set", pair)))
   plan <- ask_command(c("plan", study$path, options_of(epsilon = epsilon), trial), study$folder)
@@ -180,11 +195,10 @@ hubbub_run <- function(study = NULL, out = NULL, progress = TRUE, resume = NULL,
     return(hubbub_read(ran$out, ran))
   }
   study <- study_of(study)
-  records <- list.files(records_of(study), "[.]csv$", full.names = TRUE)
-  if (!file.exists(study$path)) records <- character() # which the command refuses
+  records <- if (file.exists(study$path)) records_of(study) # which else the command refuses
   digest <- digest_of(c(study$path, records), c("study", basename(records)))
   if (is.null(out)) out <- file.path(tempdir(), "hubbub", paste0("run-", digest))
-  out <- file.path(normalizePath(dirname(out), mustWork = FALSE), basename(out))
+  out <- absolute(out)
   mark <- file.path(dirname(out), "ledgers", paste0(basename(out), ".r"))
   if (dir.exists(out) && file.exists(mark) && identical(readLines(mark), digest)) {
     run <- read_again(out, study$folder, more, progress)
@@ -198,8 +212,12 @@ hubbub_run <- function(study = NULL, out = NULL, progress = TRUE, resume = NULL,
   run
 }
 
-# The folder of records that were handed over; none of a study by its path, whose files are named in it.
-records_of <- function(study) if (identical(study$folder, getwd())) character() else study$folder
+# The files of records: those handed over, or those that a study by its path names.
+records_of <- function(study) {
+  if (!identical(study$folder, getwd())) return(list.files(study$folder, "[.]csv$", full.names = TRUE))
+  named <- grep('^files *= *"', readLines(study$path, warn = FALSE), value = TRUE)
+  Sys.glob(gsub("{name}", "*", sub('^files *= *"([^"]*)".*', "\\1", named), fixed = TRUE))
+}
 
 # Which study of which records a folder is of; it stays beside the ledgers.
 note_digest <- function(mark, digest) {
@@ -334,7 +352,7 @@ folder_of <- function(run) {
 #' @export
 hubbub_predict <- function(run, newdata, trust_code = FALSE) {
   path <- newdata
-  if (!is.character(newdata)) {
+  if (is.character(newdata)) path <- path.expand(newdata) else {
     dir.create(folder <- tempfile("rows-"), mode = "0700")
     on.exit(unlink(folder, recursive = TRUE))
     path <- file.path(folder, "newdata.csv")

@@ -90,7 +90,7 @@ study_path <- function(file) {
       class = "hubbub_bad_input"
     )
   }
-  file.path(normalizePath(dirname(file)), basename(file))
+  absolute(file)
 }
 
 #' @export
@@ -181,7 +181,8 @@ records_folder <- function(tables, columns) {
   # Names that are no names of files are refused by the command, which says why.
   for (site in grep("^[A-Za-z0-9_-][A-Za-z0-9_.-]*$", names(tables), value = TRUE)) {
     path <- file.path(folder, paste0(site, ".csv"))
-    write_table(tables[[site]][intersect(columns, names(tables[[site]]))], path, site)
+    table <- as.list(tables[[site]]) # in which a name may stand twice, which the command refuses
+    write_table(table[order(match(names(table), columns), na.last = NA)], path, site)
   }
   if (!length(tables)) return(getwd())
   same <- file.path(tempdir(), paste0("records-", digest_of(list.files(folder, full.names = TRUE))))
@@ -215,8 +216,8 @@ spelled <- function(values, column, site) {
   if (!plain || NCOL(values) > 1 || inherits(values, "integer64")) {
     refuse(
       "expected numbers, texts or truth values in column '", column, "' of ", site, ", found ",
-      class(values)[1], "; make it numbers, for example days since a day of the protocol: ",
-      "as.numeric(", column, " - as.Date(\"2020-01-01\"))",
+      class(values)[1], "; leave it out or make it numbers, for example days since a day of the protocol: ",
+      "as.numeric(as.Date(", column, ") - as.Date(\"2020-01-01\"))",
       class = "hubbub_bad_input"
     )
   }
@@ -228,12 +229,22 @@ spelled <- function(values, column, site) {
 number_text <- function(values) {
   text <- sprintf("%.15g", values)
   longer <- is.finite(values)
-  longer[longer] <- as.numeric(text[longer]) != values[longer]
+  longer[longer] <- numbers_of(text[longer]) != values[longer]
   text[longer] <- sprintf("%.17g", values[longer])
   text
 }
 
-quoted <- function(text) paste0("\"", gsub("\"", "\"\"", text, fixed = TRUE), "\"")
+# Texts as the nearest numbers, which R's own reading misses by a bit in one of 10,000.
+numbers_of <- function(text) {
+  as.numeric(jsonlite::fromJSON(paste0("[", paste(ifelse(is.na(text), "null", text), collapse = ","), "]")))
+}
+
+quoted <- function(text) {
+  if (!all(validEnc(text))) {
+    refuse("expected texts of an encoding that R knows in the tables, found other bytes; see ?Encoding", class = "hubbub_bad_input")
+  }
+  paste0("\"", gsub("\"", "\"\"", text, fixed = TRUE), "\"")
+}
 
 # A study's tables as TOML.
 toml_of <- function(content) {
@@ -260,12 +271,16 @@ toml_value <- function(value) {
   if (is.list(value) || inherits(value, "AsIs") || length(value) != 1) {
     return(paste0("[", paste(vapply(unclass(value), toml_value, ""), collapse = ", "), "]"))
   }
-  if (is.logical(value)) return(if (isTRUE(value)) "true" else "false")
-  if (is.numeric(value)) return(toml_number(value))
-  toml_text(value)
+  if (is.character(value) && !is.na(value) && validEnc(value)) return(toml_text(value))
+  if (isTRUE(value) || isFALSE(value)) return(tolower(value))
+  if (is.numeric(value) && !is.object(value) && !is.na(value)) return(toml_number(value))
+  refuse(
+    "expected numbers, texts or truth values in a study, got ", deparse1(value), "; replace it",
+    class = "hubbub_bad_input"
+  )
 }
 
 toml_number <- function(value) {
   if (is.finite(value) && value == round(value) && abs(value) < 1e15) return(sprintf("%.0f", value))
-  sub("NaN|NA", "nan", sub("Inf", "inf", number_text(value)))
+  sub("Inf", "inf", number_text(value))
 }

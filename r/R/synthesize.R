@@ -92,7 +92,9 @@ hubbub_tables <- function(synthetic, count = 20) {
   paths <- file.path(folder, sprintf("table-%d.csv", seq_len(count)))
   columns <- if (inherits(synthetic, "hubbub_synthetic")) synthetic$columns
   lapply(paths, function(path) {
-    table <- utils::read.csv(path, skip = 1, na.strings = "", check.names = FALSE, encoding = "UTF-8")
+    table <- utils::read.csv(path, skip = 1, na.strings = "", check.names = FALSE, encoding = "UTF-8", colClasses = "character")
+    is_number <- vapply(table, function(texts) is.numeric(utils::type.convert(texts, as.is = TRUE)), NA)
+    table[is_number] <- lapply(table[is_number], numbers_of)
     with_types(table, columns)
   })
 }

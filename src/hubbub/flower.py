@@ -178,7 +178,7 @@ def client_app(home: Path | str | Callable[[Context], Path | str]) -> ClientApp:
             there = Path(home(context) if callable(home) else home)
             answered = _answer_of(there, _bytes_in(message), message.metadata.ttl)
         except Exception as error:  # noqa: BLE001 (Flower would send its sentence to the server)
-            _LOG.error("hubbub: %s", error)
+            _LOG.error("hubbub: %s", error if isinstance(error, HubbubError) else repr(error))
         return Message(_packed(answered), reply_to=message)
 
     app.query("hubbub")(answer)

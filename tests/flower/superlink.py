@@ -67,10 +67,18 @@ class Flower:
             folder.approve(study, roster)
         (homes / "study.toml").write_text(study.as_toml())
         shutil.copytree(EXAMPLE, home / "project")
-        app = home / "project" / "hospitals" / "app.py"
-        names = (*HOSPITALS, *node_names)
-        app.write_text(app.read_text().replace(repr(HOSPITALS).replace("'", '"'), repr(names)))
-        return cls(home, names, study)
+        parties = cls(home, (*HOSPITALS, *node_names), study)
+        parties.app.write_text(parties._named(parties.app.read_text()))
+        return parties
+
+    def _named(self, app: str) -> str:
+        """An app with these parties instead of the example's."""
+        return app.replace(repr(HOSPITALS).replace("'", '"'), repr(self.names))
+
+    @property
+    def app(self) -> Path:
+        """Of the project."""
+        return self.home / "project" / "hospitals" / "app.py"
 
     @property
     def run(self) -> Path:
@@ -130,6 +138,14 @@ class Flower:
     def flwr_run(self, *options: str) -> None:
         """Send the project to the SuperLink, and go on while it runs."""
         self.start("run", "flwr", "run", "project", "here", "--stream", *options)
+
+    def lies(self, lie: str) -> str:
+        """What a run of `lying_app` says, of a study or a contract."""
+        (self.home / "hospitals" / "lie").write_text(lie)
+        self.app.write_text(self._named((Path(__file__).parent / "lying_app.py").read_text()))
+        before = len(self.said("run"))
+        self.flwr_run()
+        return self.ended()[before:]
 
     def said(self, name: str) -> str:
         """What one of Flower's processes, or a party's, has said."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,17 @@ pytest.importorskip("flwr")
 
 from flower.superlink import HOSPITALS, Flower, flower, patiently
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 
 pytestmark = pytest.mark.slow
+
+
+REFUSALS = (
+    "what reached it breaks the protocol",
+    "expected an answer to attempt .*, got one to",
+    "expected frames of .*, got another's",
+)
 
 
 def rows(parties: Flower, name: str) -> int:
@@ -84,6 +94,42 @@ def test_a_party_is_killed_and_comes_back_in_a_new_session(tmp_path: Path) -> No
                 os.kill(int(process.parent.name), signal.SIGKILL)
         check(parties)
         assert all(3 <= rows(parties, name) <= 4 for name in HOSPITALS)
+
+
+def test_a_superlink_that_lies_is_refused_by_name_and_costs_nobody_its_lies(tmp_path: Path) -> None:
+    """It changes a request, and a node gets an old one; it answers what is old, and for another."""
+    changes = {"parties": {"dropouts": 1}, "training": {"steps": 6, "sample_rate": 0.2}}
+    with flower(tmp_path, nodes=1, **changes) as parties:
+        text = parties.study.as_toml()
+        other = Study.from_table(tomllib.loads(text.replace("in Flower", "another")))
+        aggregator = parties.folder("aggregator")
+        aggregator.approve(other, aggregator.roster)
+        (tmp_path / "hospitals" / "other.toml").write_text(other.as_toml())
+        parties.link()
+        for place in range(len(parties.names)):
+            parties.node(place)
+        said = parties.lies("other.toml")
+        assert "cleveland: its administrator has not approved this study" in said
+        assert [rows(parties, name) for name in HOSPITALS] == [0, 0, 0, 0]
+        said = parties.lies("study.toml")
+        for words in REFUSALS:
+            assert re.search(rf"({'|'.join(HOSPITALS)}).*: relay: .*{words}", said), said[-3000:]
+        assert "stopped: expected every party's answer, got none from" in said
+        assert parties.steps() >= 4
+        # Whoever was sent lies has not answered them, and has paid for nothing.
+        (victim, *_) = re.findall(r"from (\S+), an unusable message: relay", said)
+        paid = {name: rows(parties, name) for name in HOSPITALS}
+        assert paid[victim] < min(n for name, n in paid.items() if name != victim)
+
+
+def test_flowers_grid_keeps_the_contract_of_a_transport(tmp_path: Path) -> None:
+    with flower(tmp_path) as parties:
+        (tmp_path / "doors").mkdir()
+        parties.link()
+        for place in range(len(parties.names)):
+            parties.node(place)
+        said = parties.lies("transport")
+        assert (tmp_path / "doors" / "held").exists(), said[-2000:]
 
 
 def test_a_client_app_reads_no_torch_and_no_cryptography() -> None:

@@ -59,11 +59,42 @@ test_that("other kinds read their formulas", {
   expect_keys(hubbub_ask("centres", died ~ sex), 'outcome = "died"', 'by = "sex"')
 })
 
+test_that("all that a formula names is in the question, or refused", {
+  expect_place <- function(kind, formula, what) {
+    expect_error(study_lines(hubbub_ask(kind, formula)), paste("it has no place for", what), class = "hubbub_bad_input")
+  }
+  expect_place("survival", Surv(months, died) ~ treatment + sex, "sex")
+  expect_place("survival", Surv(months, died) ~ sex | treatment, "sex")
+  expect_place("rates", Surv(months, died) ~ treatment + sex, "sex")
+  expect_place("histogram", ~ age + months, "months")
+  expect_place("histogram", age ~ 1, "age")
+  expect_place("quantiles", months ~ sex + treatment, "treatment")
+  expect_place("centres", died ~ sex + age, "age")
+  expect_place("table", died ~ age, "died")
+  expect_place("table", ~ age:sex, "pairs of columns")
+  expect_place("logistic", died ~ age | sex, "sex")
+  expect_keys(hubbub_ask("table", ~ . - sex - age), 'columns = ["treatment", "months", "died"]')
+  expect_keys(hubbub_ask("logistic", died ~ factor(age)), 'covariates = { age = "categories" }')
+})
+
+test_that("a question has a kind and keys by name", {
+  expect_error(hubbub_ask(5, ~age), "expected a kind, a formula, and keys by name", class = "hubbub_bad_input")
+  expect_error(hubbub_ask("table", ~age, 10), "expected a kind, a formula, and keys by name", class = "hubbub_bad_input")
+})
+
 test_that("what sites would have to compute is refused", {
   for (formula in list(
     Surv(months, died) ~ log(age), Surv(months, died) ~ cut(age, 3), died ~ treatment,
     Surv(months, died) ~ cut(age, c(-Inf, 60, Inf), right = TRUE), Surv(months) ~ sex,
     Surv(months, died) ~ sex:treatment:age
+  )) {
+    expect_error(study_lines(hubbub_ask("cox", formula)), "^expected .*, got ", class = "hubbub_bad_input")
+  }
+  for (formula in list(
+    Surv(months, died) ~ age + strata(sex, treatment), Surv(months, died) ~ age + strata(sex) + strata(treatment),
+    Surv(months, died) ~ age - 1, Surv(months, died) ~ offset(age), Surv(months, died) ~ sex | treatment,
+    Surv(months, died) ~ factor(sex, levels = c("M", "F")), cut(months, c(-Inf, 9, Inf)) ~ age,
+    Surv(months, died) ~ cut(age, c(-Inf, 60, Inf), labels = c("young", "old")), Surv(months, died, type = "right") ~ age
   )) {
     expect_error(study_lines(hubbub_ask("cox", formula)), "^expected .*, got ", class = "hubbub_bad_input")
   }

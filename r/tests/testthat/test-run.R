@@ -38,6 +38,81 @@ test_that("a run that is interrupted goes on, and its model scores new rows", {
   expect_output(print(run), "epsilon 1 at delta 1e-05", fixed = TRUE)
 })
 
+test_that("a draft takes columns as they are, and refuses what it would leave out", {
+  for (formula in list(
+    died ~ log(age), died ~ age * sex, died ~ age + agee, Surv(age, months, died) ~ sex, cut(age, 3) ~ sex,
+    died == "yes" ~ age, died ~ age - 1, died ~ age + strata(sex)
+  )) {
+    expect_error(hubbub_init(sites, formula), "^expected .*, got ", class = "hubbub_bad_input")
+  }
+  odd <- lapply(sites, function(table) stats::setNames(table[c("age", "died")], c("a \"b\"", "if")))
+  expect_match(readLines(hubbub_init(odd, `if` ~ `a "b"`)$path), 'a \\\\"b\\\\"', all = FALSE)
+  expect_false(any(grepl("^(sex|site) ", readLines(hubbub_init(sites, died ~ . - sex - site)$path))))
+})
+
+test_that("folders are those of R, whether they are there or not", {
+  dir.create(folder <- tempfile("a folder-"))
+  here <- setwd(folder)
+  on.exit(setwd(here))
+  study <- hubbub_study(sites, q = hubbub_ask("table", ~age), columns = columns["age"], epsilon = 1)
+  run <- hubbub_run(study, out = "runs/first", ledgers = "paid", progress = FALSE)
+  expect_identical(run$folder, file.path(normalizePath(folder), "runs", "first"))
+  expect_true(file.exists(file.path(folder, "paid", "north.sqlite")))
+  expect_message(hubbub_run(study, out = "runs/first", ledgers = "paid"), "read again at no cost")
+})
+
+test_that("other records under the same study are not answered with those of before", {
+  dir.create(folder <- tempfile("files-"))
+  here <- setwd(folder)
+  on.exit(setwd(here))
+  for (site in names(sites)) utils::write.csv(sites[[site]]["age"], paste0(site, ".csv"), row.names = FALSE, na = "")
+  hubbub_study(names(sites), q = hubbub_ask("table", ~age), columns = columns["age"], epsilon = 1, records = 2200, file = "study.toml")
+  hubbub_run("study.toml", out = "runs/first", progress = FALSE)
+  expect_message(hubbub_run("study.toml", out = "runs/first"), "read again at no cost")
+  writeLines(c("age", "31"), "north.csv")
+  expect_error(hubbub_run("study.toml", out = "runs/first", progress = FALSE), "expected an empty or new folder", class = "hubbub_bad_input")
+})
+
+test_that("whoever leaves by a handler of their own leaves no process behind", {
+  skip_on_os("windows")
+  study <- hubbub_init(sites, died ~ age)
+  writeLines(sub("^steps = .*", "steps = 3000", readLines(study$path)), study$path)
+  out <- file.path(tempdir(), "left behind")
+  said <- tryCatch(hubbub_run(study, out = out), hubbub_progress = conditionMessage)
+  expect_match(said, "step")
+  expect_false(any(grepl("left behind", system2("ps", c("-eo", "args"), stdout = TRUE), fixed = TRUE)))
+})
+
+test_that("a command of another version, or without its Python, is said to be so", {
+  skip_on_os("windows")
+  program <- tempfile("hubbub-")
+  options(hubbub.command = program)
+  on.exit(options(hubbub.command = NULL))
+  says <- function(...) {
+    writeLines(c(...), program)
+    Sys.chmod(program, "0700")
+    tryCatch(hubbub_plan("study.toml"), hubbub_error = identity)
+  }
+  error <- says("#!/bin/sh", 'test "$1" = --version && echo hubbub 0.1.9 || { echo "hubbub: unrecognized arguments: --json" >&2; exit 2; }')
+  expect_match(error$message, "is version 0.1.9, this package 0.2.0: install both of one version", fixed = TRUE)
+  error <- says("#!/nowhere/python")
+  expect_s3_class(error, "hubbub_bad_input")
+  expect_match(error$message, "to start, it does not")
+  expect_s3_class(says("#!/bin/sh", "kill -INT $$"), "hubbub_interrupted")
+  error <- says("#!/bin/sh", "echo Traceback >&2; exit 1")
+  expect_false(inherits(error, "hubbub_refusal"))
+})
+
+test_that("a trial's values have names", {
+  expect_error(hubbub_plan("study.toml", set = list(5)), "expected values by name", class = "hubbub_bad_input")
+})
+
+test_that("options keep their digits and stay what they are", {
+  words <- hubbub:::options_of(records = 1e5, epsilon = 0.1 + 0.2, patient = "--yes", replace = TRUE, tidy = FALSE, codes = c("a", "b"))
+  expect_identical(words, c("--records=100000", "--epsilon=0.30000000000000004", "--patient=--yes", "--replace", "--codes=a,b"))
+  expect_identical(hubbub:::options_of(ledgers = "x"), paste0("--ledgers=", file.path(getwd(), "x")))
+})
+
 test_that("without the command there is a sentence", {
   old <- options(hubbub.command = "/nowhere/hubbub")
   path <- Sys.getenv("PATH")

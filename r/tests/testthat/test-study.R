@@ -19,6 +19,13 @@ test_that("cells are written as they are, and missing ones as nothing", {
   ))
 })
 
+test_that("numbers are read and written to the last bit", {
+  values <- stats::runif(50000) * 100
+  texts <- hubbub:::number_text(values)
+  expect_identical(hubbub:::numbers_of(texts), values)
+  expect_identical(hubbub:::numbers_of(c("1", NA)), c(1, NA))
+})
+
 test_that("undeclared columns are not written, and files are their owner's", {
   table <- data.frame(name = "Ann", age = 50)
   study <- hubbub_study(
@@ -65,6 +72,28 @@ test_that("what is no number, text or truth value is refused with a way out", {
   }
   table$x <- matrix(1:2) # as scale() gives one
   expect_identical(written(table, columns = list(x = c(0, 9))), c('"x"', "1", "2"))
+})
+
+test_that("what a study cannot hold is refused", {
+  for (value in list(NA, NA_character_, as.Date("2024-01-01"), mean)) {
+    expect_error(study_lines(hubbub_ask("table", ~age, bins = value)), "expected numbers, texts or truth values", class = "hubbub_bad_input")
+  }
+  table <- data.frame(x = c("a", "\xff"))
+  expect_error(written(table, columns = list(x = c("a", "b"))), "expected texts of an encoding that R knows", class = "hubbub_bad_input")
+})
+
+test_that("a column that stands twice is written twice, for the command to refuse", {
+  table <- data.frame(x = 1, x = 2, y = 3, check.names = FALSE)
+  expect_identical(written(table, columns = list(y = c(0, 9), x = c(0, 9)))[1], '"y","x","x"')
+})
+
+test_that("names of any letters are quoted where they are no words", {
+  table <- stats::setNames(as.data.frame(diag(5)), c("if", 'a "b"', "$(touch x)", "gr\u00f6\u00dfe", "a,b"))
+  public <- stats::setNames(rep(list(c(0, 9)), 5), names(table))
+  expect_identical(written(table, columns = public)[1], '"if","a ""b""","$(touch x)","gr\u00f6\u00dfe","a,b"')
+  lines <- study_lines(hubbub_ask("table", stats::as.formula('~ `if` + `a "b"` + `a,b` | `gr\u00f6\u00dfe`')), public)
+  expect_true('columns = ["if", "a \\"b\\"", "a,b"]' %in% lines)
+  expect_true('by = "gr\u00f6\u00dfe"' %in% lines)
 })
 
 test_that("missing categories and folders that are not there are refused", {

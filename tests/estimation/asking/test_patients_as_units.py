@@ -91,6 +91,13 @@ def test_empty_rows_add_nothing():
     assert not total(made, [-1, -1]).any()
 
 
+def test_a_patients_column_that_is_not_in_the_file_is_named():
+    cells = {name: [str(cell) for cell in cells] for name, cells in patients(1, 3).items()}
+    cells["sex"] = ["male"] * 3
+    with pytest.raises(DataError, match=r"expected a column 'who' in north\.csv, found none"):
+        coded_cells(cells, columns_from(COLUMNS), "north.csv", patient="who", most=MOST)
+
+
 def test_all_silos_tables_together_are_the_sum_of_theirs():
     study = asking(Path("nowhere"), table=KINDS["table"])
     tables = [

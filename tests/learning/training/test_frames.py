@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ import pytest
 
 import hubbub
 from hubbub.core.errors import DataError, UserError
+from hubbub.core.tabular.cells import cells_of
 from hubbub.core.verification.replay.checking import verify
 from hubbub.estimation.data_frame import data_frame, library_of
+from hubbub.learning.runs.array_inputs import records_of
 
 ROOT = Path(__file__).parents[3]
 COLUMNS = {"age": {"low": 20, "high": 90}, "sex": {"categories": ["f", "m"]}}
@@ -167,6 +171,25 @@ def test_a_fitted_frames_columns_are_found_by_their_names(library: str, tmp_path
     assert np.array_equal(scores.astype(np.float32), result.predict(table))
     with pytest.raises(DataError, match="fitted to, found no 'b'"):
         result.predict(frame_of(x[0], "target more"))
+
+
+@pytest.mark.parametrize("library", MAKERS)
+@pytest.mark.parametrize("value", [date(2020, 1, 1), datetime(2020, 1, 1, tzinfo=UTC), 1 + 2j])
+def test_dates_are_no_features_without_a_word_how(library: str, value: object) -> None:
+    """Else a day is 18,262, or 1.6e15 where the other silo's library counts in microseconds."""
+    if library != "pandas" and isinstance(value, complex):
+        return
+    frame, series = makers_of(library)
+    table = frame({"day": [value] * 2, "age": [50.0, 60.0]}), series([0, 1])
+    with pytest.raises(
+        DataError, match="expected numbers as features of north, found others in 'd"
+    ):
+        records_of("north", table, ("0", "1"), (), None)
+
+
+def test_numbers_of_every_width_may_be_missing() -> None:
+    missing = {"a": np.array([0.5, np.nan], np.float32), "b": [Decimal("0.5"), Decimal("NaN")]}
+    assert cells_of(missing) == {"a": ["0.5", ""], "b": ["0.5", ""]}
 
 
 def test_names_of_columns_are_those_of_whichever_silo_has_some() -> None:

@@ -127,16 +127,24 @@ def _call_in(message: Any) -> str:
 
 
 @contextmanager
-def doors(parties: Watched) -> Iterator[Mapping[int, Path]]:
-    """The doors of all that are watched, by the ids of nodes that hand in there."""
+def doors(
+    parties: Watched, answers: Mapping[str, Callable[[bytes], bytes]] | None = None
+) -> Iterator[Mapping[int, Path]]:
+    """The doors of all that are watched, by the ids of nodes that hand in there.
+
+    Args:
+        parties: whose they are.
+        answers: by name, of those who are there; what the parties themselves answer if None.
+    """
+    named = {name: parties.answers(name) for name in parties.seats} if answers is None else answers
     ended = threading.Event()
 
     def answer_at(path: Path, name: str) -> None:
         line = LocalLine(
             path,
             parties.sites[name],
-            parties.answers(name),
-            lambda: parties.seats[name].largest_request,
+            named[name],
+            lambda: parties.seats[name].largest_request if answers is None else 1 << 30,
         )
         with line:
             ready.release()
@@ -146,7 +154,7 @@ def doors(parties: Watched) -> Iterator[Mapping[int, Path]]:
     ready = threading.Semaphore(0)
     with ExitStack() as stack:
         paths = {}
-        for name in parties.seats:
+        for name in named:
             paths[1000 + parties.sites[name].index] = path = parties.home / name / "line.sock"
             thread = threading.Thread(target=answer_at, args=(path, name))
             thread.start()

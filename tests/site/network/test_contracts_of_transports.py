@@ -1,16 +1,19 @@
-"""`hubbub.testing.check_transport`: NATS and a process alone keep it, and broken ones are told."""
+"""`hubbub.testing.check_transport`: a process, NATS and Flower keep it; broken ones are told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hubbub.flower import GridPhase
 from hubbub.site.network.envelope import Missing, Phase
 from hubbub.testing import check_transport
 from network.engine import in_process
+from network.grid import MadeUpGrid, doors, install
 from network.lines import NAMES, Relayed, come, relayed
 
 PARTIES = [name for name in NAMES if name != "aggregator"]
@@ -44,6 +47,21 @@ def test_a_process_alone_keeps_the_contract() -> None:
 def test_nats_keeps_the_contract(tmp_path: Path) -> None:
     with relayed(tmp_path) as relay:
         check_transport(over_nats(relay), PARTIES)  # time enough for a busy machine
+
+
+def test_a_grid_of_flowers_keeps_the_contract(gather: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower's own does in `tests/flower`."""
+    install(monkeypatch)
+    parties = gather()
+
+    @contextmanager
+    def connect(answers: Mapping[str, Answers]) -> Iterator[Phase]:
+        with doors(parties, answers) as paths:
+            phase = GridPhase(MadeUpGrid({**paths}), parties.aggregator.roster)
+            list(phase("ping", {}, 60.0))
+            yield phase
+
+    check_transport(connect, sorted(parties.seats), deadline=0.5)
 
 
 def broken(change: Callable[[Phase], Phase]) -> Callable[[Mapping[str, Answers]], object]:

@@ -170,6 +170,18 @@ def test_an_old_frame_again_is_refused(behind: Served) -> None:
     assert len(parties.rows("ann")) == 1
 
 
+@pytest.mark.parametrize("whose", ["ann", "bob"])
+def test_an_answer_of_before_or_of_another_party_is_refused(behind: Served, whose: str) -> None:
+    parties, grid = behind()
+    session = opened(parties, phase_of(parties, grid))
+    told: dict[str, Any] = {}
+    grid.tells = lambda call, name, blob: told.setdefault(name, blob) if call == "model" else blob
+    session.round(1)
+    grid.tells = at("model", lambda _: told[whose], "ann")
+    with pytest.raises(AbsentError, match="none from ann: relay: expected"):
+        session.round(2)
+
+
 def test_a_second_model_for_an_attempt_is_refused_and_the_aggregator_is_blamed(
     behind: Served,
 ) -> None:

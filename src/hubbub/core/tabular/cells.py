@@ -114,7 +114,7 @@ def cells_of(table: Any) -> dict[str, list[str]]:
     try:
         names = list(table if names is None else names)
         cells = {str(name): [*map(_in_memory, _plain(table[name]))] for name in names}
-    except (TypeError, KeyError, IndexError):
+    except (TypeError, KeyError, IndexError, ValueError):
         remedy = "call its collect()" if hasattr(table, "collect") else "convert it"
         raise DataError(
             f"expected a data frame or a mapping of columns, found {type(table).__name__}; {remedy}"
@@ -258,10 +258,10 @@ def text_of(value: object) -> str:
     >>> text_of(-0.0), text_of(Decimal("1.50")), text_of(None)
     ('0.0', '1.5', '')
     """
-    if value is None:
+    if value is None or (isinstance(value, float | np.floating | Decimal) and math.isnan(value)):
         return ""
     if isinstance(value, float | np.floating):
-        return "" if math.isnan(value) else str(value + 0.0)
+        return str(value + 0.0)
     if isinstance(value, Decimal) and value.is_finite():
         text = f"{value:f}"  # of any length: arithmetic rounds to 28 digits
         text = text.rstrip("0").rstrip(".") if "." in text else text

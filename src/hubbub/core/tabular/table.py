@@ -226,6 +226,7 @@ def coded_cells(
         coded[column.name] = read_column(cells[column.name], column.rule_of_cells, where)
     units = None
     if patient:
+        _check_present([patient], cells, origin)
         units = unit_rows(_patients(cells[patient], patient, origin), most)
     negative = frozenset(column.name for column in columns if _reads_negatives(column, cells))
     return CodedCells(coded, units, negative)

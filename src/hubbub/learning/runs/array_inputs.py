@@ -6,6 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -244,23 +245,27 @@ def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
 def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
     """Numbers of a type."""
     table = _on_cpu(table)
-    try:
-        return np.asarray(table, dtype=kind)
-    except (TypeError, ValueError):
-        columns = column_names(table) or ()
-        wrong = [repr(str(name)) for name in columns if not _are_numbers(table[name])]
-        where = f" in {few(wrong, _SHOWN)}" if wrong else ""
-        to_do = "say with columns how they become numbers" if what == "features" else "convert them"
-        raise DataError(
-            f"expected numbers as {what} of {who}, found others{where}; {to_do}"
-        ) from None
+    wrong: list[str] = []
+    with suppress(TypeError, ValueError):
+        columns = {str(name): table[name] for name in column_names(table) or ()} or {"": table}
+        wrong = [name for name, column in columns.items() if not _are_numbers(column)]
+        if not wrong:
+            return np.asarray(table, dtype=kind)
+    where = f" in {few([*map(repr, wrong)], _SHOWN)}" if any(wrong) else ""
+    to_do = "say with columns how they become numbers" if what == "features" else "convert them"
+    raise DataError(f"expected numbers as {what} of {who}, found others{where}; {to_do}")
 
 
 def _are_numbers(column: Any) -> bool:
-    try:
-        np.asarray(column, dtype=np.float64)
-    except (TypeError, ValueError):
+    """Dates are none, though NumPy has them: as numbers their unit is the library's."""
+    values = np.asarray(column)
+    if values.dtype.kind in "mMc":
         return False
+    if values.dtype.kind not in "biuf":
+        try:
+            values.astype(np.float64)
+        except (TypeError, ValueError):
+            return False
     return True
 
 
