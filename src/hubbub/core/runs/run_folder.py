@@ -51,7 +51,7 @@ from hubbub.core.verification.evidence.collecting import FILE
 from hubbub.core.verification.transcript.frame_records import files, read, read_header
 from hubbub.core.verification.transcript.writer import Transcript, recover
 
-REPORT, SCORES = "report.html", "scores.json"
+REPORT = "report.html"
 Sum = NDArray[np.float64]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from hubbub.core.disk import json_value, write_bytes
 from hubbub.core.errors import HubbubError, IntegrityError, UserError
-from hubbub.core.runs.run_folder import REPORT, SCORES
+from hubbub.core.runs.run_folder import REPORT
 from hubbub.core.runs.spending import SPENDING
 from hubbub.core.study.ask import asks
 from hubbub.core.verification.evidence.claims import check_content
@@ -23,6 +23,7 @@ from hubbub.desk.report.page import render
 from hubbub.desk.report.paper import manuscript
 from hubbub.desk.report.sheet import Sheet
 from hubbub.estimation.queries.statistics_query import ANSWERS
+from hubbub.learning.queries.training_ask import SCORES
 
 COMPARISON = "comparison.json"
 _MOST_ROWS = 100_000  # of metrics; a run has some twenty, or one for every step

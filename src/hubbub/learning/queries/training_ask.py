@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.runs.run_folder import SCORES
 from hubbub.core.settings import Keys, Section, canonical, keys_of, listed, schema, stated
 from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.data import Data
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from hubbub.core.planning.query import Query
     from hubbub.learning.queries.training_query import TrainingQuery
 
+SCORES = "scores.json"  # of the final model, in a run's folder
 _JOINT = "without-replacement"
 
 

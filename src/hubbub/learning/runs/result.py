@@ -21,7 +21,7 @@ from hubbub.core.planning.plan_rows import promised_against, spoken
 from hubbub.core.planning.query import QueryState, Released
 from hubbub.core.runs import prepared_study, run_folder
 from hubbub.core.runs.renderers import render
-from hubbub.core.runs.run_folder import REPORT, SCORES
+from hubbub.core.runs.run_folder import REPORT
 from hubbub.core.runs.spending import Spending
 from hubbub.core.tabular.records import STANDARDISED, Standardisation
 from hubbub.core.verification.evidence.collecting import FILE
@@ -31,6 +31,7 @@ from hubbub.estimation.queries.sums_query import KeptQuery
 from hubbub.estimation.queries.synthesis_query import SYNTHESIS, synthesis_of
 from hubbub.estimation.statistic import Answer
 from hubbub.estimation.synthesis.release import SyntheticData
+from hubbub.learning.queries.training_ask import SCORES
 from hubbub.learning.runs import baselines, trained_model
 from hubbub.learning.study.training import model_header
 
