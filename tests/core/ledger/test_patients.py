@@ -138,7 +138,7 @@ def test_the_commands_say_whose_epsilon_it_is(tmp_path, capsys, monkeypatch) -> 
     assert main(["ledger", "show", str(path)]) == 0
     assert "this is per patient" in capsys.readouterr().out
     with Ledger(path) as ledger:
-        with pytest.raises(BudgetError, match="what a patient has lost"):
+        with pytest.raises(BudgetError, match="what patients have lost"):
             ledger.charge(record_rows(1)[0])
         monkeypatch.setattr(Tally, "check_units", lambda *_: None)  # as ledgers once were written
         ledger.charge(record_rows(1)[0])

@@ -139,7 +139,7 @@ def test_patients_beside_rows_of_the_same_tables_are_refused(tmp_path: Path) -> 
     context.query([KINDS["histogram"]], epsilon=1.0).release()
     keys = {name: list(range(len(next(iter(one.values()))))) for name, one in TABLES.items()}
     of_patients = asked(4.0, out=tmp_path, patients=keys, most_per_patient=2)
-    with pytest.raises(BudgetError, match="what a patient has lost"):
+    with pytest.raises(BudgetError, match="what patients have lost"):
         of_patients.query([KINDS["histogram"]], epsilon=0.5).release()
 
 

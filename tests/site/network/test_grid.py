@@ -6,7 +6,6 @@ The grid is made up, so that these are quick; `tests/flower` has Flower's own.
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import threading
@@ -347,16 +346,18 @@ def test_a_byte_now_and_then_holds_nobody_up(
 def test_nobody_comes_in_before_the_sockets_mode_is_set(
     gather: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parties, modes, before = gather(), [], os.umask(0)
-    monkeypatch.setattr(
-        Path, "chmod", lambda path, mode: modes.append((path.stat().st_mode & 0o777, mode))
-    )
-    try:
-        with LocalLine(tmp_path / "line.sock", parties.sites["ann"], bytes, lambda: 4):
-            assert modes == [(0o600, 0o660)]
-        assert os.umask(0) == 0
-    finally:
-        os.umask(before)
+    parties, path, modes, chmod = gather(), tmp_path / "line.sock", [], Path.chmod
+
+    def knocked(at: Path, mode: int) -> None:
+        with socket.socket(socket.AF_UNIX) as early, pytest.raises(ConnectionRefusedError):
+            early.connect(str(path))
+        modes.append(mode)
+        chmod(at, mode)
+
+    monkeypatch.setattr(Path, "chmod", knocked)
+    with LocalLine(path, parties.sites["ann"], bytes, lambda: 4):
+        assert modes == [0o660]
+        assert path.stat().st_mode & 0o777 == 0o660
 
 
 def test_a_second_start_that_comes_too_late_finds_the_first(

@@ -67,14 +67,10 @@ class LocalLine:
                         "it, or name another --socket"
                     )
                 self._path.unlink()  # of a process that was killed
-            before = os.umask(0o177)  # else others might come in before its mode is set
-            try:
-                with _short(self._path) as path:
-                    self._listening.bind(path)
-            finally:
-                os.umask(before)
+            with _short(self._path) as path:
+                self._listening.bind(path)
             self._path.chmod(0o660)
-            self._listening.listen()
+            self._listening.listen()  # before which nobody comes in, whatever the mode was
         except (OSError, UserError) as error:
             self._listening.close()
             if isinstance(error, UserError):
