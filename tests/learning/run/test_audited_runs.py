@@ -95,7 +95,7 @@ def test_the_evidence_holds_the_audit_and_verify_says_so(made: Path) -> None:
     assert claim.verdict == SIGNED
     assert f"by hubbub {hubbub.__version__} of 2 runs with 500 canaries" in claim.claim
     assert all(one.holds for one in verify(made / "run"))
-    assert "played 2 trainings of this study" in (made / "run" / "report.html").read_text()
+    assert "simulated 2 trainings of this study" in (made / "run" / "report.html").read_text()
 
 
 @pytest.mark.slow

@@ -37,6 +37,7 @@ from hubbub.core.protocol.projection.matrix import Projection
 from hubbub.core.protocol.projection.product import lift, project
 from hubbub.core.protocol.round import batches, draw
 from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.attempt_sum import AttemptSum
 from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.protocol.round.silo import Silo
@@ -382,9 +383,9 @@ def test_every_step_is_taken_along_the_lifted_sum(
 ) -> None:
     plan, totals = planned(kind, SENT, 0, dropouts), []
     steps: list[tuple[np.ndarray, np.ndarray]] = []
-    original, stepped = Aggregator.integers, learning.Optimizer.step
+    original, stepped = AttemptSum.integers, learning.Optimizer.step
 
-    def summed(self: Aggregator) -> np.ndarray:
+    def summed(self: AttemptSum) -> np.ndarray:
         totals.append(original(self))
         return totals[-1]
 
@@ -392,7 +393,7 @@ def test_every_step_is_taken_along_the_lifted_sum(
         steps.append((now.copy(), np.array(gradient)))
         return stepped(optimizer, now, gradient, divisor)
 
-    monkeypatch.setattr(Aggregator, "integers", summed)
+    monkeypatch.setattr(AttemptSum, "integers", summed)
     monkeypatch.setattr(learning.Optimizer, "step", step)
     if dropouts:  # hungary pays for nothing, so the first round takes two attempts
         with Ledger(tmp_path / "hungary.sqlite") as book:

@@ -80,9 +80,9 @@ def test_the_first_line_says_that_one_studys_epsilon_is_not_all_that_was_spent(t
     assert "is for this study alone: over 2 charges these records have spent" in first_line
     page = write_report(home / "b").read_text()
     assert "total ε spent by these records" in page
-    assert page.index("that is what holds for them now") < page.index("silos (places with records")
+    assert page.index("which is what protects them now") < page.index("silos (places with records")
     assert "charge 2" in page
-    assert "that is what holds for them now" not in write_report(home / "a").read_text()
+    assert "which is what protects them now" not in write_report(home / "a").read_text()
 
 
 @pytest.mark.slow

@@ -165,4 +165,4 @@ def test_verify_says_that_all_were_shown_one(tmp_path: Path, transcript: str) ->
     finished(a_study(steps=1, transcript=transcript), tmp_path / "run")
     found = verify(tmp_path / "run")
     assert [one for one in found if not one.holds] == []
-    assert any("to one MODEL" in one.claim for one in found)
+    assert any("each with one MODEL" in one.claim for one in found)

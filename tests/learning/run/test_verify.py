@@ -51,6 +51,7 @@ from hubbub.core.verification.transcript.writer import Transcript
 from hubbub.desk.cli.main import main
 from hubbub.desk.report.arrangements import Arrangement, ArrangementTable
 from hubbub.desk.report.report_of_run import COMPARISON, write_report
+from hubbub.learning import stored_header
 from hubbub.learning.runs.result import Result
 from hubbub.learning.runs.run_study import resume, run
 from run.finished import a_study, finished, write_evidence
@@ -351,21 +352,21 @@ def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
     found = verify(folder)
     assert wrongs(found) == []
     assert "every sum, and every step along it" in claims(found, REDERIVED)
-    assert "contains the numbers that the last step gave" in claims(found, NOT_VERIFIABLE)
+    assert "contains the numbers of the last step" in claims(found, NOT_VERIFIABLE)
     assert "the first model" in claims(found, NOT_VERIFIABLE)
     path = folder / "model.safetensors"
-    tensors, (name, *others) = load_file(path), stated_order(path)
+    tensors, (name, *others), header = load_file(path), stated_order(path), stored_header(path)
     (folder / FILE).unlink()
     for order in ([*others, name], [name, *others, name], [name, "none"], [1], {}):
-        save_file(tensors, path, {"parameters": json.dumps(order)})
+        save_file(tensors, path, header | {"parameters": json.dumps(order)})
         (wrong,) = wrongs(verify(folder))
         assert "model.safetensors" in wrong.claim
-    save_file(tensors, path)
+    save_file(tensors, path, header)
     found = verify(folder)
     assert wrongs(found) == []
     assert "it states none" in claims(found, NOT_VERIFIABLE)
     tensors[name] = np.ascontiguousarray(tensors[name][:, ::-1])
-    save_file(tensors, path, {"parameters": json.dumps([name, *others])})
+    save_file(tensors, path, header | {"parameters": json.dumps([name, *others])})
     (wrong,) = wrongs(verify(folder))
     assert "model.safetensors" in wrong.claim
 
@@ -381,11 +382,11 @@ def test_tensors_that_could_stand_in_many_orders_are_read_in_the_one_that_is_sta
     path = folder / "model.safetensors"
     from hubbub import learning
 
-    true = learning.parameters_vector(result.model)
+    true, header = learning.parameters_vector(result.model), stored_header(path)
     zeros = {f"t{k}": np.zeros(k, np.float32) for k in range(1, 61)}
-    save_file({**zeros, "all": true}, path, {"parameters": json.dumps([*zeros])})
+    save_file({**zeros, "all": true}, path, header | {"parameters": json.dumps([*zeros])})
     assert wrongs(verify(folder))
-    save_file({**zeros, "all": true}, path, {"parameters": json.dumps(["all"])})
+    save_file({**zeros, "all": true}, path, header | {"parameters": json.dumps(["all"])})
     assert wrongs(verify(folder)) == []
 
 
