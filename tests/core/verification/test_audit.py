@@ -225,10 +225,11 @@ def _with_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _long_gradients(monkeypatch: pytest.MonkeyPatch, factor: float = 3.0) -> None:
-    from hubbub.learning import clipped_sums
+    from hubbub.learning import clipped_sums, device_sums
 
     honest = clipped_sums.clip_factors
-    monkeypatch.setattr(clipped_sums, "clip_factors", lambda *given: factor * honest(*given))
+    for sums in (clipped_sums, device_sums):
+        monkeypatch.setattr(sums, "clip_factors", lambda *given: factor * honest(*given))
 
 
 def _clip_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

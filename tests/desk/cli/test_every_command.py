@@ -250,7 +250,7 @@ def test_files_have_one_ledger_wherever_results_go(
     assert spent(folder, monkeypatch, capsys) > before
     apart = "run study.toml --out apart/run --ledgers apart/own --json"
     assert ask(apart, folder, monkeypatch) == 0
-    assert "nobody counts their sum" in capsys.readouterr().err
+    assert "no ledger counts their sum" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def test_rows_that_people_say_are_units_leave_the_key_out_of_the_features(init):
     lay("visits", Path(), ROWS)
     code, found = init(*FILES, "--records-are-units")
     assert code == 0
-    assert "says whose" in found["left_out"]["patient_id"]
+    assert "identifies a person" in found["left_out"]["patient_id"]
     assert drafted("readmitted").data.patient == ""
 
 
@@ -145,7 +145,7 @@ def test_a_count_is_a_count_and_what_is_filled_only_where_it_happened_tells_it(i
     lay("counts", Path(), ROWS)
     code, found = init(*FILES)
     assert (code, found["kind"], found["target"]) == (0, "count", "exacerbations")
-    assert found["left_out"]["first_reason"].endswith("it tells the target")
+    assert found["left_out"]["first_reason"].endswith("it reveals the target")
 
 
 @pytest.mark.slow
