@@ -307,7 +307,9 @@ def test_a_request_that_is_no_parcel_names_the_relay(gather: Any, nodes: int, bl
 def test_an_answer_that_is_no_parcel_counts_as_none(gather: Any, blob: bytes) -> None:
     parties = gather()
     relay = Relay(parties.phase, tells=at("contribute", lambda _: blob, "bob"))
-    with pytest.raises(ProtocolError, match=r"bob: .* is being asked again|that everybody could"):
+    with pytest.raises(
+        ProtocolError, match=r"bob: .* is being asked again|every party could check"
+    ):
         opened(parties, relay)
     assert rounds(parties) == 0
 
@@ -462,8 +464,9 @@ def test_an_old_set_up_played_to_a_restarted_silo_is_refused(gather: Any, nodes:
     parties.start("ann")
     calls = ("open", "commit", "reveal", "contribute", "confirm", "finish")
     answers = [parties.answers("ann")(b) for call in calls for b in relay.asked(call, "ann")]
-    # Frames of a second life beside those of the first would blame her.
-    assert refusal(read_answer(answers[0])) == ("protocol", "relay")
+    # Frames of a second life beside those of the first would blame her; and who asks may have lost
+    # the answer to a process that was killed, so nobody is blamed.
+    assert refusal(read_answer(answers[0])) == ("no-session", "")
     assert all(unverified(read_answer(one)[0]).tag is Tag.REFUSAL for one in answers)
     assert parties.ask("ann", Call.PING, session) == []
     model = parties.sealed("aggregator", Tag.MODEL, session=session, receiver=EVERYBODY, round=1)
