@@ -133,9 +133,9 @@ class Crosstab(OneSum):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         margin = (float(sums.sum()) - self._least(sigma)) / (sigma * math.sqrt(self.size))
-        notes = ["records without one of the two columns are left out"]
+        notes = ("records without one of the two columns are left out",)
         if margin < 0:
-            return self.make_answer(TOO_FEW, notes=tuple(notes))
+            return self.make_answer(TOO_FEW, notes=notes)
         sigma *= float(caution(np.array(margin)))
         counts = sums.reshape(len(self.rows), len(self.across))
         noises = _noise_of_rows(counts, sigma)

@@ -259,7 +259,8 @@ class LayerProjection:
             options: chunk, method, counted and precision of `hubbub.learning.clipped_sum`.
 
         Returns:
-            The sum, of shape (k,), in the model's dtype, and the number of records in it.
+            The sum, of shape (k,), in the dtype that `hubbub.learning.clipped_sum` gives, and the
+            number of records in it.
 
         Raises:
             ModelError: the model has other parameters than this projection was made for, or mixes

@@ -232,7 +232,7 @@ class TrainingTask:
         targets: Tensors,
         kept: torch.Tensor,
     ) -> NDArray[Any]:
-        """The sum over a piece's kept rows, in the model's type."""
+        """The sum over a piece's kept rows."""
         with attributes_restored(self._model):
             part = summed(
                 self._loss,
