@@ -224,8 +224,19 @@ class Rounds:
         links: dict[int, bytes] = {}
         asked = {index: [model] for index in active}
         for index, frames in self._answers(Call.MODEL, asked, needs_all=True):
-            if self._is_link(index, frames):
+            try:
+                check_frames(frames, Tag.SEED_LINK, set())
+                check_link(
+                    frames[0],
+                    self.peers.roster,
+                    index,
+                    study=self.study,
+                    session=self.session,
+                    time=self.aggregator.attempt.time,
+                )
                 links[index] = frames[0]
+            except ProtocolError as error:
+                self.attendance.raise_or_mark(error, index)
         self._abort_unless_all(active, links.keys())
         told = [links[index] for index in active]
         try:
@@ -247,7 +258,7 @@ class Rounds:
         shares: dict[int, list[bytes]] = {node: [] for node in self.peers.roster.nodes}
         taken, needs_all = set(), self._needs_all
         for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=needs_all):
-            if self._is_masked(index, frames) and self._receive_masked(index, frames):
+            if self._receive_masked(index, frames):
                 taken.add(index)
                 for share in frames[1:]:
                     shares[receiver_of(share)].append(share)
@@ -258,6 +269,13 @@ class Rounds:
 
     def _receive_masked(self, index: int, frames: Sequence[bytes]) -> bool:
         """Look at a silo's shares, then add its vector to the sum; whether both could be used."""
+        shared, silos = self.round_parameters.full_shares, self.attendance.silos
+        holders = set(self.layout.neighbours(index, b"", silos)) if shared else set[int]()
+        try:
+            check_frames(frames, Tag.MASKED, holders)
+        except ProtocolError as error:
+            self.attendance.raise_or_mark(error, index)
+            return False
         try:
             # First: once a vector is added, it cannot be taken out again for its silo's bad shares.
             shares = self.aggregator.checked_shares(index, frames[1:])
@@ -369,35 +387,6 @@ class Rounds:
             f"expected an answer of {self.attendance.name(min(failed))} before others pay"
         )
 
-    def _is_link(self, index: int, frames: Sequence[bytes]) -> bool:
-        """Whether an answer is a link that its silo has signed for the open session."""
-        try:
-            check_frames(frames, Tag.SEED_LINK, set())
-            check_link(
-                frames[0],
-                self.peers.roster,
-                index,
-                study=self.study,
-                session=self.session,
-                time=self.aggregator.attempt.time,
-            )
-        except ProtocolError as error:
-            self.attendance.raise_or_mark(error, index)
-            return False
-        return True
-
-    def _is_masked(self, index: int, frames: Sequence[bytes]) -> bool:
-        """Whether an answer is a masked vector, with a share for each node where there are some."""
-        shared = self.round_parameters.full_shares
-        silos = self.attendance.silos
-        holders = set(self.layout.neighbours(index, b"", silos)) if shared else set[int]()
-        try:
-            check_frames(frames, Tag.MASKED, holders)
-        except ProtocolError as error:
-            self.attendance.raise_or_mark(error, index)
-            return False
-        return True
-
     def _receive(self, index: int, answer: bytes, shares: Sequence[Frame] = ()) -> bool:
         """Give the aggregator an answer, and keep what it has used; whether it could be used."""
         try:
@@ -493,10 +482,8 @@ class NoisySums:
         self, total: ring.Integers, number: int, attempt: int, parameters: Parameters
     ) -> NoisySum:
         """A sum in units of the gradient, back from the projection where there is one."""
-        values, seed = (
-            RevealedSum(self.round_parameters, total),
-            self.rounds.aggregator.attempt.seed,
-        )
+        values = RevealedSum(self.round_parameters, total)
+        seed = self.rounds.aggregator.attempt.seed
         if self.lift is None or seed is None:
             return values
         return self.lift(

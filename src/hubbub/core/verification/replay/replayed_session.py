@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
 from hubbub.core.protocol.agreement.key_agreement import RollCall
 from hubbub.core.protocol.primitives.wire import EVERYBODY, VERSION, Frame, Tag, unverified
-from hubbub.core.protocol.round.attempt_sum import AttemptSum, Time
+from hubbub.core.protocol.round.attempt_sum import AttemptSum
 from hubbub.core.protocol.round.draw import Lift, draw_of
 from hubbub.core.protocol.round.round_parameters import (
     Parameters,
@@ -34,7 +34,7 @@ from hubbub.core.protocol.round.round_parameters import (
     Turn,
     decoded,
 )
-from hubbub.core.registered import loaded, registered, remembered
+from hubbub.core.registered import loaded, registered
 from hubbub.core.session.offer import RefusedError, SessionOffer
 from hubbub.core.verification.replay.course import Course
 from hubbub.core.verification.transcript.frame_records import Header, Kept, read
@@ -66,12 +66,8 @@ def offer_in(kept: Kept, header: Header, numbers: RoundParameters) -> SessionOff
     return offer
 
 
-_ROUND = frozenset(
-    {
-        *(Tag.SEED_LINK, Tag.MASKED, Tag.SHARE),
-        *(Tag.ARRIVED, Tag.HELD, Tag.REQUEST, Tag.PROMISE, Tag.TOTAL),
-    }
-)
+_OF_SILOS = (Tag.SEED_LINK, Tag.MASKED, Tag.SHARE)
+_OF_NODES = (Tag.ARRIVED, Tag.HELD, Tag.REQUEST, Tag.PROMISE, Tag.TOTAL)
 
 
 @dataclass
@@ -157,7 +153,12 @@ class Replay:
             at = self._turn.last
             self._close()
         except ProtocolError as error:
-            raise _misfit(path, at, error) from None
+            said = str(error).removeprefix("relay: ")  # nobody was on the way to a transcript
+            where = f"round {at[0]}, attempt {at[1]}," if at[0] else "the set-up"
+            raise IntegrityError(
+                f"expected {where} of {path} to follow from what was sent before; {said}; ask the "
+                "aggregator to account for it, and rely on no model from there on"
+            ) from None
         return self._played
 
     def _take(self, kept: Kept) -> None:
@@ -179,7 +180,7 @@ class Replay:
             )
         if kept.tag is Tag.MODEL:
             self._begin(kept, sender)
-        elif kept.tag in _ROUND:
+        elif kept.tag in (*_OF_SILOS, *_OF_NODES):
             self._answer(kept, sender)
         else:
             self._set_up(kept, sender)
@@ -240,7 +241,10 @@ class Replay:
             self._course.expect(parameters, self._round_parameters)
         self._played.begun += 1
         if self._round_parameters.needs_joint_seed and self._seeds is None:
-            self._seeds = self._anchored()
+            self._seeds = self._round_parameters.seed_check(
+                self._roster, self._header.study, self._header.session
+            )
+            self._seeds.learn_anchors(self._anchors, self._silos)
         self._links, self._parameters = [], parameters
         self._open = AttemptSum(
             numbers=self._round_parameters,
@@ -282,14 +286,6 @@ class Replay:
         if not self._played.silos:
             self._played.silos = self._roll_call.roll.silos
         return self._played.silos
-
-    def _anchored(self) -> SeedCheck:
-        """What the links of the session must hash down to."""
-        seeds = self._round_parameters.seed_check(
-            self._roster, self._header.study, self._header.session
-        )
-        seeds.learn_anchors(self._anchors, self._silos)
-        return seeds
 
     def _close(self) -> bool:
         """Make the sum and the step of the open attempt, if it is complete; whether it was."""
@@ -333,15 +329,6 @@ def frame_of(kept: Kept) -> tuple[Frame, bytes]:
     return frame, hashlib.sha256(kept.signed).digest()
 
 
-def _misfit(path: Path, at: Time, error: ProtocolError) -> IntegrityError:
-    said = str(error).removeprefix("relay: ")  # nobody was on the way to a transcript
-    where = f"round {at[0]}, attempt {at[1]}," if at[0] else "the set-up"
-    return IntegrityError(
-        f"expected {where} of {path} to follow from what was sent before; {said}; ask the "
-        "aggregator to account for it, and rely on no model from there on"
-    )
-
-
 # Ways to sum that have frames of their own: each replays its transcripts itself.
 #
 # A package registers one under the entry point `hubbub.transports`: a function that is given a
@@ -362,10 +349,8 @@ def other_player(
     path: Path, header: Header, round_parameters: RoundParameters, course: Course | None
 ) -> Player | None:
     """What plays a transcript that is not one of sessions; None if it is."""
-    players = (each(path, header, round_parameters, course) for each in _others())
-    return next((player for player in players if player is not None), None)
-
-
-@remembered
-def _others() -> list[Callable[..., Any]]:
-    return [loaded(point) for point in registered(ENTRY_POINTS).values()]
+    for point in registered(ENTRY_POINTS).values():
+        player: Player | None = loaded(point)(path, header, round_parameters, course)
+        if player is not None:
+            return player
+    return None
