@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.core.errors import DataError, ModelError
+from hubbub.core.errors import DataError, ModelError, UserError
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.batches import EMPTY
 from hubbub.core.tabular.records import Records, unit_rows
@@ -28,6 +28,12 @@ Tensors = torch.Tensor | tuple[torch.Tensor, ...]
 Loss = Callable[[Any, Any], torch.Tensor]
 # From inputs, targets and which rows are kept, to a vector; the others hold the null record.
 Work = Callable[[torch.Tensor, Tensors, torch.Tensor], NDArray[Any]]
+# What is no fault of a record, but of the machine; torch has the last from 2.8 on.
+_OF_MACHINE = (
+    MemoryError,
+    torch.cuda.OutOfMemoryError,
+    getattr(torch, "AcceleratorError", torch.cuda.OutOfMemoryError),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +255,7 @@ class PaddedBatches:
         self._most, self._device = most, device
         self._source = source or SecureSource()
         self._raising = np.zeros(self.count + 1, dtype=bool)
+        self._is_machine_at_fault = False
         self._there: list[torch.Tensor] = []  # inputs and targets on the device, the null last
         if has_room(device, records.inputs.nbytes + records.targets.nbytes):
             nulls = null if places else null[None]
@@ -287,6 +294,8 @@ class PaddedBatches:
         run = partial(self._run, seed, work)
         if len(piece) == 1:  # nobody else's part is in it
             alone = run(piece)
+            if alone is None:
+                self._check_machine(run, piece)
             return np.zeros(size) if alone is None else alone
         piece = np.where(self._raising[piece], EMPTY, piece)  # EMPTY, the last, never raises
         part = run(piece)
@@ -295,7 +304,23 @@ class PaddedBatches:
             self._raising[piece[fault]] = True  # and no log has a word of it
             piece[fault] = EMPTY
             part = run(piece)
+        if part is None:
+            self._check_machine(run, piece)
         return np.zeros(size) if part is None else part
+
+    def _check_machine(self, run: Callable[[Rows], NDArray[Any] | None], piece: Rows) -> None:
+        """Refuse to send nothing but noise where the machine cannot even sum null records.
+
+        Raises:
+            UserError: it lacks memory, or its device has stopped.
+        """
+        # P19: whether it can is no word about a record.
+        nothing = np.full_like(piece, EMPTY)
+        if self._is_machine_at_fault and run(nothing) is None and self._is_machine_at_fault:
+            raise UserError(
+                f"expected memory for {len(piece)} rows at once and a device that works, found "
+                f'{self._device} without; free it for hubbub, or take device = "cpu"'
+            )
 
     def _run(self, seed: int, work: Work, piece: Rows) -> NDArray[Any] | None:
         """The work on one piece; None where the model raises."""
@@ -317,7 +342,8 @@ class PaddedBatches:
                 return work(xs, ys[0] if len(ys) == 1 else tuple(ys), torch.from_numpy(held))
         except KeyboardInterrupt:  # of the people at the machine
             raise
-        except BaseException:  # noqa: BLE001 (the model is the user's, and may even call exit())
+        except BaseException as error:  # noqa: BLE001 (the model is the user's, and may call exit())
+            self._is_machine_at_fault = isinstance(error, _OF_MACHINE)
             return None  # what it says may quote a record
 
     def _filled(self, piece: Rows, held: NDArray[np.bool_]) -> list[NDArray[Any]]:

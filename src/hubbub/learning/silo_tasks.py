@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
 from threading import Lock
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import torch
@@ -60,6 +60,7 @@ from hubbub.learning.torch_settings import (
     plain_attention,
 )
 from hubbub.learning.trial import (
+    LookupsWithin,
     RaisingOperations,
     Trial,
     kinds_for,
@@ -77,6 +78,7 @@ REPLICA = Lock()
 _REPLICAS: WeakKeyDictionary[nn.Module, dict[torch.device, nn.Module]] = WeakKeyDictionary()
 # Of a model: rows of a piece, how many are taken at once, and whether they are alone.
 CHECKED: WeakKeyDictionary[nn.Module, dict[object, tuple[int, int, bool]]] = WeakKeyDictionary()
+_LOOKING_UP: WeakSet[nn.Module] = WeakSet()  # models that are on a device and look rows up
 
 
 def replica(model: nn.Module, device: torch.device) -> nn.Module:
@@ -90,6 +92,11 @@ def replica(model: nn.Module, device: torch.device) -> nn.Module:
     if device not in copies:
         copies[device] = copy.deepcopy(model).to(device)
     return copies[device]
+
+
+def _on_processor(model: nn.Module) -> nn.Module:
+    """The model or a copy where what it cannot take raises, and stops no device."""
+    return model if is_on(model, torch.device("cpu")) else copy.deepcopy(model).cpu()
 
 
 def places_of(model: nn.Module) -> int:
@@ -155,10 +162,11 @@ class TrainingTask:
         self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
         self._dimension = layout_of(model).size
-        trial, targets, self._loss = tried_on(self._model, records, target_type)
+        model = _on_processor(model)
+        trial, targets, self._loss = tried_on(model, records, target_type)
         self._method, self._key = method, (records.targets.dtype, target_type)
         if method == "auto":
-            self._method = checked_method(self._model, self._loss, trial.inputs, targets)
+            self._method = checked_method(model, self._loss, trial.inputs, targets)
         most = self._checked(trial, targets, self.capacity if rows is None else rows, margin)
         places, null = places_of(model), trial.null
         if views is not None:  # of which the null record, or null unit, has as many
@@ -220,7 +228,7 @@ class TrainingTask:
         size: int,
     ) -> NDArray[np.float64]:
         """Sums of a few rows each, in float64, while nobody else writes to the replica."""
-        with REPLICA, _computing(self._device):
+        with REPLICA, _computing(self._device), _rows_there_are(self._model, self._device):
             load_parameters(self._model, parameters)
             with state_held(self._model):
                 return self._rows.total(rows, size, partial(self._piece, summed))
@@ -252,10 +260,11 @@ class TrainingTask:
         A2 is not taken on trust: where what a row adds moves with what stands in the others, or an
         operation may raise, every row becomes a piece of its own, as with the loop.
         """
-        known, raising = CHECKED.setdefault(self._model, {}), RaisingOperations()
+        known, raising = CHECKED.setdefault(self._model, {}), RaisingOperations(self._device)
         key = (self._method, rows, margin, self._precision, self._key)
         if key not in known:
-            with REPLICA, _computing(self._device), kept_pages(self._dimension):
+            seen = _lookups_seen(self._model, self._device)
+            with REPLICA, _computing(self._device), seen, kept_pages(self._dimension):
                 few = trial.inputs.to(self._device), on_device(targets, self._device)
                 most, products = unquoted(
                     partial(affordable, self._model, self._loss, *few, self._method)
@@ -283,6 +292,23 @@ def _computing(device: torch.device) -> Iterator[None]:
     alike = nullcontext() if device.type == "cpu" else alike_each_time()
     with exact_products(), plain_attention(), alike:
         yield
+
+
+@contextmanager
+def _lookups_seen(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """Remember of a model on a device whether it looks rows up, none of which is past a table."""
+    if device.type == "cpu":
+        yield
+        return
+    with LookupsWithin(device) as lookups:
+        yield
+    if lookups.met:
+        _LOOKING_UP.add(model)
+
+
+def _rows_there_are(model: nn.Module, device: torch.device) -> AbstractContextManager[object]:
+    """Lookups of a model on a device are of rows that there are (docs/privacy.md P14)."""
+    return LookupsWithin(device) if model in _LOOKING_UP else nullcontext()
 
 
 def rows_within(margin: float, products: int = 1) -> int:
@@ -452,14 +478,14 @@ class EvaluationTask:
         self._device, self._marks = device_of(device), marks
         self._model = replica(model, self._device)
         self._layout = layout_of(self._model)
-        trial, targets, loss = tried_on(self._model, records, target_type)
+        model = _on_processor(model)
+        trial, targets, loss = tried_on(model, records, target_type)
         self._each: Loss = loss.each if isinstance(loss, UnitLoss) else loss
         self._target_type, self._key = target_type, (records.targets.dtype, target_type)
         self._method = "loop" if method == "auto" else method
         if method == "auto":
-            few = trial.inputs.to(self._device), on_device(targets, self._device)
             with suppress(ModelError):  # row by row no model mixes
-                self._method = checked_method(self._model, loss, *few)
+                self._method = checked_method(model, loss, trial.inputs, targets)
         most = self._checked(trial, targets, piece_size(self.capacity, _MOST_EVALUATED))
         self._rows = PaddedBatches(
             records, trial.null, most=most, device=self._device, places=places_of(model)
@@ -487,18 +513,21 @@ class EvaluationTask:
         Raises:
             DataError: the parameters are not of length d.
         """
-        with self._evaluating():
+        with self._evaluating(), _rows_there_are(self._model, self._device):
             load_parameters(self._model, parameters)
             with state_held(self._model):
                 return self._rows.total(rows, self._marks.size, partial(self._piece, self._marks))
 
     def _checked(self, trial: Trial, targets: Tensors, size: int) -> int:
         """Rows of a piece of at most `size`, as `TrainingTask` checks them (A2)."""
-        known, raising = CHECKED.setdefault(self._model, {}), RaisingOperations()
+        known, raising = CHECKED.setdefault(self._model, {}), RaisingOperations(self._device)
         key = ("evaluation", self._method, size, self._key)
         if key not in known:
-            kinds = kinds_for(self._model, self._each)
-            with self._evaluating(), zeros_filled(self._model), writes_refused(self._model):
+            kinds, seen = (
+                kinds_for(self._model, self._each),
+                _lookups_seen(self._model, self._device),
+            )
+            with self._evaluating(), seen, zeros_filled(self._model), writes_refused(self._model):
                 # A record's score moves with its output; the cell it is in may not.
                 work = raising.seen_in(partial(self._piece, _ADD_REMOVE))
                 self._try_row(trial, targets)

@@ -112,7 +112,8 @@ class LookupSite:
 
     def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
         """Per-record gradients of the rows that each record looked up."""
-        ids = self.ids.read()
+        # Past the table a device took the nearest row; of one row a record has one gradient (P14).
+        ids = self.ids.read().clamp(0, self.table - 1)
         yield self.weight, from_lookups(ids, backprop, self.padding, self.table)
 
 

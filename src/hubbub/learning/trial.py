@@ -310,12 +310,24 @@ _RAISING = re.compile(
 )
 
 
-class RaisingOperations(OperationMode):
-    """Their names, where what they are given follows from records."""
+# Of these, what stops a device for good, and with it the sums of all other records.
+_STOPPING = re.compile(
+    r"aten\.(_assert_async|multinomial|poisson|binomial|_standard_gamma|_sample_dirichlet"
+    r"|normal|bernoulli)_?\..*"
+)
 
-    def __init__(self) -> None:
+
+class RaisingOperations(OperationMode):
+    """Their names, where what they are given follows from records.
+
+    Args:
+        device: that they are for.
+    """
+
+    def __init__(self, device: torch.device) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.names: set[str] = set()
+        self._is_processor = device.type == "cpu"
         self._followed: set[int] = set()  # addresses of numbers that follow from records
 
     def seen_in(self, work: Work) -> Work:
@@ -334,9 +346,80 @@ class RaisingOperations(OperationMode):
         follows = not self._followed.isdisjoint(_addresses((args, kwargs)))
         if follows and _RAISING.fullmatch(str(func)):
             self.names.add(str(func))
+            if not self._is_processor and _STOPPING.fullmatch(str(func)):
+                raise ModelError(
+                    f"expected a model that never stops a GPU, found {func}, which does at some "
+                    'records; take device = "cpu"'
+                )
         given = func(*args, **(kwargs or {}))
         (self._followed.update if follows else self._followed.difference_update)(_addresses(given))
         return given
+
+
+# Where a number of a record says which row of a table is taken, and the table has no such row, a
+# processor raises, and the record adds nothing. A device stops for good instead, so that one record
+# would take all others out of the sum. There the nearest row is taken (docs/privacy.md P14).
+
+_Bounds = Callable[[list[Any]], None]
+
+
+def _of_rows(place: int, rows: Callable[[list[Any]], int]) -> _Bounds:
+    """The argument at a place counts from 0 to below so many."""
+
+    def bound(given: list[Any]) -> None:
+        given[place] = given[place].clamp(0, rows(given) - 1)
+
+    return bound
+
+
+def _of_axes(given: list[Any]) -> None:
+    """The second argument has, for one axis of the first after the other, a place or nothing."""
+    table, places, axis = given[0], list(given[1]), 0
+    for at, index in enumerate(places):
+        if index is None or index.dtype not in (torch.bool, torch.uint8):
+            if index is not None:
+                places[at] = index.clamp(-table.shape[axis], table.shape[axis] - 1)
+            axis += 1
+        else:
+            axis += index.dim()
+    given[1] = places
+
+
+def _along(given: list[Any]) -> int:
+    """How long the first argument is along the axis that the second names."""
+    return int(given[0].shape[given[1]]) if given[0].dim() else 1
+
+
+_LOOKUPS: dict[str, _Bounds] = {
+    "embedding": _of_rows(1, lambda given: len(given[0])),
+    "embedding_dense_backward": _of_rows(1, lambda given: int(given[2])),
+    "take": _of_rows(1, lambda given: int(given[0].numel())),
+    **dict.fromkeys(("index", "_unsafe_index", "index_put", "_index_put_impl"), _of_axes),
+    **dict.fromkeys(("gather", "scatter", "scatter_add", "scatter_reduce"), _of_rows(2, _along)),
+    **dict.fromkeys(("index_select", "index_add", "index_copy", "index_fill"), _of_rows(2, _along)),
+}
+
+
+class LookupsWithin(OperationMode):
+    """Has every lookup on a device take a row that there is.
+
+    Attributes:
+        met: whether there was one.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._device, self.met = device, False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        bound = _LOOKUPS.get(str(func).split(".")[1].rstrip("_"))
+        if bound is not None and args[0].device == self._device:
+            self.met, given = True, list(args)
+            bound(given)
+            args = given
+        return func(*args, **(kwargs or {}))
 
 
 def _addresses(values: Any) -> Iterable[int]:

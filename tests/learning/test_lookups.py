@@ -1,0 +1,167 @@
+"""What a record asks of a device that it lacks stops neither the device nor others' sums (P14)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from hubbub.core.errors import ModelError, UserError
+from hubbub.core.tabular.records import Records
+from hubbub.learning import TrainingTask, clipped_sum, parameters_vector, silo_tasks
+from hubbub.learning.batches import PaddedBatches
+from hubbub.learning.trial import LookupsWithin, RaisingOperations
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+CROSS_ENTROPY = partial(functional.cross_entropy, reduction="none")
+TABLE = torch.arange(12.0).view(3, 4)
+FAR = torch.tensor([[0, 9], [2, 400]])
+NEAR = torch.tensor([[0, 2], [2, 2]])
+LOOKUPS = {
+    "embedding": (lambda at: functional.embedding(at, TABLE), FAR, NEAR),
+    "gather": (lambda at: TABLE.gather(0, at), FAR, NEAR),
+    "index": (lambda at: TABLE[at], FAR, NEAR),
+    "index from the end": (lambda at: TABLE[at], torch.tensor([-1, -9]), torch.tensor([-1, -3])),
+    "index of the second axis": (lambda at: TABLE[:, at], torch.tensor([7]), torch.tensor([3])),
+    "index beside a mask": (
+        lambda at: TABLE[torch.tensor([True, False, True]), at],
+        torch.tensor([1, 8]),
+        torch.tensor([1, 3]),
+    ),
+    "index_select": (lambda at: TABLE.index_select(0, at), FAR[1], NEAR[1]),
+    "take": (TABLE.take, torch.tensor([3, 99]), torch.tensor([3, 11])),
+    "scatter": (lambda at: torch.zeros(3, 2).scatter(0, at, 1.0), FAR, NEAR),
+    "index_add": (lambda at: torch.zeros(3, 4).index_add(0, at, TABLE[:2]), FAR[1], NEAR[1]),
+    "index_put": (lambda at: torch.zeros(3).index_put((at,), torch.ones(2)), FAR[1], NEAR[1]),
+}
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_past_the_end_of_a_table_its_nearest_row_is_taken(name):
+    lookup, far, near = LOOKUPS[name]
+    wanted = lookup(near)
+    with pytest.raises((IndexError, RuntimeError)):
+        lookup(far)
+    with LookupsWithin(CPU) as lookups:
+        assert torch.equal(lookup(far), wanted)
+        assert torch.equal(lookup(near), wanted)
+    assert lookups.met
+
+
+def test_elsewhere_than_on_the_device_nothing_is_changed_or_counted():
+    with LookupsWithin(GPU) as lookups, pytest.raises(IndexError):
+        functional.embedding(FAR, TABLE)
+    assert not lookups.met
+
+
+class Words(nn.Module):
+    """The mean of the words' rows, and a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.words, self.last = nn.Embedding(5, 4), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.words(x.long()).mean(1))
+
+
+@pytest.mark.parametrize("method", ["vmap", "loop"])
+def test_p14_words_past_the_table_are_one_row_of_which_the_norm_is_taken(method):
+    """As rows of their own their norm would be too small, and the record longer than the clip."""
+    far, near = torch.tensor([[6, 7, 8, 9, 1.0]]), torch.tensor([[4, 4, 4, 4, 1.0]])
+    model, label = Words(), torch.tensor([2])
+    wanted, _ = clipped_sum(model, CROSS_ENTROPY, near, label, 0.01, method=method)
+    with LookupsWithin(CPU):
+        total, count = clipped_sum(model, CROSS_ENTROPY, far, label, 0.01, method=method)
+    assert count == 1
+    assert torch.equal(total, wanted)
+    assert float(total.double().norm()) <= 0.01
+
+
+def test_a_record_of_an_unknown_word_takes_no_other_out_of_a_devices_sum(monkeypatch):
+    words = np.random.default_rng(0).integers(5, size=(12, 6)).astype(np.float32)
+    known = Records(inputs=words, targets=np.arange(12) % 3)
+    strange = Records(inputs=words.copy(), targets=known.targets)
+    strange.inputs[3], known.inputs[3] = 1e6, 4
+
+    def summed(records: Records) -> np.ndarray:
+        model = Words()
+        task = TrainingTask(model, records, clip=0.1, margin=1e-4, method="vmap", rows=9)
+        silo_tasks._LOOKING_UP.add(model)  # as if it were on a device
+        return task.clipped_sum(parameters_vector(model), np.arange(9))
+
+    assert summed(strange).tobytes() == summed(known).tobytes()
+    assert np.linalg.norm(summed(known)) > 0
+
+
+def test_a_model_is_known_to_look_rows_up_once_it_was_tried_on_a_device():
+    class Looks(nn.Module):
+        pass
+
+    model, meta = Looks(), torch.device("meta")
+    with silo_tasks._lookups_seen(model, meta):
+        functional.linear(torch.ones(2, 3, device=meta), torch.ones(4, 3, device=meta))
+        TABLE[FAR.clamp(max=2)]
+    assert model not in silo_tasks._LOOKING_UP
+    with silo_tasks._lookups_seen(model, meta):
+        functional.embedding(FAR.to(meta), TABLE.to(meta))
+    assert isinstance(silo_tasks._rows_there_are(model, meta), LookupsWithin)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: torch.multinomial(x, 1),
+        torch.bernoulli,
+        torch.poisson,
+        lambda x: torch.normal(x, x),
+        lambda x: torch._assert_async((x > 0).all()),
+    ],
+    ids=["multinomial", "bernoulli", "poisson", "normal", "assertion"],
+)
+def test_what_stops_a_device_at_some_records_is_refused_there_and_noted_here(draw):
+    inputs = torch.full((2, 3), 0.5)
+
+    def work(xs, _, __):
+        draw(xs)
+        return np.zeros(1)
+
+    here = RaisingOperations(CPU)
+    here.seen_in(work)(inputs, torch.zeros(2), torch.ones(2))
+    assert here.names
+    with pytest.raises(ModelError, match=r'never stops a GPU.*device = "cpu"'):
+        RaisingOperations(GPU).seen_in(work)(inputs, torch.zeros(2), torch.ones(2))
+
+
+@pytest.mark.parametrize("most", [1, 4])
+@pytest.mark.parametrize("fault", [torch.cuda.OutOfMemoryError, MemoryError])
+def test_a_machine_that_cannot_sum_null_records_says_so_and_sends_no_zeros(fault, most):
+    def work(*_):
+        raise fault
+
+    with pytest.raises(UserError, match="expected memory for"):
+        _padded(most).total(np.arange(3), 2, work)
+
+
+@pytest.mark.parametrize("most", [1, 4])
+@pytest.mark.parametrize("fault", [MemoryError, RuntimeError])
+def test_p19_a_record_at_which_the_model_raises_adds_zero_whatever_it_raises(fault, most):
+    def work(xs, _, kept):
+        mine = xs * kept[:, None]
+        if mine.max() > 1:
+            raise fault
+        return mine.sum(0).numpy()
+
+    assert _padded(most).total(np.arange(3), 2, work).tolist() == [2.0, 2.0]
+
+
+def _padded(most: int) -> PaddedBatches:
+    """Three records, the second with a large number."""
+    inputs = np.array([[1, 1], [5, 0], [1, 1]], dtype=np.float32)
+    records = Records(inputs=inputs, targets=np.zeros(3, dtype=np.float32))
+    return PaddedBatches(records, np.zeros(2, dtype=np.float32), most=most, device=CPU)
