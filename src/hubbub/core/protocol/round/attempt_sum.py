@@ -223,11 +223,12 @@ class AttemptSum:
         if tag in (Tag.ARRIVED, Tag.REQUEST) and sender != 0:
             return False
         if tag in (Tag.SHARE, Tag.ARRIVED):
-            return self.numbers.full_shares and not taken[Tag.REQUEST]
-        # Who is found closed after the REQUEST could not leave the set any more.
+            return self.numbers.full_shares
         if tag is Tag.HELD:
-            return bool(taken[Tag.ARRIVED]) and not taken[Tag.REQUEST]
-        if tag is Tag.REQUEST:  # P4: with full shares every node has spoken of its shares before
+            return bool(taken[Tag.ARRIVED])
+        # P4: with full shares every node has spoken of its own before, once: who was found closed
+        # after it could not leave the set any more.
+        if tag is Tag.REQUEST:
             return not self.numbers.full_shares or len(taken[Tag.HELD]) == nodes
         if tag is Tag.PROMISE:
             return bool(taken[Tag.REQUEST])
