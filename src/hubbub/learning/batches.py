@@ -52,9 +52,9 @@ class Batch:
         """Records start to stop - 1."""
         return self.each(lambda values: values[start:stop])
 
-    def labels(self, targets: tuple[torch.Tensor, ...] | None = None) -> Tensors:
-        """The targets as the loss expects them."""
-        targets = self.targets if targets is None else targets
+    def labels(self, targets: tuple[torch.Tensor, ...] = ()) -> Tensors:
+        """The targets, or others like them, as the loss expects them."""
+        targets = targets or self.targets
         return targets if self.paired else targets[0]
 
 
@@ -111,12 +111,7 @@ Weighted = tuple[torch.Tensor, ...]
 
 
 class UnitModel(nn.Module):
-    """A model on units of k rows: (n, k, ...) to (n, k, ...).
-
-    Args:
-        rows: the model of single rows, whose parameters are this one's.
-        places: k, the most rows of a unit, public.
-    """
+    """A model on units of k rows, at most `places`: (n, k, ...) to (n, k, ...)."""
 
     rows: nn.Module
 
@@ -131,11 +126,7 @@ class UnitModel(nn.Module):
 
 
 class UnitLoss:
-    """The mean loss of each unit's rows.
-
-    Args:
-        rows: the loss of rows, one value for each.
-    """
+    """The mean loss of each unit's rows, of the loss of single rows."""
 
     def __init__(self, rows: Loss) -> None:
         self.rows = rows
@@ -222,9 +213,7 @@ class PaddedBatches:
             unit's: then each row of a batch holds all that a patient has, and `places` says how
             many records that are.
         most: rows of the largest piece; public.
-        device: where the work is done.
         source: of the seeds of random layers and views; the operating system's if None.
-        views: of each record, if there are any.
     """
 
     def __init__(
@@ -265,15 +254,9 @@ class PaddedBatches:
         return len(self._records) if self._units is None else len(self._units.rows)
 
     def total(self, rows: Rows, size: int, work: Work) -> Array:
-        """The sum of `work` over all pieces, in float64.
+        """The sum, (size,) float64, of what `work` makes of pieces; zeros if all rows are empty.
 
-        Args:
-            rows: (m,) positions of records, or EMPTY; m is public.
-            size: of the vectors that `work` gives.
-            work: what is made of a piece.
-
-        Returns:
-            (size,) float64; zeros if all rows are empty.
+        `rows` are (m,) positions of records, or EMPTY; m is public.
         """
         first, *others = pieces(rows, self._most)
         total = self._sum(first, size, work).astype(np.float64, copy=False)
@@ -302,14 +285,14 @@ class PaddedBatches:
         held = piece != EMPTY
         if self._there:
             rows = torch.from_numpy(self._numbers(piece, held)).to(self._device)
-            filled = [values[rows] for values in self._there]
+            xs, *ys = (values[rows] for values in self._there)
         else:
-            filled = [
-                torch.from_numpy(values).to(self._device) for values in self._filled(piece, held)
-            ]
-        if self._units is not None:
-            filled.append(torch.from_numpy(self._weights(piece, held)).to(self._device))
-        xs, *ys = filled
+            own = self._filled(piece, held)
+            xs, *ys = (torch.from_numpy(values).to(self._device) for values in own)
+        if self._units is not None:  # the weight of each place
+            weights = np.full((len(piece), self._places), 1 / self._places, dtype=np.float32)
+            weights[held] = self._units.shares[piece[held]]
+            ys.append(torch.from_numpy(weights).to(self._device))
         try:
             with seeded(seed, self._device):
                 if self._views is not None:
@@ -338,13 +321,6 @@ class PaddedBatches:
         numbers = np.tile(empty, (len(piece), 1))
         numbers[held] = self._units.rows[piece[held]]
         return numbers
-
-    def _weights(self, piece: Rows, held: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Of units, the weight of each place."""
-        assert self._units is not None, "records have no places"  # noqa: S101
-        weights = np.full((len(piece), self._places), 1 / self._places, dtype=np.float32)
-        weights[held] = self._units.shares[piece[held]]
-        return weights
 
     def _at_fault(
         self, piece: Rows, suspects: NDArray[np.intp], run: Callable[[Rows], NDArray[Any] | None]
