@@ -189,10 +189,6 @@ class ClippedSum(NamedTuple):
         vector: (d,), in the order of `model.parameters()`, frozen parameters left out; on its
             device, in units of the gradient. Projected sums have length k.
         count: number of records whose gradients are in the sum.
-
-    >>> total = ClippedSum(vector=torch.zeros(3), count=0)
-    >>> total.vector.shape
-    torch.Size([3])
     """
 
     vector: torch.Tensor
@@ -203,9 +199,7 @@ def gradients_of(layout: ParameterLayout) -> GradientSpace:
     """Gradients themselves."""
     form = stored if takes_all_at_once(layout.device, layout.size) else formed
     return GradientSpace(
-        shape=lambda source: (source[0], form(source[1])),
-        slices=layout.slices,
-        size=layout.size,
+        shape=lambda source: (source[0], form(source[1])), slices=layout.slices, size=layout.size
     )
 
 
@@ -282,6 +276,8 @@ def clipped_sum(
     refuse_unsafe(model)
     if batch.size == 0:
         return ClippedSum(layout.empty(space.size).zero_(), 0)
+    if counted is None:
+        counted = torch.ones(batch.size, dtype=torch.bool)
     for name in METHODS if method == "auto" else (method,):
         form = _form(name, model, loss, layout, batch)
         if form is None:
@@ -338,17 +334,13 @@ def _form(
         parts = partial(chain_parts, layers, loss, layout)
         return Form(parts=parts, first=1024, most=_BUDGET, writes=writes)
     if name == "loop":
-        one = partial(loop_parts, model, loss, layout)
-        return Form(parts=one, first=1, most=1, writes=writes)
+        parts = partial(loop_parts, model, loss, layout)
+        return Form(parts=parts, first=1, most=1, writes=writes)
     direct = likely_direct(model, layout)
     copied = sum(layout.parameters[key].numel() for key in direct)
     first = max(1, min(_FIRST, _BUDGET // max(1, copied)))
-    return Form(
-        parts=lambda piece: vmapped_parts(model, loss, layout, piece, direct),
-        first=first,
-        most=_BUDGET,
-        writes=writes,
-    )
+    parts = partial(vmapped_parts, model, loss, layout, direct=direct)
+    return Form(parts=parts, first=first, most=_BUDGET, writes=writes)
 
 
 def loop_parts(
@@ -389,7 +381,7 @@ def _summed(
     batch: Batch,
     clip: float,
     chunk: int | None,
-    counted: torch.Tensor | None,
+    counted: torch.Tensor,
 ) -> ClippedSum:
     """Clip and add the counted records, piece by piece."""
     vector, count, start = layout.empty(space.size), 0, 0
@@ -403,8 +395,8 @@ def _summed(
             sources = form.parts(piece)
         parts = [space.shape(source) for source in sources]
         del sources
-        some = None if counted is None else counted[start : start + piece.size]
-        count += _add(vector, filled, parts, space, piece.size, clip, some)
+        kept = counted[start : start + piece.size]
+        count += _add(vector, filled, parts, space, clip, kept)
         start += piece.size
         size = min(chunk or _affordable(parts, piece.size), form.most)
         del parts  # or they would be there beside the next
@@ -424,15 +416,13 @@ def _add(
     filled: set[str],
     parts: list[Part],
     space: GradientSpace,
-    records: int,
     clip: float,
-    counted: torch.Tensor | None,
+    kept: torch.Tensor,
 ) -> int:
-    """Add what is clipped of a piece's counted records; say how many of them were finite.
+    """Add what is clipped of a piece's kept records; say how many of them were finite.
 
     What the vector holds of a parameter that is not among the `filled` is no sum yet.
     """
-    kept = torch.ones(records, dtype=torch.bool) if counted is None else counted
     if not parts:  # a loss that depends on no trainable parameter
         return _counted(kept)
     norms = total_norms(parts)

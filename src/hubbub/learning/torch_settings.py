@@ -36,11 +36,7 @@ _GENERATOR = threading.RLock()
 def device_of(name: str) -> torch.device:
     """The device that "auto", "cpu" or "cuda" (also "cuda:1") stands for on this machine.
 
-    Args:
-        name: "auto" takes the GPU where torch sees one.
-
-    Returns:
-        The device.
+    "auto" takes the GPU where torch sees one.
 
     Raises:
         UserError: another name, or a GPU that is not there.
@@ -79,8 +75,7 @@ def _first_cuda() -> torch.device:
 class _Shared:
     """A setting of the whole process: made by the first thread inside, put back by the last.
 
-    Args:
-        change: makes it, and gives what puts it back.
+    `change` makes it, and gives what puts it back.
     """
 
     def __init__(self, change: Callable[[], Callable[[], object]]) -> None:
@@ -197,13 +192,9 @@ def as_stored(kind: str) -> Iterator[None]:
 def shortened(precision: str, kind: str) -> Iterator[None]:
     """Forward and backward in numbers as short as a study lets them be, on devices of this kind.
 
-    What comes of it is stored and measured before it is clipped, and clipped and added in float64
-    (docs/privacy.md P14).
-
-    Args:
-        precision: "float32" changes nothing; "tf32" has a GPU round the factors of float32 products
-            to 10 bits, "bf16" has matrices and convolutions of 8 bits.
-        kind: of a device.
+    "float32" changes nothing; "tf32" has a GPU round the factors of float32 products to 10 bits,
+    "bf16" has matrices and convolutions of 8 bits. What comes of it is stored and measured before
+    it is clipped, and clipped and added in float64 (docs/privacy.md P14).
     """
     places = [place for place in _PRECISIONS if place[0] == "cuda" and place[1] != "all"]
     before = [_precision(place) for place in places]
@@ -394,9 +385,6 @@ def threads_for(parameters: int) -> Iterator[None]:
 
     Args:
         parameters: how many trainable parameters the model has; below 100,000 they are few.
-
-    Returns:
-        A context manager, which puts torch's number back.
 
     >>> with threads_for(27):
     ...     torch.get_num_threads()

@@ -8,7 +8,7 @@ silo's records.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from hubbub.core.errors import HubbubError, ModelError
 from hubbub.core.tabular.records import Records
@@ -36,9 +35,11 @@ from hubbub.learning.batches import (
 from hubbub.learning.clipped_sums import clipped_sum, loop_parts
 from hubbub.learning.model_state import (
     OperationMode,
+    addresses,
     attributes_unchanged,
     is_known,
     state_unchanged,
+    tensors_in,
 )
 from hubbub.learning.models import outputs_of
 from hubbub.learning.parameters import layout_of
@@ -81,11 +82,7 @@ class Trial:
 
 
 def tried(model: nn.Module, shape: tuple[int, ...]) -> Trial:
-    """The model tried on made-up records of that shape, the same for everybody.
-
-    Raises:
-        ModelError: it takes none, or gives outputs of another shape.
-    """
+    """The model tried on made-up records of that shape, the same for everybody, or a ModelError."""
     known = _TRIED.setdefault(model, {})
     if shape not in known:
         remedy = f"call it on made-up records of shape {(MADE_UP, *shape)} to see why"
@@ -99,9 +96,6 @@ def tried_on(
     """Made-up records of the same shape, a target for each of them, and the loss of both.
 
     For a `UnitModel` they are units, of one row, of two, and so on.
-
-    Raises:
-        ModelError, StudyError: as for `tried` and the goal's loss.
     """
     units = model if isinstance(model, UnitModel) else None
     trial = tried(units.rows if units else model, tuple(records.inputs.shape[1:]))
@@ -122,12 +116,12 @@ def _of_units(
     return replace(trial, inputs=rows), (labels, weights), UnitLoss(loss)
 
 
-def made_up(generator: torch.Generator, shape: tuple[int, ...]) -> Iterator[torch.Tensor]:
+def made_up(
+    generator: torch.Generator, shape: tuple[int, ...]
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Numbers; or, as a table of words has no row -0.3, codes that are in every table."""
     generator.manual_seed(0)
-    numbers = torch.randn((MADE_UP, *shape))
-    words = torch.randint(2, (MADE_UP, *shape)).float()
-    yield from (numbers, words)
+    return torch.randn((MADE_UP, *shape)), torch.randint(2, (MADE_UP, *shape)).float()
 
 
 def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:
@@ -177,10 +171,7 @@ def refuse_mixing(model: nn.Module, batch: Batch) -> None:
     """Refuse a model whose outputs for a record depend on the other records of a batch.
 
     Where nothing is drawn, they have to be those of the records one by one; where something is, the
-    same for the same seed whatever the others are.
-
-    Raises:
-        ModelError: they do, or they are others each time that the same is asked.
+    same for the same seed whatever the others are. Nor may they be others each time.
     """
     training = model.training
     with state_unchanged(model):
@@ -202,9 +193,6 @@ def refuse_memory(model: nn.Module, loss: Loss, batch: Batch) -> None:
     """Refuse a model that says something else of a record once it has seen others.
 
     The first call is left out: what it keeps follows from the shape, or is restored (P14).
-
-    Raises:
-        ModelError: it does, or a forward changes an attribute, a buffer.
     """
     if is_known(model, loss):
         return
@@ -218,20 +206,16 @@ def refuse_memory(model: nn.Module, loss: Loss, batch: Batch) -> None:
             for other in others:
                 _said(model, loss, other)
             for kind in WILD:
-                _bear(model, loss, row, kind)
+                wild = replace(row, inputs=tuple(map(kind, row.inputs)))
+                try:  # it need not take them
+                    _said(model, loss, wild)
+                except HubbubError:
+                    raise
+                except (Exception, SystemExit):  # noqa: BLE001, S110 (the model is the user's)
+                    pass
         if not _alike(before, _said(model, loss, row)):
             raise _remembering()
     model.train(training)
-
-
-def _bear(model: nn.Module, loss: Loss, row: Batch, kind: Change) -> None:
-    """Show the model a wild row, which it need not take."""
-    try:
-        _said(model, loss, replace(row, inputs=tuple(map(kind, row.inputs))))
-    except HubbubError:
-        raise
-    except (Exception, SystemExit):  # noqa: BLE001, S110 (the model is the user's)
-        pass
 
 
 def _said(model: nn.Module, loss: Loss, row: Batch) -> list[torch.Tensor]:
@@ -246,7 +230,7 @@ def _said(model: nn.Module, loss: Loss, row: Batch) -> list[torch.Tensor]:
 def _outputs(model: nn.Module, batch: Batch, seed: int = 0) -> list[torch.Tensor]:
     """The tensors among the outputs for a batch."""
     with seeded(seed, device_under(model) or _CPU):
-        return [x for x in tree_leaves(model(*batch.inputs)) if isinstance(x, torch.Tensor)]
+        return tensors_in(model(*batch.inputs))
 
 
 def _alike(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
@@ -262,7 +246,7 @@ def _refuse_unequal(whole: torch.Tensor, pieces: list[torch.Tensor]) -> None:
     if stacks and torch.allclose(whole, torch.cat(pieces), rtol=1e-6, atol=1e-9, equal_nan=True):
         return
     raise ModelError(
-        ("expected the outputs for a batch to be those for its records one by one, found others: ")
+        "expected the outputs for a batch to be those for its records one by one, found others: "
         + _MIXING
     )
 
@@ -276,12 +260,8 @@ def _refuse_reaching(model: nn.Module, batch: Batch, together: list[torch.Tensor
         stacks = all(x.dim() and len(x) == batch.size for x in (*together, *outputs))
         if not stacks or not _alike([x[place] for x in together], [x[place] for x in outputs]):
             raise ModelError(
-                (
-                    "expected the outputs for a record not to depend on the other records, "
-                    "at the same seed, found others: "
-                )
-                + _MIXING
-                + "; draw as much for any record"
+                "expected the outputs for a record not to depend on the other records, at the same "
+                f"seed, found others: {_MIXING}; draw as much for any record"
             )
 
 
@@ -322,7 +302,7 @@ class RaisingOperations(OperationMode):
         """The work on a piece, watched."""
 
         def watched(inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor) -> NDArray[Any]:
-            self._followed = set(_addresses((inputs, targets)))
+            self._followed = set(addresses((inputs, targets)))
             with self:
                 return work(inputs, targets, kept)
 
@@ -331,18 +311,12 @@ class RaisingOperations(OperationMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        follows = not self._followed.isdisjoint(_addresses((args, kwargs)))
+        follows = not self._followed.isdisjoint(addresses((args, kwargs)))
         if follows and _RAISING.fullmatch(str(func)):
             self.names.add(str(func))
         given = func(*args, **(kwargs or {}))
-        (self._followed.update if follows else self._followed.difference_update)(_addresses(given))
+        (self._followed.update if follows else self._followed.difference_update)(addresses(given))
         return given
-
-
-def _addresses(values: Any) -> Iterable[int]:
-    """Of the tensors among them; a view has that of its base."""
-    leaves = (tree_leaf for tree_leaf in tree_leaves(values) if isinstance(tree_leaf, torch.Tensor))
-    return [leaf.untyped_storage().data_ptr() for leaf in leaves if leaf.numel()]
 
 
 # Whether a model does more for one record than for another of the same shape.
@@ -360,11 +334,6 @@ _CONSTANTS = (1.0, 2.0, 3.0, 5.0, 8.0)  # codes, or lengths
 def work_varies(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors) -> bool:
     """Whether made-up records make the model run other operations, or on other shapes.
 
-    Args:
-        model: left as it is.
-        loss: one value per record.
-        inputs, targets: a few records that the model takes.
-
     >>> class Unrolled(nn.Linear):
     ...     def forward(self, x):
     ...         for _ in range(int((x != 0).sum())):
@@ -379,7 +348,7 @@ def work_varies(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors)
     loss(model(*row.inputs), row.labels())  # what is made once
     rows = [batch.piece(k, k + 1) for k in range(1, batch.size)]
     for record, change in [*((one, torch.clone) for one in (row, *rows)), *_changes(row)]:
-        with suppress(Exception, SystemExit), seeded(0, device_under(model) or torch.device("cpu")):
+        with suppress(Exception, SystemExit), seeded(0, device_under(model) or _CPU):
             # what raises is no record that takes part
             changed = replace(record, inputs=tuple(map(change, record.inputs)))
             with torch.enable_grad(), _Operations() as operations:
