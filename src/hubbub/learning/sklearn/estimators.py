@@ -39,6 +39,8 @@ from hubbub.learning.scoring import harrell
 Array = NDArray[Any]
 _CLOSE = 1e-5  # how near 0 and 1 means and deviations are that were made so
 _FEWEST = 10  # rows, of which a mean of 0 is no chance
+_MISSING = frozenset({"", "nan", "None", "NaT", "<NA>"})
+_INTERVALS = 10  # of the grid where nobody states one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,9 +223,13 @@ def _dealt(groups: ArrayLike | None, rows: int, silos: int) -> dict[str, Array]:
     given = np.asarray(groups)
     if given.shape != (rows,):
         raise ValueError(f"expected groups of shape ({rows},), found {given.shape}; give one a row")
-    if any(one is None or one != one or one == "" for one in given.tolist()):
+    texts = list(map(str, given.tolist()))
+    if not _MISSING.isdisjoint(texts):
         raise ValueError("expected a silo for each row in groups, found a missing one; fill it in")
-    values, owners = np.unique(given, return_inverse=True)
+    try:
+        values, owners = np.unique(given, return_inverse=True)
+    except TypeError:  # numbers and texts have no order
+        values, owners = np.unique(texts, return_inverse=True)
     names = [_silo_name(value) for value in values.tolist()]
     if len(set(names)) < len(names):
         raise ValueError(
@@ -308,11 +314,6 @@ def _is_standardised(inputs: Array) -> bool:
     return bool(len(inputs) >= _FEWEST and is_scaled and is_centred)
 
 
-# The kinds of target: classes, numbers, counts and times, each with what it makes of y.
-
-_INTERVALS = 10  # of the grid where nobody states one
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
     """A classifier that several silos train together, with differential privacy for each record.
@@ -364,7 +365,8 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         probabilities = self._predicted(X)
         if probabilities.ndim == 1:
             return np.column_stack([1 - probabilities, probabilities])
-        return probabilities
+        # They were rounded to float32, and each by itself.
+        return probabilities / probabilities.sum(1, keepdims=True)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class for rows (n, features): (n,), out of `classes_`.
