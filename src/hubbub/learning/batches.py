@@ -32,11 +32,10 @@ Work = Callable[[torch.Tensor, Tensors, torch.Tensor], NDArray[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Inputs and targets of records; `paired` says that the targets are a tuple."""
+    """Inputs of records, and targets as the loss expects them."""
 
     inputs: tuple[torch.Tensor, ...]
-    targets: tuple[torch.Tensor, ...]
-    paired: bool
+    targets: Tensors
 
     @property
     def size(self) -> int:
@@ -45,17 +44,16 @@ class Batch:
 
     def each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
         """The batch with every tensor changed in the same way."""
-        inputs, targets = (tuple(map(change, ts)) for ts in (self.inputs, self.targets))
-        return Batch(inputs=inputs, targets=targets, paired=self.paired)
+        return Batch(inputs=tuple(map(change, self.inputs)), targets=changed(self.targets, change))
 
     def piece(self, start: int, stop: int) -> Batch:
         """Records start to stop - 1."""
         return self.each(lambda values: values[start:stop])
 
-    def labels(self, targets: tuple[torch.Tensor, ...] = ()) -> Tensors:
-        """The targets, or others like them, as the loss expects them."""
-        targets = targets or self.targets
-        return targets if self.paired else targets[0]
+
+def changed(values: Tensors, change: Callable[[torch.Tensor], torch.Tensor]) -> Tensors:
+    """The tensor, or each of the tuple, changed in one way."""
+    return tuple(map(change, values)) if isinstance(values, tuple) else change(values)
 
 
 def batch_of(inputs: Tensors, targets: Tensors) -> Batch:
@@ -70,7 +68,7 @@ def batch_of(inputs: Tensors, targets: Tensors) -> Batch:
             f"expected inputs and targets with the same number of records, found {sorted(sizes)}; "
             "give every tensor one row per record"
         )
-    return Batch(inputs=xs, targets=ys, paired=isinstance(targets, tuple))
+    return Batch(inputs=xs, targets=targets)
 
 
 def single_value(value: torch.Tensor) -> torch.Tensor:
@@ -89,9 +87,7 @@ def on_device(
     change: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.contiguous,
 ) -> Tensors:
     """The tensor, or each of the tuple, changed in one way and on that device."""
-    if isinstance(values, tuple):
-        return tuple(change(value).contiguous().to(device) for value in values)
-    return change(values).contiguous().to(device)
+    return changed(values, lambda value: change(value).contiguous().to(device))
 
 
 # A patient's rows as one record: the model on all of them, and the mean of their losses.

@@ -81,7 +81,8 @@ def chain_of(model: nn.Module, loss: Loss, batch: Batch) -> list[nn.Module] | No
     if isinstance(model, UnitModel) and isinstance(loss, UnitLoss) and is_plain(model):
         model, loss, inputs, units = model.rows, loss.rows, inputs.flatten(0, 1), True
     layers = list(_unrolled(model))
-    rows = len(batch.inputs) == 1 and batch.paired == units and _rows(inputs, layers)
+    fits = len(batch.inputs) == 1 and isinstance(batch.targets, tuple) == units
+    rows = fits and _rows(inputs, layers)
     known = all(is_plain(m) and _on_list(m) for m in layers)
     owned = [id(p) for m in layers for p in m.parameters()]
     if rows and known and len(owned) == len(set(owned)) and _is_row_loss(loss):
@@ -133,7 +134,7 @@ def chain_parts(
     A unit's rows go through the layers as rows, and meet again at each Linear one and in the loss.
     """
     sites: list[Site] = []
-    places = batch.inputs[0].shape[:2] if batch.paired else None
+    places = batch.inputs[0].shape[:2] if isinstance(batch.targets, tuple) else None
     values = batch.inputs[0].flatten(0, 1) if places else batch.inputs[0]
     for layer in layers:
         owned = (layer.weight, layer.bias) if isinstance(layer, nn.Linear) else ()
@@ -144,7 +145,7 @@ def chain_parts(
         met = values.unflatten(0, places) if places else values
         values, site = linear_on(met, layer.weight, layer.bias, names)
         sites.append(site)
-    losses = loss(values.unflatten(0, places) if places else values, batch.labels())
+    losses = loss(values.unflatten(0, places) if places else values, batch.targets)
     edges = [site.edge for site in sites]
     backprops = torch.autograd.grad(losses.sum(), edges, allow_unused=True)
     return site_parts(sites, list(backprops))
@@ -347,7 +348,7 @@ def loop_parts(
     model: nn.Module, loss: Loss, layout: ParameterLayout, record: Batch
 ) -> list[Source]:
     """The gradient of the one record in `record`; that of a sparse embedding is made dense."""
-    value = single_value(loss(model(*record.inputs), record.labels()))
+    value = single_value(loss(model(*record.inputs), record.targets))
     if not value.requires_grad:
         return []
     wanted = list(layout.parameters.values())

@@ -66,14 +66,7 @@ class Score:
 def beside_null(
     target_type: TargetType, outputs: NDArray[Any], targets: NDArray[Any]
 ) -> dict[str, Score]:
-    """Scores by the usual names of metrics, the telling one first; those that are defined.
-
-    >>> classes = Classes()
-    >>> rare = np.array([1.0] * 2 + [0.0] * 98)
-    >>> found = beside_null(classes, np.full(100, -9.0) + np.linspace(0, 1e-3, 100), rare)
-    >>> found["accuracy"].value, found["accuracy"].null, found["accuracy"].is_better
-    (0.98, 0.98, None)
-    """
+    """Scores by the usual names of metrics, the telling one first; those that are defined."""
     if not np.isfinite(outputs).all() or len(targets) < 2:
         return {}
     scores: dict[str, Score] = {}
@@ -254,7 +247,7 @@ def _outputs(
             for start in range(0, batch.size, chunk):
                 piece = batch.piece(start, start + chunk).each(lambda values: values.to(device))
                 outputs.append(model(*piece.inputs))
-                losses.append(loss(outputs[-1], piece.labels()))
+                losses.append(loss(outputs[-1], piece.targets))
     finally:
         model.train(training)
     if not outputs:
@@ -285,7 +278,7 @@ def evaluate_records(
     target_type: TargetType = CLASSES,
     own: Sequence[str] = (),
 ) -> dict[str, float]:
-    """Metrics of a model on public records.
+    """What `evaluate` gives of a model on public records, with the target type's loss.
 
     Args:
         model: gives outputs of shape (n,) or (n, classes); left as it is.
@@ -293,13 +286,8 @@ def evaluate_records(
         device: where they are computed, a name that `hubbub.learning.device_of` takes.
         target_type, own: as for `evaluate`.
 
-    Returns:
-        What `evaluate` gives with the target type's loss.
-
     Raises:
-        DataError: there are no records.
-        ModelError: the outputs have another shape.
-        UserError: there is no such device.
+        DataError, ModelError, UserError: there are no records, no such device, or other outputs.
 
     >>> import numpy as np
     >>> records = Records(inputs=np.eye(3, dtype=np.float32), targets=np.arange(3))
@@ -338,13 +326,7 @@ def _placed(
 
 
 class Scorer(nn.Module):
-    """A trained model with all that stands around it: features in, predictions out.
-
-    Args:
-        model: gives outputs (n,) or (n, outputs).
-        standardisation: what was done to features before the model saw them; None if nothing.
-        target_type: what the model was trained for; that of a classifier if it is left out.
-    """
+    """A trained model with all that stands around it: features in, predictions out."""
 
     shift: torch.Tensor
     scale: torch.Tensor
@@ -358,11 +340,11 @@ class Scorer(nn.Module):
         super().__init__()
         self._target_type = target_type
         self.model = model
-        shift, scale = ([0.0], [1.0])
+        self.register_buffer("shift", torch.zeros(1))
+        self.register_buffer("scale", torch.ones(1))
         if standardisation is not None:
-            shift, scale = standardisation.shift, standardisation.scale
-        self.register_buffer("shift", torch.tensor(shift))
-        self.register_buffer("scale", torch.tensor(scale))
+            self.shift = torch.tensor(standardisation.shift)
+            self.scale = torch.tensor(standardisation.scale)
         self.eval()
 
     def around(self, model: nn.Module) -> Scorer:

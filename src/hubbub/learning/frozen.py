@@ -96,7 +96,13 @@ def frozen_layers(frozen: Frozen, folder: Path) -> nn.Sequential:
         return nn.Sequential(*layers, module).requires_grad_(False).eval()
     names = [f"conv{number}" for number in range(1, 1 + _convolutions(tensors, frozen.weights))]
     for name in names:
-        layers += [_convolution(tensors, name), nn.ReLU(), nn.MaxPool2d(3, 2)]
+        own = {key: tensors.get(f"{name}.{key}") for key in ("weight", "bias")}
+        held = {key: values.float() for key, values in own.items() if values is not None}
+        rows, columns, height, width = held["weight"].shape
+        layer = nn.Conv2d(columns, rows, (height, width), bias="bias" in held)
+        for key, values in held.items():
+            setattr(layer, key, nn.Parameter(values))
+        layers += [layer, nn.ReLU(), nn.MaxPool2d(3, 2)]
     return nn.Sequential(*layers, nn.Flatten()).requires_grad_(False)
 
 
@@ -166,16 +172,6 @@ def _convolutions(tensors: Mapping[str, torch.Tensor], name: str) -> int:
             f"(out, in, height, width), found {sorted(tensors)[:8]}; save the layers by these names"
         )
     return len(ranks)
-
-
-def _convolution(tensors: Mapping[str, torch.Tensor], name: str) -> nn.Conv2d:
-    weight, bias = tensors[f"{name}.weight"].float(), tensors.get(f"{name}.bias")
-    rows, columns, height, width = weight.shape
-    layer = nn.Conv2d(columns, rows, (height, width), bias=bias is not None)
-    layer.weight = nn.Parameter(weight)
-    if bias is not None:
-        layer.bias = nn.Parameter(bias.float())
-    return layer
 
 
 class Normalise(nn.Module):

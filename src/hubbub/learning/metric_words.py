@@ -32,6 +32,11 @@ def _share(name: str, meaning: str) -> MetricWords:
     return MetricWords(name=name, meaning=meaning, better="higher", is_share=True)
 
 
+def _held_back(name: str, meaning: str) -> MetricWords:
+    kept = "that silos kept out of the training. It is published with noise, which ε includes."
+    return MetricWords(name=f"held-back {name}", meaning=f"{meaning} {kept}")
+
+
 # The telling one of each kind of target first.
 METRICS = {
     "auc": _share(
@@ -88,22 +93,16 @@ METRICS = {
         "kept out of the training. It is published with noise, which ε includes. It cannot show "
         "whether this beats always predicting the more common class; [validation] can.",
     ),
-    "held_back_rmsle": MetricWords(
-        name="held-back RMSE of logarithms",
-        meaning="The held-back RMSE of logarithms is the typical ratio by which predictions are "
-        "off on records that silos kept out of the training. It is published with noise, "
-        "which ε includes.",
+    "held_back_rmsle": _held_back(
+        "RMSE of logarithms",
+        "The held-back RMSE of logarithms is the typical ratio by which predictions are off on "
+        "records",
     ),
-    "held_back_rmse": MetricWords(
-        name="held-back RMSE",
-        meaning="Held-back RMSE is that of records that silos kept out of the training. It is "
-        "published with noise, which ε includes.",
-    ),
-    "held_back_hazard_brier": MetricWords(
-        name="held-back hazard Brier score",
-        meaning="The held-back hazard Brier score is the squared error of the predicted event "
-        "probability in each interval, on records that silos kept out of the training. "
-        "It is published with noise, which ε includes.",
+    "held_back_rmse": _held_back("RMSE", "Held-back RMSE is that of records"),
+    "held_back_hazard_brier": _held_back(
+        "hazard Brier score",
+        "The held-back hazard Brier score is the squared error of the predicted event probability "
+        "in each interval, on records",
     ),
 }
 

@@ -102,15 +102,12 @@ class Optimizer:
     def step(
         self, parameters: NDArray[Any], gradient: NDArray[Any] | RevealedSum, divisor: float = 1.0
     ) -> NDArray[Any]:
-        """Take one step and return the new parameters, in the dtype of the old.
+        """Take one step and return the new parameters (d,), in the dtype of the old.
 
         Args:
             parameters: float32 or float64, (d,); not changed.
             gradient: the noisy sum of gradients, (d,); not changed.
             divisor: what makes it a mean, above 0.
-
-        Returns:
-            (d,), in the dtype of `parameters`.
 
         Raises:
             StudyError: the shapes differ.
@@ -180,19 +177,14 @@ class Optimizer:
         direction /= spare
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Everything that the next step depends on besides its arguments.
+        """Everything that the next step depends on besides its arguments; "step" is their number.
 
-        Returns:
-            Arrays by name, which the next step writes over: whoever needs them longer has a copy.
-            "step" is the number of steps that were taken.
+        The next step writes over the arrays: whoever needs them longer has a copy.
         """
         return dict(self._state)
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from a `state()` of an optimizer with the same options.
-
-        Args:
-            state: what `state()` gave; its arrays are the optimizer's from now on.
+        """Continue from a `state()` of an optimizer with the same options, whose arrays it takes.
 
         Raises:
             IntegrityError: it is the state of another optimizer.
@@ -216,10 +208,8 @@ class Optimizer:
 class Averaged:
     """An optimizer whose last step gives a mean of its models: post-processing of what is released.
 
-    Until then it gives the models themselves, at which gradients are taken.
-
-    Guarantees:
-        1. Those of `Optimizer`.
+    Until then it gives the models themselves, at which gradients are taken. Its guarantee is that
+    of `Optimizer`.
 
     Args:
         optimizer: takes the steps.

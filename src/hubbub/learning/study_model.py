@@ -33,8 +33,8 @@ from hubbub.learning.self_check import TriedMethod
 from hubbub.learning.study.model import LORA, Model, record_shape
 from hubbub.learning.study.training import learning_of
 from hubbub.learning.target_types import Classes, TargetType
-from hubbub.learning.torch_settings import borrowed, device_under
-from hubbub.learning.trial import made_up
+from hubbub.learning.torch_settings import device_under
+from hubbub.learning.trial import first_taken
 from hubbub.learning.views import Views, views_of
 
 # A study's model as one machine makes gradients of it: the module, its first weights, the method.
@@ -160,15 +160,10 @@ def _outputs_on_made_up(model: nn.Module, shape: tuple[int, ...], training: bool
     """What a copy of the model gives for records that anybody can make; None if it takes none."""
     try:
         trial = copy.deepcopy(model).train(training)
-        with borrowed() as generator, torch.enable_grad():
-            for inputs in made_up(generator, shape):
-                try:
-                    return trial(inputs.to(device_under(model)))
-                except (IndexError, TypeError, RuntimeError):
-                    continue
-    except Exception:  # noqa: BLE001, S110 (the model is the user's, and is refused where it is tried)
-        pass
-    return None
+        with torch.enable_grad():
+            return first_taken(shape, lambda inputs: trial(inputs.to(device_under(model))))
+    except Exception:  # noqa: BLE001 (the model is the user's, and is refused where it is tried)
+        return None
 
 
 def _last_operation(outputs: Any) -> str:

@@ -150,8 +150,14 @@ class Amount(TargetType):
     def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Squared error, or Huber's."""
         _expect_outputs(outputs, 1)
-        bounds = {"low": self.low, "high": self.high, "is_log": self.is_log, "start": self._start}
-        return partial(scoring.amount_errors, **bounds, is_huber=self.is_huber)
+        return partial(
+            scoring.amount_errors,
+            low=self.low,
+            high=self.high,
+            is_log=self.is_log,
+            start=self._start,
+            is_huber=self.is_huber,
+        )
 
     def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
         """Between -1 and 1."""

@@ -116,27 +116,31 @@ def _of_units(
     return replace(trial, inputs=rows), (labels, weights), UnitLoss(loss)
 
 
-def made_up(
-    generator: torch.Generator, shape: tuple[int, ...]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Numbers; or, as a table of words has no row -0.3, codes that are in every table."""
-    generator.manual_seed(0)
-    return torch.randn((MADE_UP, *shape)), torch.randint(2, (MADE_UP, *shape)).float()
+def first_taken(shape: tuple[int, ...], work: Callable[[torch.Tensor], Made]) -> Made | None:
+    """What `work` gives for the first made-up records that it takes; None if it takes none.
+
+    They are numbers; or, as a table of words has no row -0.3, codes that are in every table.
+    """
+    with borrowed() as generator:
+        generator.manual_seed(0)
+        kinds = torch.randn((MADE_UP, *shape)), torch.randint(2, (MADE_UP, *shape)).float()
+        for inputs in kinds:
+            with suppress(IndexError, TypeError, RuntimeError):
+                return work(inputs)
+    return None
 
 
 def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:
     """The first of them that the model takes."""
     device = device_under(model)
-    with borrowed() as generator:
-        for inputs in made_up(generator, shape):
-            try:
-                with torch.no_grad():
-                    model(inputs.to(device))
-                return Trial(inputs=inputs, outputs=outputs_of(model, inputs.to(device)))
-            except (IndexError, TypeError, RuntimeError):
-                continue
-        nothing = torch.zeros((MADE_UP, *shape))
-        return Trial(inputs=nothing, outputs=outputs_of(model, nothing.to(device)))
+
+    def of(inputs: torch.Tensor) -> Trial:
+        with torch.no_grad():
+            model(inputs.to(device))
+        return Trial(inputs=inputs, outputs=outputs_of(model, inputs.to(device)))
+
+    with borrowed():
+        return first_taken(shape, of) or of(torch.zeros((MADE_UP, *shape)))
 
 
 # Whether a model's rows are independent: of the others in a batch, and of those before them.
@@ -223,7 +227,7 @@ def _said(model: nn.Module, loss: Loss, row: Batch) -> list[torch.Tensor]:
     with torch.no_grad():
         outputs = _outputs(model, row)
     with seeded(0, device_under(model) or _CPU):
-        parts = clipped_sum(model, loss, row.inputs, row.labels(), _NO_CLIP, method="loop")
+        parts = clipped_sum(model, loss, row.inputs, row.targets, _NO_CLIP, method="loop")
     return [*outputs, parts.vector]
 
 
@@ -332,20 +336,10 @@ _CONSTANTS = (1.0, 2.0, 3.0, 5.0, 8.0)  # codes, or lengths
 
 
 def work_varies(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors) -> bool:
-    """Whether made-up records make the model run other operations, or on other shapes.
-
-    >>> class Unrolled(nn.Linear):
-    ...     def forward(self, x):
-    ...         for _ in range(int((x != 0).sum())):
-    ...             x = super().forward(x)
-    ...         return x
-    >>> x, y = torch.ones(4, 3), torch.ones(4, 3)
-    >>> [work_varies(one(3, 3), nn.functional.mse_loss, x, y) for one in (nn.Linear, Unrolled)]
-    [False, True]
-    """
+    """Whether made-up records make the model run other operations, or on other shapes."""
     batch, layout, done = batch_of(inputs, targets), layout_of(model), set()
     row = batch.piece(0, 1)
-    loss(model(*row.inputs), row.labels())  # what is made once
+    loss(model(*row.inputs), row.targets)  # what is made once
     rows = [batch.piece(k, k + 1) for k in range(1, batch.size)]
     for record, change in [*((one, torch.clone) for one in (row, *rows)), *_changes(row)]:
         with suppress(Exception, SystemExit), seeded(0, device_under(model) or _CPU):

@@ -32,20 +32,10 @@ _SEEDS = 2**62
 
 @dataclass(frozen=True, kw_only=True)
 class Views:
-    """How many views of a record there are, and what makes them.
+    """How many views of a record there are, and what makes them."""
 
-    Args:
-        count: K, public.
-        make: from records (n, ...) to (n, K, ...), by the generators as they are seeded.
-
-    >>> views = Views(count=2, make=crop_flip)
-    >>> units, (labels, weights) = views.of(torch.ones(3, 1, 8, 8), [torch.zeros(3)], 0)
-    >>> units.shape, labels.shape, weights.sum(1).tolist()
-    (torch.Size([3, 2, 1, 8, 8]), torch.Size([3, 2]), [1.0, 1.0, 1.0])
-    """
-
-    count: int
-    make: Viewer
+    count: int  # K, public
+    make: Viewer  # by the generators as they are seeded
 
     def of(
         self, inputs: torch.Tensor, targets: list[torch.Tensor], places: int

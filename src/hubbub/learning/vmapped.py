@@ -42,7 +42,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-from hubbub.learning.batches import Batch, Loss, single_value
+from hubbub.learning.batches import Batch, Loss, Tensors, changed, single_value
 from hubbub.learning.parameters import ParameterLayout
 from hubbub.learning.per_record import Source, Stack
 from hubbub.learning.sites import (
@@ -378,11 +378,11 @@ def _losses(
     """The loss of every record, (n,), with its graph."""
 
     def one(
-        own: dict[str, torch.Tensor], xs: tuple[torch.Tensor, ...], ys: tuple[torch.Tensor, ...]
+        own: dict[str, torch.Tensor], xs: tuple[torch.Tensor, ...], ys: Tensors
     ) -> torch.Tensor:
         inputs = tuple(x.unsqueeze(0) for x in xs)
         outputs = functional_call(model, own, inputs) if own else model(*inputs)
-        return single_value(loss(outputs, batch.labels(tuple(y.unsqueeze(0) for y in ys))))
+        return single_value(loss(outputs, changed(ys, lambda y: y.unsqueeze(0))))
 
     with _Intercept(tape):
         return vmap(one, randomness="different")(copies, batch.inputs, batch.targets)
@@ -394,9 +394,9 @@ def vmapped_losses(
     """Outputs and losses of every record, each as in a batch of its own: no row sees another."""
     tape = Tape(layout, set(layout.parameters))
 
-    def one(xs: tuple[torch.Tensor, ...], ys: tuple[torch.Tensor, ...]) -> Any:
+    def one(xs: tuple[torch.Tensor, ...], ys: Tensors) -> Any:
         outputs = model(*(x.unsqueeze(0) for x in xs))
-        record_loss = loss(outputs, batch.labels(tuple(y.unsqueeze(0) for y in ys)))
+        record_loss = loss(outputs, changed(ys, lambda y: y.unsqueeze(0)))
         return outputs.squeeze(0), record_loss.squeeze(0)
 
     with _Intercept(tape):
@@ -411,8 +411,7 @@ def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) ->
     wanted: list[Any] = [site.edge for site in tape.sites] + list(copies.values())
     if not losses.requires_grad:
         return []
-    gradients: Sequence[torch.Tensor | None]
-    gradients = torch.autograd.grad(losses.sum(), wanted, allow_unused=True)
+    gradients: Any = torch.autograd.grad(losses.sum(), wanted, allow_unused=True)
     sited, rest = gradients[: len(tape.sites)], gradients[len(tape.sites) :]
     pairs = zip(copies, rest, strict=True)
     stacks: list[Source] = [(name, Stack(gradients=g)) for name, g in pairs if g is not None]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -64,14 +64,10 @@ def dialysis(party: str, *, split: int = 0, fetch: bool = True) -> Records:
 
     Returns:
         Inputs float32 (n, 8); targets float32, 1 where the patient died within twelve months.
-
-    Raises:
-        StudyError: another name or a negative split.
-        DataError: the table is neither there nor can it be fetched, or it is damaged.
     """
     path = _fetched(party, split, fetch=fetch)
     cells = _known_first_year(path)
-    rows = [row for row, place in enumerate(_places(path, split)) if place == party]
+    rows = _rows_of(party, cells, split)
     if not rows:  # two centres have two patients each
         width = sum(column.width for column in DIALYSIS_COLUMNS)
         return Records(inputs=np.zeros((0, width), np.float32), targets=np.zeros(0, np.float32))
@@ -94,12 +90,7 @@ def dialysis_cells(
     cells = read_cells(path)
     try:
         cells["event"] = [("alive", "died")[int(text)] for text in cells["event"]]
-        rows = [
-            row
-            for row, (patient, centre) in enumerate(zip(cells["pid"], cells["centre"], strict=True))
-            if f"silo-{int(centre) + 1}" == party
-            and (split is None or not _is_test(patient, split))
-        ]
+        rows = _rows_of(party, cells, split)
     except (KeyError, ValueError, IndexError):
         raise _damaged(path) from None
     return {name: [texts[row] for row in rows] for name, texts in cells.items()}
@@ -121,16 +112,16 @@ def _fetched(party: str, split: int, *, fetch: bool) -> Path:
     return path
 
 
-@lru_cache(maxsize=1)
-def _places(path: Path, split: int) -> list[str]:
-    """Where every patient's record lies."""
-    cells = _known_first_year(path)
-    return [
-        "test" if _is_test(patient, split) else f"silo-{int(centre) + 1}"
+def _rows_of(party: str, cells: Mapping[str, list[str]], split: int | None) -> list[int]:
+    """Which patients' records are a party's; there is no test set without a split."""
+    places = [
+        "test" if split is not None and _is_test(patient, split) else f"silo-{int(centre) + 1}"
         for patient, centre in zip(cells["pid"], cells["centre"], strict=True)
     ]
+    return [row for row, place in enumerate(places) if place == party]
 
 
+@cache
 def _is_test(patient: str, split: int) -> bool:
     """A public rule that spreads patients evenly, the same on every machine."""
     digest = hashlib.sha256(f"hubbub dialysis split {split} patient {patient}".encode()).digest()

@@ -97,9 +97,6 @@ def heart(party: str, *, split: int = 0) -> Records:
 
     Returns:
         Inputs float32 (n, 26); targets float32, 1 where the disease was found.
-
-    Raises:
-        StudyError: another name or a negative split.
     """
     return encode_table(
         _chosen(_rows_of(_checked(party, split), split)),
