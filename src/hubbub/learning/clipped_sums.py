@@ -190,6 +190,10 @@ class ClippedSum(NamedTuple):
         vector: (d,), in the order of `model.parameters()`, frozen parameters left out; on its
             device, in units of the gradient. Projected sums have length k.
         count: number of records whose gradients are in the sum.
+
+    >>> total = ClippedSum(vector=torch.zeros(3), count=0)
+    >>> total.vector.shape
+    torch.Size([3])
     """
 
     vector: torch.Tensor

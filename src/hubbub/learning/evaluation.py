@@ -278,7 +278,7 @@ def evaluate_records(
     target_type: TargetType = CLASSES,
     own: Sequence[str] = (),
 ) -> dict[str, float]:
-    """What `evaluate` gives of a model on public records, with the target type's loss.
+    """Metrics of a model on public records.
 
     Args:
         model: gives outputs of shape (n,) or (n, classes); left as it is.
@@ -286,8 +286,13 @@ def evaluate_records(
         device: where they are computed, a name that `hubbub.learning.device_of` takes.
         target_type, own: as for `evaluate`.
 
+    Returns:
+        What `evaluate` gives with the target type's loss.
+
     Raises:
-        DataError, ModelError, UserError: there are no records, no such device, or other outputs.
+        DataError: there are no records.
+        ModelError: the outputs have another shape.
+        UserError: there is no such device.
 
     >>> import numpy as np
     >>> records = Records(inputs=np.eye(3, dtype=np.float32), targets=np.arange(3))

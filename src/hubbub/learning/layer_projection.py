@@ -210,7 +210,14 @@ class LayerProjection:
 
     @classmethod
     def of(cls, model: nn.Module, dimension: int) -> LayerProjection:
-        """The projection of `model` to `dimension` numbers, which follows from the shapes alone.
+        """The projection of `model` to `dimension` numbers.
+
+        Args:
+            model: whose trainable parameters are counted.
+            dimension: k, how many numbers are sent.
+
+        Returns:
+            The projection, which follows from the shapes alone.
 
         Raises:
             ModelError: the trainable parameters cannot be laid out in one vector.
@@ -237,10 +244,10 @@ class LayerProjection:
         draw_key: bytes,
         **options: Any,
     ) -> ClippedSum:
-        """Project each record's gradient, clip it to L2 norm `clip` and add them up: (k,).
+        """Project each record's gradient, clip it to L2 norm `clip` and add them up.
 
-        Guarantees, requirements and errors are those of `hubbub.learning.clipped_sum`, with
-        "gradient" read as "projected gradient".
+        Guarantees and requirements are those of `hubbub.learning.clipped_sum`, with "gradient"
+        read as "projected gradient".
 
         Args:
             model, loss, inputs, targets: as for `hubbub.learning.clipped_sum`.
@@ -248,8 +255,15 @@ class LayerProjection:
             draw_key: the 16 public bytes that make the matrices; fresh ones for each step.
             options: chunk, method, counted and precision of `hubbub.learning.clipped_sum`.
 
+        Returns:
+            The sum, of shape (k,), in the dtype that `hubbub.learning.clipped_sum` gives, and the
+            number of records in it.
+
         Raises:
-            ModelError: the model has other parameters than this projection was made for.
+            ModelError: the model has other parameters than this projection was made for, or mixes
+                or remembers records.
+            DataError: inputs and targets do not hold the same number of records.
+            StudyError: an option or the draw key is out of range.
         """
         _check_key(draw_key)
         space_of = partial(self._space_of, draw_key)

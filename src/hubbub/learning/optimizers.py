@@ -102,12 +102,15 @@ class Optimizer:
     def step(
         self, parameters: NDArray[Any], gradient: NDArray[Any] | RevealedSum, divisor: float = 1.0
     ) -> NDArray[Any]:
-        """Take one step and return the new parameters (d,), in the dtype of the old.
+        """Take one step and return the new parameters, in the dtype of the old.
 
         Args:
             parameters: float32 or float64, (d,); not changed.
             gradient: the noisy sum of gradients, (d,); not changed.
             divisor: what makes it a mean, above 0.
+
+        Returns:
+            (d,), in the dtype of `parameters`.
 
         Raises:
             StudyError: the shapes differ.
@@ -177,14 +180,19 @@ class Optimizer:
         direction /= spare
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Everything that the next step depends on besides its arguments; "step" is their number.
+        """Everything that the next step depends on besides its arguments.
 
-        The next step writes over the arrays: whoever needs them longer has a copy.
+        Returns:
+            Arrays by name, which the next step writes over: whoever needs them longer has a copy.
+            "step" is the number of steps that were taken.
         """
         return dict(self._state)
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from a `state()` of an optimizer with the same options, whose arrays it takes.
+        """Continue from a `state()` of an optimizer with the same options.
+
+        Args:
+            state: what `state()` gave; its arrays are the optimizer's from now on.
 
         Raises:
             IntegrityError: it is the state of another optimizer.
@@ -216,11 +224,6 @@ class Averaged:
         steps: how many there are.
         first: number of the first step, from 1, whose model is in the mean.
         decay: how much of the mean a step keeps at most; None: all models have equal weights.
-
-    >>> tail = Averaged(Optimizer("sgd", lr=1.0), steps=2, first=1)
-    >>> model = tail.step(np.zeros(1), np.ones(1))
-    >>> model, tail.step(model, np.ones(1))
-    (array([-1.]), array([-1.5]))
     """
 
     def __init__(

@@ -194,7 +194,9 @@ def method_for(
         "chain", "vmap" or "loop", for use as `clipped_sum(method=...)`.
 
     Raises:
-        ModelError, StudyError: as for `method_and_work`.
+        ModelError: the model mixes or remembers records, or gives outputs of another shape, or
+            the user's loss mixes them.
+        StudyError: there is no loss for such outputs and targets.
 
     >>> method_for(torch.nn.Linear(5, 3), (5,), np.zeros(0, dtype=np.int64))
     'chain'
@@ -216,6 +218,9 @@ class TriedMethod:
         method: "chain", "vmap" or "loop".
         work_varies: whether made-up records of one shape made the model do other work; never under
             the first two methods.
+
+    >>> TriedMethod(method="vmap", work_varies=False).method
+    'vmap'
     """
 
     method: str
@@ -238,9 +243,7 @@ def method_and_work(
         Both; that the work varies is certain, that it does not is only what was seen (P19).
 
     Raises:
-        ModelError: the model mixes or remembers records, or gives outputs of another shape, or
-            the user's loss mixes them.
-        StudyError: there is no loss for such outputs and targets.
+        ModelError, StudyError: as for `method_for`.
 
     >>> method_and_work(torch.nn.Linear(5, 3), (5,), np.zeros(0, dtype=np.int64)).work_varies
     False

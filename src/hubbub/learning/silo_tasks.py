@@ -198,12 +198,15 @@ class TrainingTask(_Task):
     def projected_sum(
         self, parameters: NDArray[np.float32], rows: Rows, dimension: int, draw_key: bytes
     ) -> NDArray[np.float64]:
-        """The same of gradients projected layer by layer to k numbers, then clipped: (k,) float64.
+        """The same of gradients projected layer by layer to `dimension` numbers, then clipped.
 
         Args:
             parameters, rows: as for `clipped_sum`.
             dimension: k, how many numbers a projection has.
             draw_key: the 16 public bytes that make the matrices.
+
+        Returns:
+            (k,) float64, in units of the gradient.
 
         Raises:
             DataError: as for `clipped_sum`.

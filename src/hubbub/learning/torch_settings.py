@@ -36,7 +36,11 @@ _GENERATOR = threading.RLock()
 def device_of(name: str) -> torch.device:
     """The device that "auto", "cpu" or "cuda" (also "cuda:1") stands for on this machine.
 
-    "auto" takes the GPU where torch sees one.
+    Args:
+        name: "auto" takes the GPU where torch sees one.
+
+    Returns:
+        The device.
 
     Raises:
         UserError: another name, or a GPU that is not there.
@@ -385,6 +389,9 @@ def threads_for(parameters: int) -> Iterator[None]:
 
     Args:
         parameters: how many trainable parameters the model has; below 100,000 they are few.
+
+    Returns:
+        A context manager, which puts torch's number back.
 
     >>> with threads_for(27):
     ...     torch.get_num_threads()

@@ -210,9 +210,8 @@ def refuse_memory(model: nn.Module, loss: Loss, batch: Batch) -> None:
             for other in others:
                 _said(model, loss, other)
             for kind in WILD:
-                wild = replace(row, inputs=tuple(map(kind, row.inputs)))
-                try:  # it need not take them
-                    _said(model, loss, wild)
+                try:  # it need not take them, nor may they hold such numbers
+                    _said(model, loss, replace(row, inputs=tuple(map(kind, row.inputs))))
                 except HubbubError:
                     raise
                 except (Exception, SystemExit):  # noqa: BLE001, S110 (the model is the user's)
