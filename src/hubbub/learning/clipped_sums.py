@@ -82,18 +82,14 @@ def chain_of(model: nn.Module, loss: Loss, batch: Batch) -> list[nn.Module] | No
         model, loss, inputs, units = model.rows, loss.rows, inputs.flatten(0, 1), True
     layers = list(_unrolled(model))
     fits = len(batch.inputs) == 1 and isinstance(batch.targets, tuple) == units
-    rows = fits and _rows(inputs, layers)
+    # The first layer sees one row of numbers per record.
+    flattened = bool(layers) and type(layers[0]) is nn.Flatten and inputs.dim() > 2
+    rows = inputs.is_floating_point() and (inputs.dim() == 2 or flattened)
     known = all(is_plain(m) and _on_list(m) for m in layers)
     owned = [id(p) for m in layers for p in m.parameters()]
-    if rows and known and len(owned) == len(set(owned)) and _is_row_loss(loss):
+    if fits and rows and known and len(owned) == len(set(owned)) and _is_row_loss(loss):
         return layers
     return None
-
-
-def _rows(inputs: torch.Tensor, layers: list[nn.Module]) -> bool:
-    """Whether the first layer sees one row of numbers per record."""
-    flattened = bool(layers) and type(layers[0]) is nn.Flatten
-    return inputs.is_floating_point() and (inputs.dim() == 2 or (flattened and inputs.dim() > 2))
 
 
 def _unrolled(model: nn.Module) -> Iterator[nn.Module]:

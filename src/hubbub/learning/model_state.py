@@ -227,7 +227,14 @@ def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:
     """All parameters and buffers, each once, and gradients that somebody left in them."""
     known: dict[str, torch.Tensor] = dict(model.named_parameters()) | dict(model.named_buffers())
     for name, one in known.items():
-        _refuse_other_than_dense(name, one)
+        try:
+            one.data_ptr()
+        except (RuntimeError, NotImplementedError):  # it has no bytes of its own
+            kind = f"{type(one).__name__} ({one.layout})"
+            raise ModelError(
+                f"expected dense parameters and buffers, found that {name} is a {kind}; hold it in "
+                "dense tensors"
+            ) from None
     left = {f"{name}.grad": _gradient(one) for name, one in known.items()}
     return known | {name: one for name, one in left.items() if one is not None}
 
@@ -241,19 +248,6 @@ def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Where its numbers are and how they lie, its gradient, and whether it is trained."""
     place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
     return *place, id(_gradient(tensor)), tensor.requires_grad
-
-
-def _refuse_other_than_dense(name: str, tensor: torch.Tensor) -> None:
-    """Refuse what has no bytes of its own, such as a sparse matrix."""
-    try:
-        tensor.data_ptr()
-        return
-    except (RuntimeError, NotImplementedError):
-        kind = f"{type(tensor).__name__} ({tensor.layout})"
-    raise ModelError(
-        f"expected dense parameters and buffers, found that {name} is a {kind}; hold it in dense "
-        "tensors"
-    )
 
 
 def _memory(tensor: torch.Tensor) -> torch.Tensor:
@@ -488,6 +482,8 @@ def _problem(module: nn.Module) -> str:
         return "which mixes the records of a batch; use nn.GroupNorm" if mixes else ""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
         return "which rewrites its weight in the forward; set max_norm=None"
+    if type(module).get_extra_state is not nn.Module.get_extra_state:
+        return "whose state_dict holds more than tensors; leave out its get_extra_state"
     return ""
 
 
@@ -524,11 +520,7 @@ def zeros_filled(model: nn.Module) -> Iterator[None]:
 
     At a head of zeros all outputs are alike, and no check would see what comes before it.
     """
-    zeros = [
-        parameter
-        for parameter in model.parameters()
-        if parameter.requires_grad and not parameter.any()
-    ]
+    zeros = [one for one in model.parameters() if one.requires_grad and not one.any()]
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for zero in zeros:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 import hubbub.learning as learning
+from hubbub.core.errors import ModelError
 from hubbub.core.protocol.projection.product import lift
 from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.projected_sum import LAYERS, draw_key, projection_of
@@ -185,7 +187,14 @@ def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
     model, _ = learning_of(study)
     if given is None and model.kind == LORA:
         return low_rank_model(model, seed=study.id)
-    module = copy.deepcopy(given) if given is not None else _built(study, model, shape)
+    try:
+        # What the study's own code raises comes from there as an error of hubbub's.
+        module = _built(study, model, shape) if given is None else copy.deepcopy(given)
+    except (TypeError, pickle.PicklingError) as error:
+        raise ModelError(
+            f"expected a module that can be copied, found that {error}; hold no lock, file or "
+            "connection in it"
+        ) from error
     return module if model.is_built_in else with_logits(study, module, shape)
 
 

@@ -408,4 +408,4 @@ def threads_for(parameters: int) -> Iterator[None]:
 
 def is_on(model: nn.Module, device: torch.device) -> bool:
     """Whether all of the model is there."""
-    return all(tensor.device == device for tensor in model.state_dict().values())
+    return all(one.device == device for one in (*model.parameters(), *model.buffers()))

@@ -187,7 +187,14 @@ def refuse_mixing(model: nn.Module, batch: Batch) -> None:
             if _alike(together, _outputs(model, batch, seed=1)):
                 alone = [_outputs(model, batch.piece(i, i + 1)) for i in range(batch.size)]
                 for whole, *pieces in zip(together, *alone, strict=True):
-                    _refuse_unequal(whole, pieces)
+                    stacks = all(p.dim() == whole.dim() > 0 for p in pieces)
+                    stacks = stacks and len(whole) == len(pieces)
+                    same = partial(torch.allclose, rtol=1e-6, atol=1e-9, equal_nan=True)
+                    if not stacks or not same(whole, torch.cat(pieces)):
+                        raise ModelError(
+                            "expected the outputs for a batch to be those for its records one by "
+                            f"one, found others: {_MIXING}"
+                        )
             else:
                 _refuse_reaching(model, batch, together)
     model.train(training)
@@ -241,17 +248,6 @@ def _alike(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
     pairs = list(zip(some, others, strict=False))
     same = partial(torch.allclose, rtol=1e-9, atol=1e-12, equal_nan=True)
     return len(some) == len(others) and all(x.shape == y.shape and same(x, y) for x, y in pairs)
-
-
-def _refuse_unequal(whole: torch.Tensor, pieces: list[torch.Tensor]) -> None:
-    """Refuse outputs that do not stack up."""
-    stacks = all(p.dim() == whole.dim() > 0 for p in pieces) and len(whole) == len(pieces)
-    if stacks and torch.allclose(whole, torch.cat(pieces), rtol=1e-6, atol=1e-9, equal_nan=True):
-        return
-    raise ModelError(
-        "expected the outputs for a batch to be those for its records one by one, found others: "
-        + _MIXING
-    )
 
 
 def _refuse_reaching(model: nn.Module, batch: Batch, together: list[torch.Tensor]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 
 import numpy as np
@@ -26,6 +27,22 @@ class SqueezesAll(torch.nn.Linear):
 
     def forward(self, x):
         return super().forward(x).squeeze()
+
+
+class HoldsALock(torch.nn.Linear):
+    """What no copy can be made of, nor a file."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.lock = threading.Lock()
+
+
+class WordsBeside(torch.nn.Linear):
+    def get_extra_state(self):
+        return {"step": 1}
+
+    def set_extra_state(self, state):
+        pass
 
 
 class GivesATuple(torch.nn.Linear):
@@ -212,6 +229,8 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
         (SILOS, {"model": None}, ModelError, "got NoneType"),
         (SILOS, {"model": torch.nn.Linear(3, 3)}, ModelError, r"two classes, found \(n, 3\)"),
         (SILOS, {"model": GivesATuple(3, 1)}, ModelError, "gives one tensor.*found a tuple"),
+        (SILOS, {"model": HoldsALock(3, 1)}, ModelError, "can be copied, found that .*lock"),
+        (SILOS, {"model": WordsBeside(3, 1), "test": silo(4)}, ModelError, "get_extra_state"),
         (
             SILOS,
             {"model": torch.nn.Linear(3, 2).requires_grad_(False)},
