@@ -339,7 +339,6 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
     classes: Sequence[Any] | None = None
 
     def __sklearn_tags__(self) -> Any:
-        """Few records give poor scores."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True
         return tags
@@ -366,7 +365,8 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         if probabilities.ndim == 1:
             return np.column_stack([1 - probabilities, probabilities])
         # They were rounded to float32, and each by itself.
-        return probabilities / probabilities.sum(1, keepdims=True)
+        chances: NDArray[np.float64] = probabilities / probabilities.sum(1, keepdims=True)
+        return chances
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class for rows (n, features): (n,), out of `classes_`.
