@@ -16,13 +16,12 @@ from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, build_model, checked_method, clipped_sum
 from hubbub.learning.queries.beside_training import ScoreVector
 from hubbub.learning.scoring import (
+    amount_errors,
     followed,
     hazard_errors,
     hazards,
-    huber,
     log_odds,
     poisson,
-    squared,
 )
 from hubbub.learning.target_types import Amount, Count, TargetType, TimeToEvent
 
@@ -67,9 +66,9 @@ def test_amounts_are_clipped_and_scaled_by_their_bounds() -> None:
     scaled = ((targets.clamp(-3, 5) - 1) / 4).float()
     bounds = {"low": -3.0, "high": 5.0}
     expected = functional.mse_loss(outputs, scaled, reduction="none")
-    torch.testing.assert_close(squared(outputs, targets, **bounds), expected)
+    torch.testing.assert_close(amount_errors(outputs, targets, **bounds), expected)
     expected = functional.huber_loss(outputs, scaled, reduction="none", delta=0.2)
-    torch.testing.assert_close(huber(outputs, targets, **bounds), expected)
+    torch.testing.assert_close(amount_errors(outputs, targets, **bounds, is_huber=True), expected)
 
 
 def test_counts_have_half_the_poisson_deviance() -> None:
@@ -328,7 +327,7 @@ def test_hazard_errors_are_a_mean_over_a_records_own_intervals() -> None:
 
 def test_a_loss_with_positional_arguments_is_not_taken_for_one_that_is_known() -> None:
     target_type = Amount(low=-3.0, high=5.0)
-    strange = partial(squared, torch.zeros(1))
+    strange = partial(amount_errors, torch.zeros(1))
     from hubbub.learning.clipped_sums import _is_row_loss
 
     assert _is_row_loss(target_type.loss(1, torch.float64))

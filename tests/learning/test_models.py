@@ -733,9 +733,20 @@ def test_a_model_without_anything_to_train_is_refused():
         parameters_vector(nn.ReLU())
 
 
+class Beside(nn.Identity):
+    """Keeps words beside its tensors, which no file of tensors holds."""
+
+    def get_extra_state(self):
+        return {"step": 1}
+
+    def set_extra_state(self, state):
+        pass
+
+
 @pytest.mark.parametrize(
     ("layer", "says"),
     [
+        (Beside(), "leave out its get_extra_state"),
         (nn.BatchNorm1d(4), "GroupNorm"),
         (nn.BatchNorm1d(4, track_running_stats=False).eval(), "GroupNorm"),
         (nn.BatchNorm2d(4), "GroupNorm"),

@@ -19,11 +19,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hubbub.core.errors import ModelError
 from hubbub.core.tabular.records import Records
-from hubbub.learning import EvaluationTask, TrainingTask, method_for
+from hubbub.learning import (
+    EvaluationTask,
+    TrainingTask,
+    clipped_sums,
+    method_for,
+    silo_tasks,
+)
 from hubbub.learning.batches import pieces
 from hubbub.learning.per_record import Outer, clip_factors, norms_of
 from hubbub.learning.queries.beside_training import ScoreVector
-from hubbub.learning.silo_tasks import rows_within
+from hubbub.learning.silo_tasks import rows_tried, rows_within
 from hubbub.learning.target_types import Classes
 from hubbub.learning.trial import rows_are_alone, tried
 
@@ -388,6 +394,41 @@ def test_where_rows_are_not_alone_each_is_a_piece_of_its_own() -> None:
     task = TrainingTask(model, records, clip=1.0, margin=MARGIN, method="vmap", rows=12)
     assert task._method == "loop"
     assert task._rows._most == 1
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 20])
+def test_a_long_piece_is_tried_on_parts_of_every_kind(chunk: int) -> None:
+    def lengths(rows: int) -> set[int]:
+        return {min(chunk, rows - at) for at in range(0, rows, chunk)}
+
+    for size in range(1, 156):
+        rows = rows_tried(size, chunk)
+        assert rows <= min(size, 4 * chunk)
+        assert lengths(rows) == lengths(size)
+        held = {row // chunk for row in (0, rows // 2, rows - 1)}  # parts with a row that counts
+        parts = set(range(-(-rows // chunk)))
+        assert rows == size or (len(held) == 3 and max(parts) in held and parts - held)
+
+
+def test_rows_that_meet_are_seen_in_a_few_parts_of_a_long_piece(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ninety rows are taken three at once: eleven of them are tried, and each is then alone."""
+    sizes = []
+
+    def tried_on_few(*given) -> bool:
+        sizes.append(given[3])
+        return rows_are_alone(*given)
+
+    monkeypatch.setattr(clipped_sums, "_BUDGET", 21)  # numbers, of which a record needs 7
+    monkeypatch.setattr(silo_tasks, "rows_are_alone", tried_on_few)
+    with quiet():
+        models = {"loop": Mixing(), "vmap": nn.Linear(3, 2)}
+    records = records_of(np.random.default_rng(12).normal(size=(9, 3)))
+    for method, model in models.items():
+        task = TrainingTask(model, records, clip=1.0, margin=MARGIN, method="vmap", rows=91)
+        assert task._method == method
+    assert sizes == [11, 11]
 
 
 def test_the_check_sees_the_last_bit() -> None:

@@ -7,10 +7,13 @@ import subprocess
 import sys
 from contextlib import suppress
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from hubbub.learning import threads_for
+from hubbub.learning.evaluation import Scorer, scores
 
 
 @pytest.mark.parametrize(("parameters", "inside"), [(27, 1), (10**6, 2)])
@@ -68,3 +71,22 @@ def test_threads_that_wait_sleep_unless_somebody_wants_them_awake(
         check=True,
     )
     assert told.stdout.split() == [found]
+
+
+def test_predictions_are_made_of_whole_products_as_scores_are() -> None:
+    """A caller who asks for short products would predict otherwise than was evaluated."""
+
+    class Asking(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            asked_for.append(torch.get_float32_matmul_precision())
+            return super().forward(x)
+
+    asked_for: list[str] = []
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        predicted = scores(Scorer(Asking(3, 2)), np.ones((4, 3), np.float32))
+        assert predicted.shape == (4, 2)
+        assert (asked_for, torch.get_float32_matmul_precision()) == (["highest"], "medium")
+    finally:
+        torch.set_float32_matmul_precision(before)

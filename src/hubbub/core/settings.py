@@ -414,7 +414,8 @@ def read(
     values = {field: reader(section) for field, reader in readers.items()}
     for field in fields(kind):  # type: ignore[arg-type]
         key, default = keys_of(kind).get(field.name, (None, MISSING))
-        if key is not None and key.reader is not None and not key.by_hand:
+        is_read = key is None or key.reader is None or key.by_hand or field.name in values
+        if key is not None and not is_read:
             values[field.name] = key.read(section, field.name, _or_none(default))
     return kind(**values)
 

@@ -38,11 +38,10 @@ _OF_MACHINE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Inputs and targets of records; `paired` says that the targets are a tuple."""
+    """Inputs of records, and targets as the loss expects them."""
 
     inputs: tuple[torch.Tensor, ...]
-    targets: tuple[torch.Tensor, ...]
-    paired: bool
+    targets: Tensors
 
     @property
     def size(self) -> int:
@@ -51,17 +50,16 @@ class Batch:
 
     def each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
         """The batch with every tensor changed in the same way."""
-        inputs, targets = (tuple(map(change, ts)) for ts in (self.inputs, self.targets))
-        return Batch(inputs=inputs, targets=targets, paired=self.paired)
+        return Batch(inputs=tuple(map(change, self.inputs)), targets=changed(self.targets, change))
 
     def piece(self, start: int, stop: int) -> Batch:
         """Records start to stop - 1."""
         return self.each(lambda values: values[start:stop])
 
-    def labels(self, targets: tuple[torch.Tensor, ...] | None = None) -> Tensors:
-        """The targets as the loss expects them."""
-        targets = self.targets if targets is None else targets
-        return targets if self.paired else targets[0]
+
+def changed(values: Tensors, change: Callable[[torch.Tensor], torch.Tensor]) -> Tensors:
+    """The tensor, or each of the tuple, changed in one way."""
+    return tuple(map(change, values)) if isinstance(values, tuple) else change(values)
 
 
 def batch_of(inputs: Tensors, targets: Tensors) -> Batch:
@@ -76,7 +74,7 @@ def batch_of(inputs: Tensors, targets: Tensors) -> Batch:
             f"expected inputs and targets with the same number of records, found {sorted(sizes)}; "
             "give every tensor one row per record"
         )
-    return Batch(inputs=xs, targets=ys, paired=isinstance(targets, tuple))
+    return Batch(inputs=xs, targets=targets)
 
 
 def single_value(value: torch.Tensor) -> torch.Tensor:
@@ -95,9 +93,7 @@ def on_device(
     change: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.contiguous,
 ) -> Tensors:
     """The tensor, or each of the tuple, changed in one way and on that device."""
-    if isinstance(values, tuple):
-        return tuple(change(value).contiguous().to(device) for value in values)
-    return change(values).contiguous().to(device)
+    return changed(values, lambda value: change(value).contiguous().to(device))
 
 
 # A patient's rows as one record: the model on all of them, and the mean of their losses.
@@ -117,12 +113,7 @@ Weighted = tuple[torch.Tensor, ...]
 
 
 class UnitModel(nn.Module):
-    """A model on units of k rows: (n, k, ...) to (n, k, ...).
-
-    Args:
-        rows: the model of single rows, whose parameters are this one's.
-        places: k, the most rows of a unit, public.
-    """
+    """A model on units of k rows, at most `places`: (n, k, ...) to (n, k, ...)."""
 
     rows: nn.Module
 
@@ -137,11 +128,7 @@ class UnitModel(nn.Module):
 
 
 class UnitLoss:
-    """The mean loss of each unit's rows.
-
-    Args:
-        rows: the loss of rows, one value for each.
-    """
+    """The mean loss of each unit's rows, of the loss of single rows."""
 
     def __init__(self, rows: Loss) -> None:
         self.rows = rows
@@ -228,9 +215,7 @@ class PaddedBatches:
             unit's: then each row of a batch holds all that a patient has, and `places` says how
             many records that are.
         most: rows of the largest piece; public.
-        device: where the work is done.
         source: of the seeds of random layers and views; the operating system's if None.
-        views: of each record, if there are any.
     """
 
     def __init__(
@@ -272,15 +257,9 @@ class PaddedBatches:
         return len(self._records) if self._units is None else len(self._units.rows)
 
     def total(self, rows: Rows, size: int, work: Work) -> Array:
-        """The sum of `work` over all pieces, in float64.
+        """The sum, (size,) float64, of what `work` makes of pieces; zeros if all rows are empty.
 
-        Args:
-            rows: (m,) positions of records, or EMPTY; m is public.
-            size: of the vectors that `work` gives.
-            work: what is made of a piece.
-
-        Returns:
-            (size,) float64; zeros if all rows are empty.
+        `rows` are (m,) positions of records, or EMPTY; m is public.
         """
         first, *others = pieces(rows, self._most)
         total = self._sum(first, size, work).astype(np.float64, copy=False)
@@ -327,14 +306,14 @@ class PaddedBatches:
         held = piece != EMPTY
         if self._there:
             rows = torch.from_numpy(self._numbers(piece, held)).to(self._device)
-            filled = [values[rows] for values in self._there]
+            xs, *ys = (values[rows] for values in self._there)
         else:
-            filled = [
-                torch.from_numpy(values).to(self._device) for values in self._filled(piece, held)
-            ]
-        if self._units is not None:
-            filled.append(torch.from_numpy(self._weights(piece, held)).to(self._device))
-        xs, *ys = filled
+            own = self._filled(piece, held)
+            xs, *ys = (torch.from_numpy(values).to(self._device) for values in own)
+        if self._units is not None:  # the weight of each place
+            weights = np.full((len(piece), self._places), 1 / self._places, dtype=np.float32)
+            weights[held] = self._units.shares[piece[held]]
+            ys.append(torch.from_numpy(weights).to(self._device))
         try:
             with seeded(seed, self._device):
                 if self._views is not None:
@@ -364,13 +343,6 @@ class PaddedBatches:
         numbers = np.tile(empty, (len(piece), 1))
         numbers[held] = self._units.rows[piece[held]]
         return numbers
-
-    def _weights(self, piece: Rows, held: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Of units, the weight of each place."""
-        assert self._units is not None, "records have no places"  # noqa: S101
-        weights = np.full((len(piece), self._places), 1 / self._places, dtype=np.float32)
-        weights[held] = self._units.shares[piece[held]]
-        return weights
 
     def _at_fault(
         self, piece: Rows, suspects: NDArray[np.intp], run: Callable[[Rows], NDArray[Any] | None]

@@ -81,18 +81,15 @@ def chain_of(model: nn.Module, loss: Loss, batch: Batch) -> list[nn.Module] | No
     if isinstance(model, UnitModel) and isinstance(loss, UnitLoss) and is_plain(model):
         model, loss, inputs, units = model.rows, loss.rows, inputs.flatten(0, 1), True
     layers = list(_unrolled(model))
-    rows = len(batch.inputs) == 1 and batch.paired == units and _rows(inputs, layers)
+    fits = len(batch.inputs) == 1 and isinstance(batch.targets, tuple) == units
+    # The first layer sees one row of numbers per record.
+    flattened = bool(layers) and type(layers[0]) is nn.Flatten and inputs.dim() > 2
+    rows = inputs.is_floating_point() and (inputs.dim() == 2 or flattened)
     known = all(is_plain(m) and _on_list(m) for m in layers)
     owned = [id(p) for m in layers for p in m.parameters()]
-    if rows and known and len(owned) == len(set(owned)) and _is_row_loss(loss):
+    if fits and rows and known and len(owned) == len(set(owned)) and _is_row_loss(loss):
         return layers
     return None
-
-
-def _rows(inputs: torch.Tensor, layers: list[nn.Module]) -> bool:
-    """Whether the first layer sees one row of numbers per record."""
-    flattened = bool(layers) and type(layers[0]) is nn.Flatten
-    return inputs.is_floating_point() and (inputs.dim() == 2 or (flattened and inputs.dim() > 2))
 
 
 def _unrolled(model: nn.Module) -> Iterator[nn.Module]:
@@ -133,7 +130,7 @@ def chain_parts(
     A unit's rows go through the layers as rows, and meet again at each Linear one and in the loss.
     """
     sites: list[Site] = []
-    places = batch.inputs[0].shape[:2] if batch.paired else None
+    places = batch.inputs[0].shape[:2] if isinstance(batch.targets, tuple) else None
     values = batch.inputs[0].flatten(0, 1) if places else batch.inputs[0]
     for layer in layers:
         owned = (layer.weight, layer.bias) if isinstance(layer, nn.Linear) else ()
@@ -144,7 +141,7 @@ def chain_parts(
         met = values.unflatten(0, places) if places else values
         values, site = linear_on(met, layer.weight, layer.bias, names)
         sites.append(site)
-    losses = loss(values.unflatten(0, places) if places else values, batch.labels())
+    losses = loss(values.unflatten(0, places) if places else values, batch.targets)
     edges = [site.edge for site in sites]
     backprops = torch.autograd.grad(losses.sum(), edges, allow_unused=True)
     return site_parts(sites, list(backprops))
@@ -203,9 +200,7 @@ def gradients_of(layout: ParameterLayout) -> GradientSpace:
     """Gradients themselves."""
     form = stored if takes_all_at_once(layout.device, layout.size) else formed
     return GradientSpace(
-        shape=lambda source: (source[0], form(source[1])),
-        slices=layout.slices,
-        size=layout.size,
+        shape=lambda source: (source[0], form(source[1])), slices=layout.slices, size=layout.size
     )
 
 
@@ -282,6 +277,8 @@ def clipped_sum(
     refuse_unsafe(model)
     if batch.size == 0:
         return ClippedSum(layout.empty(space.size).zero_(), 0)
+    if counted is None:
+        counted = torch.ones(batch.size, dtype=torch.bool)
     for name in METHODS if method == "auto" else (method,):
         form = _form(name, model, loss, layout, batch)
         if form is None:
@@ -338,24 +335,20 @@ def _form(
         parts = partial(chain_parts, layers, loss, layout)
         return Form(parts=parts, first=1024, most=_BUDGET, writes=writes)
     if name == "loop":
-        one = partial(loop_parts, model, loss, layout)
-        return Form(parts=one, first=1, most=1, writes=writes)
+        parts = partial(loop_parts, model, loss, layout)
+        return Form(parts=parts, first=1, most=1, writes=writes)
     direct = likely_direct(model, layout)
     copied = sum(layout.parameters[key].numel() for key in direct)
     first = max(1, min(_FIRST, _BUDGET // max(1, copied)))
-    return Form(
-        parts=lambda piece: vmapped_parts(model, loss, layout, piece, direct),
-        first=first,
-        most=_BUDGET,
-        writes=writes,
-    )
+    parts = partial(vmapped_parts, model, loss, layout, direct=direct)
+    return Form(parts=parts, first=first, most=_BUDGET, writes=writes)
 
 
 def loop_parts(
     model: nn.Module, loss: Loss, layout: ParameterLayout, record: Batch
 ) -> list[Source]:
     """The gradient of the one record in `record`; that of a sparse embedding is made dense."""
-    value = single_value(loss(model(*record.inputs), record.labels()))
+    value = single_value(loss(model(*record.inputs), record.targets))
     if not value.requires_grad:
         return []
     wanted = list(layout.parameters.values())
@@ -389,7 +382,7 @@ def _summed(
     batch: Batch,
     clip: float,
     chunk: int | None,
-    counted: torch.Tensor | None,
+    counted: torch.Tensor,
 ) -> ClippedSum:
     """Clip and add the counted records, piece by piece."""
     vector, count, start = layout.empty(space.size), 0, 0
@@ -403,8 +396,8 @@ def _summed(
             sources = form.parts(piece)
         parts = [space.shape(source) for source in sources]
         del sources
-        some = None if counted is None else counted[start : start + piece.size]
-        count += _add(vector, filled, parts, space, piece.size, clip, some)
+        kept = counted[start : start + piece.size]
+        count += _add(vector, filled, parts, space, clip, kept)
         start += piece.size
         size = min(chunk or _affordable(parts, piece.size), form.most)
         del parts  # or they would be there beside the next
@@ -424,15 +417,13 @@ def _add(
     filled: set[str],
     parts: list[Part],
     space: GradientSpace,
-    records: int,
     clip: float,
-    counted: torch.Tensor | None,
+    kept: torch.Tensor,
 ) -> int:
-    """Add what is clipped of a piece's counted records; say how many of them were finite.
+    """Add what is clipped of a piece's kept records; say how many of them were finite.
 
     What the vector holds of a parameter that is not among the `filled` is no sum yet.
     """
-    kept = torch.ones(records, dtype=torch.bool) if counted is None else counted
     if not parts:  # a loss that depends on no trainable parameter
         return _counted(kept)
     norms = total_norms(parts)

@@ -61,23 +61,17 @@ def summed_at_once(
     *,
     device: torch.device,
     rows: int,
-    counted: torch.Tensor | None,
+    counted: torch.Tensor,
     precision: str,
 ) -> tuple[torch.Tensor, int]:
     """The clipped sum in float64, and how many of the counted records are finite.
 
-    Args:
-        form: makes the gradients, of `rows` records at once, or of fewer where memory is short.
-        space, batch, clip, counted: as for the other sums.
-        model, device: whose gradients they are, and where it is.
-        rows: at least 1; those of a method that takes one at a time are 1.
-        precision: of forward and backward, as `shortened` takes it.
+    `form` makes the gradients of `rows` records at once, or of fewer where memory is short.
     """
     rows = min(rows, batch.size, _FITTING.get(model, rows))
     while True:
         total = torch.zeros(space.size, dtype=torch.float64, device=device)
-        kept = torch.ones(batch.size, dtype=torch.bool) if counted is None else counted
-        kept, finite = kept.to(device), []
+        kept, finite = counted.to(device), []
         try:
             for start in range(0, batch.size, rows):
                 piece = batch.piece(start, start + rows)
@@ -118,7 +112,7 @@ def _add(
         norms = norms_of(torch.stack([before[rows], *(part.norms() for _, part in few)], dim=1))
         finite[rows] = kept[rows] & norms.isfinite()
         factors[rows] = clip_factors(norms, clip, torch.float64).masked_fill(~kept[rows], 0.0)
-        _add_parts(total, space, few, factors[rows])
+        _add_parts(total, space, few, factors[rows], {})
         del few  # or they would be there beside the next
     _add_parts(total, space, parts, factors, joined)
     return finite
@@ -143,14 +137,14 @@ def _add_parts(
     space: GradientSpace,
     parts: Sequence[Part],
     factors: torch.Tensor,
-    joined: dict[str, int] | None = None,
+    joined: dict[str, int],
 ) -> None:
     """Each where it belongs."""
     for name, part in parts:
-        if name or not joined:
+        if name:
             part.add_to(total[space.slices[name]], factors)
             continue
-        sums = torch.zeros(sum(joined.values()), dtype=total.dtype, device=total.device)
+        sums = total.new_zeros(sum(joined.values()))
         part.add_to(sums, factors)
         for own, added in zip(joined, sums.split(list(joined.values())), strict=True):
             total[space.slices[own]] += added

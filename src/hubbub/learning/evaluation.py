@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri, xlogy
 from torch import nn
 
 from hubbub.core.disk import write_bytes
@@ -42,7 +40,7 @@ from hubbub.learning.torch_settings import (
 # are taken to be drawn one by one from those that the model is for. Nothing is noised, so nothing
 # may be private.
 
-_Z = float(ndtri(0.975))
+_Z = 1.959963984540054  # 97.5 % of the normal law lie below
 Array = NDArray[np.float64]
 
 
@@ -50,21 +48,15 @@ Array = NDArray[np.float64]
 class Score:
     """One metric of a model, and what a model that knows nothing would have.
 
-    Args:
-        value: of the metric.
-        low, high: a 95 % interval of what it would be on ever more such records.
-        null: that of the null model.
-        records: that it was measured on.
-        is_better: whether the model is told from the null model, and is better; None: it is not
-            told from it; False: it is worse.
+    `low` and `high` are a 95 % interval of what it would be on ever more such records.
     """
 
     value: float
     low: float
     high: float
     null: float
-    records: int
-    is_better: bool | None
+    records: int  # that it was measured on
+    is_better: bool | None  # than the null model; None: it is not told from it
 
     def to_dict(self) -> dict[str, Any]:
         """The score as plain values."""
@@ -74,19 +66,7 @@ class Score:
 def beside_null(
     target_type: TargetType, outputs: NDArray[Any], targets: NDArray[Any]
 ) -> dict[str, Score]:
-    """Scores by the usual names of metrics, the telling one first; those that are defined.
-
-    Args:
-        target_type: what the model is trained for.
-        outputs: of the model, as `TargetType.scored` takes them.
-        targets: of the public test records.
-
-    >>> classes = Classes()
-    >>> rare = np.array([1.0] * 2 + [0.0] * 98)
-    >>> found = beside_null(classes, np.full(100, -9.0) + np.linspace(0, 1e-3, 100), rare)
-    >>> found["accuracy"].value, found["accuracy"].null, found["accuracy"].is_better
-    (0.98, 0.98, None)
-    """
+    """Scores by the usual names of metrics, the telling one first; those that are defined."""
     if not np.isfinite(outputs).all() or len(targets) < 2:
         return {}
     scores: dict[str, Score] = {}
@@ -95,8 +75,9 @@ def beside_null(
     elif isinstance(target_type, Amount | Count):
         predicted, known = target_type.compared(torch.from_numpy(outputs), targets)
         known = known.astype(np.float64)
-        least = target_type.low if isinstance(target_type, Amount) and target_type.is_log else 0.0
-        scores = _logarithms(predicted, np.maximum(known, least)) if least else {}
+        if isinstance(target_type, Amount) and target_type.is_log:
+            own, logs = np.log(predicted), np.log(np.maximum(known, target_type.low))
+            scores["rmsle"] = _root((own - logs) ** 2, (logs.mean() - logs) ** 2)
         exposures = targets[:, 1] if targets.ndim == 2 else np.ones(len(known))
         null = known.sum() / exposures.sum() * exposures
         counts = isinstance(target_type, Count) and target_type.unit == 1.0
@@ -113,7 +94,7 @@ def _classes(outputs: NDArray[Any], targets: NDArray[Any]) -> dict[str, Score]:
     kinds, counts = np.unique(labels, return_counts=True)
     if outputs.ndim == 1 and len(kinds) == 2:
         scores["auc"] = _rank(scoring.auc(outputs, targets), int(counts[1]), int(counts[0]))
-        errors = (expit(outputs.astype(np.float64)) - labels) ** 2
+        errors = scoring.squared_errors(outputs, labels)
         scores["brier"] = _mean(errors, (labels.mean() - labels) ** 2)
     said = outputs > 0 if outputs.ndim == 1 else outputs.argmax(1)
     commoner = kinds[np.argmax(counts)]
@@ -130,24 +111,11 @@ def _numbers(predicted: Array, known: Array, null: Array, *, counts: bool) -> di
     """Errors beside those of everybody's mean, or rate; of counts, their deviance first."""
     scores: dict[str, Score] = {}
     if counts and known.mean() > 0:
-        own, others = (_deviances(rate, known) for rate in (predicted, null))
+        own, others = (scoring.deviances(rate, known) for rate in (predicted, null))
         scores["poisson_deviance"] = _mean(own, others)
-    squares = _mean((predicted - known) ** 2, (null - known) ** 2)
-    scores["rmse"] = _of(squares, lambda value: sqrt(max(value, 0.0)))
-    middle = np.median(known)
-    scores["mae"] = _mean(np.abs(predicted - known), np.abs(middle - known))
+    scores["rmse"] = _root((predicted - known) ** 2, (null - known) ** 2)
+    scores["mae"] = _mean(np.abs(predicted - known), np.abs(np.median(known) - known))
     return scores
-
-
-def _logarithms(predicted: Array, known: Array) -> dict[str, Score]:
-    """Errors of logarithms beside those of their mean."""
-    own, logs = np.log(predicted), np.log(known)
-    squares = _mean((own - logs) ** 2, (logs.mean() - logs) ** 2)
-    return {"rmsle": _of(squares, lambda value: sqrt(max(value, 0.0)))}
-
-
-def _deviances(rates: Array, known: Array) -> Array:
-    return np.asarray(2.0 * (xlogy(known, known / rates) - known + rates))
 
 
 def _times(
@@ -175,19 +143,14 @@ def _rank(value: float, ups: int, downs: int) -> Score:
     return Score(value=value, low=low, high=high, null=0.5, records=ups + downs, is_better=better)
 
 
-def _rank_error(rank: float, ups: int, downs: int) -> float:
-    """The standard error of an AUC."""
-    one, two = rank / (2 - rank), 2 * rank**2 / (1 + rank)
-    parts = rank * (1 - rank), (ups - 1) * (one - rank**2), (downs - 1) * (two - rank**2)
-    return sqrt(max(0.0, sum(parts)) / (ups * downs))
-
-
 def _end(value: float, side: float, ups: int, downs: int) -> float:
     """The farthest rank on one side from which the value is 1.96 standard errors away at most."""
     near, far = value, 0.5 + side / 2
     for _ in range(50):
-        middle = (near + far) / 2
-        inside = abs(middle - value) <= _Z * _rank_error(middle, ups, downs)
+        rank = middle = (near + far) / 2
+        one, two = rank / (2 - rank), 2 * rank**2 / (1 + rank)
+        parts = rank * (1 - rank), (ups - 1) * (one - rank**2), (downs - 1) * (two - rank**2)
+        inside = abs(rank - value) <= _Z * sqrt(max(0.0, sum(parts)) / (ups * downs))
         near, far = (middle, far) if inside else (near, middle)
     return near
 
@@ -209,10 +172,11 @@ def _mean(own: Array, null: Array) -> Score:
     )
 
 
-def _of(score: Score, function: Callable[[float], float]) -> Score:
-    """The same in another unit, which rises with it."""
-    value, low, high, null = map(function, (score.value, score.low, score.high, score.null))
-    return replace(score, value=value, low=low, high=high, null=null)
+def _root(own: Array, null: Array) -> Score:
+    """The root of such a mean of squares, in the unit of what is squared."""
+    score = _mean(own, null)
+    value, low, high, root = map(sqrt, (score.value, score.low, score.high, score.null))
+    return replace(score, value=value, low=low, high=high, null=root)
 
 
 def _wilson(share: float, count: int) -> tuple[float, float]:
@@ -267,7 +231,7 @@ def evaluate(
     scores = {"loss": float(losses.double().mean()), **target_type.scored(logits.numpy(), truth)}
     predicted = target_type.predicted(logits).numpy()
     scores |= {name.rpartition(":")[2]: _scored(name, truth, predicted) for name in own}
-    return {name: value for name, value in scores.items() if math.isfinite(value)}
+    return {name: value for name, value in scores.items() if isfinite(value)}
 
 
 def _outputs(
@@ -283,7 +247,7 @@ def _outputs(
             for start in range(0, batch.size, chunk):
                 piece = batch.piece(start, start + chunk).each(lambda values: values.to(device))
                 outputs.append(model(*piece.inputs))
-                losses.append(loss(outputs[-1], piece.labels()))
+                losses.append(loss(outputs[-1], piece.targets))
     finally:
         model.train(training)
     if not outputs:
@@ -341,22 +305,11 @@ def evaluate_records(
 
 @torch.no_grad()
 def scores_of(
-    model: nn.Module,
-    records: Records,
-    *,
-    device: str = "cpu",
-    target_type: TargetType = CLASSES,
+    model: nn.Module, records: Records, *, device: str = "cpu", target_type: TargetType = CLASSES
 ) -> dict[str, Score]:
     """A model's scores on public records beside those of one that knows nothing of a record.
 
-    Args:
-        model, records, device, target_type: as for `evaluate_records`.
-
-    Returns:
-        By metric its value, a 95 % interval, and the null model's; see `null_model`.
-
-    Raises:
-        DataError, ModelError, UserError: as for `evaluate_records`.
+    Arguments and errors are those of `evaluate_records`.
     """
     placed, loss, inputs, targets = _placed(model, records, device, target_type)
     outputs, _ = _outputs(placed, loss, inputs, targets, _CHUNK)
@@ -378,13 +331,7 @@ def _placed(
 
 
 class Scorer(nn.Module):
-    """A trained model with all that stands around it: features in, predictions out.
-
-    Args:
-        model: gives outputs (n,) or (n, outputs).
-        standardisation: what was done to features before the model saw them; None if nothing.
-        target_type: what the model was trained for; that of a classifier if it is left out.
-    """
+    """A trained model with all that stands around it: features in, predictions out."""
 
     shift: torch.Tensor
     scale: torch.Tensor
@@ -398,9 +345,11 @@ class Scorer(nn.Module):
         super().__init__()
         self._target_type = target_type
         self.model = model
-        scaling = standardisation
-        self.register_buffer("shift", torch.zeros(1) if scaling is None else _tensor(scaling.shift))
-        self.register_buffer("scale", torch.ones(1) if scaling is None else _tensor(scaling.scale))
+        self.register_buffer("shift", torch.zeros(1))
+        self.register_buffer("scale", torch.ones(1))
+        if standardisation is not None:
+            self.shift = torch.tensor(standardisation.shift)
+            self.scale = torch.tensor(standardisation.scale)
         self.eval()
 
     def around(self, model: nn.Module) -> Scorer:
@@ -414,20 +363,12 @@ class Scorer(nn.Module):
         return self._target_type.predicted(self.model((features - self.shift) / self.scale))
 
 
-def _tensor(array: NDArray[np.float32]) -> torch.Tensor:
-    return torch.from_numpy(np.array(array))
-
-
 @torch.no_grad()
 def scores(scorer: Scorer, features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Predictions for records (n, ...), not yet standardised, a piece at a time; n may be 0.
-
-    Returns:
-        (n,) or (n, ...), as the scorer gives them.
-    """
+    """Predictions for records (n, ...), not yet standardised, a piece at a time; n may be 0."""
     device = scorer.shift.device
     pieces = np.split(features, range(_CHUNK, len(features), _CHUNK))
-    with plain_attention():
+    with exact_products(), plain_attention():
         scored = [scorer(torch.from_numpy(piece).to(device)).cpu().numpy() for piece in pieces]
     return np.concatenate(scored)
 
@@ -445,27 +386,12 @@ def write_onnx(path: Path, scorer: Scorer, shape: tuple[int, ...]) -> None:
                 f"expected the package {package} to write ONNX, found it missing; pip install onnx "
                 "onnxscript"
             )
-    write_bytes(path, _onnx_bytes(scorer, torch.zeros(2, *shape)))
-
-
-def _settled(model: nn.Module) -> nn.Module:
-    """A model of the same outputs, in which nothing is left to be solved."""
-    if isinstance(model, LinearProbe):
-        return model.settled()
-    settled = copy.deepcopy(model)
-    for name, part in list(settled.named_modules()):
-        if isinstance(part, LinearProbe):
-            settled.set_submodule(name, part.settled())
-    return settled
-
-
-def _onnx_bytes(scorer: Scorer, example: torch.Tensor) -> bytes:
-    """The file's content; whatever the exporter raises, it is about the model."""
+    # Whatever the exporter raises, it is about the model.
     names: dict[str, Any] = {"input_names": ["features"], "output_names": ["scores"]}
     try:
         program = torch.onnx.export(
             scorer.around(_settled(scorer.model)),
-            (example,),
+            (torch.zeros(2, *shape),),
             dynamo=True,
             dynamic_shapes=({0: torch.export.Dim("records")},),
             verbose=False,
@@ -479,4 +405,15 @@ def _onnx_bytes(scorer: Scorer, example: torch.Tensor) -> bytes:
             f"expected a model that torch can write as ONNX, it raised {kind}; use hubbub.load "
             "and torch instead"
         ) from error
-    return content
+    write_bytes(path, content)
+
+
+def _settled(model: nn.Module) -> nn.Module:
+    """A model of the same outputs, in which nothing is left to be solved."""
+    if isinstance(model, LinearProbe):
+        return model.settled()
+    settled = copy.deepcopy(model)
+    for name, part in list(settled.named_modules()):
+        if isinstance(part, LinearProbe):
+            settled.set_submodule(name, part.settled())
+    return settled

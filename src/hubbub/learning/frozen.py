@@ -21,7 +21,6 @@ import io
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -80,9 +79,12 @@ def through_frozen(
     layers = frozen_layers(frozen, folder or Path())
     images = torch.from_numpy(records.inputs)
     if frozen.module:
-        return records.with_inputs(_finite(_one_by_one(layers, images)))
-    features = frozen_features(layers, images, cache or data_folder() / "features")
-    return records.with_inputs(_finite(features))
+        features = _one_by_one(layers, images)
+    else:
+        features = frozen_features(layers, images, cache or data_folder() / "features")
+    # Zero where a number is none: no refusal tells of a record (docs/privacy.md A3).
+    known = np.isfinite(features).all(1, keepdims=True)
+    return records.with_inputs(np.where(known, features, np.float32(0)))
 
 
 def frozen_layers(frozen: Frozen, folder: Path) -> nn.Sequential:
@@ -94,7 +96,13 @@ def frozen_layers(frozen: Frozen, folder: Path) -> nn.Sequential:
         return nn.Sequential(*layers, module).requires_grad_(False).eval()
     names = [f"conv{number}" for number in range(1, 1 + _convolutions(tensors, frozen.weights))]
     for name in names:
-        layers += [_convolution(tensors, name), nn.ReLU(), nn.MaxPool2d(3, 2)]
+        own = {key: tensors.get(f"{name}.{key}") for key in ("weight", "bias")}
+        held = {key: values.float() for key, values in own.items() if values is not None}
+        rows, columns, height, width = held["weight"].shape
+        layer = nn.Conv2d(columns, rows, (height, width), bias="bias" in held)
+        for key, values in held.items():
+            setattr(layer, key, nn.Parameter(values))
+        layers += [layer, nn.ReLU(), nn.MaxPool2d(3, 2)]
     return nn.Sequential(*layers, nn.Flatten()).requires_grad_(False)
 
 
@@ -137,12 +145,6 @@ def _one_by_one(module: nn.Module, records: torch.Tensor) -> NDArray[np.float32]
     return features
 
 
-def _finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The rows; zero where a number is none: no refusal tells of a record (docs/privacy.md A3)."""
-    known = np.isfinite(features).all(1, keepdims=True)
-    return np.where(known, features, np.float32(0))
-
-
 def _row(
     module: nn.Module, record: torch.Tensor, shape: tuple[int, ...]
 ) -> NDArray[np.float32] | None:
@@ -152,19 +154,11 @@ def _row(
     """
     try:
         with seeded(_SEED, record.device), attributes_restored(module):
-            features, raised = attempted(partial(_features, module, record, shape))
+            rows, raised = attempted(lambda: module(record).float().reshape(shape).numpy()[:1])
     except HubbubError:  # whatever it says would tell of a record
         return None
-    row: NDArray[np.float32] = features
-    return None if raised else row
-
-
-def _features(
-    module: nn.Module, record: torch.Tensor, shape: tuple[int, ...]
-) -> NDArray[np.float32]:
-    """What the module gives for a batch of one record."""
-    features: NDArray[np.float32] = module(record).float().reshape(shape)[0].numpy()
-    return features
+    row: NDArray[np.float32] | None = None if raised else rows[0]
+    return row
 
 
 def _convolutions(tensors: Mapping[str, torch.Tensor], name: str) -> int:
@@ -178,16 +172,6 @@ def _convolutions(tensors: Mapping[str, torch.Tensor], name: str) -> int:
             f"(out, in, height, width), found {sorted(tensors)[:8]}; save the layers by these names"
         )
     return len(ranks)
-
-
-def _convolution(tensors: Mapping[str, torch.Tensor], name: str) -> nn.Conv2d:
-    weight, bias = tensors[f"{name}.weight"].float(), tensors.get(f"{name}.bias")
-    rows, columns, height, width = weight.shape
-    layer = nn.Conv2d(columns, rows, (height, width), bias=bias is not None)
-    layer.weight = nn.Parameter(weight)
-    if bias is not None:
-        layer.bias = nn.Parameter(bias.float())
-    return layer
 
 
 class Normalise(nn.Module):
@@ -211,7 +195,12 @@ def frozen_features(extractor: nn.Module, inputs: torch.Tensor, cache: Path) -> 
     known = None if path is None else _read(path, len(inputs))
     if known is not None:
         return known
-    features = _computed(extractor, inputs)
+    training = extractor.training
+    extractor.eval()
+    try:
+        features = _one_by_one(extractor, inputs)
+    finally:
+        extractor.train(training)
     if path is not None:
         _store(path, features)
     return features
@@ -261,16 +250,6 @@ def _read(path: Path, records: int) -> NDArray[Any] | None:
     return features if whole else None
 
 
-def _computed(extractor: nn.Module, inputs: torch.Tensor) -> NDArray[np.float32]:
-    """Run the extractor in evaluation mode."""
-    training = extractor.training
-    extractor.eval()
-    try:
-        return _one_by_one(extractor, inputs)
-    finally:
-        extractor.train(training)
-
-
 def _store(path: Path, features: NDArray[Any]) -> None:
     """Keep them, readable by the owner only; where that cannot be, they are made again next time.
 
@@ -297,13 +276,7 @@ def _store(path: Path, features: NDArray[Any]) -> None:
 
 
 def low_rank_model(asked: Model, *, seed: bytes) -> LowRank:
-    """The model of a study of kind "lora"; the first A of each target follows from public bytes.
-
-    Raises:
-        IntegrityError: the file of the weights is missing or another one.
-        ModelError: the weights do not fit the module, or the adapters its layers.
-        StudyError: the module cannot be made.
-    """
+    """The model of a study of kind "lora"; the first A of each target follows from public bytes."""
     assert asked.frozen is not None, "a study of this kind has it"  # noqa: S101
     base = frozen_layers(asked.frozen, Path())
     with seeded_by(seed):
@@ -313,12 +286,9 @@ def low_rank_model(asked: Model, *, seed: bytes) -> LowRank:
 
 
 class LowRank(nn.Module):
-    """A frozen module with adapters in it, and a head on what it gives for each record.
+    """A frozen module with adapters in it, and a head on the (n, features) that it gives.
 
-    Args:
-        base: gives (n, features); stays in evaluation mode.
-        features: how many they are.
-        outputs: number of logits; 1 gives outputs of shape (n,).
+    One output gives logits of shape (n,).
     """
 
     def __init__(self, base: nn.Module, features: int, outputs: int) -> None:

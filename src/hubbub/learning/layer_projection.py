@@ -9,8 +9,6 @@ adversary (docs/privacy.md P8 (6) and P14): no probability of failure and no fac
 projection. The sum is charged as if there were no projection.
 
 The price is that clipping sees the projected length, which is the true one only on average.
-
-Which coordinates a parameter gets is in layer_projection.py. This file knows no seed and no noise.
 """
 
 from __future__ import annotations
@@ -39,7 +37,6 @@ from hubbub.learning.batches import Loss, Tensors
 from hubbub.learning.clipped_sums import ClippedSum, GradientSpace, clipped_sum
 from hubbub.learning.parameters import ParameterLayout, layout_of
 from hubbub.learning.per_record import (
-    Given,
     Part,
     Positions,
     Rows,
@@ -324,7 +321,6 @@ class LayerProjection:
 
 
 def _shapes(layout: ParameterLayout) -> tuple[tuple[int, ...], ...]:
-    """Shapes of the trainable parameters."""
     return tuple(tuple(p.shape) for p in layout.parameters.values())
 
 
@@ -350,59 +346,43 @@ def _lifted(
     return matrix.lift(to_grid(numbers, step), draw_key) * (step * matrix.scale)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SignVectors:
-    """The sign vectors of one parameter as tensors of the model's kind."""
-
-    outer: Side  # (rows, r)
-    inner: Side  # (columns, c)
-    matrix: LayerMatrix
-
-    def sent(self, grid: torch.Tensor) -> torch.Tensor:
-        """(n, sent): the first numbers of each record's grid (n, r, c), scaled."""
-        return grid.flatten(1)[:, : self.matrix.sent] * self.matrix.scale
+Pair = tuple[LayerMatrix, Side, Side]  # of one parameter, with (rows, r) and (columns, c)
 
 
-def _sign_vectors(matrix: LayerMatrix, draw_key: bytes, layout: ParameterLayout) -> SignVectors:
-    """The vectors that `draw_key` makes."""
+def _sign_vectors(matrix: LayerMatrix, draw_key: bytes, layout: ParameterLayout) -> Pair:
+    """The vectors that `draw_key` makes, as tensors of the model's kind."""
     if matrix.kept:
-        return SignVectors(outer=None, inner=None, matrix=matrix)
-    signs = (torch.from_numpy(sign) for sign in matrix.signs(draw_key))
-    outer, inner = (sign.to(layout.device, layout.dtype) for sign in signs)
-    return SignVectors(outer=outer, inner=inner, matrix=matrix)
+        return matrix, None, None
+    outer, inner = map(torch.from_numpy, matrix.signs(draw_key))
+    place = layout.device, layout.dtype
+    return matrix, outer.to(*place), inner.to(*place)
 
 
-def _shaped(pairs: dict[str, SignVectors], source: Source) -> Part:
-    """The projected gradients of one parameter."""
+def _shaped(pairs: dict[str, Pair], source: Source) -> Part:
+    """The projected gradients of one parameter, (n, sent)."""
     name, given = source
+    matrix, outer, inner = pairs[name]
     if isinstance(given, Windows) and given.groups == 1:
         given = given.positions()
-    held = given.left.numel() + given.right.numel() if isinstance(given, Positions) else 0
-    projected = projected_gradients(given, pairs[name])
-    return name, Stack(gradients=projected, scratch=held)
-
-
-def projected_gradients(given: Given, pair: SignVectors) -> torch.Tensor:
-    """(n, sent): each record's gradient of one parameter, projected."""
+    held = 0
     if isinstance(given, Positions):
-        left, right = _onto(given.left, pair.outer), _onto(given.right, pair.inner)
-        return pair.sent(torch.bmm(left.mT, right.to(left.dtype)))
-    if isinstance(given, Rows):
-        return pair.sent(_looked_up(given, pair))
-    gradients = written_out(given).view(-1, pair.matrix.rows, pair.matrix.columns)
-    halfway = _onto(gradients, pair.inner).mT
-    return pair.sent(_onto(halfway, pair.outer).mT)
+        held = given.floats()
+        left, right = _onto(given.left, outer), _onto(given.right, inner)
+        grids = torch.bmm(left.mT, right.to(left.dtype))
+    elif isinstance(given, Rows):  # of a table, those that each record has touched
+        if outer is None:
+            left = functional.one_hot(given.index, matrix.rows).to(given.values.dtype)
+        else:
+            left = outer[given.index]
+        grids = torch.bmm(left.mT, _onto(given.values, inner))
+    else:
+        gradients = written_out(given).view(-1, matrix.rows, matrix.columns)
+        grids = _onto(_onto(gradients, inner).mT, outer).mT
+    # The first numbers of each record's grid (n, r, c).
+    projected = grids.flatten(1)[:, : matrix.sent] * matrix.scale
+    return name, Stack(gradients=projected, scratch=held)
 
 
 def _onto(values: torch.Tensor, side: Side) -> torch.Tensor:
     """(n, t, m) times (m, few)."""
     return values if side is None else values.to(side.dtype) @ side
-
-
-def _looked_up(rows: Rows, pair: SignVectors) -> torch.Tensor:
-    """The grids (n, r, c) of a table's gradient, from the rows that each record has touched."""
-    if pair.outer is None:
-        left = functional.one_hot(rows.index, pair.matrix.rows).to(rows.values.dtype)
-    else:
-        left = pair.outer[rows.index]
-    return torch.bmm(left.transpose(1, 2), _onto(rows.values, pair.inner))

@@ -16,19 +16,12 @@ _ENDS = ("_low", "_high")  # of the interval of a held-back metric
 
 @dataclass(frozen=True, kw_only=True)
 class MetricWords:
-    """What people are told of a metric.
-
-    Args:
-        name: for people.
-        meaning: a sentence.
-        better: "higher" or "lower"; empty where neither is, or nobody knows.
-        is_share: whether it is read on a scale from one half to 1.
-    """
+    """What people are told of a metric."""
 
     name: str
-    meaning: str
-    better: str = "lower"
-    is_share: bool = False
+    meaning: str  # a sentence
+    better: str = "lower"  # or "higher"; empty where neither is, or nobody knows
+    is_share: bool = False  # whether it is read on a scale from one half to 1
 
     def shown(self, value: float | None) -> str:
         """A value of it."""
@@ -37,6 +30,11 @@ class MetricWords:
 
 def _share(name: str, meaning: str) -> MetricWords:
     return MetricWords(name=name, meaning=meaning, better="higher", is_share=True)
+
+
+def _held_back(name: str, meaning: str) -> MetricWords:
+    kept = "that silos kept out of the training. It is published with noise, which ε includes."
+    return MetricWords(name=f"held-back {name}", meaning=f"{meaning} {kept}")
 
 
 # The telling one of each kind of target first.
@@ -72,8 +70,7 @@ METRICS = {
         meaning="RMSE is the root of the mean squared error on test records, in the target's unit.",
     ),
     "mae": MetricWords(
-        name="MAE",
-        meaning="MAE is the mean absolute error on test records, in the target's unit.",
+        name="MAE", meaning="MAE is the mean absolute error on test records, in the target's unit."
     ),
     "integrated_brier": MetricWords(
         name="integrated Brier score",
@@ -96,22 +93,16 @@ METRICS = {
         "kept out of the training. It is published with noise, which ε includes. It cannot show "
         "whether this beats always predicting the more common class; [validation] can.",
     ),
-    "held_back_rmsle": MetricWords(
-        name="held-back RMSE of logarithms",
-        meaning="The held-back RMSE of logarithms is the typical ratio by which predictions are "
-        "off on records that silos kept out of the training. It is published with noise, "
-        "which ε includes.",
+    "held_back_rmsle": _held_back(
+        "RMSE of logarithms",
+        "The held-back RMSE of logarithms is the typical ratio by which predictions are off on "
+        "records",
     ),
-    "held_back_rmse": MetricWords(
-        name="held-back RMSE",
-        meaning="Held-back RMSE is that of records that silos kept out of the training. It is "
-        "published with noise, which ε includes.",
-    ),
-    "held_back_hazard_brier": MetricWords(
-        name="held-back hazard Brier score",
-        meaning="The held-back hazard Brier score is the squared error of the predicted event "
-        "probability in each interval, on records that silos kept out of the training. "
-        "It is published with noise, which ε includes.",
+    "held_back_rmse": _held_back("RMSE", "Held-back RMSE is that of records"),
+    "held_back_hazard_brier": _held_back(
+        "hazard Brier score",
+        "The held-back hazard Brier score is the squared error of the predicted event probability "
+        "in each interval, on records",
     ),
 }
 
@@ -119,7 +110,8 @@ METRICS = {
 def metrics_of(rows: Sequence[Row]) -> list[str]:
     """The metrics that these rows hold, the telling one first, those of the study's own last."""
     held = dict.fromkeys(key for row in rows for key in row if finite(row, key) is not None)
-    own = [key for key in held if key not in (*_OTHER, *METRICS) and not _is_end(key)]
+    ends = [key for key in held if key.startswith("held_back_") and key.endswith(_ENDS)]
+    own = [key for key in held if key not in (*_OTHER, *METRICS, *ends)]
     return [*(key for key in METRICS if key in held), *own]
 
 
@@ -144,11 +136,6 @@ def label_of(metric: str) -> str:
 def name_of(metric: str) -> str:
     """A metric's name for people."""
     return words_of(metric).name
-
-
-def _is_end(key: str) -> bool:
-    """Whether it is an end of a held-back metric's interval."""
-    return key.startswith("held_back_") and key.endswith(_ENDS)
 
 
 def is_held_back(metric: str) -> bool:

@@ -68,9 +68,6 @@ _WORDS = (torch.int64, torch.int32, torch.uint8)  # of 8, 4 and 1 bytes
 class ModelState:
     """A copy of all parameters and buffers of a model, as large as they are.
 
-    Args:
-        model: whose they are; its children are held, it is not.
-
     Raises:
         ModelError: one of them has no bytes that could be compared.
     """
@@ -150,11 +147,7 @@ def state_held(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def state_unchanged(model: nn.Module) -> Iterator[None]:
-    """Refuse a forward that changes a parameter or a buffer, and put it back.
-
-    Raises:
-        ModelError: it does; or what would have to be compared has no bytes.
-    """
+    """Refuse, with a ModelError, a forward that changes a parameter or a buffer; put it back."""
     state = _HELD.get(model) or _taken(model)
     if model in _HELD:
         _HELD[model] = state
@@ -187,13 +180,10 @@ _REFUSED = (
 
 @contextmanager
 def writes_refused(model: nn.Module) -> Iterator[None]:
-    """Refuse a forward that writes to a parameter or a buffer, be it the same numbers once more.
+    """Refuse, with a ModelError, a forward that writes to a parameter or a buffer.
 
-    It sees what torch's own operations write, at whatever weights: that an embedding's max_norm,
-    say, shortens nothing today.
-
-    Raises:
-        ModelError: it does.
+    It sees what torch's own operations write, be it the same numbers once more: that an embedding's
+    max_norm, say, shortens nothing today.
     """
     writes = _Writes(model)
     with writes:
@@ -208,8 +198,7 @@ class _Writes(OperationMode):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.names: set[str] = set()
-        tensors = _tensors(model).items()
-        self._known = {_address(one): name for name, one in tensors if one.numel()}
+        self._known = {at: name for name, one in _tensors(model).items() for at in addresses(one)}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -218,21 +207,34 @@ class _Writes(OperationMode):
         named = dict(zip((one.name for one in expected), args, strict=False)) | (kwargs or {})
         for one in expected:
             if one.alias_info is not None and one.alias_info.is_write:
-                self._note(named.get(one.name))
+                written = addresses(named.get(one.name))
+                self.names |= {self._known[at] for at in written if at in self._known}
         return func(*args, **(kwargs or {}))
 
-    def _note(self, written: Any) -> None:
-        tensors = [
-            tree_leaf for tree_leaf in tree_leaves(written) if isinstance(tree_leaf, torch.Tensor)
-        ]
-        self.names |= {self._known[_address(t)] for t in tensors if _address(t) in self._known}
+
+def tensors_in(values: Any) -> list[torch.Tensor]:
+    """The tensors among the leaves of tuples, lists and mappings."""
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
+def addresses(values: Any) -> list[int]:
+    """Of the memory of tensors that have any; a view has that of its base."""
+    held = [tensor for tensor in tensors_in(values) if tensor.numel()]
+    return [tensor.untyped_storage().data_ptr() for tensor in held]
 
 
 def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:
     """All parameters and buffers, each once, and gradients that somebody left in them."""
     known: dict[str, torch.Tensor] = dict(model.named_parameters()) | dict(model.named_buffers())
     for name, one in known.items():
-        _refuse_other_than_dense(name, one)
+        try:
+            one.data_ptr()
+        except (RuntimeError, NotImplementedError):  # it has no bytes of its own
+            kind = f"{type(one).__name__} ({one.layout})"
+            raise ModelError(
+                f"expected dense parameters and buffers, found that {name} is a {kind}; hold it in "
+                "dense tensors"
+            ) from None
     left = {f"{name}.grad": _gradient(one) for name, one in known.items()}
     return known | {name: one for name, one in left.items() if one is not None}
 
@@ -242,27 +244,10 @@ def _gradient(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.grad if tensor.is_leaf else None
 
 
-def _address(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
-
-
 def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Where its numbers are and how they lie, its gradient, and whether it is trained."""
     place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
     return *place, id(_gradient(tensor)), tensor.requires_grad
-
-
-def _refuse_other_than_dense(name: str, tensor: torch.Tensor) -> None:
-    """Refuse what has no bytes of its own, such as a sparse matrix."""
-    try:
-        tensor.data_ptr()
-        return
-    except (RuntimeError, NotImplementedError):
-        kind = f"{type(tensor).__name__} ({tensor.layout})"
-    raise ModelError(
-        f"expected dense parameters and buffers, found that {name} is a {kind}; hold it in dense "
-        "tensors"
-    )
 
 
 def _memory(tensor: torch.Tensor) -> torch.Tensor:
@@ -319,11 +304,7 @@ def attributes_restored(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def attributes_unchanged(model: nn.Module) -> Iterator[None]:
-    """The same, and a model that wrote there is refused.
-
-    Raises:
-        ModelError: it did.
-    """
+    """The same, and a model that wrote there is refused with a ModelError."""
     kept = _Kept(model)
     before = kept.prints()
     try:
@@ -391,9 +372,9 @@ class _Kept:
 
 def _copied(values: dict[str, Any], memo: dict[int, Any]) -> dict[str, Any]:
     """Copies of what can be written into."""
-    mutable = {k: v for k, v in values.items() if k not in _CONTAINERS and not _is_plain(v)}
-    copies = {name: _copy(value, memo) for name, value in mutable.items()}
-    return {name: one for name, one in copies.items() if one is not mutable[name]}
+    written = {k: v for k, v in values.items() if k not in _CONTAINERS and type(v) not in _PLAIN}
+    copies = {name: _copy(value, memo) for name, value in written.items()}
+    return {name: one for name, one in copies.items() if one is not written[name]}
 
 
 def _copy(value: Any, memo: dict[int, Any]) -> Any:
@@ -425,35 +406,19 @@ def _is_same(container: Any, before: Any) -> bool:
 
 def _put_back(owner: Any, values: dict[str, Any], copies: dict[str, Any]) -> None:
     """Give a module or a class these attributes and no others."""
-    now = _own(owner)
+    now, is_class = _own(owner), isinstance(owner, type)
+    write = partial(setattr, owner) if is_class else vars(owner).__setitem__
+    remove = partial(delattr, owner) if is_class else vars(owner).__delitem__
     for name in now.keys() - values.keys():
-        _remove(owner, name)
+        remove(name)
     for name, value in values.items():
         if name in copies or name not in now or now[name] is not value:
-            _write(owner, name, copies.get(name, value))
-
-
-def _write(owner: Any, name: str, value: Any) -> None:
-    if isinstance(owner, type):
-        setattr(owner, name, value)
-    else:
-        vars(owner)[name] = value
-
-
-def _remove(owner: Any, name: str) -> None:
-    if isinstance(owner, type):
-        delattr(owner, name)
-    else:
-        del vars(owner)[name]
-
-
-def _is_plain(value: Any) -> bool:
-    return type(value) in _PLAIN
+            write(name, copies.get(name, value))
 
 
 def _print(value: Any, known: dict[int, Any]) -> object:
     """Bytes that follow from what a value holds; its identity where it does not say."""
-    if _is_plain(value):
+    if type(value) in _PLAIN:
         return repr(value)
     file = io.BytesIO()
     try:
@@ -517,6 +482,8 @@ def _problem(module: nn.Module) -> str:
         return "which mixes the records of a batch; use nn.GroupNorm" if mixes else ""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
         return "which rewrites its weight in the forward; set max_norm=None"
+    if type(module).get_extra_state is not nn.Module.get_extra_state:
+        return "whose state_dict holds more than tensors; leave out its get_extra_state"
     return ""
 
 
@@ -553,11 +520,7 @@ def zeros_filled(model: nn.Module) -> Iterator[None]:
 
     At a head of zeros all outputs are alike, and no check would see what comes before it.
     """
-    zeros = [
-        parameter
-        for parameter in model.parameters()
-        if parameter.requires_grad and not parameter.any()
-    ]
+    zeros = [one for one in model.parameters() if one.requires_grad and not one.any()]
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for zero in zeros:

@@ -22,11 +22,10 @@ from torch.nn import functional
 
 from hubbub.core.errors import ModelError, StudyError
 from hubbub.core.study.silo_records import attempted, named_object
-from hubbub.core.study.source import IN_MEMORY
+from hubbub.core.study.source import IN_MEMORY, is_own
 from hubbub.learning.batches import Loss
 from hubbub.learning.study.model import LINEAR_PROBE, WIDE_RESNET
 from hubbub.learning.torch_settings import borrowed
-from hubbub.learning.wide_resnet import wide_resnet
 
 # Least squares on normalised features, learned from one noisy sum: `kind = "linear-probe"`.
 #
@@ -51,12 +50,7 @@ _SHARP = 50.0
 
 
 class LinearProbe(nn.Module):
-    """In training what is summed of each record, (n, 1 + rows); in use logits, (n,) or (n, rows).
-
-    Args:
-        features: of a record.
-        outputs: 1 for two classes, else as many as there are classes.
-    """
+    """In training what is summed of a record, (n, 1 + rows); in use logits, (n,) or (n, rows)."""
 
     def __init__(self, features: int, outputs: int) -> None:
         super().__init__()
@@ -92,11 +86,7 @@ class LinearProbe(nn.Module):
 
 
 class SolvedProbe(nn.Module):
-    """A linear probe whose sums are final: logits, (n,) or (n, rows).
-
-    Args:
-        weights: of least squares, (outputs, features + 1).
-    """
+    """A linear probe whose sums are final, by weights (outputs, features + 1): logits."""
 
     weights: torch.Tensor
 
@@ -151,6 +141,7 @@ def _logits(values: torch.Tensor) -> torch.Tensor:
     return (nn.functional.softplus(_SHARP * values) / _SHARP).log()
 
 
+_LAYERED = ("logistic", "mlp", "cnn", WIDE_RESNET)
 _CHANNELS = 64  # of both convolutions of the paper's network
 _FULLY_CONNECTED = (384,) * 3  # the paper's head: with 1600 features and 10 classes, d = 913,152
 
@@ -211,15 +202,26 @@ def build_model(
         )
     if kind == LINEAR_PROBE:
         return LinearProbe(math.prod(inputs), outputs)
-    if kind not in (*_LAYERS, WIDE_RESNET):
+    if kind not in _LAYERED:
         return _of_factory(kind, inputs, outputs, seed)
     with seeded_by(seed):
         if kind == WIDE_RESNET:
-            layers = wide_resnet(inputs, outputs, depth=depth, width=width)
+            layers = _wide_resnet(inputs, outputs, depth, width)
+        elif kind == "cnn":
+            layers = _cnn(inputs, outputs, hidden, bias)
         else:
-            layers = _LAYERS[kind](inputs, outputs, tuple(hidden), bias, intercept)
-        ends = [_intercepts(intervals)] if intervals and outputs == 1 else _squeezed(outputs)
-    return nn.Sequential(*layers, *ends)
+            widths = (math.prod(inputs), *(hidden if kind == "mlp" else ()), outputs)
+            layers = _connected(widths, bias)
+            if kind == "logistic":
+                weight, *biases = layers[0].parameters()
+                nn.init.zeros_(weight)
+                for own in biases:
+                    nn.init.constant_(own, intercept)
+            if len(inputs) > 1:
+                layers.insert(0, nn.Flatten())
+        if outputs == 1:
+            layers.append(_intercepts(intervals) if intervals else Squeeze())
+    return nn.Sequential(*layers)
 
 
 @contextmanager
@@ -230,20 +232,12 @@ def seeded_by(seed: bytes) -> Iterator[None]:
         yield
 
 
-def _flat(inputs: tuple[int, ...]) -> list[nn.Module]:
-    return [] if len(inputs) == 1 else [nn.Flatten()]
-
-
 class Squeeze(nn.Module):
     """Drops the last dimension, of size one: a single logit per record."""
 
     def forward(self, outputs: torch.Tensor) -> torch.Tensor:
         """(n, 1) to (n,)."""
         return outputs.squeeze(-1)
-
-
-def _squeezed(outputs: int) -> list[nn.Module]:
-    return [Squeeze()] if outputs == 1 else []
 
 
 def _connected(widths: Sequence[int], bias: bool) -> list[nn.Module]:
@@ -263,67 +257,101 @@ def _intercepts(intervals: int) -> nn.Module:
     return layer
 
 
-def _logistic(
-    inputs: tuple[int, ...], outputs: int, _: tuple[int, ...], bias: bool, intercept: float
-) -> list[nn.Module]:
-    """One Linear layer, all zero but perhaps its bias."""
-    linear = nn.Linear(math.prod(inputs), outputs, bias=bias)
-    for parameter in linear.parameters():
-        nn.init.zeros_(parameter)
-    if bias:
-        nn.init.constant_(linear.bias, intercept)
-    return [*_flat(inputs), linear]
-
-
-def _mlp(
-    inputs: tuple[int, ...], outputs: int, hidden: tuple[int, ...], bias: bool, _: float
-) -> list[nn.Module]:
-    """Fully connected layers."""
-    return [*_flat(inputs), *_connected((math.prod(inputs), *hidden, outputs), bias)]
-
-
 def _cnn(
-    inputs: tuple[int, ...], outputs: int, hidden: tuple[int, ...], bias: bool, _: float
+    inputs: tuple[int, ...], outputs: int, hidden: Sequence[int], bias: bool
 ) -> list[nn.Module]:
     """The paper's CIFAR-10 network for images of any size."""
-    sides = [_after_block(_after_block(side)) for side in inputs[1:]]
+    sides = list(inputs[1:])
+    layers: list[nn.Module] = []
+    for channels in (inputs[0], _CHANNELS):
+        layers += [nn.Conv2d(channels, _CHANNELS, 3), nn.ReLU(), nn.MaxPool2d(3, 2)]
+        sides = [(side - 2 - 3) // 2 + 1 for side in sides]  # of 3-wide windows, the last by twos
     if len(inputs) != 3 or min(sides) < 1:
         raise StudyError(
             f'expected inputs = (channels, height, width) of at least 13 pixels for kind = "cnn", '
             f'found {inputs}; use kind = "mlp" for rows of numbers'
         )
     features = _CHANNELS * sides[0] * sides[1]
-    return [
-        *_convolved(inputs[0]),
-        *_convolved(_CHANNELS),
-        nn.Flatten(),
-        *_connected((features, *(hidden or _FULLY_CONNECTED), outputs), bias),
-    ]
+    widths = (features, *(hidden or _FULLY_CONNECTED), outputs)
+    return [*layers, nn.Flatten(), *_connected(widths, bias)]
 
 
-_LAYERS = {"logistic": _logistic, "mlp": _mlp, "cnn": _cnn}
+# Wide residual networks that see one record at a time (Zagoruyko and Komodakis 2016), with group
+# normalisation and standardised kernels in place of statistics of a batch, as De et al. 2022 train
+# them with differential privacy.
+
+_GROUPS = 16
+_FIRST_CHANNELS = 16  # after the first layer; of the three stages so many times the width, 2, 4
+_LEAST_SQUARES = 1e-4  # of a kernel's variance times its size
+_SHORTEST = 8  # pixels, which are halved twice
 
 
-def _convolved(channels: int) -> list[nn.Module]:
-    return [nn.Conv2d(channels, _CHANNELS, 3), nn.ReLU(), nn.MaxPool2d(3, 2)]
+class StandardisedConvolution(nn.Conv2d):
+    """A convolution by kernels of mean 0 and of one length, times a gain for each."""
+
+    def __init__(self, low: int, high: int, kernel: int, stride: int = 1) -> None:
+        super().__init__(low, high, kernel, stride, kernel // 2)
+        self.gain = nn.Parameter(torch.ones(high, 1, 1, 1))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Of (n, channels, height, width)."""
+        centred = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+        squares = centred.square().sum((1, 2, 3), keepdim=True)
+        kernels = self.gain * centred * squares.clamp(min=_LEAST_SQUARES).rsqrt()
+        return functional.conv2d(images, kernels, self.bias, self.stride, self.padding)
 
 
-def _after_block(side: int) -> int:
-    """Pixels left of `side` by a 3-wide convolution and a 3-wide pooling of stride 2."""
-    return (side - 2 - 3) // 2 + 1
+class ResidualBlock(nn.Module):
+    """Two convolutions of what is normalised, beside a short cut."""
+
+    def __init__(self, low: int, high: int, stride: int) -> None:
+        super().__init__()
+        self.before, self.between = nn.GroupNorm(_GROUPS, low), nn.GroupNorm(_GROUPS, high)
+        self.first = StandardisedConvolution(low, high, 3, stride)
+        self.second = StandardisedConvolution(high, high, 3)
+        self.short_cut: nn.Module | None = None
+        if stride != 1 or low != high:
+            self.short_cut = StandardisedConvolution(low, high, 1, stride)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Of (n, channels, height, width)."""
+        rectified = torch.relu(self.before(images))
+        beside = images if self.short_cut is None else self.short_cut(rectified)
+        changed: torch.Tensor = self.second(torch.relu(self.between(self.first(rectified))))
+        return beside + changed
+
+
+def _wide_resnet(inputs: tuple[int, ...], outputs: int, depth: int, width: int) -> list[nn.Module]:
+    """The layers, from images (n, channels, height, width) to (n, outputs)."""
+    if len(inputs) != 3 or min(inputs[1:]) < _SHORTEST:
+        raise StudyError(
+            f"expected inputs = (channels, height, width) of at least {_SHORTEST} pixels for "
+            f'kind = "wide-resnet", found {inputs}; use kind = "mlp" for rows of numbers'
+        )
+    if depth < 10 or depth % 6 != 4:
+        raise StudyError(
+            f"expected a depth of 10, 16, 22, 28, … for a wide residual network, found {depth}"
+        )
+    layers: list[nn.Module] = [StandardisedConvolution(inputs[0], _FIRST_CHANNELS, 3)]
+    low = _FIRST_CHANNELS
+    for stage in range(3):
+        high = _FIRST_CHANNELS * width * 2**stage
+        for block in range((depth - 4) // 6):
+            layers.append(ResidualBlock(low, high, 2 if stage and not block else 1))
+            low = high
+    end = (nn.GroupNorm(_GROUPS, low), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return [*layers, *end, nn.Linear(low, outputs)]
 
 
 def _of_factory(kind: str, inputs: tuple[int, ...], outputs: int, seed: bytes) -> nn.Module:
     """What the function that "python:module:factory" names gives, held to being a module."""
-    scheme, _, path = kind.partition(":")
-    module, _, name = path.partition(":")
     if kind == IN_MEMORY:
         raise StudyError(
             "expected the module that hubbub.fit was handed, since no study names it, found none; "
             "give it to hubbub.load as model, or run the study with hubbub.fit"
         )
-    if scheme != "python" or not module or not name:
-        known = (*_LAYERS, WIDE_RESNET, LINEAR_PROBE, "python:module:factory")
+    if not is_own(kind):
+        known = (*_LAYERED, LINEAR_PROBE, "python:module:factory")
         raise StudyError(f'expected a model kind out of {known}, found "{kind}"')
     with seeded_by(seed):  # its module may draw random numbers when it is first run: not these
         factory = named_object(kind, "model.kind")

@@ -83,31 +83,24 @@ class Optimizer:
                 f'expected options of "{kind}" out of lr, schedule, steps, {", ".join(known)}, '
                 f"found {sorted(options)}"
             )
-        self._kind, self._lr, self._schedule, self._steps = kind, lr, schedule, steps
-        self._options = known | options
-        self._check()
-        self._state: dict[str, NDArray[Any]] = {"step": np.zeros((), np.int64)}
-
-    def _check(self) -> None:
-        """Refuse what is out of range."""
-        if not 0 < self._lr < math.inf:
-            raise StudyError(f"expected a learning rate lr > 0, found lr = {self._lr}")
-        if self._schedule not in _SCHEDULES:
-            raise StudyError(f'expected schedule out of {_SCHEDULES}, found "{self._schedule}"')
-        if self._schedule != "constant" and (self._steps is None or self._steps < 1):
+        if not 0 < lr < math.inf:
+            raise StudyError(f"expected a learning rate lr > 0, found lr = {lr}")
+        if schedule not in _SCHEDULES:
+            raise StudyError(f'expected schedule out of {_SCHEDULES}, found "{schedule}"')
+        if schedule != "constant" and (steps is None or steps < 1):
             raise StudyError(
-                f'expected steps >= 1 with schedule = "{self._schedule}", found {self._steps}; '
+                f'expected steps >= 1 with schedule = "{schedule}", found {steps}; '
                 "set steps to the length of the training"
             )
+        self._kind, self._lr, self._schedule, self._steps = kind, lr, schedule, steps
+        self._options = known | options
         for name, value in self._options.items():
             if not (0 <= value < 1) or (name == "epsilon" and value == 0):
                 raise StudyError(f"expected 0 <= {name} < 1 (epsilon > 0), found {name} = {value}")
+        self._state: dict[str, NDArray[Any]] = {"step": np.zeros((), np.int64)}
 
     def step(
-        self,
-        parameters: NDArray[Any],
-        gradient: NDArray[Any] | RevealedSum,
-        divisor: float = 1.0,
+        self, parameters: NDArray[Any], gradient: NDArray[Any] | RevealedSum, divisor: float = 1.0
     ) -> NDArray[Any]:
         """Take one step and return the new parameters, in the dtype of the old.
 
@@ -128,7 +121,14 @@ class Optimizer:
                 f"found {gradient.shape}"
             )
         rate = self._lr * self._decay(int(self._state["step"]))
-        state = self._begun(gradient.size)
+        # The state of this step, whose vectors, zero at first, are still those before it.
+        state = self._state
+        for name in self._vectors() - state.keys():
+            state[name] = np.ones(2) if name == "powers" else np.zeros(gradient.size)
+        state["step"] = state["step"] + 1
+        if self._kind == "adam":
+            betas = np.array([self._options["beta1"], self._options["beta2"]])
+            state["powers"] = state["powers"] * betas
         new = np.empty_like(parameters)
         scratch = np.empty((2, min(_BLOCK, gradient.size)))
         for start in range(0, gradient.size, _BLOCK):
@@ -138,23 +138,15 @@ class Optimizer:
             np.divide(block, divisor, out=direction)
             if self._kind == "adam":
                 self._adam(state, part, direction, spare)
-            elif "velocity" in state:
-                self._momentum(state, part, direction)
+            elif "velocity" in state:  # Polyak's heavy ball
+                velocity = state["velocity"][part]
+                velocity *= self._options["momentum"]
+                velocity += direction
+                direction[...] = velocity
             direction *= rate
             np.subtract(parameters[part], direction, out=direction)
             new[part] = direction
         return new
-
-    def _begun(self, size: int) -> _Vectors:
-        """The state of this step, whose vectors, zero at first, are still those before it."""
-        state = self._state
-        for name in self._vectors() - state.keys():
-            state[name] = np.ones(2) if name == "powers" else np.zeros(size)
-        state["step"] = state["step"] + 1
-        if self._kind == "adam":
-            betas = np.array([self._options["beta1"], self._options["beta2"]])
-            state["powers"] = state["powers"] * betas
-        return state
 
     def _decay(self, step: int) -> float:
         """The schedule's factor at this step."""
@@ -162,13 +154,6 @@ class Optimizer:
             return 1.0
         done = min(step / self._steps, 1.0)
         return 1.0 - done if self._schedule == "linear" else 0.5 * (1.0 + cosine(done))
-
-    def _momentum(self, state: _Vectors, part: slice, direction: NDArray[np.float64]) -> None:
-        """Polyak's heavy ball; `direction` is the gradient, and then the velocity."""
-        velocity = state["velocity"][part]
-        velocity *= self._options["momentum"]
-        velocity += direction
-        direction[...] = velocity
 
     def _adam(
         self,
@@ -231,21 +216,14 @@ class Optimizer:
 class Averaged:
     """An optimizer whose last step gives a mean of its models: post-processing of what is released.
 
-    Until then it gives the models themselves, at which gradients are taken.
-
-    Guarantees:
-        1. Those of `Optimizer`.
+    Until then it gives the models themselves, at which gradients are taken. Its guarantee is that
+    of `Optimizer`.
 
     Args:
         optimizer: takes the steps.
         steps: how many there are.
         first: number of the first step, from 1, whose model is in the mean.
         decay: how much of the mean a step keeps at most; None: all models have equal weights.
-
-    >>> tail = Averaged(Optimizer("sgd", lr=1.0), steps=2, first=1)
-    >>> model = tail.step(np.zeros(1), np.ones(1))
-    >>> model, tail.step(model, np.ones(1))
-    (array([-1.]), array([-1.5]))
     """
 
     def __init__(
@@ -255,10 +233,7 @@ class Averaged:
         self._mean: NDArray[np.float64] | None = None
 
     def step(
-        self,
-        parameters: NDArray[Any],
-        gradient: NDArray[Any] | RevealedSum,
-        divisor: float = 1.0,
+        self, parameters: NDArray[Any], gradient: NDArray[Any] | RevealedSum, divisor: float = 1.0
     ) -> NDArray[Any]:
         """As `Optimizer.step`; the mean after the last step."""
         new = self._optimizer.step(parameters, gradient, divisor)

@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -221,12 +221,7 @@ def load_model(path: Path, model: nn.Module) -> dict[str, str]:
 
 
 def refuse_other_model(path: Path, made: Callable[[], nn.Module]) -> None:
-    """Refuse a file of another model, before memory is taken for the one that `made` gives.
-
-    Raises:
-        IntegrityError: the file is damaged.
-        ModelError: it holds a model of another shape.
-    """
+    """Refuse a file of another model, before memory is taken for the one that `made` gives."""
     with _opened(path) as file:
         shapes = {k: torch.Size(file.get_slice(k).get_shape()) for k in file.keys()}  # noqa: SIM118 (no mapping)
     try:
@@ -246,17 +241,11 @@ def _refuse_other_shapes(path: Path, model: nn.Module, shapes: Mapping[str, torc
 
 
 def stored_shape(path: Path) -> tuple[int, ...]:
-    """The shape of one record's features, as the metadata of a file says it under "inputs".
-
-    Raises:
-        IntegrityError: it is damaged, or says none.
-    """
-    try:
+    """The shape of one record's features, as the metadata of a file says it under "inputs"."""
+    with suppress(ValueError):
         shape = json_value(stored_header(path).get("inputs", ""))
         if isinstance(shape, list) and shape and all(type(one) is int for one in shape):
             return tuple(shape)
-    except ValueError:
-        pass
     raise IntegrityError(
         f"expected {path} to state the shape of a record's features, found none; copy it again"
     )
@@ -340,10 +329,8 @@ def _unpickled(content: bytes) -> dict[str, torch.Tensor]:
     if not hasattr(torch.serialization, "get_unsafe_globals_in_checkpoint"):  # before 2.6 it may
         raise ValueError("torch before 2.6 cannot read it safely")
     tensors = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    if not isinstance(tensors, dict) or not all(
-        isinstance(name, str) and isinstance(tensor, torch.Tensor)
-        for name, tensor in tensors.items()
-    ):
+    pairs = tensors.items() if isinstance(tensors, dict) else [(None, None)]
+    if not all(isinstance(name, str) and isinstance(one, torch.Tensor) for name, one in pairs):
         raise ValueError("it holds something else")
     return dict(tensors)
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from typing import Self
 
 import torch
 from torch.nn import functional
@@ -89,7 +90,24 @@ def _finite(values: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outer:
+class _Tensors:
+    """What is made of tensors that have the records in front."""
+
+    def piece(self, rows: slice) -> Self:
+        """Of some of the records."""
+        return replace(self, **{name: values[rows] for name, values in self._tensors().items()})
+
+    def floats(self) -> int:
+        """How many numbers this holds."""
+        real = (values for values in self._tensors().values() if values.is_floating_point())
+        return sum(values.numel() for values in real)
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        return {k: held for k, held in vars(self).items() if isinstance(held, torch.Tensor)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer(_Tensors):
     """gradient_i = left_i (x) right_i, with left (n, rows) and right (n, columns)."""
 
     left: torch.Tensor
@@ -98,10 +116,6 @@ class Outer:
     def norms(self) -> torch.Tensor:
         """|left_i| |right_i|: the norm of an outer product, with no cancellation."""
         return norms_of(self.left) * norms_of(self.right)
-
-    def floats(self) -> int:
-        """How many numbers this holds."""
-        return self.left.numel() + self.right.numel()
 
     def add_to(self, view: torch.Tensor, factors: torch.Tensor, kept: int = 1) -> None:
         """view = kept view + sum_i factors_i gradient_i, as one matrix product.
@@ -243,15 +257,11 @@ def _is_right(adding: Adding, device: torch.device) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stack:
+class Stack(_Tensors):
     """One stored gradient per record, (n, ...)."""
 
     gradients: torch.Tensor
     scratch: int = 0  # numbers held while it was made
-
-    def piece(self, rows: slice) -> Stack:
-        """Of some of the records."""
-        return Stack(gradients=self.gradients[rows])
 
     def norms(self) -> torch.Tensor:
         """Of each record's stored gradient."""
@@ -259,7 +269,7 @@ class Stack:
 
     def floats(self) -> int:
         """How many numbers this holds."""
-        return self.gradients.numel() + self.scratch
+        return super().floats() + self.scratch
 
     def add_to(self, view: torch.Tensor, factors: torch.Tensor, kept: int = 1) -> None:
         """view = kept view + sum_i factors_i gradient_i, in stripes as their norms are made."""
@@ -275,7 +285,7 @@ class Stack:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class Rows(_Tensors):
     """Rows of a table: record i has gradient `values[i, t]` in row `index[i, t]`.
 
     No row occurs twice in a record with a value other than zero; index is (n, t), values are
@@ -286,17 +296,9 @@ class Rows:
     values: torch.Tensor
     table: int = 0  # how many rows the table has, where it is met elsewhere too
 
-    def piece(self, rows: slice) -> Rows:
-        """Of some of the records."""
-        return replace(self, index=self.index[rows], values=self.values[rows])
-
     def norms(self) -> torch.Tensor:
         """Rows of one record are distinct, so the values' norm is the gradient's."""
         return norms_of(self.values)
-
-    def floats(self) -> int:
-        """How many numbers this holds."""
-        return self.values.numel()
 
     def add_to(self, view: torch.Tensor, factors: torch.Tensor, kept: int = 1) -> None:
         """view = kept view + sum_i factors_i gradient_i, on the rows that occur."""
@@ -324,19 +326,11 @@ def _add_rows(table: torch.Tensor, index: torch.Tensor, values: torch.Tensor) ->
 
 
 @dataclass(frozen=True, kw_only=True)
-class Positions:
+class Positions(_Tensors):
     """gradient_i = sum_t left_it (x) right_it, with left (n, t, rows) and right (n, t, columns)."""
 
     left: torch.Tensor
     right: torch.Tensor
-
-    def piece(self, rows: slice) -> Positions:
-        """Of some of the records."""
-        return Positions(left=self.left[rows], right=self.right[rows])
-
-    def floats(self) -> int:
-        """How many numbers this holds."""
-        return self.left.numel() + self.right.numel()
 
     def numbers(self) -> int:
         """How many are made of each record."""
@@ -351,7 +345,7 @@ class Positions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Windows:
+class Windows(_Tensors):
     """A convolution's outputs or their gradients beside the images that it slides over.
 
     `left` is (n * images, groups * rows, places), `images` (n * images, groups * channels, ...).
@@ -373,10 +367,6 @@ class Windows:
         images = slice(*(at * len(self.left) // self.records for at in (start, stop)))
         left, values = self.left[images], self.images[images]
         return replace(self, left=left, images=values, records=stop - start)
-
-    def floats(self) -> int:
-        """How many numbers this holds."""
-        return self.left.numel() + self.images.numel()
 
     def numbers(self) -> int:
         """How many are made of each record."""

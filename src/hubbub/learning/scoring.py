@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, xlogy
 from torch.nn import functional
 
 from hubbub.core.errors import DataError
@@ -34,7 +33,7 @@ def scaled(targets: torch.Tensor, low: float, high: float, *, is_log: bool) -> t
     return (2.0 * clipped - (low + high)) / (high - low)
 
 
-def squared(
+def amount_errors(
     outputs: torch.Tensor,
     targets: torch.Tensor,
     *,
@@ -42,23 +41,16 @@ def squared(
     high: float,
     is_log: bool = False,
     start: float = 0.0,
+    is_huber: bool = False,
 ) -> torch.Tensor:
-    """Squared error of outputs (n,), counted from a public start, in units of half the range."""
-    return (outputs + start - scaled(targets, low, high, is_log=is_log).to(outputs.dtype)) ** 2
+    """Squared error of outputs (n,), counted from a public start, in units of half the range.
 
-
-def huber(
-    outputs: torch.Tensor,
-    targets: torch.Tensor,
-    *,
-    low: float,
-    high: float,
-    is_log: bool = False,
-    start: float = 0.0,
-) -> torch.Tensor:
-    """Squared near the target, linear beyond a tenth of the range."""
+    Huber's is squared near the target, and linear beyond a tenth of the range.
+    """
     known = scaled(targets, low, high, is_log=is_log).to(outputs.dtype)
-    return functional.huber_loss(outputs + start, known, reduction="none", delta=_REACH)
+    if is_huber:
+        return functional.huber_loss(outputs + start, known, reduction="none", delta=_REACH)
+    return (outputs + start - known) ** 2
 
 
 def poisson(
@@ -73,15 +65,8 @@ def poisson(
     """Half the Poisson deviance of means exp(outputs + start): 0 for the target itself.
 
     Its slope, mean less target, is 0 on average where means are right, whatever the law of targets:
-    so amounts may be learned by it as counts are (Gourieroux, Monfort and Trognon 1984).
-
-    Args:
-        outputs: (n,).
-        targets: (n,), from 0; with exposures (n, 2), and means are then of the longest exposure.
-        high: public bound of a target.
-        unit: what targets and means are counted in.
-        exposure_high: public bound of an exposure; 0: there is none.
-        start: public logarithm of the mean where outputs are 0.
+    so amounts may be learned by it as counts are (Gourieroux, Monfort and Trognon 1984). With
+    exposures targets are (n, 2), and means are those of the longest exposure.
     """
     logs, known = outputs + start, targets
     if exposure_high:
@@ -153,11 +138,6 @@ def _part_of_hazard(
     for all of it. So it is spread as a power of the time: in the first interval that by which the
     cumulated hazard grows up to the second, in another that on which the hazards beside it lie. It
     has no slope of its own, so a record's gradient is bounded as before.
-
-    Args:
-        hazard: (n, times) cumulated in each interval.
-        seen: (n, times) in [0, 1].
-        grid: the intervals' ends.
     """
     if len(grid) == 1:
         return seen
@@ -193,13 +173,15 @@ def hazard_errors(
 
 
 # Of these it is known that a record's value depends on its own row alone, and on no parameter.
-ROW_LOSSES = (squared, huber, poisson, hazards)
+ROW_LOSSES = (amount_errors, poisson, hazards)
 
 
 # How good predictions are on records that are public, by metrics with their usual names.
 #
 # Nothing here is noised, so nothing here may leave a silo.
 
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 _NEWTON = 100  # steps, at most
 _FAR = 1e3  # a slope beyond this has no end: the classes are told apart by every record
 
@@ -235,15 +217,23 @@ def accuracy(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
 
 def brier(logits: NDArray[Any], targets: NDArray[Any]) -> float:
     """Mean squared error of the probabilities of two classes, from logits (n,)."""
-    return float(np.mean((expit(logits.astype(np.float64)) - targets) ** 2))
+    return float(squared_errors(logits, targets).mean())
+
+
+def squared_errors(logits: NDArray[Any], targets: NDArray[Any]) -> Array:
+    """That error of each record, (n,)."""
+    from scipy.special import expit  # which takes long to import
+
+    return np.asarray((expit(logits.astype(np.float64)) - targets) ** 2)
 
 
 def calibration_slope(logits: NDArray[Any], targets: NDArray[Any]) -> float:
     """The slope of a logistic regression of targets on logits: 1 if they are as sure as they may.
 
-    Returns:
-        The slope; nan where there is none, as all logits are one or tell the classes apart.
+    nan where there is none, as all logits are one or tell the classes apart.
     """
+    from scipy.special import expit
+
     rows = np.column_stack([np.ones(len(logits)), logits.astype(np.float64)])
     effects = np.zeros(2)
     for _ in range(_NEWTON):
@@ -266,7 +256,14 @@ def errors(predicted: NDArray[Any], targets: NDArray[Any]) -> dict[str, float]:
 
 def poisson_deviance(rates: NDArray[Any], targets: NDArray[Any]) -> float:
     """Mean Poisson deviance of rates above 0, for counts."""
-    return float(2.0 * np.mean(xlogy(targets, targets / rates) - targets + rates))
+    return float(deviances(rates, targets).mean())
+
+
+def deviances(rates: NDArray[Any], targets: NDArray[Any]) -> Array:
+    """The deviance of each record, (n,)."""
+    from scipy.special import xlogy
+
+    return np.asarray(2.0 * (xlogy(targets, targets / rates) - targets + rates))
 
 
 # How well survival is foretold: concordance by Harrell and by Uno, and the Brier score over time.
@@ -275,24 +272,14 @@ def poisson_deviance(rates: NDArray[Any], targets: NDArray[Any]) -> float:
 # the records themselves: those are public, and nothing else is (the Brier score of Graf et al.
 # 1999, the concordance of Uno et al. 2011).
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
 
 def survival_scores(
     hazards: Array, grid: Sequence[float], times: Array, events: Flags
 ) -> dict[str, float]:
-    """All that are defined, by name.
+    """All that are defined: "c_index" (Harrell), "c_index_uno" and "integrated_brier".
 
-    Args:
-        hazards: (n, times) cumulated in each interval, -log of the chance to pass it.
-        grid: the ends of the intervals.
-        times: (n,), of the event or of the censoring.
-        events: (n,), whether the time ends with the event.
-
-    Returns:
-        "c_index" (Harrell), "c_index_uno" (up to the last time of the grid) and
-        "integrated_brier" (from the first to the last time of the grid that the records reach).
+    Uno's is up to the last time of the grid, and the Brier score from the first to the last time
+    of it that the records reach. `hazards` (n, times) are -log of the chance to pass an interval.
     """
     if not np.isfinite(hazards).all():
         return {}

@@ -80,31 +80,22 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
         raise DataError(f"expected at least two records for the check, found {batch.size}")
     trial = copy.deepcopy(model).double()
     with borrowed(), zeros_filled(trial), writes_refused(trial):
-        batch = batch.each(_double)
+        batch = batch.each(lambda values: values.double() if values.is_floating_point() else values)
         refuse_memory(trial, loss, batch)
         refuse_mixing(trial, batch)
         forget(trial)
         trial.eval()
-        clip = 0.7 * _norm(trial, loss, batch)
+        # So that the check clips some records and not others.
+        norm = float(_sum(trial, loss, batch.piece(0, 1), 1e30, "loop").norm())
+        clip = 0.7 * (norm if 1e-20 < norm < 1e20 else 1.0)
         truth = _sum(trial, loss, batch, clip, "loop")
         fast = (m for m in METHODS if m != "loop" and _agrees(trial, loss, batch, clip, m, truth))
         return next(fast, "loop")
 
 
-def _double(values: torch.Tensor) -> torch.Tensor:
-    """Real numbers in float64; others as they are."""
-    return values.double() if values.is_floating_point() else values
-
-
 def _sum(model: nn.Module, loss: Loss, batch: Batch, clip: float, method: str) -> torch.Tensor:
     """The clipped sum of the batch by one method."""
-    return clipped_sum(model, loss, batch.inputs, batch.labels(), clip, method=method).vector
-
-
-def _norm(model: nn.Module, loss: Loss, batch: Batch) -> float:
-    """The first record's gradient norm, so that the check clips some records and not others."""
-    norm = float(_sum(model, loss, batch.piece(0, 1), 1e30, "loop").norm())
-    return norm if 1e-20 < norm < 1e20 else 1.0
+    return clipped_sum(model, loss, batch.inputs, batch.targets, clip, method=method).vector
 
 
 def _agrees(

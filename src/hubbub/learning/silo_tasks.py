@@ -71,8 +71,6 @@ from hubbub.learning.trial import (
 from hubbub.learning.views import Views
 from hubbub.learning.vmapped import vmapped_losses
 
-# Replicas of a model, which the silos of one process share, and what was seen of each.
-
 # Silos of one process may share a replica of the model, whose parameters are written here.
 REPLICA = Lock()
 _REPLICAS: WeakKeyDictionary[nn.Module, dict[torch.device, nn.Module]] = WeakKeyDictionary()
@@ -104,7 +102,21 @@ def places_of(model: nn.Module) -> int:
     return model.places if isinstance(model, UnitModel) else 0
 
 
-class TrainingTask:
+class _Task:
+    """Of one silo: its records in rows, none of which anything shows."""
+
+    _rows: PaddedBatches
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<private>)"
+
+    @property
+    def count(self) -> int:
+        """Number of units; never leaves the silo."""
+        return self._rows.count
+
+
+class TrainingTask(_Task):
     """One silo's records, and the model that is trained on them.
 
     Guarantees:
@@ -175,14 +187,6 @@ class TrainingTask:
         self._rows = PaddedBatches(
             records, null, most=most, device=self._device, places=places, views=views
         )
-
-    def __repr__(self) -> str:
-        return "TrainingTask(<private>)"
-
-    @property
-    def count(self) -> int:
-        """Number of units; never leaves the silo."""
-        return self._rows.count
 
     def clipped_sum(self, parameters: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
         """Sum over the rows' records of clipped gradients, without noise.
@@ -278,12 +282,22 @@ class TrainingTask:
                 work = raising.seen_in(partial(self._piece, partial(clipped_sum, self._model)))
                 with zeros_filled(self._model), writes_refused(self._model):
                     kinds = kinds_for(self._model, self._loss)
-                    alone = rows_are_alone(work, trial, targets, size, self._device, kinds)
+                    few_rows = rows_tried(size, self._chunk)
+                    alone = rows_are_alone(work, trial, targets, few_rows, self._device, kinds)
             known[key] = size, self._chunk, alone and not raising.names
         size, self._chunk, alone = known[key]
         if not alone:
             self._method, self._chunk = "loop", 1
         return size if alone else 1
+
+
+def rows_tried(size: int, chunk: int) -> int:
+    """Rows of the piece on which A2 is tried, in place of one of `size` that is cut by `chunk`.
+
+    All parts of a piece but the last are of one shape. Four show all that there is: the first
+    begins the sum, the second holds a row that counts, the third none, the last may be shorter.
+    """
+    return size if size <= 4 * chunk else 3 * chunk + (size % chunk or chunk)
 
 
 @contextmanager
@@ -327,30 +341,9 @@ def rows_within(margin: float, products: int = 1) -> int:
 # All of it is a function of the record's own prediction, target and loss.
 
 
-class Marks(Protocol):
-    """How a record becomes a vector."""
-
-    @property
-    def size(self) -> int:
-        """How many numbers it has."""
-
-    def columns(
-        self,
-        target_type: TargetType,
-        outputs: torch.Tensor,
-        targets: torch.Tensor,
-        losses: torch.Tensor,
-    ) -> torch.Tensor:
-        """(size, n) float64, a column for each of n records."""
-
-
 @dataclass(frozen=True)
 class ScoreMarks:
-    """How well a record is done, and its loss (docs/privacy.md P16).
-
-    Args:
-        vector: how both become a vector.
-    """
+    """How well a record is done, and its loss (docs/privacy.md P16)."""
 
     vector: ScoreVector
 
@@ -395,11 +388,7 @@ class Placed(Protocol):
 
 @dataclass(frozen=True)
 class CellMarks:
-    """A 1 in the cell of a record's prediction and outcome, 0 elsewhere (docs/privacy.md P27).
-
-    Args:
-        cells: where a record belongs.
-    """
+    """A 1 in the cell of a record's prediction and outcome, 0 elsewhere (docs/privacy.md P27)."""
 
     cells: Placed
 
@@ -424,16 +413,18 @@ class CellMarks:
         return torch.from_numpy(hot).to(outputs.device)
 
 
+Marks = ScoreMarks | CellMarks  # how a record becomes a vector
+
+
 # A silo's records beside a trained model: sums of what each says of itself.
 #
-# Rows, pieces and a record at which the model raises are as in silo_tasks.py; nothing is
-# clipped, since what a record adds is bounded by its marks (docs/privacy.md P16, P27).
+# Nothing is clipped, since what a record adds is bounded by its marks (docs/privacy.md P16, P27).
 
 _ADD_REMOVE = ScoreMarks(ScoreVector.of("add-remove"))
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 
 
-class EvaluationTask:
+class EvaluationTask(_Task):
     """A silo's records beside a trained model: the sum of what each says of itself by its marks.
 
     Of patients it is the sum of what is each one's mean.
@@ -491,14 +482,6 @@ class EvaluationTask:
             records, trial.null, most=most, device=self._device, places=places_of(model)
         )
 
-    def __repr__(self) -> str:
-        return "EvaluationTask(<private>)"
-
-    @property
-    def count(self) -> int:
-        """Number of units; never leaves the silo."""
-        return self._rows.count
-
     def clipped_sum(self, parameters: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
         """What the rows' records add to an evaluation, without noise.
 
@@ -523,36 +506,27 @@ class EvaluationTask:
         known, raising = CHECKED.setdefault(self._model, {}), RaisingOperations(self._device)
         key = ("evaluation", self._method, size, self._key)
         if key not in known:
-            kinds, seen = (
-                kinds_for(self._model, self._each),
-                _lookups_seen(self._model, self._device),
-            )
+            kinds = kinds_for(self._model, self._each)
+            seen = _lookups_seen(self._model, self._device)
             with self._evaluating(), seen, zeros_filled(self._model), writes_refused(self._model):
+                # A single made-up row may not have the model write to its tensors (P14).
+                row = trial.inputs[:1].to(self._device)
+                label = on_device(targets, self._device, lambda values: values[:1])
+                with state_unchanged(self._model):
+                    unquoted(lambda: self._each(self._model(row), label))
                 # A record's score moves with its output; the cell it is in may not.
                 work = raising.seen_in(partial(self._piece, _ADD_REMOVE))
-                self._try_row(trial, targets)
-                alone = self._takes(trial, targets) and rows_are_alone(
-                    work, trial, targets, size, self._device, kinds
-                )
+                alone = False
+                few = trial.inputs.to(self._device), on_device(targets, self._device)
+                with suppress(*UNABLE):  # in evaluation a model may do what vmap cannot take
+                    alone = self._method != "loop" and len(self._losses(*few)) == 2
+                if alone:
+                    alone = rows_are_alone(work, trial, targets, size, self._device, kinds)
             known[key] = size, size, alone and not raising.names
         if known[key][-1]:
             return size
         self._method = "loop"
         return 1
-
-    def _try_row(self, trial: Trial, targets: Tensors) -> None:
-        """Refuse a model that a single made-up row has write to its tensors (P14)."""
-        row = trial.inputs[:1].to(self._device)
-        label = on_device(targets, self._device, lambda values: values[:1])
-        with state_unchanged(self._model):
-            unquoted(lambda: self._each(self._model(row), label))
-
-    def _takes(self, trial: Trial, targets: Tensors) -> bool:
-        """Whether the method can have several rows in a piece."""
-        few = trial.inputs.to(self._device), on_device(targets, self._device)
-        with suppress(*UNABLE):  # in evaluation a model may do what vmap cannot take
-            return self._method in ("chain", "vmap") and len(self._losses(*few)) == 2
-        return False
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:

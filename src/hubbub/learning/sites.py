@@ -9,7 +9,7 @@ used somewhere else as well (see `reached`). This file knows nothing of vmap or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,132 +20,29 @@ from torch.nn import functional
 from hubbub.learning.per_record import Positions, Repeated, Source, Stack, Windows, from_lookups
 
 
-def version_of(values: torch.Tensor) -> int:
-    """How often the storage of `values` has been written to, through any view."""
-    return values._version  # noqa: SLF001 (torch documents it, under this name)
-
-
-@dataclass(frozen=True, kw_only=True)
 class KeptTensors:
-    """An activation and the version that it had when a layer read it."""
+    """An activation without its graph, and how often its storage had been written to by then."""
 
-    values: torch.Tensor
-    version: int
+    def __init__(self, values: torch.Tensor) -> None:
+        self._values = values.detach()
+        self._version = self._values._version  # noqa: SLF001 (torch documents it by this name)
 
     def read(self) -> torch.Tensor:
-        """The values, if nobody has overwritten them since."""
-        if version_of(self.values) != self.version:
+        """The values, if nobody has overwritten them, through any view, since a layer read them."""
+        if self._values._version != self._version:  # noqa: SLF001 (the same)
             raise RuntimeError("an activation was overwritten in place after a layer read it")
-        return self.values
-
-
-def keep(values: torch.Tensor) -> KeptTensors:
-    """Keep an activation without its graph."""
-    values = values.detach()
-    return KeptTensors(values=values, version=version_of(values))
+        return self._values
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixSite:
-    """A Linear layer: input (n, t, columns), output (n * t, rows)."""
+class Site:
+    """Where parameters met a batch, and what their gradients are by that of the layer's output."""
 
-    weight: str | None
-    bias: str | None
-    kept: KeptTensors
     edge: GradientEdge
-
-    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
-        """Per-record gradients of weight and bias from the gradient of the output."""
-        inputs = self.kept.read()
-        backprop = backprop.view(*inputs.shape[:2], -1)
-        if self.weight is not None:
-            yield self.weight, Positions(left=backprop, right=inputs)
-        if self.bias is not None:
-            yield self.bias, Stack(gradients=backprop.sum(1))
+    parts: Callable[[torch.Tensor], Iterator[Source]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConvolutionSite:
-    """A convolution, or a transposed one: input and output are (n * images, channels, ...).
-
-    A transposed one slides over its output: input and output change places.
-    """
-
-    weight: str | None
-    bias: str | None
-    kept: KeptTensors
-    edge: GradientEdge
-    records: int
-    is_transposed: bool
-    geometry: dict[str, Any]  # groups, kernel, steps, margins, gaps of `Windows`
-
-    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
-        """As for a Linear layer whose positions are the places of the sliding window."""
-        if self.weight is not None:
-            images, slid = self.kept.read(), backprop
-            if self.is_transposed:
-                images, slid = slid, images
-            yield (
-                self.weight,
-                Windows(
-                    left=slid.flatten(2),
-                    images=images.to(backprop.dtype),
-                    records=self.records,
-                    places=tuple(slid.shape[2:]),
-                    **self.geometry,
-                ),
-            )
-        if self.bias is not None:
-            by_record = backprop.unflatten(0, (self.records, -1)).flatten(3)
-            yield self.bias, Stack(gradients=by_record.sum((1, 3)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class LookupSite:
-    """An Embedding: ids (n, t), output (n * t, columns)."""
-
-    weight: str
-    ids: KeptTensors
-    edge: GradientEdge
-    padding: int | None
-    table: int
-
-    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
-        """Per-record gradients of the rows that each record looked up."""
-        # Past the table a device took the nearest row; of one row a record has one gradient (P14).
-        ids = self.ids.read().clamp(0, self.table - 1)
-        yield self.weight, from_lookups(ids, backprop, self.padding, self.table)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecurrentSite:
-    """The way from one state of a recurrent layer to the next: states (n, t, width).
-
-    `edge` is that of the gates, (n * t, gates), of which the input's share is a `MatrixSite`. The
-    last third of a GRU's takes the state's share times `resets`, (n, t, width).
-    """
-
-    weight: str | None
-    bias: str | None
-    states: KeptTensors
-    resets: KeptTensors | None
-    edge: GradientEdge
-
-    def parts(self, backprop: torch.Tensor) -> Iterator[Source]:
-        """As for a Linear layer whose positions are the steps in time."""
-        states = self.states.read()
-        left = backprop.reshape(*states.shape[:2], -1)
-        if self.resets is not None:
-            width = states.shape[2]
-            last = left[..., 2 * width :] * self.resets.read()
-            left = torch.cat([left[..., : 2 * width], last], dim=2)
-        if self.weight is not None:
-            yield self.weight, Positions(left=left, right=states)
-        if self.bias is not None:
-            yield self.bias, Stack(gradients=left.sum(1))
-
-
-Site = MatrixSite | ConvolutionSite | LookupSite | RecurrentSite
+Names = Sequence[str | None]  # of weight and bias; None where there is none to train
 
 
 def stand_in(parameter: Any) -> Any:
@@ -154,19 +51,102 @@ def stand_in(parameter: Any) -> Any:
 
 
 def linear_on(
-    values: torch.Tensor, weight: Any, bias: Any, names: Sequence[str | None]
-) -> tuple[torch.Tensor, MatrixSite]:
+    values: torch.Tensor, weight: Any, bias: Any, names: Names
+) -> tuple[torch.Tensor, Site]:
     """A Linear layer's output on the rows of values (n, ..., columns), and the site it met them at.
 
     The edge is where the output's gradient arrives, whatever later overwrites the output.
     """
     rows = values.reshape(-1, values.shape[-1])
     output = functional.linear(rows, stand_in(weight), stand_in(bias))
-    kept, edge = keep(rows.view(values.shape[0], -1, rows.shape[1])), get_gradient_edge(output)
-    return output, MatrixSite(weight=names[0], bias=names[1], kept=kept, edge=edge)
+    kept = KeptTensors(rows.view(values.shape[0], -1, rows.shape[1]))
+
+    def parts(backprop: torch.Tensor) -> Iterator[Source]:
+        inputs = kept.read()
+        backprop = backprop.view(*inputs.shape[:2], -1)
+        if names[0] is not None:
+            yield names[0], Positions(left=backprop, right=inputs)
+        if names[1] is not None:
+            yield names[1], Stack(gradients=backprop.sum(1))
+
+    return output, Site(edge=get_gradient_edge(output), parts=parts)
 
 
-Group = tuple[Sequence[Any], Sequence[str | None]]  # weights and biases, and their names
+def convolution_site(
+    images: torch.Tensor,
+    output: torch.Tensor,
+    names: Names,
+    records: int,
+    geometry: dict[str, Any],
+    *,
+    is_transposed: bool,
+) -> Site:
+    """Of a convolution, or a transposed one, from and to (n * images, channels, ...).
+
+    It is a Linear layer whose positions are the places of the sliding window. A transposed one
+    slides over its output: input and output change places. `geometry` is that of `Windows`.
+    """
+    kept = KeptTensors(images)
+
+    def parts(backprop: torch.Tensor) -> Iterator[Source]:
+        if names[0] is not None:
+            seen, slid = kept.read(), backprop
+            if is_transposed:
+                seen, slid = slid, seen
+            windows = Windows(
+                left=slid.flatten(2),
+                images=seen.to(backprop.dtype),
+                records=records,
+                places=tuple(slid.shape[2:]),
+                **geometry,
+            )
+            yield names[0], windows
+        if names[1] is not None:
+            by_record = backprop.unflatten(0, (records, -1)).flatten(3)
+            yield names[1], Stack(gradients=by_record.sum((1, 3)))
+
+    return Site(edge=get_gradient_edge(output), parts=parts)
+
+
+def lookup_site(
+    ids: torch.Tensor, output: torch.Tensor, name: str, table: int, padding: int | None
+) -> Site:
+    """Of an Embedding with so many rows: ids (n, t), output (n * t, columns)."""
+    kept = KeptTensors(ids)
+
+    def parts(backprop: torch.Tensor) -> Iterator[Source]:
+        # Past the table a device took the nearest row; of one row a record has one gradient (P14).
+        yield name, from_lookups(kept.read().clamp(0, table - 1), backprop, padding, table)
+
+    return Site(edge=get_gradient_edge(output), parts=parts)
+
+
+def _state_site(
+    edge: GradientEdge, states: torch.Tensor, resets: torch.Tensor | None, names: Names
+) -> Site:
+    """Of the way from one state of a recurrent layer to the next: states (n, t, width).
+
+    It is a Linear layer whose positions are the steps in time. `edge` is that of the gates, (n * t,
+    gates). The last third of a GRU's takes the state's share times `resets`, (n, t, width).
+    """
+    width = states.shape[2]
+    kept, held = KeptTensors(states), None if resets is None else KeptTensors(resets)
+
+    def parts(backprop: torch.Tensor) -> Iterator[Source]:
+        right = kept.read()
+        left = backprop.reshape(*right.shape[:2], -1)
+        if held is not None:
+            last = left[..., 2 * width :] * held.read()
+            left = torch.cat([left[..., : 2 * width], last], dim=2)
+        if names[0] is not None:
+            yield names[0], Positions(left=left, right=right)
+        if names[1] is not None:
+            yield names[1], Stack(gradients=left.sum(1))
+
+    return Site(edge=edge, parts=parts)
+
+
+Group = tuple[Sequence[Any], Names]  # weights and biases, and their names
 
 
 def recurrent_on(
@@ -178,15 +158,9 @@ def recurrent_on(
 ) -> tuple[torch.Tensor, list[torch.Tensor], list[Site]]:
     """A GRU's or LSTM's outputs and last states, and the sites where its parameters met records.
 
-    Args:
-        kind: "gru" or "lstm".
-        values: (n, b, t, columns), of b sequences in each of n records.
-        states: one (n, layers, b, width), or two for "lstm": those before the first step.
-        groups: of each layer, in each direction.
-        both_ways: whether there are two.
-
-    Returns:
-        Outputs (n, b, t, width), states like those given, sites.
+    Outputs are (n, b, t, width), of b sequences (n, b, t, columns) in each of n records. `states`
+    before the first step are one (n, layers, b, width), or two for "lstm"; those after the last are
+    like them. `groups` are of each layer, in each direction.
     """
     ways = 2 if both_ways else 1
     ends: list[list[torch.Tensor]] = []
@@ -242,17 +216,12 @@ def _one_way(
         width = before.shape[2]
         own = functional.linear(before, inner[:width], biases[1][:width] if biases else None)
         shares = gates.detach().view(records * count, steps, -1)[..., :width]
-        resets = keep((shares + own).sigmoid().view(records, count * steps, -1))
-    sites: list[Site] = [site]
+        resets = (shares + own).sigmoid().view(records, count * steps, -1)
+    sites = [site]
     if any(names[1::2]):
-        inner_site = RecurrentSite(
-            weight=names[1],
-            bias=names[3] if biases else None,
-            states=keep(before.view(records, count * steps, -1)),
-            resets=resets,
-            edge=site.edge,
-        )
-        sites.append(inner_site)
+        inner_names = (names[1], names[3] if biases else None)
+        states_before = before.view(records, count * steps, -1)
+        sites.append(_state_site(site.edge, states_before, resets, inner_names))
     return output.view(records, count, steps, -1), [state[0] for state in last], sites
 
 

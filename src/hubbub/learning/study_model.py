@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 import hubbub.learning as learning
+from hubbub.core.errors import ModelError
 from hubbub.core.protocol.projection.product import lift
 from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.projected_sum import LAYERS, draw_key, projection_of
@@ -33,8 +35,8 @@ from hubbub.learning.self_check import TriedMethod
 from hubbub.learning.study.model import LORA, Model, record_shape
 from hubbub.learning.study.training import learning_of
 from hubbub.learning.target_types import Classes, TargetType
-from hubbub.learning.torch_settings import borrowed, device_under
-from hubbub.learning.trial import made_up
+from hubbub.learning.torch_settings import device_under
+from hubbub.learning.trial import first_taken
 from hubbub.learning.views import Views, views_of
 
 # A study's model as one machine makes gradients of it: the module, its first weights, the method.
@@ -46,31 +48,20 @@ Parameters = NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True)
 class Learner:
-    """A model that is ready to learn.
+    """A model that is ready to learn."""
 
-    Args:
-        model: the module; steps are written into it to evaluate it.
-        per_unit_model: the same as the study's units see it: a patient's records at once.
-        per_view_model: the same as it is trained: all views of a unit's records at once.
-        views: of each record, if it is trained on any.
-        initial: its first weights.
-        target_type: what it is trained for.
-        method: how clipped gradients of it are made.
-        device: where.
-        shape: of one record's features.
-        column_names: of data frames that were fitted by the places of their columns.
-    """
-
-    model: nn.Module = field(repr=False)
+    model: nn.Module = field(repr=False)  # steps are written into it to evaluate it
+    # The same as the study's units see it, a patient's records at once; and as it is trained, all
+    # views of a unit's records at once.
     per_unit_model: nn.Module | UnitModel = field(repr=False)
     per_view_model: nn.Module | UnitModel = field(repr=False)
     initial: Parameters = field(repr=False)
     target_type: TargetType
-    method: str = ""
+    method: str = ""  # how clipped gradients of it are made
     device: str = "cpu"
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()  # of one record's features
     views: Views | None = None
-    column_names: tuple[str, ...] = ()
+    column_names: tuple[str, ...] = ()  # of data frames that were fitted by their places
 
     def trained(self, parameters: Parameters) -> nn.Module:
         """The model with these parameters."""
@@ -111,13 +102,8 @@ def with_usual_outputs(
 ) -> nn.Module:
     """The model itself, with a hook where its outputs are others that mean the same.
 
-    Args:
-        model: a user's; the hook is put on it.
-        shape: of one record.
-        target_type: what it is trained for.
-        single: whether the study's model has one output, (n,).
-        pairs: whether (n, 2) are then the logits of both classes; not so where targets may be class
-            numbers, of which they are the usual outputs.
+    `single` says that the study's model has one output, (n,), and `pairs` that (n, 2) are then the
+    logits of both classes: not so where targets may be class numbers, whose usual outputs they are.
     """
     raw = {mode: _outputs_on_made_up(model, shape, mode) for mode in (False, True)}
     logits = _logits_in(raw[False])
@@ -146,14 +132,11 @@ def with_usual_outputs(
 class UsualOutputs:
     """A forward hook that gives logits (n,) or (n, classes).
 
-    Args:
-        columns: that outputs have where they are to be (n,); 0: they stay as they are.
-        last: by whether the model is in training, "sigmoid" or "softmax", which is undone; empty:
-            neither. Many a model gives logits in training and probabilities elsewhere.
+    Many a model gives logits in training and probabilities elsewhere.
     """
 
-    columns: int
-    last: Mapping[bool, str]
+    columns: int  # that outputs have where they are to be (n,); 0: they stay as they are
+    last: Mapping[bool, str]  # in training or not: "sigmoid" or "softmax", which is undone, or ""
 
     def __call__(self, model: nn.Module, _: Any, raw: Any) -> torch.Tensor:
         """Of what the model gives."""
@@ -179,15 +162,10 @@ def _outputs_on_made_up(model: nn.Module, shape: tuple[int, ...], training: bool
     """What a copy of the model gives for records that anybody can make; None if it takes none."""
     try:
         trial = copy.deepcopy(model).train(training)
-        with borrowed() as generator, torch.enable_grad():
-            for inputs in made_up(generator, shape):
-                try:
-                    return trial(inputs.to(device_under(model)))
-                except (IndexError, TypeError, RuntimeError):
-                    continue
-    except Exception:  # noqa: BLE001, S110 (the model is the user's, and is refused where it is tried)
-        pass
-    return None
+        with torch.enable_grad():
+            return first_taken(shape, lambda inputs: trial(inputs.to(device_under(model))))
+    except Exception:  # noqa: BLE001 (the model is the user's, and is refused where it is tried)
+        return None
 
 
 def _last_operation(outputs: Any) -> str:
@@ -205,20 +183,19 @@ def _kind(node: Any) -> str:
 
 
 def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
-    """The study's model with its first weights, for records of this shape.
-
-    Args:
-        study: whose model it is.
-        shape: of one record.
-        given: a module to be trained in its place, of which a copy is taken; None: there is none.
-    """
+    """The study's model with its first weights, for records of this shape; or a copy of `given`."""
     model, _ = learning_of(study)
     if given is None and model.kind == LORA:
         return low_rank_model(model, seed=study.id)
-    module = copy.deepcopy(given) if given is not None else _built(study, model, shape)
-    if model.is_built_in:
-        return module
-    return with_logits(study, module, shape)
+    try:
+        # What the study's own code raises comes from there as an error of hubbub's.
+        module = _built(study, model, shape) if given is None else copy.deepcopy(given)
+    except (TypeError, pickle.PicklingError) as error:
+        raise ModelError(
+            f"expected a module that can be copied, found that {error}; hold no lock, file or "
+            "connection in it"
+        ) from error
+    return module if model.is_built_in else with_logits(study, module, shape)
 
 
 def with_logits(study: Study, module: Any, shape: tuple[int, ...]) -> Any:
@@ -252,11 +229,7 @@ def goal_of(study: Study) -> target_types.TargetType:
 def tried_model(study: Study) -> TriedMethod | None:
     """What is seen of the study's model on made-up records; None where their shape is not public.
 
-    Args:
-        study: approved here, since its own code runs.
-
-    Returns:
-        The method, and whether the work varies.
+    The study is one that was approved here, since its own code runs.
 
     Raises:
         StudyError, ModelError, IntegrityError: a run would refuse the model.

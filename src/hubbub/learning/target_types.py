@@ -139,26 +139,25 @@ class ProbedClasses(Classes):
 
 @dataclass(frozen=True, kw_only=True)
 class Amount(TargetType):
-    """A number between public bounds: outputs (n,), in which the bounds are -1 and 1.
-
-    Args:
-        low, high: the bounds.
-        is_huber: whether the error is Huber's.
-        is_log: whether the logarithm is learned.
-        mean: what is predicted where outputs are 0; None: the middle of the scale.
-    """
+    """A number between public bounds: outputs (n,), in which the bounds are -1 and 1."""
 
     low: float
     high: float
     is_huber: bool = False
-    is_log: bool = False
-    mean: float | None = None
+    is_log: bool = False  # whether the logarithm is learned
+    mean: float | None = None  # predicted where outputs are 0; None: the middle of the scale
 
     def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Squared error, or Huber's."""
         _expect_outputs(outputs, 1)
-        kind = scoring.huber if self.is_huber else scoring.squared
-        return partial(kind, low=self.low, high=self.high, is_log=self.is_log, start=self._start)
+        return partial(
+            scoring.amount_errors,
+            low=self.low,
+            high=self.high,
+            is_log=self.is_log,
+            start=self._start,
+            is_huber=self.is_huber,
+        )
 
     def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
         """Between -1 and 1."""
@@ -215,18 +214,12 @@ class Count(TargetType):
     """A number from 0 up to a public bound, by its mean: outputs (n,), the mean's logarithm.
 
     With exposures targets are (n, 2), and the mean is that of the longest exposure.
-
-    Args:
-        high: the bound.
-        unit: what the loss counts in: 1 of counts, of amounts with a log link what is about a mean.
-        exposure_high: the public bound of an exposure; 0: there is none.
-        mean: what is predicted where outputs are 0, with exposures for one unit of exposure; None:
-            one unit.
     """
 
     high: float
-    unit: float = 1.0
-    exposure_high: float = 0.0
+    unit: float = 1.0  # what the loss counts in: of amounts with a log link what is about a mean
+    exposure_high: float = 0.0  # public bound of an exposure; 0: there is none
+    # Predicted where outputs are 0, with exposures for one unit of exposure; None: one unit.
     mean: float | None = None
 
     def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
@@ -293,9 +286,8 @@ class Count(TargetType):
     @property
     def _start(self) -> float:
         """The logarithm of the declared mean, in units, of the longest exposure."""
-        return (
-            0.0 if self.mean is None else log(self.mean * (self.exposure_high or 1.0) / self.unit)
-        )
+        exposure = self.exposure_high or 1.0
+        return 0.0 if self.mean is None else log(self.mean * exposure / self.unit)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,8 +79,7 @@ def _first_cuda() -> torch.device:
 class _Shared:
     """A setting of the whole process: made by the first thread inside, put back by the last.
 
-    Args:
-        change: makes it, and gives what puts it back.
+    `change` makes it, and gives what puts it back.
     """
 
     def __init__(self, change: Callable[[], Callable[[], object]]) -> None:
@@ -197,13 +196,9 @@ def as_stored(kind: str) -> Iterator[None]:
 def shortened(precision: str, kind: str) -> Iterator[None]:
     """Forward and backward in numbers as short as a study lets them be, on devices of this kind.
 
-    What comes of it is stored and measured before it is clipped, and clipped and added in float64
-    (docs/privacy.md P14).
-
-    Args:
-        precision: "float32" changes nothing; "tf32" has a GPU round the factors of float32 products
-            to 10 bits, "bf16" has matrices and convolutions of 8 bits.
-        kind: of a device.
+    "float32" changes nothing; "tf32" has a GPU round the factors of float32 products to 10 bits,
+    "bf16" has matrices and convolutions of 8 bits. What comes of it is stored and measured before
+    it is clipped, and clipped and added in float64 (docs/privacy.md P14).
     """
     places = [place for place in _PRECISIONS if place[0] == "cuda" and place[1] != "all"]
     before = [_precision(place) for place in places]
@@ -413,4 +408,4 @@ def threads_for(parameters: int) -> Iterator[None]:
 
 def is_on(model: nn.Module, device: torch.device) -> bool:
     """Whether all of the model is there."""
-    return all(tensor.device == device for tensor in model.state_dict().values())
+    return all(one.device == device for one in (*model.parameters(), *model.buffers()))

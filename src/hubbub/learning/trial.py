@@ -8,7 +8,7 @@ silo's records.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from hubbub.core.errors import HubbubError, ModelError
 from hubbub.core.tabular.records import Records
@@ -36,9 +35,11 @@ from hubbub.learning.batches import (
 from hubbub.learning.clipped_sums import clipped_sum, loop_parts
 from hubbub.learning.model_state import (
     OperationMode,
+    addresses,
     attributes_unchanged,
     is_known,
     state_unchanged,
+    tensors_in,
 )
 from hubbub.learning.models import outputs_of
 from hubbub.learning.parameters import layout_of
@@ -81,11 +82,7 @@ class Trial:
 
 
 def tried(model: nn.Module, shape: tuple[int, ...]) -> Trial:
-    """The model tried on made-up records of that shape, the same for everybody.
-
-    Raises:
-        ModelError: it takes none, or gives outputs of another shape.
-    """
+    """The model tried on made-up records of that shape, the same for everybody, or a ModelError."""
     known = _TRIED.setdefault(model, {})
     if shape not in known:
         remedy = f"call it on made-up records of shape {(MADE_UP, *shape)} to see why"
@@ -99,9 +96,6 @@ def tried_on(
     """Made-up records of the same shape, a target for each of them, and the loss of both.
 
     For a `UnitModel` they are units, of one row, of two, and so on.
-
-    Raises:
-        ModelError, StudyError: as for `tried` and the goal's loss.
     """
     units = model if isinstance(model, UnitModel) else None
     trial = tried(units.rows if units else model, tuple(records.inputs.shape[1:]))
@@ -122,27 +116,31 @@ def _of_units(
     return replace(trial, inputs=rows), (labels, weights), UnitLoss(loss)
 
 
-def made_up(generator: torch.Generator, shape: tuple[int, ...]) -> Iterator[torch.Tensor]:
-    """Numbers; or, as a table of words has no row -0.3, codes that are in every table."""
-    generator.manual_seed(0)
-    numbers = torch.randn((MADE_UP, *shape))
-    words = torch.randint(2, (MADE_UP, *shape)).float()
-    yield from (numbers, words)
+def first_taken(shape: tuple[int, ...], work: Callable[[torch.Tensor], Made]) -> Made | None:
+    """What `work` gives for the first made-up records that it takes; None if it takes none.
+
+    They are numbers; or, as a table of words has no row -0.3, codes that are in every table.
+    """
+    with borrowed() as generator:
+        generator.manual_seed(0)
+        kinds = torch.randn((MADE_UP, *shape)), torch.randint(2, (MADE_UP, *shape)).float()
+        for inputs in kinds:
+            with suppress(IndexError, TypeError, RuntimeError):
+                return work(inputs)
+    return None
 
 
 def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:
     """The first of them that the model takes."""
     device = device_under(model)
-    with borrowed() as generator:
-        for inputs in made_up(generator, shape):
-            try:
-                with torch.no_grad():
-                    model(inputs.to(device))
-                return Trial(inputs=inputs, outputs=outputs_of(model, inputs.to(device)))
-            except (IndexError, TypeError, RuntimeError):
-                continue
-        nothing = torch.zeros((MADE_UP, *shape))
-        return Trial(inputs=nothing, outputs=outputs_of(model, nothing.to(device)))
+
+    def of(inputs: torch.Tensor) -> Trial:
+        with torch.no_grad():
+            model(inputs.to(device))
+        return Trial(inputs=inputs, outputs=outputs_of(model, inputs.to(device)))
+
+    with borrowed():
+        return first_taken(shape, of) or of(torch.zeros((MADE_UP, *shape)))
 
 
 # Whether a model's rows are independent: of the others in a batch, and of those before them.
@@ -177,10 +175,7 @@ def refuse_mixing(model: nn.Module, batch: Batch) -> None:
     """Refuse a model whose outputs for a record depend on the other records of a batch.
 
     Where nothing is drawn, they have to be those of the records one by one; where something is, the
-    same for the same seed whatever the others are.
-
-    Raises:
-        ModelError: they do, or they are others each time that the same is asked.
+    same for the same seed whatever the others are. Nor may they be others each time.
     """
     training = model.training
     with state_unchanged(model):
@@ -192,7 +187,14 @@ def refuse_mixing(model: nn.Module, batch: Batch) -> None:
             if _alike(together, _outputs(model, batch, seed=1)):
                 alone = [_outputs(model, batch.piece(i, i + 1)) for i in range(batch.size)]
                 for whole, *pieces in zip(together, *alone, strict=True):
-                    _refuse_unequal(whole, pieces)
+                    stacks = all(p.dim() == whole.dim() > 0 for p in pieces)
+                    stacks = stacks and len(whole) == len(pieces)
+                    same = partial(torch.allclose, rtol=1e-6, atol=1e-9, equal_nan=True)
+                    if not stacks or not same(whole, torch.cat(pieces)):
+                        raise ModelError(
+                            "expected the outputs for a batch to be those for its records one by "
+                            f"one, found others: {_MIXING}"
+                        )
             else:
                 _refuse_reaching(model, batch, together)
     model.train(training)
@@ -202,9 +204,6 @@ def refuse_memory(model: nn.Module, loss: Loss, batch: Batch) -> None:
     """Refuse a model that says something else of a record once it has seen others.
 
     The first call is left out: what it keeps follows from the shape, or is restored (P14).
-
-    Raises:
-        ModelError: it does, or a forward changes an attribute, a buffer.
     """
     if is_known(model, loss):
         return
@@ -218,20 +217,15 @@ def refuse_memory(model: nn.Module, loss: Loss, batch: Batch) -> None:
             for other in others:
                 _said(model, loss, other)
             for kind in WILD:
-                _bear(model, loss, row, kind)
+                try:  # it need not take them, nor may they hold such numbers
+                    _said(model, loss, replace(row, inputs=tuple(map(kind, row.inputs))))
+                except HubbubError:
+                    raise
+                except (Exception, SystemExit):  # noqa: BLE001, S110 (the model is the user's)
+                    pass
         if not _alike(before, _said(model, loss, row)):
             raise _remembering()
     model.train(training)
-
-
-def _bear(model: nn.Module, loss: Loss, row: Batch, kind: Change) -> None:
-    """Show the model a wild row, which it need not take."""
-    try:
-        _said(model, loss, replace(row, inputs=tuple(map(kind, row.inputs))))
-    except HubbubError:
-        raise
-    except (Exception, SystemExit):  # noqa: BLE001, S110 (the model is the user's)
-        pass
 
 
 def _said(model: nn.Module, loss: Loss, row: Batch) -> list[torch.Tensor]:
@@ -239,14 +233,14 @@ def _said(model: nn.Module, loss: Loss, row: Batch) -> list[torch.Tensor]:
     with torch.no_grad():
         outputs = _outputs(model, row)
     with seeded(0, device_under(model) or _CPU):
-        parts = clipped_sum(model, loss, row.inputs, row.labels(), _NO_CLIP, method="loop")
+        parts = clipped_sum(model, loss, row.inputs, row.targets, _NO_CLIP, method="loop")
     return [*outputs, parts.vector]
 
 
 def _outputs(model: nn.Module, batch: Batch, seed: int = 0) -> list[torch.Tensor]:
     """The tensors among the outputs for a batch."""
     with seeded(seed, device_under(model) or _CPU):
-        return [x for x in tree_leaves(model(*batch.inputs)) if isinstance(x, torch.Tensor)]
+        return tensors_in(model(*batch.inputs))
 
 
 def _alike(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
@@ -254,17 +248,6 @@ def _alike(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
     pairs = list(zip(some, others, strict=False))
     same = partial(torch.allclose, rtol=1e-9, atol=1e-12, equal_nan=True)
     return len(some) == len(others) and all(x.shape == y.shape and same(x, y) for x, y in pairs)
-
-
-def _refuse_unequal(whole: torch.Tensor, pieces: list[torch.Tensor]) -> None:
-    """Refuse outputs that do not stack up."""
-    stacks = all(p.dim() == whole.dim() > 0 for p in pieces) and len(whole) == len(pieces)
-    if stacks and torch.allclose(whole, torch.cat(pieces), rtol=1e-6, atol=1e-9, equal_nan=True):
-        return
-    raise ModelError(
-        ("expected the outputs for a batch to be those for its records one by one, found others: ")
-        + _MIXING
-    )
 
 
 def _refuse_reaching(model: nn.Module, batch: Batch, together: list[torch.Tensor]) -> None:
@@ -276,12 +259,8 @@ def _refuse_reaching(model: nn.Module, batch: Batch, together: list[torch.Tensor
         stacks = all(x.dim() and len(x) == batch.size for x in (*together, *outputs))
         if not stacks or not _alike([x[place] for x in together], [x[place] for x in outputs]):
             raise ModelError(
-                (
-                    "expected the outputs for a record not to depend on the other records, "
-                    "at the same seed, found others: "
-                )
-                + _MIXING
-                + "; draw as much for any record"
+                "expected the outputs for a record not to depend on the other records, at the same "
+                f"seed, found others: {_MIXING}; draw as much for any record"
             )
 
 
@@ -334,7 +313,7 @@ class RaisingOperations(OperationMode):
         """The work on a piece, watched."""
 
         def watched(inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor) -> NDArray[Any]:
-            self._followed = set(_addresses((inputs, targets)))
+            self._followed = set(addresses((inputs, targets)))
             with self:
                 return work(inputs, targets, kept)
 
@@ -343,7 +322,7 @@ class RaisingOperations(OperationMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        follows = not self._followed.isdisjoint(_addresses((args, kwargs)))
+        follows = not self._followed.isdisjoint(addresses((args, kwargs)))
         if follows and _RAISING.fullmatch(str(func)):
             self.names.add(str(func))
             if not self._is_processor and _STOPPING.fullmatch(str(func)):
@@ -352,7 +331,7 @@ class RaisingOperations(OperationMode):
                     'records; take device = "cpu"'
                 )
         given = func(*args, **(kwargs or {}))
-        (self._followed.update if follows else self._followed.difference_update)(_addresses(given))
+        (self._followed.update if follows else self._followed.difference_update)(addresses(given))
         return given
 
 
@@ -422,12 +401,6 @@ class LookupsWithin(OperationMode):
         return func(*args, **(kwargs or {}))
 
 
-def _addresses(values: Any) -> Iterable[int]:
-    """Of the tensors among them; a view has that of its base."""
-    leaves = (tree_leaf for tree_leaf in tree_leaves(values) if isinstance(tree_leaf, torch.Tensor))
-    return [leaf.untyped_storage().data_ptr() for leaf in leaves if leaf.numel()]
-
-
 # Whether a model does more for one record than for another of the same shape.
 #
 # A model that runs as a chain or under vmap cannot: its operations are the same whatever the
@@ -441,28 +414,13 @@ _CONSTANTS = (1.0, 2.0, 3.0, 5.0, 8.0)  # codes, or lengths
 
 
 def work_varies(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors) -> bool:
-    """Whether made-up records make the model run other operations, or on other shapes.
-
-    Args:
-        model: left as it is.
-        loss: one value per record.
-        inputs, targets: a few records that the model takes.
-
-    >>> class Unrolled(nn.Linear):
-    ...     def forward(self, x):
-    ...         for _ in range(int((x != 0).sum())):
-    ...             x = super().forward(x)
-    ...         return x
-    >>> x, y = torch.ones(4, 3), torch.ones(4, 3)
-    >>> [work_varies(one(3, 3), nn.functional.mse_loss, x, y) for one in (nn.Linear, Unrolled)]
-    [False, True]
-    """
+    """Whether made-up records make the model run other operations, or on other shapes."""
     batch, layout, done = batch_of(inputs, targets), layout_of(model), set()
     row = batch.piece(0, 1)
-    loss(model(*row.inputs), row.labels())  # what is made once
+    loss(model(*row.inputs), row.targets)  # what is made once
     rows = [batch.piece(k, k + 1) for k in range(1, batch.size)]
     for record, change in [*((one, torch.clone) for one in (row, *rows)), *_changes(row)]:
-        with suppress(Exception, SystemExit), seeded(0, device_under(model) or torch.device("cpu")):
+        with suppress(Exception, SystemExit), seeded(0, device_under(model) or _CPU):
             # what raises is no record that takes part
             changed = replace(record, inputs=tuple(map(change, record.inputs)))
             with torch.enable_grad(), _Operations() as operations:

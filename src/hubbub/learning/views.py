@@ -32,51 +32,31 @@ _SEEDS = 2**62
 
 @dataclass(frozen=True, kw_only=True)
 class Views:
-    """How many views of a record there are, and what makes them.
+    """How many views of a record there are, and what makes them."""
 
-    Args:
-        count: K, public.
-        make: from records (n, ...) to (n, K, ...), by the generators as they are seeded.
-
-    >>> views = Views(count=2, make=crop_flip)
-    >>> units, (labels, weights) = views.of(torch.ones(3, 1, 8, 8), [torch.zeros(3)], 0)
-    >>> units.shape, labels.shape, weights.sum(1).tolist()
-    (torch.Size([3, 2, 1, 8, 8]), torch.Size([3, 2]), [1.0, 1.0, 1.0])
-    """
-
-    count: int
-    make: Viewer
+    count: int  # K, public
+    make: Viewer  # by the generators as they are seeded
 
     def of(
         self, inputs: torch.Tensor, targets: list[torch.Tensor], places: int
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Units of views, with the target and the weight of each.
+        """Units (n, K, ...) of views, with [targets, weights] of the same.
 
         Args:
             inputs: records (n, ...), or units of `places` records, (n, places, ...).
             targets: (n, ...); of units (n, places, ...), and the weights (n, places).
             places: of a unit; 0 where each record is one.
-
-        Returns:
-            (n, K, ...), of units (n, places K, ...), and [targets, weights] of the same.
         """
         rows = inputs.flatten(0, 1) if places else inputs
-        made = self.make(rows, self.count)
-        units = made.reshape(len(inputs), -1, *rows.shape[1:])
+        units = self.make(rows, self.count).reshape(len(inputs), -1, *rows.shape[1:])
         if not places:
-            one = inputs.new_ones(len(inputs), 1)
-            targets = [targets[0][:, None], one]
+            targets = [targets[0][:, None], inputs.new_ones(len(inputs), 1)]
         labels, weights = (values.repeat_interleave(self.count, 1) for values in targets)
         return units, [labels, weights / self.count]
 
 
 def views_of(augment: Augment | None, shape: tuple[int, ...]) -> Views | None:
-    """The views that a study asks for, tried on a made-up record; None: it asks for none.
-
-    Raises:
-        StudyError: the records are no images, or there is no such function.
-        ModelError: the function does not give a record for a record.
-    """
+    """The views that a study asks for, tried on a made-up record; None: it asks for none."""
     if augment is None:
         return None
     if augment.kind == CROP_FLIP:
@@ -98,17 +78,10 @@ def views_of(augment: Augment | None, shape: tuple[int, ...]) -> Views | None:
 
 
 def crop_flip(images: torch.Tensor, views: int) -> torch.Tensor:
-    """Crops of images with reflected borders, half of them mirrored.
+    """Crops of images with reflected borders, half of them mirrored: (n, views, channels, ...).
 
     What a view shows is gathered from its own image alone. Places follow from torch's generator
     and the number of images.
-
-    Args:
-        images: (n, channels, height, width).
-        views: of each.
-
-    Returns:
-        (n, views, channels, height, width).
     """
     records, channels, *sides = images.shape
     margins = [side // _MARGIN for side in sides]
@@ -133,18 +106,7 @@ def by_function(
 ) -> torch.Tensor:
     """What a function makes of each record by itself, of generators seeded for each view anew.
 
-    However much one view draws, the next ones are drawn the same.
-
-    Args:
-        view: from a record, which it may change, to a tensor of its shape.
-        records: (n, ...).
-        views: of each.
-
-    Returns:
-        (n, views, ...).
-
-    Raises:
-        ModelError: it gives anything else.
+    However much one view draws, the next ones are drawn the same: (n, views, ...).
     """
     seeds = torch.randint(_SEEDS, (len(records), views)).tolist()
     made = torch.empty(len(records), views, *records.shape[1:], device=records.device)

@@ -37,22 +37,20 @@ from torch._C._functorch import (
     is_functorch_wrapped_tensor,
 )
 from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_current_functorch_interpreter
-from torch.autograd.graph import get_gradient_edge
 from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-from hubbub.learning.batches import Batch, Loss, single_value
+from hubbub.learning.batches import Batch, Loss, Tensors, changed, single_value
 from hubbub.learning.parameters import ParameterLayout
 from hubbub.learning.per_record import Source, Stack
 from hubbub.learning.sites import (
-    ConvolutionSite,
     Group,
-    LookupSite,
     Site,
-    keep,
+    convolution_site,
     linear_on,
+    lookup_site,
     reached,
     recurrent_on,
     site_parts,
@@ -71,8 +69,6 @@ _SITED = (
 )
 
 Evaluate = Callable[[torch.Tensor], torch.Tensor]
-Pairs = Sequence[tuple[torch.Tensor, int | None]]  # values, and which dimension is the records'
-Rule = Callable[[int, Pairs], Any]  # from the number of records and their values
 
 
 class Tape:
@@ -93,8 +89,10 @@ class Tape:
         return names if wanted and wanted <= self._free else None
 
 
-def _on_all_records(rule: Rule, alike: Callable[..., Any], *values: torch.Tensor) -> Any:
-    """Hand the values of all records, one level below vmap, to a rule, which puts them in front.
+def _on_all_records(
+    rule: Callable[..., Any], alike: Callable[..., Any], *values: torch.Tensor
+) -> Any:
+    """Hand the values of all records, one level below vmap, to a rule: each (records, ...).
 
     An `autograd.Function` would do the same for some fifty calls of Python: what is done one level
     below has an ordinary graph already. `alike` takes values that are the same for all records.
@@ -107,16 +105,18 @@ def _on_all_records(rule: Rule, alike: Callable[..., Any], *values: torch.Tensor
     with interpreter.lower():
         if all(dim is None for _, dim in pairs):
             return alike(*values)
-        output = rule(interpreter.batch_size(), pairs)
+        records = interpreter.batch_size()
+        output = rule(
+            *(
+                one.expand(records, *one.shape) if dim is None else one.movedim(dim, 0)
+                for one, dim in pairs
+            )
+        )
     return tree_map(lambda values: _add_batch_dim(values, 0, interpreter.level()), output)
 
 
 def _apply(tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: Evaluate) -> Any:
     """Evaluate a site on the values of all records."""
-
-    def rule(_: int, pairs: Pairs) -> torch.Tensor:
-        [(records, dim)] = pairs
-        return evaluate(records.movedim(dim or 0, 0))
 
     def alike(value: torch.Tensor) -> torch.Tensor:
         """No site of any record."""
@@ -124,7 +124,7 @@ def _apply(tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: 
         with torch.enable_grad():
             return evaluate(value.unsqueeze(0)).squeeze(0).detach()
 
-    return _on_all_records(rule, alike, values)
+    return _on_all_records(evaluate, alike, values)
 
 
 class _Intercept(TorchFunctionMode):
@@ -138,59 +138,40 @@ class _Intercept(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         taken = _TAKEN.get(func)
-        return (func if taken is None else taken(self._tape))(*args, **(kwargs or {}))
+        call = func if taken is None else partial(taken, self._tape)
+        return call(*args, **(kwargs or {}))
 
 
-def _in_front(values: torch.Tensor, dim: int | None, records: int) -> torch.Tensor:
-    """(records * batch, ...), from values that are the same for all records where `dim` is None."""
-    if dim is None:
-        return values.expand(records, *values.shape).flatten(0, 1)
-    return values.movedim(dim, 0).flatten(0, 1)
+def _attention(
+    _: Tape,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    **options: Any,
+) -> Any:
+    def attend(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+        return functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, dropout_p=dropout_p, is_causal=is_causal, **options
+        )
+
+    def rule(*records: torch.Tensor) -> Any:
+        """On the records beside the batch of one that each of them is."""
+        output = attend(*(values.flatten(0, 1) for values in records))
+        return output.unflatten(0, (len(records[0]), -1))
+
+    values = [query, key, value] + ([] if attn_mask is None else [attn_mask])
+    shaped = all(v.dim() == 4 and v.shape[0] == query.shape[0] for v in values)
+    if shaped and dropout_p == 0 and any(map(is_batchedtensor, values)):
+        return _on_all_records(rule, attend, *values)
+    return attend(*values)
 
 
-def _unreached(*_: torch.Tensor) -> Any:
-    """`_attention` leaves alone what is the same for all records."""
-    raise RuntimeError("attention without a record")
-
-
-def _attend(attend: Callable[..., torch.Tensor], records: int, pairs: Pairs) -> torch.Tensor:
-    """Put the records in front, beside the batch of one that each of them is."""
-    together = (_in_front(values, dim, records) for values, dim in pairs)
-    output: torch.Tensor = attend(*together).unflatten(0, (records, -1))
-    return output
-
-
-def _attention(_: Tape) -> Callable[..., torch.Tensor]:
-    def attention(
-        query: Any,
-        key: Any,
-        value: Any,
-        attn_mask: Any = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        **options: Any,
-    ) -> Any:
-        def attend(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-            return functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, dropout_p=dropout_p, is_causal=is_causal, **options
-            )
-
-        values = [query, key, value] + ([] if attn_mask is None else [attn_mask])
-        shaped = all(v.dim() == 4 and v.shape[0] == query.shape[0] for v in values)
-        plain = shaped and dropout_p == 0
-        if plain and any(map(is_batchedtensor, values)):
-            return _on_all_records(partial(_attend, attend), _unreached, *values)
-        return attend(*values)
-
-    return attention
-
-
-def _multi_head(tape: Tape) -> Callable[..., Any]:
-    def multi_head(*given: Any, **options: Any) -> Any:
-        with _Intercept(tape):
-            return _INSIDE(*given, **options)
-
-    return multi_head
+def _multi_head(tape: Tape, *given: Any, **options: Any) -> Any:
+    with _Intercept(tape):
+        return _INSIDE(*given, **options)
 
 
 # torch's multi_head_attention_forward, entered by a mode that wants to see the calls inside it: its
@@ -207,22 +188,19 @@ def _are_frozen(*given: torch.Tensor | None) -> bool:
     return all(p is None or (isinstance(p, nn.Parameter) and not p.requires_grad) for p in given)
 
 
-def _linear(tape: Tape) -> Callable[..., torch.Tensor]:
-    def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002 (torch's name)
-        names = tape.claim(weight, bias)
-        if names is None and is_batchedtensor(input) and _are_frozen(weight, bias):
-            return _apply(tape, [], input, lambda values: functional.linear(values, weight, bias))
-        if names is None:
-            return functional.linear(input, weight, bias)
+def _linear(tape: Tape, input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002 (torch's)
+    names = tape.claim(weight, bias)
+    if names is None and is_batchedtensor(input) and _are_frozen(weight, bias):
+        return _apply(tape, [], input, lambda values: functional.linear(values, weight, bias))
+    if names is None:
+        return functional.linear(input, weight, bias)
 
-        def evaluate(values: torch.Tensor) -> torch.Tensor:
-            output, site = linear_on(values, weight, bias, names)
-            tape.sites.append(site)
-            return output.view(*values.shape[:-1], -1)
+    def evaluate(values: torch.Tensor) -> torch.Tensor:
+        output, site = linear_on(values, weight, bias, names)
+        tape.sites.append(site)
+        return output.view(*values.shape[:-1], -1)
 
-        return _apply(tape, names, input, evaluate)
-
-    return linear
+    return _apply(tape, names, input, evaluate)
 
 
 def _each(setting: Any, dims: int) -> tuple[int, ...]:
@@ -249,88 +227,67 @@ def _geometry(weight: Any, stride: Any, padding: Any, dilation: Any, groups: int
     }
 
 
-def _convolution(function: Callable[..., torch.Tensor]) -> Callable[[Tape], Any]:
-    """Of so many dimensions; transposed or not."""
+def _convolution(
+    function: Callable[..., torch.Tensor],
+    tape: Tape,
+    input: Any,  # noqa: A002 (torch's name)
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    *rest: Any,
+    **named: Any,
+) -> Any:
+    """By a function of so many dimensions; transposed or not."""
     is_transposed = "transpose" in function.__name__
     keys = ("output_padding", "groups", "dilation") if is_transposed else ("dilation", "groups")
+    options = dict(zip(keys, rest, strict=False)) | named
+    names = tape.claim(weight, bias) if input.dim() == weight.dim() else None
+    if names is None:
+        return function(input, weight, bias, stride, padding, **options)
 
-    def taken(tape: Tape) -> Callable[..., torch.Tensor]:
-        def convolution(
-            input: Any,  # noqa: A002 (torch's name)
-            weight: Any,
-            bias: Any = None,
-            stride: Any = 1,
-            padding: Any = 0,
-            *rest: Any,
-            **named: Any,
-        ) -> Any:
-            options = dict(zip(keys, rest, strict=False)) | named
-            names = tape.claim(weight, bias) if input.dim() == weight.dim() else None
-            if names is None:
-                return function(input, weight, bias, stride, padding, **options)
+    def evaluate(values: torch.Tensor) -> torch.Tensor:
+        images = values.flatten(0, 1)
+        output = function(images, stand_in(weight), stand_in(bias), stride, padding, **options)
+        gaps, groups = options.get("dilation", 1), options.get("groups", 1)
+        lie = _geometry(weight, stride, padding, gaps, groups)
+        tape.sites.append(
+            convolution_site(images, output, names, len(values), lie, is_transposed=is_transposed)
+        )
+        return output.view(*values.shape[:2], *output.shape[1:])
 
-            def evaluate(values: torch.Tensor) -> torch.Tensor:
-                images = values.flatten(0, 1)
-                own = stand_in(weight), stand_in(bias)
-                output = function(images, *own, stride, padding, **options)
-                gaps, groups = options.get("dilation", 1), options.get("groups", 1)
-                site = ConvolutionSite(
-                    weight=names[0],
-                    bias=names[1],
-                    kept=keep(images),
-                    edge=get_gradient_edge(output),
-                    records=values.shape[0],
-                    is_transposed=is_transposed,
-                    geometry=_geometry(weight, stride, padding, gaps, groups),
-                )
-                tape.sites.append(site)
-                return output.view(*values.shape[:2], *output.shape[1:])
-
-            return _apply(tape, names, input, evaluate)
-
-        return convolution
-
-    return taken
+    return _apply(tape, names, input, evaluate)
 
 
-def _recurrent(kind: str) -> Callable[[Tape], Any]:
+def _recurrent(
+    kind: str, tape: Tape, values: Any, state: Any, parameters: Any, *options: Any
+) -> Any:
     """A GRU or an LSTM, of as many layers as it has."""
     function: Any = torch.gru if kind == "gru" else torch.lstm
+    states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
+    groups = _by_layer(parameters, options) if values.dim() == 3 else []
+    named: list[Group] = []
+    for group in groups:
+        names = [None] * len(group) if _are_frozen(*group) else tape.claim(*group)
+        if names is not None:
+            named.append((group, names))
+    if not groups or len(named) < len(groups):
+        return function(values, state, parameters, *options)
+    *_, both_ways, records_first = options
 
-    def taken(tape: Tape) -> Callable[..., Any]:
-        def recurrent(values: Any, state: Any, parameters: Any, *options: Any) -> Any:
-            states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
-            groups = _by_layer(parameters, options) if values.dim() == 3 else []
-            named: list[Group] = []
-            for group in groups:
-                names = [None] * len(group) if _are_frozen(*group) else tape.claim(*group)
-                if names is not None:
-                    named.append((group, names))
-            if not groups or len(named) < len(groups):
-                return function(values, state, parameters, *options)
-            *_, both_ways, records_first = options
+    def rule(given: torch.Tensor, *begun: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        given = given if records_first else given.transpose(1, 2)
+        output, last, sites = recurrent_on(kind, given, begun, named, both_ways)
+        tape.sites.extend(sites)
+        return (output if records_first else output.transpose(1, 2), *last)
 
-            def rule(records: int, pairs: Pairs) -> tuple[torch.Tensor, ...]:
-                given, *begun = (
-                    value.expand(records, *value.shape) if dim is None else value.movedim(dim, 0)
-                    for value, dim in pairs
-                )
-                given = given if records_first else given.transpose(1, 2)
-                output, last, sites = recurrent_on(kind, given, begun, named, both_ways)
-                tape.sites.extend(sites)
-                return (output if records_first else output.transpose(1, 2), *last)
+    def alike(value: torch.Tensor, *starts: torch.Tensor) -> Any:
+        """No site of any record."""
+        tape.escaped.update(name for _, names in named for name in names if name)
+        given = starts[0] if kind == "gru" else starts
+        return tree_map(torch.Tensor.detach, function(value, given, parameters, *options))
 
-            def alike(value: torch.Tensor, *starts: torch.Tensor) -> Any:
-                """No site of any record."""
-                tape.escaped.update(name for _, names in named for name in names if name)
-                given = starts[0] if kind == "gru" else starts
-                return tree_map(torch.Tensor.detach, function(value, given, parameters, *options))
-
-            return _on_all_records(rule, alike, values, *states)
-
-        return recurrent
-
-    return taken
+    return _on_all_records(rule, alike, values, *states)
 
 
 def _by_layer(parameters: Any, options: tuple[Any, ...]) -> list[Sequence[Any]]:
@@ -345,46 +302,42 @@ def _by_layer(parameters: Any, options: tuple[Any, ...]) -> list[Sequence[Any]]:
     return groups if len(parameters) == size * options[1] * (1 + options[4]) else []
 
 
-def _embedding(tape: Tape) -> Callable[..., torch.Tensor]:
-    def embedding(
-        input: Any,  # noqa: A002 (torch's name)
-        weight: Any,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        sparse: bool = False,  # noqa: ARG001 (the gradient is made here)
-    ) -> Any:
-        if scale_grad_by_freq:
-            raise RuntimeError("an embedding scales its gradient by frequency")
-        names = None if max_norm is not None else tape.claim(weight)
-        if names is None:
-            return functional.embedding(input, weight, padding_idx, max_norm, norm_type)
-        padding = None if padding_idx is None else padding_idx % weight.shape[0]
+def _embedding(
+    tape: Tape,
+    input: Any,  # noqa: A002 (torch's name)
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,  # noqa: ARG001 (the gradient is made here)
+) -> Any:
+    if scale_grad_by_freq:
+        raise RuntimeError("an embedding scales its gradient by frequency")
+    names = None if max_norm is not None else tape.claim(weight)
+    if names is None:
+        return functional.embedding(input, weight, padding_idx, max_norm, norm_type)
+    padding = None if padding_idx is None else padding_idx % weight.shape[0]
 
-        def evaluate(values: torch.Tensor) -> torch.Tensor:
-            output = functional.embedding(values.reshape(-1), stand_in(weight), padding_idx)
-            ids = keep(values.reshape(values.shape[0], -1))
-            name, edge = str(names[0]), get_gradient_edge(output)
-            site = LookupSite(weight=name, ids=ids, edge=edge, padding=padding, table=len(weight))
-            tape.sites.append(site)
-            return output.view(*values.shape, -1)
+    def evaluate(values: torch.Tensor) -> torch.Tensor:
+        output = functional.embedding(values.reshape(-1), stand_in(weight), padding_idx)
+        ids = values.reshape(values.shape[0], -1)
+        tape.sites.append(lookup_site(ids, output, str(names[0]), len(weight), padding))
+        return output.view(*values.shape, -1)
 
-        return _apply(tape, names, input, evaluate)
-
-    return embedding
+    return _apply(tape, names, input, evaluate)
 
 
-_TAKEN: dict[Any, Callable[[Tape], Callable[..., torch.Tensor]]] = {
+_TAKEN: dict[Any, Callable[..., Any]] = {
     functional.linear: _linear,
     **{
-        function: _convolution(function)
+        function: partial(_convolution, function)
         for dims in "123"
         for name in ("conv{}d", "conv_transpose{}d")
         for function in [getattr(functional, name.format(dims))]
     },
-    torch.gru: _recurrent("gru"),
-    torch.lstm: _recurrent("lstm"),
+    torch.gru: partial(_recurrent, "gru"),
+    torch.lstm: partial(_recurrent, "lstm"),
     functional.embedding: _embedding,
     functional.scaled_dot_product_attention: _attention,
     functional.multi_head_attention_forward: _multi_head,
@@ -404,7 +357,12 @@ def vmapped_parts(
     """Per-record gradients of `batch`; adds to `direct` what it finds to need a copy per record."""
     while True:
         tape = Tape(layout, direct)
-        copies = {name: _copies(layout.parameters[name], batch.size) for name in direct}
+        # One view of the parameter per record, whose gradient is that record's.
+        originals = {name: layout.parameters[name].detach() for name in direct}
+        copies = {
+            name: original.expand(batch.size, *original.shape).requires_grad_()
+            for name, original in originals.items()
+        }
         losses = _losses(model, loss, batch, tape, copies)
         escaped = tape.escaped | {layout.names[i] for i in reached(losses) & set(layout.names)}
         if not escaped:
@@ -414,22 +372,17 @@ def vmapped_parts(
         direct |= escaped
 
 
-def _copies(parameter: torch.Tensor, records: int) -> torch.Tensor:
-    """One view of the parameter per record, whose gradient is that record's."""
-    return parameter.detach().expand(records, *parameter.shape).requires_grad_()
-
-
 def _losses(
     model: nn.Module, loss: Loss, batch: Batch, tape: Tape, copies: dict[str, torch.Tensor]
 ) -> torch.Tensor:
     """The loss of every record, (n,), with its graph."""
 
     def one(
-        own: dict[str, torch.Tensor], xs: tuple[torch.Tensor, ...], ys: tuple[torch.Tensor, ...]
+        own: dict[str, torch.Tensor], xs: tuple[torch.Tensor, ...], ys: Tensors
     ) -> torch.Tensor:
         inputs = tuple(x.unsqueeze(0) for x in xs)
         outputs = functional_call(model, own, inputs) if own else model(*inputs)
-        return single_value(loss(outputs, batch.labels(tuple(y.unsqueeze(0) for y in ys))))
+        return single_value(loss(outputs, changed(ys, lambda y: y.unsqueeze(0))))
 
     with _Intercept(tape):
         return vmap(one, randomness="different")(copies, batch.inputs, batch.targets)
@@ -441,16 +394,16 @@ def vmapped_losses(
     """Outputs and losses of every record, each as in a batch of its own: no row sees another."""
     tape = Tape(layout, set(layout.parameters))
 
-    def one(
-        xs: tuple[torch.Tensor, ...], ys: tuple[torch.Tensor, ...]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def one(xs: tuple[torch.Tensor, ...], ys: Tensors) -> Any:
         outputs = model(*(x.unsqueeze(0) for x in xs))
-        record_loss = loss(outputs, batch.labels(tuple(y.unsqueeze(0) for y in ys)))
+        record_loss = loss(outputs, changed(ys, lambda y: y.unsqueeze(0)))
         return outputs.squeeze(0), record_loss.squeeze(0)
 
     with _Intercept(tape):
-        outputs, losses = vmap(one, randomness="different")(batch.inputs, batch.targets)
-    return outputs, losses
+        outputs_and_losses: tuple[torch.Tensor, torch.Tensor] = vmap(one, randomness="different")(
+            batch.inputs, batch.targets
+        )
+    return outputs_and_losses
 
 
 def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) -> list[Source]:
@@ -458,10 +411,8 @@ def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) ->
     wanted: list[Any] = [site.edge for site in tape.sites] + list(copies.values())
     if not losses.requires_grad:
         return []
-    gradients: Sequence[torch.Tensor | None]
-    gradients = torch.autograd.grad(losses.sum(), wanted, allow_unused=True)
-    sited = gradients[: len(tape.sites)]
-    rest: Sequence[torch.Tensor | None] = gradients[len(tape.sites) :]
+    gradients: Any = torch.autograd.grad(losses.sum(), wanted, allow_unused=True)
+    sited, rest = gradients[: len(tape.sites)], gradients[len(tape.sites) :]
     pairs = zip(copies, rest, strict=True)
     stacks: list[Source] = [(name, Stack(gradients=g)) for name, g in pairs if g is not None]
     return site_parts(tape.sites, list(sited)) + stacks

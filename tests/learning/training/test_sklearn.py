@@ -118,7 +118,7 @@ def test_groups_say_whose_record_each_row_is():
     frame = model.result_.predict_frame(inputs)  # says classes, not their places
     assert list(frame["predicted"]) == model.predict(inputs).tolist()
     np.testing.assert_allclose(model.predict_proba(inputs).sum(1), 1)
-    assert (model.predict(inputs) == labels).mean() > 0.8
+    assert (model.predict(inputs) == labels).mean() > 0.8  # .986 with a deviation of .005
     assert (
         FederatedClassifier(steps=1, silos=5).fit(inputs, labels).result_.plan.study.parties.silos
         == 5
@@ -149,7 +149,10 @@ def test_what_nobody_states_is_named_and_what_is_stated_hides_a_row():
     assert results[0].plan.to_json() == results[1].plan.to_json()
     model = FederatedClassifier(**stated).fit(inputs, labels)
     assert model.classes_.tolist() == ["ill", "lost", "well"]
-    assert model.predict_proba(inputs[:2]).shape == (2, 3)
+    chances = model.predict_proba(inputs)
+    assert chances.shape == (300, 3)
+    # Three float32 numbers that are each rounded for themselves: scikit-learn warned of their sum.
+    np.testing.assert_allclose(chances.sum(1), 1, rtol=0, atol=1e-14)
 
 
 @pytest.mark.slow
@@ -195,6 +198,9 @@ def charged(_model, home):
         ({}, [0, 1], "groups of shape"),
         ({}, np.zeros(300), "at least two silos"),
         ({}, [float("nan"), *[0.0, 1.0, 2.0] * 99, 0.0, 1.0], "a silo for each row"),
+        ({}, pd.array([None, 1, 2] * 100, dtype="Int64"), "a silo for each row"),
+        ({}, [1.0, "1.0", None] * 100, "a silo for each row"),
+        ({"epsilon": -1}, np.array([7, "north", 8] * 100, dtype=object), "privacy.epsilon"),
         ({"silos": 3, "colluders": 2}, None, "use colluders=1"),
         ({}, ["7", "7.0", "8"] * 100, "two that look alike"),
         ({}, ["", "north", "south"] * 100, "a silo for each row"),
@@ -249,8 +255,8 @@ def test_a_regressor_predicts_in_the_unit_of_y_and_names_no_bound_that_was_state
     assert model.result_.made_public == ()
     assert set(model.result_.plan.study.parties.names) == {"north", "south", "east"}
     assert model.result_.epsilon <= 8
-    low, high = model.predict([[-1.0, 0.0], [1.0, 0.0]])
-    assert 0 < low < 500 < high < 1000
+    # Of 200 and 800, with deviations of 5 and 6 by the noise.
+    assert model.predict([[-1.0, 0.0], [1.0, 0.0]]) == pytest.approx([200, 800], abs=40)
 
 
 @pytest.mark.slow

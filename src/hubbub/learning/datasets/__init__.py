@@ -1,10 +1,8 @@
-"""The data set that is shipped, by a function that gives a party's `Records`.
+"""The data sets that are shipped or fetched, by functions that give a party's `Records`.
 
 That is the whole contract, for this source and for the user's own: the name of a silo gives the
-records of that silo and of no other, and "test" gives the public test set. A source knows `Column`
-and `Records`; it must not know studies, models or the protocol.
-
-For statistics some sources also give the cells of a silo's table, with columns that no model sees.
+records of that silo and of no other, and "test" gives the public test set. For statistics some also
+give the cells of a silo's table, with columns that no model sees.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,11 +27,10 @@ from hubbub.learning.datasets.heart_disease import (
     practices,
 )
 
-_SETS = {"heart": heart, "practices": practices, "dialysis": dialysis}
-_ENCODINGS = {
-    "heart": (HEART_COLUMNS, HEART_TARGET),
-    "practices": (HEART_COLUMNS, HEART_TARGET),
-    "dialysis": (DIALYSIS_COLUMNS, DIALYSIS_TARGET),
+_SETS = {
+    "heart": (heart, HEART_COLUMNS, HEART_TARGET),
+    "practices": (practices, HEART_COLUMNS, HEART_TARGET),
+    "dialysis": (dialysis, DIALYSIS_COLUMNS, DIALYSIS_TARGET),
 }
 # Of all patients of a silo, or with a split of those outside its test set.
 _TABLES = {"heart": (HEART_TABLE, heart_cells), "dialysis": (DIALYSIS_TABLE, dialysis_cells)}
@@ -44,11 +41,11 @@ class DataSets(SetSource):
 
     def function(self, name: str) -> Callable[..., Records] | None:
         """What gives a party's records."""
-        return _SETS.get(name)
+        return _SETS[name][0] if name in _SETS else None
 
     def encoding(self, name: str) -> tuple[tuple[Column, ...], str]:
         """As the functions encode them."""
-        return _ENCODINGS[name]
+        return _SETS[name][1:]
 
     def columns(self, name: str) -> Sequence[Column]:
         """Those of the set's table."""

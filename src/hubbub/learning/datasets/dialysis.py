@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -29,17 +29,14 @@ CENTRES = 67
 TEST_SHARE = 0.2
 MONTHS = 12
 
-DIALYSIS_COLUMNS = (
-    Column(name="age", low=20, high=90),  # years, when dialysis began
-    Column(name="age squared", low=400, high=8100),
-    Column(name="disease", categories=("congen", "diabetes", "hypert", "other", "renal")),
-    Column(name="begin", low=1, high=44),  # month of the study in which dialysis began
-)
+_DISEASES = ("congen", "diabetes", "hypert", "other", "renal")  # by their codes
+_AGE = Column(name="age", low=20, high=90)  # years, when dialysis began
+_DISEASE = Column(name="disease", categories=_DISEASES)
+_BEGIN = Column(name="begin", low=1, high=44)  # month of the study in which dialysis began
+DIALYSIS_COLUMNS = (_AGE, Column(name="age squared", low=400, high=8100), _DISEASE, _BEGIN)
 DIALYSIS_TARGET = "died"
 DIALYSIS_TABLE = (
-    Column(name="age", low=20, high=90),
-    Column(name="disease", categories=("congen", "diabetes", "hypert", "other", "renal")),
-    Column(name="begin", low=1, high=44),
+    *(_AGE, _DISEASE, _BEGIN),
     Column(name="time", low=0, high=44),  # months until death, or until no more is known
     Column(name="event", categories=("alive", "died")),
 )
@@ -50,7 +47,6 @@ _WHEEL = Wheel(
     member="SurvSet/resources/pickles/Dialysis.pickle",
 )
 _KEPT = ("pid", "event", "time", "centre", "disease", "age", "begin")
-_DISEASES = ("congen", "diabetes", "hypert", "other", "renal")  # by their codes
 
 
 def dialysis(party: str, *, split: int = 0, fetch: bool = True) -> Records:
@@ -68,14 +64,10 @@ def dialysis(party: str, *, split: int = 0, fetch: bool = True) -> Records:
 
     Returns:
         Inputs float32 (n, 8); targets float32, 1 where the patient died within twelve months.
-
-    Raises:
-        StudyError: another name or a negative split.
-        DataError: the table is neither there nor can it be fetched, or it is damaged.
     """
     path = _fetched(party, split, fetch=fetch)
-    cells, where = _known_first_year(path), _places(path, split)
-    rows = [row for row, place in enumerate(where) if place == party]
+    cells = _known_first_year(path)
+    rows = _rows_of(party, cells, split)
     if not rows:  # two centres have two patients each
         width = sum(column.width for column in DIALYSIS_COLUMNS)
         return Records(inputs=np.zeros((0, width), np.float32), targets=np.zeros(0, np.float32))
@@ -92,25 +84,15 @@ def dialysis_cells(
 ) -> dict[str, list[str]]:
     """The cells of one centre's table, columns as in `DIALYSIS_TABLE`, followed to the end.
 
-    Args:
-        party: "silo-1" to "silo-67".
-        split: leave out the test set of this split; None: all 6,805 patients.
-        fetch: whether to download what is not cached.
+    Without the test set of a split; all 6,805 patients if there is none.
     """
-    cells = read_cells(_fetched(party, split or 0, fetch=fetch))
+    path = _fetched(party, split or 0, fetch=fetch)
+    cells = read_cells(path)
     try:
         cells["event"] = [("alive", "died")[int(text)] for text in cells["event"]]
-        rows = [
-            row
-            for row, (patient, centre) in enumerate(zip(cells["pid"], cells["centre"], strict=True))
-            if f"silo-{int(centre) + 1}" == party
-            and (split is None or not _is_test(patient, split))
-        ]
+        rows = _rows_of(party, cells, split)
     except (KeyError, ValueError, IndexError):
-        raise DataError(
-            "expected the complete table of dialysis patients, found it damaged; delete "
-            f"it in {data_folder()} and load again"
-        ) from None
+        raise _damaged(path) from None
     return {name: [texts[row] for row in rows] for name, texts in cells.items()}
 
 
@@ -130,16 +112,16 @@ def _fetched(party: str, split: int, *, fetch: bool) -> Path:
     return path
 
 
-@lru_cache(maxsize=1)
-def _places(path: Path, split: int) -> list[str]:
-    """Where every patient's record lies."""
-    cells = _known_first_year(path)
-    return [
-        "test" if _is_test(patient, split) else f"silo-{int(centre) + 1}"
+def _rows_of(party: str, cells: Mapping[str, list[str]], split: int | None) -> list[int]:
+    """Which patients' records are a party's; there is no test set without a split."""
+    places = [
+        "test" if split is not None and _is_test(patient, split) else f"silo-{int(centre) + 1}"
         for patient, centre in zip(cells["pid"], cells["centre"], strict=True)
     ]
+    return [row for row, place in enumerate(places) if place == party]
 
 
+@cache
 def _is_test(patient: str, split: int) -> bool:
     """A public rule that spreads patients evenly, the same on every machine."""
     digest = hashlib.sha256(f"hubbub dialysis split {split} patient {patient}".encode()).digest()
@@ -158,14 +140,18 @@ def _known_first_year(path: Path) -> dict[str, list[str]]:
     except (KeyError, ValueError):
         known = []
     if not known:
-        raise DataError(
-            f"expected {path.name} to be a complete table of dialysis patients, found it "
-            f"damaged; delete {path} and load again"
-        )
+        raise _damaged(path)
     return {
         name: [text for text, keep in zip(texts, known, strict=True) if keep]
         for name, texts in cells.items()
     }
+
+
+def _damaged(path: Path) -> DataError:
+    return DataError(
+        f"expected {path.name} to be a complete table of dialysis patients, found it damaged; "
+        f"delete {path} and load again"
+    )
 
 
 def _read(pickled: bytes) -> Mapping[str, Sequence[str]]:

