@@ -35,6 +35,7 @@ from hubbub.learning import (
     load_model,
     load_parameters,
     method_for,
+    optimizers,  # its blocks
     parameters_vector,
     save_model,
     through_frozen,
@@ -131,6 +132,26 @@ def test_a_loss_without_fitting_targets_is_refused():
 # Optimizers ---------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Some tens of thousands of numbers are many blocks, which three threads share."""
+    monkeypatch.setattr(optimizers, "_BLOCK", 1 << 10)
+    monkeypatch.setattr(optimizers, "cores", lambda: 3)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_threads_change_no_bit_of_a_step(kind, small_blocks, monkeypatch):
+    rng = np.random.default_rng(3)
+    parameters, total = rng.normal(size=(2, 40_000))
+
+    def taken(threads):
+        monkeypatch.setattr(optimizers, "_WORTH_THREADS", 1 if threads else 1 << 30)
+        own = Optimizer(kind, lr=0.1)
+        return [own.step(parameters, total, 3.0).tobytes() for _ in range(2)]
+
+    assert taken(threads=True) == taken(threads=False)
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "peer"),
     [
@@ -140,7 +161,7 @@ def test_a_loss_without_fitting_targets_is_refused():
     ],
 )
 @pytest.mark.parametrize("size", [7, 40_000])  # within what is worked on at once, and beyond it
-def test_steps_are_those_of_torch(kind, options, peer, size):
+def test_steps_are_those_of_torch(kind, options, peer, size, small_blocks):
     rng = np.random.default_rng(0)
     ours, parameters = Optimizer(kind, lr=0.05, **options), rng.normal(size=size)
     tensor = torch.tensor(parameters, requires_grad=True)
@@ -174,7 +195,9 @@ def test_a_restored_optimizer_takes_the_same_steps_bit_for_bit(kind):
 
 
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
-def test_a_step_is_made_in_the_memory_of_the_state_and_a_sum_divided_as_beforehand(kind):
+def test_a_step_is_made_in_the_memory_of_the_state_and_a_sum_divided_as_beforehand(
+    kind, small_blocks
+):
     def made():
         return Optimizer(kind, lr=0.1, **({"momentum": 0.9} if kind == "sgd" else {}))
 

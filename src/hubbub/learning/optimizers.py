@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -18,13 +19,15 @@ from numpy.typing import NDArray
 from hubbub.core.errors import IntegrityError, StudyError
 from hubbub.core.planning.query import Stepper
 from hubbub.core.protocol.round.aggregator import RevealedSum
+from hubbub.core.protocol.token_lists.process_pool import cores
 
 _DEFAULTS: dict[str, dict[str, float]] = {
     "sgd": {"momentum": 0.0},
     "adam": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
 }
 _Vectors = dict[str, NDArray[Any]]
-_BLOCK = 1 << 14  # numbers that are worked on at once, so that they stay in the cache
+_BLOCK = 1 << 17  # numbers that a thread works on at once, so that they stay in its cache
+_WORTH_THREADS = 8  # blocks
 _SCHEDULES = ("constant", "linear", "cosine")
 _MEAN = "mean"  # of models, in a state
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510")
@@ -130,22 +133,30 @@ class Optimizer:
             betas = np.array([self._options["beta1"], self._options["beta2"]])
             state["powers"] = state["powers"] * betas
         new = np.empty_like(parameters)
-        scratch = np.empty((2, min(_BLOCK, gradient.size)))
-        for start in range(0, gradient.size, _BLOCK):
-            part = slice(start, start + _BLOCK)
-            block = gradient[part]
-            direction, spare = scratch[:, : len(block)]
-            np.divide(block, divisor, out=direction)
-            if self._kind == "adam":
-                self._adam(state, part, direction, spare)
-            elif "velocity" in state:  # Polyak's heavy ball
-                velocity = state["velocity"][part]
-                velocity *= self._options["momentum"]
-                velocity += direction
-                direction[...] = velocity
-            direction *= rate
-            np.subtract(parameters[part], direction, out=direction)
-            new[part] = direction
+
+        def take(starts: range) -> None:
+            scratch = np.empty((2, min(_BLOCK, gradient.size)))
+            for start in starts:
+                part = slice(start, start + _BLOCK)
+                block = gradient[part]
+                direction, spare = scratch[:, : len(block)]
+                np.divide(block, divisor, out=direction)
+                if self._kind == "adam":
+                    self._adam(state, part, direction, spare)
+                elif "velocity" in state:  # Polyak's heavy ball
+                    velocity = state["velocity"][part]
+                    velocity *= self._options["momentum"]
+                    velocity += direction
+                    direction[...] = velocity
+                direction *= rate
+                np.subtract(parameters[part], direction, out=direction)
+                new[part] = direction
+
+        # No number of one block is met by another's, so threads change no bit.
+        blocks = range(0, gradient.size, _BLOCK)
+        threads = cores() if len(blocks) >= _WORTH_THREADS else 1
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(take, (blocks[first::threads] for first in range(threads))))
         return new
 
     def _decay(self, step: int) -> float:
