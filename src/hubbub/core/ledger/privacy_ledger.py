@@ -21,15 +21,17 @@ from functools import reduce
 from pathlib import Path
 from typing import Self
 
-from hubbub.core.errors import IntegrityError, NoRoomError, SpentError
+from hubbub.core.errors import IntegrityError, NoRoomError, SpentError, UserError
 from hubbub.core.ledger.entry import Admission, Cap, Closing, Entry, LedgerMechanism
 from hubbub.core.ledger.hash_chain import Chain, Progress, Row
 from hubbub.core.ledger.head_statement import HeadStatement
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.tally import Tally, attempts_of
 from hubbub.core.planning.plan import Plan
+from hubbub.core.privacy.remaining_budget import ReferenceLaw
 
 Content = Entry | Cap | Admission | Closing
+_NO_STUDY = "no study was let in"
 
 
 class Ledger:
@@ -202,11 +204,35 @@ class Ledger:
         return let_in
 
     def set_cap(self, cap: Cap) -> None:
-        """Set the most that all studies together may spend; the latest cap counts."""
+        """Set the most that all studies together may spend; the latest cap counts.
+
+        Raises:
+            UserError: a reference law is stated, changed or dropped after a study was let in.
+        """
         with self._lock:
             with self._chain.writing():
-                row = self._chain.append(json.dumps({"cap": cap.to_dict()}), self._catch_up())
+                last = self._catch_up()
+                if cap.studies == "adaptive":
+                    self._check_law(cap)
+                row = self._chain.append(json.dumps({"cap": cap.to_dict()}), last)
             self._count(row, cap)
+
+    def _check_law(self, cap: Cap) -> None:
+        """P24: a law that is chosen in view of outputs bounds nothing."""
+        if self._law_let_in in (_NO_STUDY, cap.law):
+            return
+        raise UserError(
+            (
+                "expected the --law that was set before the first study, got another or none; "
+                "the cap guarantees nothing if the law is chosen after seeing results: repeat the "
+                "first one"
+            )
+            if self._law_let_in is not None
+            else (
+                "expected no --law, because none was set before the first study, got one; it "
+                "guarantees nothing if it is chosen after seeing results: leave it out"
+            )
+        )
 
     @property
     def cap(self) -> Cap | None:
@@ -329,6 +355,8 @@ class Ledger:
         self._cap: Cap | None = None
         self._filter: PrivacyFilter | None = None
         self._closed: set[bytes] = set()
+        # Kept under a cap for fixed studies, too: who sets one in between has seen as much.
+        self._law_let_in: ReferenceLaw | str | None = _NO_STUDY
 
     def _catch_up(self) -> Row:
         """Take in what was written since the last look; the last row."""
@@ -351,6 +379,7 @@ class Ledger:
             self._cap, self._filter = content, self._under(content)
         if isinstance(content, Admission) and self._filter is not None:
             self._filter = self._filter.with_admission(content)
+            self._law_let_in = self._filter.cap.law
         if isinstance(content, Closing):
             self._closed.add(content.study)
         self._last = row
