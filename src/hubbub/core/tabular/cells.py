@@ -20,6 +20,7 @@ import csv
 import io
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -272,6 +273,7 @@ def text_of(value: object) -> str:
 GAP, NUMBER, SPELLING = "gap", "number", "spelling"  # kinds of faults that rules share
 MISSING = float("nan")  # what a rule reads where a cell may be missing and is
 LARGEST = float(np.finfo(np.float32).max)
+LONGEST_KEY = 1000  # letters of a text whose forms are compared: to compose a long one takes hours
 _WHOLE_NUMBER = re.compile(r"([+-]?[0-9]+)\.0*")  # as databases have it too (site/sql/source.py)
 
 
@@ -353,13 +355,20 @@ NO_TARGET = CellFault(GAP, "a target", "an empty cell", "remove the record")
 
 
 def canonical(text: str) -> str:
-    """One spelling for one value: "1.0", which other programs write for a whole 1, becomes "1".
+    r"""One spelling for one value: "1.0", which other programs write for a whole 1, becomes "1".
 
-    Only where the whole text is a number: `1.2.0` is another key than `1.2`.
+    Only where the whole text is a number: `1.2.0` is another key than `1.2`. A letter that Unicode
+    composes in two ways is one.
+
+    >>> canonical(" 7.00 "), canonical("-0.0"), canonical("u\u0308") == "\u00fc"
+    ('7', '0', True)
     """
     text = text.strip()
+    if not text.isascii() and len(text) <= LONGEST_KEY:
+        text = unicodedata.normalize("NFC", text)
     whole = _WHOLE_NUMBER.fullmatch(text)
-    return whole.group(1) if whole else text
+    number = whole.group(1) if whole else text
+    return "0" if number == "-0" else number
 
 
 def number_in(text: str) -> float | None:

@@ -10,14 +10,14 @@ say nothing, a whole number is the same in every form (`7`, `7.0`), and so is a 
 composes in two ways. Case, zeros in front and all else tell patients apart, as hospitals' keys do:
 what looks alike is for `hubbub check` to show, not to join, since two people in one unit would
 exchange a part of it where each should be there or not. A key that is missing is nobody's: it is
-refused, never one patient; so is a text of more than `_LONGEST` letters, since to compose a very
-long one takes hours.
+refused, never one patient, and so is a text of more than `LONGEST_KEY` letters, or a number that a
+program has rounded, which several patients share.
 """
 
 from __future__ import annotations
 
 import json
-import unicodedata
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,23 +28,29 @@ from numpy.typing import NDArray
 
 from hubbub.core.disk import json_value, read_bytes
 from hubbub.core.errors import DataError, IntegrityError
-from hubbub.core.tabular.cells import canonical
+from hubbub.core.tabular.cells import LONGEST_KEY, canonical
 
-_LONGEST = 1000
 _EXACT = 2.0**53  # from here on several whole numbers are one float
-# What is written for a missing value by programs, beside nothing.
-_MISSING = frozenset({"", "nan", "NaN", "None", "NaT", "<NA>"})
+_FLOAT = re.compile(r"[+-]?\d+(\.\d*(e[+-]?\d+)?|e\+\d+)", re.ASCII | re.IGNORECASE)
+# What is written for a missing value by programs (R, databases, spreadsheets), beside nothing.
+_MISSING = frozenset({"", "nan", "NaN", "None", "NaT", "<NA>", "NA", "N/A", "#N/A", "NULL", "null"})
 
 
 def patient_key(value: object) -> str:
     """One spelling for one patient; "" for a key that is missing.
 
-    >>> patient_key(" 7.0"), patient_key(7), patient_key("07"), patient_key(float("nan"))
+    >>> patient_key(" 7.0"), patient_key(7), patient_key("07"), patient_key("NA")
     ('7', '7', '07', '')
     """
     text = str(value)
-    key = canonical(unicodedata.normalize("NFC", text)) if len(text) <= _LONGEST else ""
+    key = canonical(text) if len(text) <= LONGEST_KEY and not _is_rounded(text) else ""
     return "" if key in _MISSING else key
+
+
+def _is_rounded(text: str) -> bool:
+    """Whether a program wrote a floating-point number past 2**53: of which key, nobody can say."""
+    text = text.strip()
+    return _FLOAT.fullmatch(text) is not None and abs(float(text)) >= _EXACT
 
 
 def patient_numbers(
@@ -63,21 +69,23 @@ def patient_numbers(
     keys: dict[str, str] = {}  # by text: columns repeat themselves
     numbers = []
     for row, value in enumerate(values):
-        if isinstance(value, float) and abs(value) >= _EXACT:
+        text = str(value)
+        if text in keys:
+            numbers.append(by_key[keys[text]])
+            continue
+        if _is_rounded(text) or (isinstance(value, float) and abs(value) >= _EXACT):
             raise DataError(
                 f"expected keys of patients as texts or whole numbers, found a floating-point "
                 f"number past 2**53 {place(row)}, which several of them share; read the column as "
                 'text, such as with pandas.read_csv(..., dtype={"column": str})'
             )
-        text = str(value)
-        if text not in keys:
-            keys[text] = patient_key(text)
-        if not keys[text]:
+        if not (key := patient_key(text)):
             raise DataError(
                 f"expected a patient for every record, found none {place(row)}; fill it in or "
                 "remove the record"
             )
-        numbers.append(by_key.setdefault(keys[text], len(by_key)))
+        keys[text] = key
+        numbers.append(by_key.setdefault(key, len(by_key)))
     return np.array(numbers, dtype=np.intp)
 
 
