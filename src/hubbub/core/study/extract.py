@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from itertools import compress
 from pathlib import Path
@@ -516,15 +516,22 @@ def plain_row(data: Data) -> dict[str, str]:
 
 
 def order_number(text: str) -> float | None:
-    """What a cell of `data.order` counts as; None: it is neither a number nor a day."""
+    """What a cell of `data.order` counts as: a number, or days and their parts; None: it is neither.
+
+    >>> order_number("2024-05-31 18:00") - order_number("2024-05-31T09:00+03:00")
+    0.5
+    """
     if not text:
         return float("inf")
     if (value := number_in(text)) is not None:
         return value
-    try:
-        return float(date.fromisoformat(text[:10]).toordinal())
-    except ValueError:
-        return None
+    for part in (text, text[:10]):  # a time that is spelled in another way is its day
+        with suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(part)
+            if moment.tzinfo is not None:
+                moment = moment.astimezone(UTC).replace(tzinfo=None)
+            return (moment - datetime.min) / timedelta(days=1)
+    return None
 
 
 def _refuse_absent(cells: Cells, column: str, origin: str) -> None:
