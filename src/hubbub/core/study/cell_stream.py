@@ -37,6 +37,7 @@ FILE = "mapping.toml"
 _KEYS = ("from", "decimal", "factor", "offset", "spellings", "date")
 _ENDS = (".parquet", ".arrow", ".feather")
 _ROWS = 20_000  # at once
+_COMMA_FIRST = str.maketrans(",.", ".,")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,11 +184,13 @@ class ColumnMapping:
         if self.date:
             with suppress(ValueError):
                 return datetime.strptime(text, self.date).date().isoformat()  # noqa: DTZ007 (a day)
-        plain = text.replace(",", ".") if self.decimal == "," else text
-        if (self.factor, self.offset) == (1.0, 0.0):
-            return plain if number_in(plain) is not None else text
+        # Both signs change places: 1.234 is a thousand there, and must not be read as one and a bit.
+        plain = text.translate(_COMMA_FIRST) if self.decimal == "," else text
         number = number_in(plain)
-        return text if number is None else repr(number * self.factor + self.offset)
+        if number is None:  # for the study to refuse, unless it would take it for another number
+            return text if number_in(text) is None else plain
+        as_is = (self.factor, self.offset) == (1.0, 0.0)
+        return plain if as_is else repr(number * self.factor + self.offset)
 
 
 SiteMapping = Mapping[str, ColumnMapping]
@@ -237,6 +240,8 @@ def mapped(cells: Cells, mapping: SiteMapping) -> Cells:
     """
     mapped_cells = dict(cells)
     for name, column in mapping.items():
+        # A column of the study's name that is not the mapped one has another unit or meaning.
+        mapped_cells.pop(name, None)
         if column.source in cells:
             own: Sequence[str] = cells[column.source]
             becomes = {text: column.cell(text) for text in set(own)}
@@ -260,6 +265,8 @@ def _column(section: Section) -> ColumnMapping:
     spellings = section.table("spellings") if "spellings" in section else {}
     if not all(isinstance(spelling, str) for spelling in spellings.values()):
         raise section.refusal("spellings", "a table of texts", 'write { weiblich = "F" }')
+    if len(set(map(canonical, spellings))) < len(spellings):
+        raise section.refusal("spellings", "a table with each spelling once", "1 and 1.0 are one")
     return ColumnMapping(
         source=section.text("from", section.name.partition(".")[2]),
         decimal=section.text("decimal", ".", options=(".", ",")),
