@@ -13,7 +13,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
+from os.path import normpath
+from pathlib import Path, PurePath
 from typing import Any
 
 from hubbub.core.disk import read_text, toml_table
@@ -393,6 +394,14 @@ def refuse_contradictions(study: Study) -> None:
     if data.records and data.records < silos:
         raise StudyError(
             f"expected data.records >= {silos}, the number of silos, got {data.records}; fix it"
+        )
+    # Models are scored on the test file without noise, so it must be nobody's records.
+    files, test = PurePath(normpath(data.files)), PurePath(normpath(data.test))
+    own = (PurePath(str(files).replace("{name}", name)) for name in study.parties.names)
+    if data.test and data.files and not {test, *test.parents}.isdisjoint(own):
+        raise StudyError(
+            f"expected data.test to be a public file, got {shown(data.test)}, a silo's own; name "
+            "another, or leave it out"
         )
     for ask in study.asks:  # what goes against its own tables, an ask says itself
         ask.check(study)

@@ -19,6 +19,7 @@ and 0 for the common one, its `reference`, leaves most of them short (`experimen
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil, floor, inf, isnan, log10, nextafter
 from typing import Annotated, Any, NoReturn
 
@@ -77,6 +78,12 @@ def _is_number(value: object) -> bool:
     return abs(value) <= LARGEST
 
 
+def _spellings(says: str, values: str = "list of texts", *, default: str = "") -> Key:
+    """A list of texts, or of whole numbers, which are spelled like them."""
+    items = {"type": ["string", "integer"]}
+    return replace(texts(says, values, default=default), schema={"type": "array", "items": items})
+
+
 @settings
 class Column:
     """How one column of a table becomes features. Every field is public: part of the study.
@@ -124,7 +131,7 @@ class Column:
     ] = None
     categories: Annotated[
         tuple[str, ...],
-        texts("Spellings that may occur.", "list of at least 2 texts", default="either"),
+        _spellings("Spellings that may occur.", "list of at least 2 texts", default="either"),
     ] = ()
     default: Annotated[
         str | float | None,
@@ -138,7 +145,7 @@ class Column:
         bool, truth('Beside a default, adds the feature "was missing": 1 or 0.')
     ] = False
     missing: Annotated[
-        tuple[str, ...], texts("Spellings that mean missing, besides the empty cell.")
+        tuple[str, ...], _spellings("Spellings that mean missing, besides the empty cell.")
     ] = ()
     ignore_case: Annotated[
         bool, truth("Spellings that differ only in upper and lower case are the same.")
@@ -532,6 +539,10 @@ def _are_spellings(value: object) -> bool:
     )
 
 
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float | None) and not isinstance(value, bool)
+
+
 _TRUTH = (_is_truth, "true or false", "write one of the two")
 _TEXT = (_is_text, "a text", "put it in quotes")
 _SPELLINGS = (
@@ -544,4 +555,5 @@ _FORMS = {  # of an entry's keys, in the order in which they are refused
     **dict.fromkeys(("categories", "missing"), _SPELLINGS),
     **dict.fromkeys(("feature", "complete"), _TRUTH),
     **dict.fromkeys(("other", "reference"), _TEXT),
+    "default": (_is_plain, "a text or a number", "write one of them"),
 }

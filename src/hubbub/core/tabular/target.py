@@ -321,19 +321,27 @@ def target_from(section: Section, default: str, *, files: bool) -> tuple[str, Ou
     """
     table = section.content.get("target")
     if not isinstance(table, dict):
-        return section.text("target", None if files else default), None
+        return _column_name(section, "target", None if files else default), None
     inner = Section("data.target", table, tuple(TARGET))
     kind = inner.text("kind", None, options=(_CLASS, *KINDS))
     for key in [*TARGET][1:]:
         if key not in _KEYS[kind]:
             inner.absent(key, f'for kind = "{kind}"')
     own = "time" if kind == TIME_TO_EVENT else "column"
-    name = inner.text(own, None if files else default)
+    name = _column_name(inner, own, None if files else default)
     if kind == _CLASS:
         return name, None
     for key in ("positive", "negative", "classes"):
         section.absent(key, "beside a target that is no class")
     return name, _outcome(inner, kind, name, files=files)
+
+
+def _column_name(section: Section, key: str, default: str | None) -> str:
+    """The name of a target's column: without one a study would be read as one of no target."""
+    name = section.text(key, default)
+    if not name.strip():
+        raise section.refusal(key, "the name of a column", "name the target's own")
+    return name
 
 
 def _outcome(inner: Section, kind: str, name: str, *, files: bool) -> Outcome:
