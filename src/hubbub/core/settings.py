@@ -194,16 +194,8 @@ class Section:
 #
 # From its `Key` follow how it is read and refused (`read`), the table on the page docs/study.md
 # (`page`), the docstring of the class (`settings`), and the JSON schema (`schema`). What a value
-# must be in view of other keys, the file of its table says in a reader of its own.
-#
-#     @settings
-#     class Privacy:
-#         '''What is promised to every record.'''
-#
-#         epsilon: Annotated[float, number(0.001, 50, "What is promised.")]
-#         relation: Annotated[str, one_of("add-remove", "substitute", says="...")] = "add-remove"
-#
-#     privacy = read(Privacy, "privacy", {"epsilon": 1.0})
+# must be in view of other keys, the file of its table says in a reader of its own. `Privacy` in
+# study/parties.py is an example.
 
 T = TypeVar("T")
 Reader = Callable[[Section, str, Any], Any]
@@ -414,7 +406,8 @@ def read(
     values = {field: reader(section) for field, reader in readers.items()}
     for field in fields(kind):  # type: ignore[arg-type]
         key, default = keys_of(kind).get(field.name, (None, MISSING))
-        if key is not None and key.reader is not None and not key.by_hand:
+        is_told = field.name in values or key is None or key.reader is None or key.by_hand
+        if not is_told:
             values[field.name] = key.read(section, field.name, _or_none(default))
     return kind(**values)
 

@@ -80,11 +80,11 @@ def digest_of(number: int, text: str, previous: bytes) -> bytes:
     return hashlib.sha256(previous + number.to_bytes(8, "big") + text.encode()).digest()
 
 
-def is_signed(key: Ed25519PublicKey, row: Row) -> bool:
-    """Whether the owner of a key signed the row's digest."""
+def is_signed(key: bytes, signature: bytes, content: bytes) -> bool:
+    """Whether the owner of a public key signed a content."""
     try:
-        key.verify(row.signature, row.digest)
-    except InvalidSignature:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
+    except (InvalidSignature, ValueError):
         return False
     return True
 
@@ -170,20 +170,19 @@ class NotedHead:
     @contextmanager
     def writer(self) -> Iterator[Callable[[Head], None]]:
         """What notes a head that is on disk."""
+        # Opened before the row is written: if the note cannot be, nothing was charged yet.
+        before = os.open(self.path, os.O_WRONLY) if self.path.exists() else None
         with ExitStack() as stack:
-
-            def opened(flags: int) -> int:
-                descriptor = os.open(self.path, flags, PRIVATE)
-                stack.callback(os.close, descriptor)
-                return descriptor
-
-            # Opened before the row is written: if the note cannot be, nothing was charged yet.
-            before = opened(os.O_WRONLY) if self.path.exists() else None
+            if before is not None:
+                stack.callback(os.close, before)
 
             def write(head: Head) -> None:
-                descriptor = opened(os.O_WRONLY | os.O_CREAT) if before is None else before
+                note = before
+                if note is None:
+                    note = os.open(self.path, os.O_WRONLY | os.O_CREAT, PRIVATE)
+                    stack.callback(os.close, note)
                 line = f"{head.number:020d} {head.digest.hex()}\n".encode()
-                os.pwrite(descriptor, line, 0)  # of one length always, so that nothing is cut off
+                os.pwrite(note, line, 0)  # of one length always, so that nothing is cut off
 
             yield write
 
@@ -243,8 +242,8 @@ class Chain:
 
     def __init__(self, path: Path, kind: str = "ledger") -> None:
         self._path, self._kind = path, kind
-        self._key_path = path.parent / f"{path.name}.key"
-        self._noted = NotedHead(path.parent / f"{path.name}.head")
+        self._key_path = self._beside(".key")
+        self._noted = NotedHead(self._beside(".head"))
         self._written: list[Row] = []
         self._files: dict[str, tuple[int, int]] = {}  # device and inode of those that are open
         with self._reported(
@@ -263,7 +262,7 @@ class Chain:
                 self._check_files(("",))  # the others come and go with connections
                 self._open()
                 self._check_files()
-                self._public = self._named_key()
+                self.public = self._named_key()  # that the genesis names, 32 bytes
                 self._key = own_key(self._key_path, path, self.public)
             except BaseException:
                 self.close()
@@ -273,10 +272,8 @@ class Chain:
         """Close the file."""
         self._database.close()
 
-    @property
-    def public(self) -> bytes:
-        """The public key that the genesis names, 32 bytes."""
-        return self._public.public_bytes_raw()
+    def _beside(self, end: str) -> Path:
+        return self._path.with_name(self._path.name + end)
 
     def sign(self, content: bytes) -> bytes:
         """Sign something else than a row; it must not be as short as a row's digest."""
@@ -295,7 +292,7 @@ class Chain:
         with ExitStack() as stack:
             with self._reported(f"a usable {self._kind} at {self._path}", "check the disk"):
                 try:
-                    stack.enter_context(locked(self._path.with_name(self._path.name + ".lock")))
+                    stack.enter_context(locked(self._beside(".lock")))
                 except BlockingIOError:
                     raise UserError(
                         f"expected to be alone on {self._path}, another run charges it; nothing "
@@ -322,7 +319,7 @@ class Chain:
         `progress` is called with how many of how many are done.
         """
         for done, row in enumerate(rows, 1):
-            if not is_signed(self._public, row):
+            if not is_signed(self.public, row.signature, row.digest):
                 raise self._altered(row.number)
             if progress is not None:
                 progress(done, len(rows))
@@ -395,8 +392,8 @@ class Chain:
         """Whether there is nothing in the file yet; a file of something else is refused."""
         query = "SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT 2"
         schema = self._database.execute(query).fetchall()
-        names = ("application_id", "user_version")
-        numbers = tuple(self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        pragmas = ("PRAGMA application_id", "PRAGMA user_version")
+        numbers = tuple(self._database.execute(pragma).fetchone()[0] for pragma in pragmas)
         if not schema and numbers == (0, 0):
             return True
         if numbers != (_APPLICATION, _FORMAT):
@@ -473,7 +470,7 @@ class Chain:
             last = self._fitted(last, *one)
             rows.append(last)
         # A digest covers all rows before it, so one signature vouches for all of them.
-        if rows and not is_signed(self._public, rows[-1]):
+        if rows and not is_signed(self.public, rows[-1].signature, rows[-1].digest):
             self.check_signatures(rows)  # which of them is the first
         return rows
 
@@ -485,7 +482,7 @@ class Chain:
         before = NOTHING if previous is None else previous.digest
         return Row(number, text, signature, digest_of(number, text, before))
 
-    def _named_key(self) -> Ed25519PublicKey:
+    def _named_key(self) -> bytes:
         """The key that the genesis names."""
         begins = _GENESIS.format(kind=self._kind)
         text = "".join(str(row[1]) for row in self._read(0, 1))
@@ -496,10 +493,9 @@ class Chain:
             )
         try:
             named = bytes.fromhex(text.removeprefix(begins))
-            key = Ed25519PublicKey.from_public_bytes(named)
+            return Ed25519PublicKey.from_public_bytes(named).public_bytes_raw()
         except ValueError:
             raise self._altered(0) from None
-        return key
 
     def _read(self, first: int, most: int = -1) -> list[tuple[Any, ...]]:
         """What is stored from a number on; at most so many rows, or all."""

@@ -97,8 +97,12 @@ class Ledger:
                 # P15: inside the transaction, so that no other process charges between this check
                 # and the row.
                 last = self._catch_up()
-                # P15: what was signed of a closed study stays true.
-                self._check_open(entry.study)
+                if entry.study in self._closed:  # P15: what was signed of it stays true
+                    raise SpentError(
+                        f"expected a study that goes on, {self._path} holds the end of study "
+                        f"{entry.study.hex()[:16]}, after which nothing is answered; approve it "
+                        "under another name to run it again"
+                    )
                 self._tally.check_units([entry.kind], self._path)
                 self._tally.check_attempts(entry, attempts, self._path)
                 let_in = self._check_cap(entry, attempts, study_attempts or {})
@@ -125,12 +129,8 @@ class Ledger:
         """Refuse a study before its first charge that the cap could not see through to its end.
 
         What was begun before keeps its place. A cap for fixed studies holds no place by itself
-        (P15): there those that were begun, and are not over, count in full; and where there is
-        none, the study alone is left to `charge`.
-
-        Args:
-            plan: of the study.
-            beside: gives the plans of the studies that were begun and may go on.
+        (P15): there those that were begun, and are not over, count in full (`beside` gives their
+        plans); and where there is none, the study alone is left to `charge`.
 
         Raises:
             NoRoomError: it has no room as things are; nothing is written.
@@ -171,14 +171,6 @@ class Ledger:
                 closing = Closing(study=study)
                 row = self._chain.append(json.dumps({"close": closing.to_dict()}), last)
             self._count(row, closing)
-
-    def _check_open(self, study: bytes) -> None:
-        if study in self._closed:
-            raise SpentError(
-                f"expected a study that goes on, {self._path} holds the end of study "
-                f"{study.hex()[:16]}, after which nothing is answered; approve it under another "
-                "name to run it again"
-            )
 
     def check_writable(self) -> None:
         """Whether a row could be written now; nothing is counted.
@@ -349,7 +341,6 @@ class Ledger:
             )
 
     def _forget(self) -> None:
-        """As if nothing had been read yet."""
         self._last: Row | None = None
         self._tally = Tally()
         self._cap: Cap | None = None
@@ -376,22 +367,16 @@ class Ledger:
         if isinstance(content, Entry):
             self._tally.add(content)
         if isinstance(content, Cap):
-            self._cap, self._filter = content, self._under(content)
+            before = self._filter or PrivacyFilter.beginning(content, self._tally)
+            # P24: what was let in under one cap counts under the next.
+            self._filter = before.under(content) if content.studies == "adaptive" else None
+            self._cap = content
         if isinstance(content, Admission) and self._filter is not None:
             self._filter = self._filter.with_admission(content)
             self._law_let_in = self._filter.cap.law
         if isinstance(content, Closing):
             self._closed.add(content.study)
         self._last = row
-
-    def _under(self, cap: Cap) -> PrivacyFilter | None:
-        """The filter of a cap, if it is adaptive; it goes on from the one before."""
-        if cap.studies == "fixed":
-            return None
-        if self._filter is None:
-            return PrivacyFilter.beginning(cap, self._tally)
-        # P24: what was let in under one cap counts under the next.
-        return self._filter.under(cap)
 
     def _parsed(self, row: Row) -> Content | None:
         """What a row says; the genesis says nothing."""

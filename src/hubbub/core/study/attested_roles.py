@@ -17,7 +17,6 @@ from hubbub.core.errors import StudyError
 from hubbub.core.settings import (
     Key,
     Section,
-    by_hand,
     key_of,
     one_of,
     read,
@@ -117,12 +116,12 @@ class AttestedRole:
             default="`{}`",
         ),
     ] = ()
-    statuses: Annotated[
-        tuple[str, ...], by_hand(texts("Intel's words for firmware that is accepted."))
-    ] = ("UpToDate",)
+    statuses: Annotated[tuple[str, ...], texts("Intel's words for firmware that is accepted.")] = (
+        "UpToDate",
+    )
     advisories: Annotated[
         tuple[str, ...],
-        by_hand(texts("Intel's security advisories that may apply.", default="`[]`")),
+        texts("Intel's security advisories that may apply.", default="`[]`"),
     ] = ()
     revocation: Annotated[
         bool,

@@ -184,7 +184,7 @@ class ColumnMapping:
         if self.date:
             with suppress(ValueError):
                 return datetime.strptime(text, self.date).date().isoformat()  # noqa: DTZ007 (a day)
-        # Both signs change places: 1.234 is a thousand there, and must not be read as one and a bit.
+        # Both signs change places: 1.234 is a thousand there, and must not become one and a bit.
         plain = text.translate(_COMMA_FIRST) if self.decimal == "," else text
         number = number_in(plain)
         if number is None:  # for the study to refuse, unless it would take it for another number

@@ -20,7 +20,6 @@ from hubbub.core.settings import (
     Key,
     Keys,
     Section,
-    by_hand,
     keys_of,
     number,
     read,
@@ -86,28 +85,24 @@ class Data:
 
     source: Annotated[
         str,
-        by_hand(
-            text(
-                "[Built-in data](data.md#built-in-data), [a function of "
-                "yours](data.md#your-own-function), a [query](data.md#databases) to each silo's "
-                "database, a [cohort](howto/omop.md) in OMOP, or what `hubbub.fit` is handed.",
-                '`"hubbub.datasets:heart"`, `"python:module:function"`, `"sql"`, `"omop"`, '
-                '`"in-memory"`',
-                default="either",
-            )
+        text(
+            "[Built-in data](data.md#built-in-data), [a function of "
+            "yours](data.md#your-own-function), a [query](data.md#databases) to each silo's "
+            "database, a [cohort](howto/omop.md) in OMOP, or what `hubbub.fit` is handed.",
+            '`"hubbub.datasets:heart"`, `"python:module:function"`, `"sql"`, `"omop"`, '
+            '`"in-memory"`',
+            default="either",
         ),
     ] = ""
     files: Annotated[
         str,
-        by_hand(
-            text(
-                "Each silo's file. The keys of targets and columns go with files.",
-                "path with `{name}`, `.csv`, `.parquet`, or `/`: [parts](data.md#tables-in-parts)",
-                default="either",
-            )
+        text(
+            "Each silo's file. The keys of targets and columns go with files.",
+            "path with `{name}`, `.csv`, `.parquet`, or `/`: [parts](data.md#tables-in-parts)",
+            default="either",
         ),
     ] = ""
-    test: Annotated[str, by_hand(text("The public test file.", "path, `.csv` or `.parquet`"))] = ""
+    test: Annotated[str, text("The public test file.", "path, `.csv` or `.parquet`")] = ""
     target: Annotated[
         str,
         Key(
@@ -124,19 +119,13 @@ class Data:
     positive: Annotated[tuple[str, ...], texts("Spellings of the target that count as 1.")] = ()
     negative: Annotated[
         tuple[str, ...],
-        by_hand(
-            texts(
-                "Spellings that count as 0. A silo whose file has any other spelling takes no part."
-            )
-        ),
+        texts("Spellings that count as 0. A silo whose file has any other spelling takes no part."),
     ] = ()
     classes: Annotated[
         tuple[str, ...],
-        by_hand(
-            texts(
-                "Spellings of the target, in the order of the class numbers, instead of these two.",
-                "list of at least 2 texts",
-            )
+        texts(
+            "Spellings of the target, in the order of the class numbers, instead of these two.",
+            "list of at least 2 texts",
         ),
     ] = ("0", "1")
     columns: Annotated[
@@ -153,23 +142,19 @@ class Data:
     request: Annotated[Any, "what the study asks of its source, by the source's own keys."] = None
     patient: Annotated[
         str,
-        by_hand(
-            text(
-                "The column with the patient's key: all records of one patient in a silo "
-                "are [one unit](data.md#patients). Without files any name."
-            )
+        text(
+            "The column with the patient's key: all records of one patient in a silo "
+            "are [one unit](data.md#patients). Without files any name."
         ),
     ] = ""
     most_per_patient: Annotated[
         int,
-        by_hand(
-            whole(
-                1,
-                MOST_PER_PATIENT,
-                "Public: the most records of one patient. With `patient`, further records are left "
-                "out; alone, the plan shows the guarantee to [such a patient](privacy.md#p20).",
-                default="none",
-            )
+        whole(
+            1,
+            MOST_PER_PATIENT,
+            "Public: the most records of one patient. With `patient`, further records are left "
+            "out; alone, the plan shows the guarantee to [such a patient](privacy.md#p20).",
+            default="none",
         ),
     ] = 0
     records: Annotated[

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import (
     Section,
-    by_hand,
     later,
     number,
     one_of,
@@ -108,14 +107,12 @@ class Parties:
                 default="either",
             )
         },
-        by_hand(
-            texts(
-                "Their names, in the roster's order. Not `test`, `aggregator`, `relay`, "
-                "`everybody`, `node-…`.",
-                "list of at least 2 texts of a–z, 0–9, `-`, `_`, `.`; the first character a letter "
-                "or digit, at most 64",
-                default="either",
-            )
+        texts(
+            "Their names, in the roster's order. Not `test`, `aggregator`, `relay`, "
+            "`everybody`, `node-…`.",
+            "list of at least 2 texts of a–z, 0–9, `-`, `_`, `.`; the first character a letter "
+            "or digit, at most 64",
+            default="either",
         ),
     ]
     compute_nodes: Annotated[
@@ -180,12 +177,10 @@ class Parties:
     ] = "compressed"
     roster: Annotated[
         str,
-        by_hand(
-            text(
-                "The digest that `hubbub roster` prints; demanded [among machines](network.md).",
-                "64 digits 0–9, a–f",
-                pattern="^[0-9a-f]{64}$",
-            )
+        text(
+            "The digest that `hubbub roster` prints; demanded [among machines](network.md).",
+            "64 digits 0–9, a–f",
+            pattern="^[0-9a-f]{64}$",
         ),
     ] = ""
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
-from hubbub.core.settings import Key, by_hand, keys_of, later, number, settings, text, texts, truth
+from hubbub.core.settings import Key, keys_of, later, number, settings, text, texts, truth
 from hubbub.core.tabular.cells import (
     GAP,
     LARGEST,
@@ -104,28 +104,22 @@ class Column:
     name: Annotated[str, "the column's name in the header."]
     low: Annotated[
         float | None,
-        by_hand(
-            number(-LARGEST, LARGEST, "Public lower bound.", values="number", default="either")
-        ),
+        number(-LARGEST, LARGEST, "Public lower bound.", values="number", default="either"),
     ] = None
     high: Annotated[
         float | None,
-        by_hand(
-            number(-LARGEST, LARGEST, "Public upper bound.", values="number", default="either")
-        ),
+        number(-LARGEST, LARGEST, "Public upper bound.", values="number", default="either"),
     ] = None
     step: Annotated[
         float | None,
         later(
-            by_hand(
-                number(
-                    0.0,
-                    LARGEST,
-                    "Valid values are `low` and whole steps above it, such as whole "
-                    "numbers: quantiles are then such values, and times may be visits.",
-                    above=True,
-                    values="number that divides high − low",
-                )
+            number(
+                0.0,
+                LARGEST,
+                "Valid values are `low` and whole steps above it, such as whole "
+                "numbers: quantiles are then such values, and times may be visits.",
+                above=True,
+                values="number that divides high − low",
             )
         ),
     ] = None

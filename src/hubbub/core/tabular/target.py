@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from hubbub.core.errors import DataError
 from hubbub.core.settings import (
     Section,
-    by_hand,
     is_number,
     keys_of,
     later,
@@ -87,57 +86,48 @@ class Outcome:
     mean: Annotated[
         float | None,
         later(
-            by_hand(
-                number(
-                    -LARGEST,
-                    LARGEST,
-                    "Public guess of the mean of a number or a count (with `exposure`, per unit of "
-                    "exposure): what the model predicts before its first step.",
-                    values="number between `low` and `high`",
-                    default="none",
-                )
+            number(
+                -LARGEST,
+                LARGEST,
+                "Public guess of the mean of a number or a count (with `exposure`, per unit of "
+                "exposure): what the model predicts before its first step.",
+                values="number between `low` and `high`",
+                default="none",
             )
         ),
     ] = None
     exposure: Annotated[
         str,
         later(
-            by_hand(
-                text(
-                    "For a count: the column with the time, or the amount, over which it "
-                    "was counted, a number above 0. The model then predicts rates.",
-                    default="none",
-                )
+            text(
+                "For a count: the column with the time, or the amount, over which it "
+                "was counted, a number above 0. The model then predicts rates.",
+                default="none",
             )
         ),
     ] = ""
     exposure_high: Annotated[
         float,
         later(
-            by_hand(
-                number(
-                    0,
-                    LARGEST,
-                    "Public upper bound of an exposure, in its own unit, which `exposure` needs; a "
-                    "longer one counts as it.",
-                    above=True,
-                    default="none",
-                )
+            number(
+                0,
+                LARGEST,
+                "Public upper bound of an exposure, in its own unit, which `exposure` needs; a "
+                "longer one counts as it.",
+                above=True,
+                default="none",
             )
         ),
     ] = 0.0
     step: Annotated[
         float,
         later(
-            by_hand(
-                number(
-                    0,
-                    LARGEST,
-                    "Times are whole multiples of it, as with visits: a time counts as "
-                    "the nearest.",
-                    above=True,
-                    default="none",
-                )
+            number(
+                0,
+                LARGEST,
+                "Times are whole multiples of it, as with visits: a time counts as the nearest.",
+                above=True,
+                default="none",
             )
         ),
     ] = 0.0
