@@ -406,8 +406,7 @@ def read(
     values = {field: reader(section) for field, reader in readers.items()}
     for field in fields(kind):  # type: ignore[arg-type]
         key, default = keys_of(kind).get(field.name, (None, MISSING))
-        is_told = field.name in values or key is None or key.reader is None or key.by_hand
-        if not is_told:
+        if field.name not in values and key and key.reader is not None and not key.by_hand:
             values[field.name] = key.read(section, field.name, _or_none(default))
     return kind(**values)
 

@@ -1,20 +1,9 @@
 """Cells that come piece by piece: what every source gives that may be larger than memory.
 
-Beside it stand what every site has: tables in parts, and its mapping, by which its columns become
-the study's, row by row, at the site alone. `mapping.toml` lies beside the records, or beside
-`sources.toml`, and is never sent. It has a table for each silo and column of the study:
-
-    [north.glucose]
-    from = "Glukose (mmol/l)"          # the site's own name of it
-    decimal = ","
-    factor = 18.0156                   # then plus `offset`
-    [north.sex]
-    spellings = { weiblich = "F", "männlich" = "M" }
-    [north.came]
-    date = "%d.%m.%Y"                  # becomes 2024-05-31
-
-What a cell becomes follows from that cell and this file alone, so a person's rows stay that
-person's (docs/privacy.md P31). A cell that does not fit is left as it is, for the study to refuse.
+Beside it stand what every site has: tables in parts, and its `mapping.toml`, by which its columns
+become the study's, row by row, at the site alone (docs/howto/mapping.md). What a cell becomes
+follows from that cell and this file alone, so a person's rows stay that person's (docs/privacy.md
+P31). A cell that does not fit is left as it is, for the study to refuse.
 """
 
 from __future__ import annotations
@@ -46,10 +35,8 @@ class CellStream:
 
     Args:
         origin: what sentences call it.
-        pieces: reads them from the beginning: by column the texts of some rows, "" for a missing
-            cell.
-        ordered: whether rows come in an order that is theirs, as lines of a file do; a database
-            gives them in any.
+        pieces: reads them from the beginning: by column the texts of some rows, "" for a gap.
+        ordered: whether rows have an order that is theirs, as lines of a file do.
     """
 
     origin: str
@@ -69,9 +56,6 @@ def texts_of(values: Sequence[object]) -> list[str]:
 def parts_stream(folder: Path) -> CellStream:
     """The rows of all Parquet or Arrow files of a folder, in the order of their names.
 
-    Args:
-        folder: that holds them, and nothing else that is read.
-
     Raises:
         DataError: there are none, or pyarrow is not installed; reading them, that one is damaged or
             has other columns than the first.
@@ -88,11 +72,11 @@ def parts_stream(folder: Path) -> CellStream:
 
 
 def _part_pieces(paths: list[Path], origin: str) -> Iterator[Cells]:
-    header: list[str] | None = None
+    header: set[str] = set()
     for path in paths:
         for cells in _part(path):
-            header = header or sorted(cells)
-            if sorted(cells) != header:
+            header = header or set(cells)
+            if set(cells) != header:
                 raise DataError(
                     f"expected the same columns in all parts of {origin}, found others in "
                     f"{path.name}; write it anew"
@@ -103,14 +87,9 @@ def _part_pieces(paths: list[Path], origin: str) -> Iterator[Cells]:
 def _part(path: Path) -> Iterator[Cells]:
     """The pieces of one file; whatever its reader says may quote a cell, and is not passed on."""
     reading = _reader(path)
-    pieces: Iterator[Cells] | None = None
     with suppress(Exception), open_ordinary(path) as file:
-        pieces = reading(file)
-        while True:
-            piece = next(pieces, None)
-            if piece is None:
-                return
-            yield piece
+        yield from reading(file)
+        return
     raise DataError(
         f"expected a readable part {path.name}, found it damaged or too densely packed; write it"
     )
@@ -153,22 +132,14 @@ def _columns(batch: Any) -> dict[str, list[object]]:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnMapping:
-    """How one column of the study comes from a site's.
+    """How one column of the study comes from a site's."""
 
-    Args:
-        source: the site's own name of it.
-        decimal: the site's decimal sign.
-        factor, offset: a number becomes number * factor + offset.
-        spellings: by the site's spelling the study's.
-        date: how the site writes dates, as `strptime` reads them; empty: it has none.
-    """
-
-    source: str
-    decimal: str = "."
-    factor: float = 1.0
+    source: str  # the site's own name of it
+    decimal: str = "."  # the site's decimal sign
+    factor: float = 1.0  # a number becomes number * factor + offset
     offset: float = 0.0
-    spellings: tuple[tuple[str, str], ...] = ()
-    date: str = ""
+    spellings: tuple[tuple[str, str], ...] = ()  # the site's, and the study's
+    date: str = ""  # how the site writes dates, as `strptime` reads them; empty: it has none
 
     def cell(self, text: str) -> str:
         """What a cell becomes.
@@ -197,12 +168,7 @@ SiteMapping = Mapping[str, ColumnMapping]
 
 
 def mapping_of(party: str, folder: Path, patient: str) -> SiteMapping:
-    """A silo's mapping; nothing where there is none.
-
-    Args:
-        party: the silo.
-        folder: with the file.
-        patient: the study's column of whose a row is, which keeps its keys (docs/privacy.md P21).
+    """A silo's mapping; nothing where there is none. A patient's keys stay as they are (P21).
 
     Raises:
         UserError: the file cannot be read as one, or changes the keys of patients.
@@ -232,12 +198,7 @@ def mapping_of(party: str, folder: Path, patient: str) -> SiteMapping:
 
 
 def mapped(cells: Cells, mapping: SiteMapping) -> Cells:
-    """Cells as the study names and spells them; a column that is not there is left out.
-
-    Args:
-        cells: of the site.
-        mapping: by the study's name of a column.
-    """
+    """Cells as the study names and spells them; a column that is not there is left out."""
     mapped_cells = dict(cells)
     for name, column in mapping.items():
         # A column of the study's name that is not the mapped one has another unit or meaning.

@@ -8,7 +8,6 @@ in `silo_records`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import isfinite
 from typing import Annotated, Any
 
@@ -102,7 +101,9 @@ class Data:
             default="either",
         ),
     ] = ""
-    test: Annotated[str, text("The public test file.", "path, `.csv` or `.parquet`")] = ""
+    test: Annotated[
+        str, text("The public test file, no silo's own.", "path, `.csv` or `.parquet`")
+    ] = ""
     target: Annotated[
         str,
         Key(
@@ -244,10 +245,10 @@ class Data:
 
 
 def columns_of(data: Data) -> dict[str, Column]:
-    """By name the columns that statistics may be about, the target of a model among them.
+    """By name the columns that statistics may be about, a model's target among them.
 
     Raises:
-        StudyError: nothing says what the columns are.
+        StudyError: nothing says what they are.
     """
     if (public := set_source(data.source)) and (columns := public[0].columns(public[1])):
         return {column.name: column for column in columns}
@@ -278,17 +279,7 @@ def spellings_of(data: Data) -> tuple[str, ...]:
 def records_of_cells(
     data: Data, cells: Mapping[str, Sequence[str]], origin: str, *, patient: str = ""
 ) -> Records:
-    """The records of a table's cells, as a study's data says.
-
-    Args:
-        data: of the study.
-        cells: texts by column, of each row.
-        origin: what sentences call the table.
-        patient: the column that says whose a row is; empty: it is not asked.
-
-    Raises:
-        DataError: naming the first cell that does not fit.
-    """
+    """The records of a table's cells, as a study's data says; see `encode_table`."""
     return encode_table(
         cells,
         target=data.target,
@@ -319,11 +310,7 @@ def target_unified(data: Data, cells: Mapping[str, Sequence[str]]) -> Mapping[st
 def groups_of_cells(
     data: Data, by: Sequence[Levels], cells: Mapping[str, Sequence[str]], origin: str
 ) -> NDArray[np.int64]:
-    """(n, columns) the place of each record's class of each of these columns; -1: of none.
-
-    Raises:
-        DataError: naming the first cell that does not fit.
-    """
+    """(n, columns) the place of each record's class of each of these columns; -1: of none."""
     coded = coded_cells(target_unified(data, cells), [levels.column for levels in by], origin)
     return np.column_stack([levels.places(coded.columns) for levels in by])
 
@@ -493,15 +480,15 @@ def _negative(section: Section) -> tuple[str, ...]:
     """The other spellings of a target with two classes: none may become a 0 unseen."""
     positive = section.texts("positive", Data.positive)
     negative = section.texts("negative", Data.negative)
-    if bool(positive) != bool(negative):
-        given, other, counts_as = (
-            ("positive", "negative", 0) if positive else ("negative", "positive", 1)
-        )
-        raise section.refusal(
-            other,
-            f"the spellings of the target that count as {counts_as}, beside data.{given}",
-            "list them all: a cell that neither list has is refused",
-        )
+    for counts_as, (other, given) in enumerate(
+        [("negative", "positive"), ("positive", "negative")]
+    ):
+        if section.content.get(given) and not section.content.get(other):
+            raise section.refusal(
+                other,
+                f"the spellings of the target that count as {counts_as}, beside data.{given}",
+                "list them all: a cell that neither list has is refused",
+            )
     if set(map(canonical, positive)) & set(map(canonical, negative)):
         raise section.refusal("negative", "spellings that data.positive has not", "fix one list")
     return negative
@@ -520,11 +507,11 @@ def _classes(section: Section) -> tuple[str, ...]:
 def _columns(
     section: Section, targets: tuple[str, ...], *, declared: bool, targeted: bool
 ) -> tuple[Column, ...]:
-    """The declared columns, if any; 1 and 1.0 are one bound, and must give the same study id."""
+    """The declared columns, if any."""
     if "columns" not in section:
         return ()
     try:
-        columns = tuple(map(_normal, columns_from(section.table("columns"))))
+        columns = columns_from(section.table("columns"))
     except StudyError as error:  # which quotes a list of categories in full
         fault, _, remedy = str(error).rpartition("; ")
         raise StudyError(f"{shortened(fault, 300)}; {remedy}") from None
@@ -538,22 +525,6 @@ def _columns(
             "another; correct data.columns"
         )
     return columns
-
-
-def _normal(column: Column) -> Column:
-    """The column with every number in one form."""
-    default = column.default
-    if column.categories:
-        text = default is None or isinstance(default, str)
-        return column if text else replace(column, default=canonical(str(default)))
-    low, high = (float(bound) + 0.0 for bound in column.bounds)
-    return replace(
-        column,
-        low=low,
-        high=high,
-        step=None if column.step is None else float(column.step),
-        default=None if default is None else float(default) + 0.0,
-    )
 
 
 def _options(section: Section) -> tuple[tuple[str, int | float | str | bool], ...]:

@@ -1,8 +1,7 @@
 """The tables `[parties]` and `[privacy]`: who takes part and what is assumed, what is promised.
 
-Messages to people say who is to blame by a name, and names become parts of paths. So nobody may be
-called as one calls what is no party (the relay, everybody, the public test set), nor as another
-role is called.
+Messages say who is to blame by a name, and names become parts of paths. So nobody may be called as
+what is no party (the relay, everybody, the public test set), nor as another role.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def parties_from(stated: Mapping[str, Any]) -> Parties:
             f"expected parties.nodes_per_silo <= compute_nodes = {parties.compute_nodes}, "
             f"got {parties.nodes_per_silo}; lower it or leave it out"
         )
-    # A vector that is split among nodes needs two of them, or it is not split.
+    # P4: a vector that is split among nodes needs two of them, or it is not split.
     if parties.shares == "full" and parties.compute_nodes < 2:
         raise StudyError(
             'expected compute_nodes >= 2 with parties.shares = "full", '

@@ -51,10 +51,7 @@ _COLUMNS = ("path", "label", "sha256")
 def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
     """The records of one silo, or the public test set for "test".
 
-    Args:
-        study: says where they are.
-        party: a silo's name, or "test".
-        folder: what relative paths are relative to; the current directory if None.
+    Paths are relative to `folder`, or to the current directory.
 
     Raises:
         DataError: the records cannot be read, or are not what the study declares.
@@ -104,7 +101,7 @@ def _read(study: Study, party: str, folder: Path) -> Records:
             f"({error}); correct them"
         ) from None
     given, raised = attempted(partial(source, party, **options))
-    if raised:
+    if raised:  # by its kind alone: its words may quote a record
         raise DataError(
             f"expected {study.data.source} to return the records of {party}, it raised {raised}; "
             "call it where the records are to see why"
@@ -118,12 +115,7 @@ def _read(study: Study, party: str, folder: Path) -> Records:
 
 
 def opened(data: Data, party: str, folder: Path) -> CellStream:
-    """A silo's cells.
-
-    Args:
-        data: of the study; its source is one of `Data.is_extracted`.
-        party: the silo.
-        folder: that its connection, or its files, are in.
+    """A silo's cells, of a study whose data are extracted from what is in a folder.
 
     Raises:
         UserError, DataError: nothing here says where they are.
@@ -164,10 +156,7 @@ def attempted(work: Callable[[], Any], *, quotes: bool = False) -> tuple[Any, st
 
 
 def check_readable(study: Study, party: str, folder: Path) -> int:
-    """Read all that a study asks of a silo's file, and keep nothing.
-
-    Returns:
-        How many units there are: itself private to the silo.
+    """Read all that a study asks of a silo's file; how many units there are, itself private.
 
     Raises:
         DataError: it cannot be read, or is not what the study declares.
@@ -218,8 +207,7 @@ def _built_in_cells(study: Study, party: str) -> dict[str, Sequence[str]]:
 def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
     """How a table of new records becomes features: the columns, and the target's name.
 
-    Without columns all but the target are numbers, used as they are. A function of one's own says
-    nothing of columns, so neither does a study that names one.
+    Without columns all but the target are numbers, used as they are.
     """
     public = set_source(study.data.source)
     if public and public[0].function(public[1]):  # who asks for its records hears that it is none
@@ -246,13 +234,20 @@ def has_test_set(study: Study) -> bool:
 def named_object(place: str, key: str) -> Callable[..., Any]:
     """The callable at "module:name" or "python:module:name"."""
     module, _, name = place.removeprefix(OWN).partition(":")
-    value: Any
+    value, why = None, f"{module} has no {name!r}"
     if public := set_source(place):
         value = public[0].function(name)
-        why = "" if value else f"{module} has no {name!r}"
     else:
-        value, why = _imported(module, name)
-    if why:
+        try:  # what the module says may quote a record
+            with redirect_stdout(sys.stderr):
+                value = getattr(foreign_code.imported(module), name, None)
+        except HubbubError:
+            raise
+        except ModuleNotFoundError as error:
+            why = f"no module named {error.name!r}"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's module raises what it likes)
+            why = f"importing it raised {type(error).__name__}"
+    if value is None:
         raise StudyError(
             f"expected {key} to name something importable, got {place!r} ({why}); "
             "check the spelling, and that the module is installed here or its folder is in "
@@ -260,30 +255,11 @@ def named_object(place: str, key: str) -> Callable[..., Any]:
         )
     if not callable(value):
         raise StudyError(f"expected {key} to name a function, got {place!r}; name a function")
-    return value  # type: ignore[no-any-return]
-
-
-def _imported(module: str, name: str) -> tuple[Any, str]:
-    """What a module has under a name, and why nothing; what the module says may quote a record."""
-    try:
-        with redirect_stdout(sys.stderr):
-            return getattr(foreign_code.imported(module), name), ""
-    except HubbubError:
-        raise
-    except ModuleNotFoundError as error:
-        return None, f"no module named {error.name!r}"
-    except AttributeError:
-        return None, f"{module} has no {name!r}"
-    except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's module raises what it likes)
-        return None, f"importing it raised {type(error).__name__}"
+    return value
 
 
 def check_file(study: Study, party: str, folder: Path) -> None:
-    """Refuse a folder without the file of a silo's records, or of the test set for "test".
-
-    Raises:
-        DataError: naming the file that is not there.
-    """
+    """Refuse, by its name, that the file of a silo, or of the test set for "test", is not there."""
     path = file_of(study, party, folder)
     in_parts = study.data.is_extracted and party != TEST
     if path is not None and not (path.is_dir() if in_parts else path.is_file()):
@@ -294,11 +270,7 @@ def check_file(study: Study, party: str, folder: Path) -> None:
 
 
 def check_kept(study: Study, party: str, folder: Path) -> None:
-    """Refuse to read anew, while others wait, what is read once (docs/privacy.md P31).
-
-    Raises:
-        DataError: what was read is gone.
-    """
+    """Refuse to read anew, while others wait, what is read once (docs/privacy.md P31)."""
     if study.data.is_extracted and not extract.is_kept(study, party, home_of(folder)):
         raise DataError(
             f"expected what was read for {study.name} in {home_of(folder).resolve()}, found it "
@@ -339,11 +311,10 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
         raise DataError("expected data.test to name a public test file, got nothing; add it")
     patient = "" if party == TEST else data.patient
     by = study.subgroups if party != TEST else ()
-    grouping = [levels.column.name for levels in by]
-    named = [*data.targets, *filter(None, [patient]), *(feature.name for feature in data.features)]
+    columns = (*data.features, *(levels.column for levels in by))
+    named = [*data.targets, *filter(None, [patient]), *(column.name for column in columns)]
     try:
-        wanted = [*dict.fromkeys([*named, *grouping])] if data.features else ()
-        cells = _site_cells(path, wanted, party, folder, patient)
+        cells = _site_cells(path, named if data.features else (), party, folder, patient)
         of_file = records_of_cells(data, cells, path.name, patient=patient)
         groups = groups_of_cells(data, by, cells, path.name) if by else None
         return of_file if groups is None else replace(of_file, groups=groups)
@@ -393,8 +364,8 @@ def manifest_records(
             "path,label,sha256"
         )
     numbers = {canonical(label): place for place, label in enumerate(classes)}
-    targets = [numbers.get(canonical(label), -1) for label in cells["label"]]
-    if not targets or -1 in targets:
+    targets = [numbers.get(canonical(label)) for label in cells["label"]]
+    if not targets or None in targets:
         raise DataError(
             f"expected labels out of {list(classes)} in {path.name}, found others or none; correct "
             "them, or add them to classes"

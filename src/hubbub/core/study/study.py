@@ -1,9 +1,8 @@
 """The study as a whole: read from a file, checked across its tables, named by its hash.
 
-Its canonical form (all defaults written out, keys sorted) has a SHA-256, the study id, to which
-every key, signature and ledger row is bound. This file knows which tables there are; what is in
-them is the business of the file of that name. Keys that contradict each other across tables are
-refused, never settled in favour of one of them: no setting may silently change a guarantee.
+Its canonical form has a SHA-256, the study id, to which every key, signature and ledger row is
+bound. This file knows which tables there are, not what is in them. Keys that contradict each other
+are refused, never settled in favour of one: no setting may silently change a guarantee.
 """
 
 from __future__ import annotations
@@ -141,13 +140,7 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
-        """The study in a file.
-
-        Args:
-            path: of a TOML file in UTF-8.
-
-        Returns:
-            The study; its `toml` is the text of the file.
+        """The study in a TOML file in UTF-8, whose text is kept as its `toml`.
 
         Raises:
             StudyError: the file cannot be read, or holds no complete and consistent study.
@@ -164,14 +157,7 @@ class Study:
 
     @staticmethod
     def expect(value: object) -> None:
-        """Refuse what is no study, such as the path of one.
-
-        Args:
-            value: what was given where a study is needed.
-
-        Raises:
-            StudyError: it is no `Study`.
-        """
+        """Refuse, with a StudyError, what is no study, such as the path of one."""
         if not isinstance(value, Study):
             raise StudyError(
                 f"expected a Study, got {type(value).__name__}; load it with hubbub.Study.load"
@@ -179,13 +165,7 @@ class Study:
 
     @classmethod
     def parse(cls, text: str) -> Study:
-        """The study in a TOML text.
-
-        Args:
-            text: what a study file holds.
-
-        Returns:
-            The study; its `toml` is the text.
+        """The study in a TOML text, which is kept as its `toml`.
 
         Raises:
             StudyError: the text is no TOML, or no complete and consistent study.
@@ -204,13 +184,8 @@ class Study:
         """The study in a table as `tomllib` gives it.
 
         Args:
-            table: one table for each of study, parties, data, model, training and privacy, and
-                perhaps one each for statistics and synthetic, beside which model and training may
-                be left out, one each for validation and coefficients, and one for attestation.
-            toml: the text that the table was read from, if there is one.
-
-        Returns:
-            The study.
+            table: of tables, as docs/study.md lists them.
+            toml: the text that it was read from, if there is one.
 
         Raises:
             StudyError: a key is unknown or missing, a value is out of range, or two of them
@@ -268,9 +243,6 @@ class Study:
             2. A study that was read keeps its text, comments included; one that was changed since
                with `dataclasses.replace` does not.
 
-        Returns:
-            A TOML text.
-
         Raises:
             StudyError: the study was put together by hand from values that no file can hold.
         """
@@ -286,14 +258,7 @@ class Study:
         return text
 
     def changed(self, **changes: Any) -> Study:
-        """The study with other fields or tables; it keeps no text.
-
-        Args:
-            changes: by the name of a field, or of a table that an ask reads.
-
-        Returns:
-            A study that nothing has checked.
-        """
+        """The study with other fields, or tables that an ask reads; nothing has checked it."""
         return replace(self, toml="", **changes)
 
     @property

@@ -513,9 +513,13 @@ def _column_from(name: str, entry: Any) -> Column:
     for key in ("categories", "missing"):
         values[key] = tuple(map(str, entry.get(key, ())))
     default = entry.get("default")
-    if values["categories"] and isinstance(default, int) and not isinstance(default, bool):
-        values["default"] = str(default)
-    return Column(name=name, **values)
+    if values["categories"] and isinstance(default, int | float):
+        values["default"] = canonical(str(default))
+    column = Column(name=name, **values)
+    # 1 and 1.0 are one bound, and must give the same study id.
+    keys = () if column.categories else ("low", "high", "step", "default")
+    stated: dict[str, Any] = {key: values[key] for key in keys if values.get(key) is not None}
+    return replace(column, **{key: float(number) + 0.0 for key, number in stated.items()})
 
 
 def _is_truth(value: object) -> bool:
