@@ -273,7 +273,7 @@ class Chain:
         self._database.close()
 
     def _beside(self, end: str) -> Path:
-        return self._path.with_name(self._path.name + end)
+        return self._path.parent / f"{self._path.name}{end}"
 
     def sign(self, content: bytes) -> bytes:
         """Sign something else than a row; it must not be as short as a row's digest."""

@@ -23,6 +23,7 @@ from hubbub.core.ledger.tally import (
     attempts_of,
     certificate_of,
     cost_of,
+    costs_of,
     rounded_up,
     spent,
     unit_of,
@@ -45,21 +46,13 @@ Counts = tuple[tuple[LedgerMechanism, int], ...]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrivacyFilter:
-    """What a cap has let in, in this order.
+    """What a cap has let in, in this order."""
 
-    Args:
-        cap: that counts now.
-        before: what was charged before the filter began.
-        made: the same, by study.
-        admissions: since then.
-        left: what the last of them left under this cap, if it was made under it.
-    """
-
-    cap: Cap
-    before: Counts
-    made: Mapping[bytes, Counts]
-    admissions: tuple[Admission, ...] = ()
-    left: Admission | None = None
+    cap: Cap  # that counts now
+    before: Counts  # what was charged before the filter began
+    made: Mapping[bytes, Counts]  # the same, by study
+    admissions: tuple[Admission, ...] = ()  # since then
+    left: Admission | None = None  # the last of them, if it was made under this cap
 
     @classmethod
     def beginning(cls, cap: Cap, tally: Tally) -> PrivacyFilter:
@@ -305,14 +298,9 @@ _LEAST_SHIFT, _MOST_SHIFT = 1e-6, 1e3
 
 @dataclass(frozen=True, kw_only=True)
 class SumsBudget:
-    """An (epsilon, delta) for queries that are chosen one after the other.
+    """An (epsilon, delta) for queries that are chosen one after the other, of all together.
 
     Rows of sampled or projected steps are composed as if they had been fixed beforehand (P15).
-
-    Args:
-        epsilon: for everything together; no unit.
-        delta: the same, a probability.
-        relation: of neighbouring data sets.
     """
 
     epsilon: float
@@ -325,9 +313,10 @@ class SumsBudget:
         A first query may have all of epsilon; nothing follows it then.
         """
         after = tally.after(plan)
-        if self._holds(self._costs(after), self._kept) and self._are_kept(after.certificate):
+        costs = costs_of(after.counts(), self.relation)
+        if self._holds(costs, self._kept) and self._are_kept(after.certificate):
             return True
-        return not len(tally) and self._holds(self._costs(after), after.certificate)
+        return not len(tally) and self._holds(costs, after.certificate)
 
     def left(self, tally: Tally, queries: int = 1) -> float:
         """The most epsilon that each of so many further queries may have; 0 if none is left."""
@@ -350,7 +339,7 @@ class SumsBudget:
 
     def _largest_shift(self, tally: Tally) -> float | None:
         """Of a Gaussian step beside what was charged; None if there is room for hardly any."""
-        before = self._costs(tally)
+        before = costs_of(tally.counts(), self.relation)
 
         def fits(shift: float) -> bool:
             return self._holds([*before, _gaussian(shift)], self._kept)
@@ -362,13 +351,6 @@ class SumsBudget:
             middle = sqrt(low * high) if high > 4 * low else (low + high) / 2
             low, high = (middle, high) if fits(sqrt(middle)) else (low, middle)
         return sqrt(low)
-
-    def _costs(self, tally: Tally) -> list[Release]:
-        """What was charged, as the accountant sees it."""
-        counts = tally.counts()
-        unit = unit_of(kind for kind, _ in counts)
-        each = (cost_of(kind, count, self.relation, unit) for kind, count in counts)
-        return [cost for costs in each for cost in costs]
 
     def _holds(self, costs: Sequence[Release], certificate: Certificate) -> bool:
         """Whether these releases, and what a certificate adds, are within the promise."""

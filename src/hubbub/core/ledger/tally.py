@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -147,6 +147,13 @@ def cost_of(kind: LedgerMechanism, count: int, relation: str, unit: str = RECORD
     return releases(account, kind.noise_multiplier, count, kind.known_records)
 
 
+def costs_of(counts: Iterable[tuple[LedgerMechanism, int]], relation: str) -> list[Release]:
+    """What entries release, as the accountant sees it, to whom the epsilon of all is about."""
+    counted = tuple(counts)
+    unit = unit_of(kind for kind, _ in counted)
+    return [one for kind, count in counted for one in cost_of(kind, count, relation, unit)]
+
+
 def _cost_to_patient(kind: LedgerMechanism, count: int, relation: str) -> list[Release]:
     """The same for a patient, each of whose records is clipped and sampled by itself (P20)."""
     if not kind.most_per_patient or kind.records:
@@ -269,10 +276,8 @@ class Tally:
 
     def epsilon(self, *, delta: float, relation: str, study: bytes | None = None) -> float:
         """Certified upper epsilon of everything, or of one study alone; inf past all bounds."""
-        if study is None:
-            return spent(self._kinds, self._sessions, delta, relation)
-        sessions = {session for session in self._sessions if session.study == study}
-        return spent(self._studies.get(study, Counter()), sessions, delta, relation)
+        sessions = {at for at in self._sessions if study in (None, at.study)}
+        return spent(dict(self.counts(study)), sessions, delta, relation)
 
     def copy(self) -> Tally:
         """The same, to which more can be added."""
@@ -282,12 +287,7 @@ class Tally:
         return whole
 
     def after(self, plan: Plan, *, anew: bool = False) -> Tally:
-        """What it would be once a study is over, in one more session of each kind.
-
-        Args:
-            plan: of the study.
-            anew: whether a study that is over already is run once more.
-        """
+        """What it would be once a study is over; `anew`: once more, if it is over already."""
         whole, study = self.copy(), plan.study.id
         wanted = list(rows_of(plan))
         over = all(rows <= self.attempts(study, kind) for kind, rows, _ in wanted)
@@ -305,7 +305,7 @@ class Tally:
         The upper ends hold for what was sent, certificates included; the lower ones are those of
         the ideal mechanisms. Both are inf past 50.
         """
-        kinds = tuple(sorted(self._kinds.items()))
+        kinds = self.counts()
         return [
             (delta, _bound(kinds, delta, relation)[0], self.epsilon(delta=delta, relation=relation))
             for delta in CURVE_DELTAS
@@ -342,19 +342,16 @@ class Tally:
 
         There will be at most so many `attempts` of its study and mechanism, if that is known.
         """
-        if not self._is_covered(entry, cap):
-            self._covered = self._cover(entry, cap, attempts)
-
-    def _is_covered(self, entry: Entry, cap: Cap) -> bool:
-        """Whether the cap is known to allow this entry."""
         covered = self._covered
-        return (
+        is_covered = (
             covered is not None
             and covered.cap == cap
             and Certified.by(entry) in covered.sessions
             # P15: a bound for more entries is one for fewer.
             and self._after(entry) <= covered.counts
         )
+        if not is_covered:
+            self._covered = self._cover(entry, cap, attempts)
 
     def _cover(self, entry: Entry, cap: Cap, attempts: int | None) -> Covered:
         """As many further entries of this kind as the cap allows, up to the attempts."""
@@ -367,7 +364,11 @@ class Tally:
 
         # With what other kinds were allowed before or, if that is too much, with what they took.
         for others in (before | counts, counts):
-            fits = partial(_keeps, cap, others, sessions, entry.kind)
+
+            def fits(count: int, others: Counter[LedgerMechanism] = others) -> bool:
+                all_counts = {**others, entry.kind: count}
+                return spent(all_counts, sessions, cap.delta, cap.relation) <= cap.epsilon
+
             if fits(least):
                 whole = Counter({**others, entry.kind: _largest(fits, least, most)})
                 return Covered(cap=cap, counts=whole, sessions=sessions)
@@ -398,18 +399,6 @@ def _largest(fits: Callable[[int], bool], least: int, most: int) -> int:
     return least
 
 
-def _keeps(
-    cap: Cap,
-    others: Mapping[LedgerMechanism, int],
-    sessions: Set[Certified],
-    kind: LedgerMechanism,
-    count: int,
-) -> bool:
-    """Whether so many entries of a kind, beside the others, keep a cap."""
-    counts = {**others, kind: count}
-    return spent(counts, sessions, cap.delta, cap.relation) <= cap.epsilon
-
-
 def certificate_of(sessions: Set[Certified]) -> Certificate:
     """What all sessions certify together."""
     return reduce(
@@ -437,9 +426,7 @@ def _bound(
     if not counts:
         return 0.0, 0.0
     try:
-        unit = unit_of(kind for kind, _ in counts)
-        whole = [one for kind, count in counts for one in cost_of(kind, count, relation, unit)]
-        bound = Composition(whole).epsilon(delta, most=MOST_EPSILON)
+        bound = Composition(costs_of(counts, relation)).epsilon(delta, most=MOST_EPSILON)
     # Where nothing bounds what was spent, it is more than any cap allows.
     except StudyError:
         return float("inf"), float("inf")

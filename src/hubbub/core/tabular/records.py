@@ -1,17 +1,12 @@
 """The records of one silo, as arrays: what a training step reads, and nothing that is ever sent.
 
-Rows of one patient are one protected unit, up to a public number of them. A unit has a place for
-each of that many rows. Places that a patient has no row for hold the patient's first row once more,
-and count nothing; so a unit's shape is public, and nothing in it is from anybody else
-(docs/privacy.md P21). This file must not know where records come from.
-
-For the keys of patients, from files and from memory, there is one rule. Spaces at the ends of a key
-say nothing, a whole number is the same in every form (`7`, `7.0`), and so is a letter that Unicode
-composes in two ways. Case, zeros in front and all else tell patients apart, as hospitals' keys do:
-what looks alike is for `hubbub check` to show, not to join, since two people in one unit would
-exchange a part of it where each should be there or not. A key that is missing is nobody's: it is
-refused, never one patient, and so is a text of more than `LONGEST_KEY` letters, or a number that a
-program has rounded, which several patients share.
+Rows of one patient are one protected unit, up to a public number of them (docs/privacy.md P21). For
+keys of patients, from files and from memory, there is one rule: they are compared as `canonical`
+writes them. Case, zeros in front and all else tell patients apart, as hospitals' keys do; what
+looks alike `hubbub check` shows. Two people in one unit would exchange a part of it where each
+should be there or not: so a key that is missing, of more than `LONGEST_KEY` letters, or a number
+that a program has rounded, is refused, never one patient. This file must not know where records
+come from.
 """
 
 from __future__ import annotations
@@ -58,12 +53,8 @@ def patient_numbers(
 ) -> NDArray[np.intp]:
     """Whose each record is, (n,), as numbers from 0 in the order in which patients come.
 
-    Args:
-        values: a key for each record.
-        place: how an error names a row, which is counted from 0.
-
     Raises:
-        DataError: a key is missing.
+        DataError: a key is missing; `place` says how it names a row, which is counted from 0.
     """
     by_key: dict[str, int] = {}
     keys: dict[str, str] = {}  # by text: columns repeat themselves
@@ -147,18 +138,11 @@ class Records:
 
     @property
     def units(self) -> int:
-        """How many protected units there are, patients or records: private to the silo too."""
+        """How many protected units there are, patients or records: private to the silo."""
         return len(self) if self.patients is None else int(self.patients.max(initial=-1)) + 1
 
     def part(self, chosen: NDArray[Any]) -> Records:
-        """Some of the records.
-
-        Args:
-            chosen: their numbers, or (n,) bool.
-
-        Returns:
-            The same arrays if all are chosen by True.
-        """
+        """Some of the records, by their numbers or (n,) bool; the same arrays if all are True."""
         if chosen.dtype == bool and chosen.all():
             return self
         return Records(
@@ -169,39 +153,16 @@ class Records:
         )
 
     def with_inputs(self, inputs: NDArray[Any]) -> Records:
-        """The same records with other inputs.
-
-        Args:
-            inputs: (n, ...) float32.
-
-        Returns:
-            They have the same targets and patients.
-        """
+        """The same records with other inputs, (n, ...) float32."""
         return replace(self, inputs=inputs)
 
     def capped(self, most: int) -> Records:
-        """No more than the first so many records of each patient, in their order.
-
-        Args:
-            most: the public number.
-
-        Returns:
-            The other records are left out, whatever they hold.
-        """
-        if self.patients is None:
-            return self
-        return self.part(first_rows(self.patients, most))
+        """The first so many records of each patient; others are left out, whatever they hold."""
+        return self if self.patients is None else self.part(first_rows(self.patients, most))
 
     @staticmethod
     def together(several: Sequence[Records]) -> Records:
-        """The records of several silos; a patient of one is nobody of another.
-
-        Args:
-            several: at least one.
-
-        Returns:
-            One silo's after the other's.
-        """
+        """The records of several silos, one's after the other's; nobody is a patient of two."""
         patients, ends = [], 0
         grouped = [records.groups for records in several if records.groups is not None]
         for records in several:

@@ -95,16 +95,17 @@ def encode_table(
         kind = np.int64 if len(classes) > 2 and not positive else np.float32
         targets = read_column(cells[target], rule, where).astype(kind)
     inputs = encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
-    if not patient:
-        return Records(inputs=inputs, targets=targets)
-    _check_present([patient], cells, origin)
-    patients = _patients(cells[patient], patient, origin)
-    return Records(inputs=inputs, targets=targets, patients=patients)
+    return Records(inputs=inputs, targets=targets, patients=_patients(cells, patient, origin))
 
 
-def _patients(texts: Sequence[str], column: str, origin: str) -> NDArray[np.intp]:
-    """Whose each record is, (n,), as numbers from 0; DataError if a cell names nobody."""
-    return patient_numbers(texts, partial(at_row, f"{origin}, column {column!r}"))
+def _patients(
+    cells: Mapping[str, Sequence[str]], column: str, origin: str
+) -> NDArray[np.intp] | None:
+    """Whose each record is, (n,), as numbers from 0; None if it is not asked."""
+    if not column:
+        return None
+    _check_present([column], cells, origin)
+    return patient_numbers(cells[column], partial(at_row, f"{origin}, column {column!r}"))
 
 
 def encode_inputs(
@@ -115,10 +116,7 @@ def encode_inputs(
     outcome: Outcome | None = None,
     origin: str = "table",
 ) -> NDArray[np.float32]:
-    """The features of a table in memory, whose target may be missing; see `encode_table`.
-
-    Returns:
-        (n, features) float32.
+    """The features of a table, (n, features) float32, whose target may be missing.
 
     Raises:
         DataError: a cell does not fit its column, a column is missing, or there is none.
@@ -207,14 +205,7 @@ def coded_cells(
     patient: str = "",
     most: int = 0,
 ) -> CodedCells:
-    """The cells of a table that are of these columns.
-
-    Args:
-        cells: of all columns, as texts.
-        columns: of the statistics.
-        origin: what error messages call the table.
-        patient: the column that says whose a record is; empty: each record is a unit.
-        most: records of a patient that count, the first ones.
+    """The cells of a table that are of these columns; `most` records of a patient count.
 
     Raises:
         DataError: a column is missing, or a cell is neither of its column nor missing.
@@ -224,10 +215,8 @@ def coded_cells(
         _check_present([column.name], cells, origin)
         where = f"{origin}, column {column.name!r}"
         coded[column.name] = read_column(cells[column.name], column.rule_of_cells, where)
-    units = None
-    if patient:
-        _check_present([patient], cells, origin)
-        units = unit_rows(_patients(cells[patient], patient, origin), most)
+    whose = _patients(cells, patient, origin)
+    units = None if whose is None else unit_rows(whose, most)
     negative = frozenset(column.name for column in columns if _reads_negatives(column, cells))
     return CodedCells(coded, units, negative)
 
