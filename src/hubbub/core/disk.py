@@ -2,12 +2,9 @@
 
 Reading: a file of a few bytes must not cost minutes or gigabytes, whatever it holds. So a file is
 opened only if it is an ordinary one (to open a pipe would wait for whoever writes to it), is read
-up to a stated size, and is counted before it is parsed. What is refused here is an `OSError` or a
-`ValueError` in a few words; whoever reads knows what was expected, and says so.
-
-Writing: a file is there as a whole or not at all, and is still there after a crash. Who may read it
-is what its writer means, whatever the umask: everybody may read what is meant for others
-(`PUBLIC`), and its owner alone what is not (`PRIVATE`).
+up to a stated size, and is counted before it is parsed. What is refused is an `OSError` or a
+`ValueError` in a few words; whoever reads says what was expected. Writing: a file is still there
+after a crash, and may be read by all (`PUBLIC`) or its owner alone, whatever the umask.
 """
 
 from __future__ import annotations
@@ -217,10 +214,8 @@ def _refused(constant: str) -> None:
 def file_name(text: str, is_free: Callable[[str], bool] = lambda _: True) -> str:
     """A text from anywhere as the name of a file, which lies in the folder where it is put.
 
-    Args:
-        text: what a person has called something.
-        is_free: whether nothing else has this name, which is given in small letters, as many disks
-            tell no others apart; a number is added until it is.
+    A number is added until `is_free` says that nothing else has this name, which it is given in
+    small letters, as many disks tell no others apart.
 
     >>> file_name("../../by arm"), file_name("/srv/x"), file_name(""), file_name("NUL.x")
     ('by-arm', 'srv-x', 'unnamed', 'NUL-.x')
@@ -229,7 +224,7 @@ def file_name(text: str, is_free: Callable[[str], bool] = lambda _: True) -> str
     name = plain.lstrip(".-")[:_MOST_LETTERS] or "unnamed"
     name = _DEVICE.sub(r"\1-", name, count=1)
     names = chain([name], (f"{name}-{number}" for number in count(2)))
-    return next(one for one in names if is_free(one.casefold()))
+    return next(free for free in names if is_free(free.casefold()))
 
 
 def inside(folder: Path, name: str) -> Path:
@@ -308,7 +303,7 @@ def _made(path: Path, how: int, mode: int) -> BinaryIO:
 
 
 def _ordinary(descriptor: int) -> int:
-    """The descriptor of an ordinary file; it is closed, and OSError raised, if it is of another."""
+    """The descriptor of an ordinary file; another's is closed, and OSError raised."""
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
@@ -338,11 +333,9 @@ def write_bytes(
     mode: int = PUBLIC,
     named: Callable[[], Path] | None = None,
 ) -> None:
-    """Write a file all at once or not at all.
+    """Write a file, given in pieces, all at once or not at all; what is there is replaced.
 
     Args:
-        path: the file, replaced if it is there.
-        content: all of it, in pieces.
         durable: it is on disk when this returns; else it may be lost with the power.
         mode: who may read it: `PUBLIC` or `PRIVATE`.
         named: what it is called instead, in the same folder; asked once the disk has all of it.

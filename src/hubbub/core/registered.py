@@ -35,12 +35,9 @@ def forget() -> None:
 
 @contextmanager
 def standing_in(group: str, name: str, given: Any) -> Iterator[None]:
-    """Something that no package registers is found under a name, for as long as it is tried.
+    """Something that no package registers is found under a name of a group of entry points.
 
-    Args:
-        group: of entry points.
-        name: in that group; one of that name that is installed is not found meanwhile.
-        given: what loading it gives.
+    One of that name that is installed is not found meanwhile.
     """
     point = EntryPoint(name=name, value=f"{type(given).__module__}:{name}", group=group)
     _STANDING[point] = given

@@ -1,17 +1,13 @@
 """Files of records as text: the cells of a CSV or Parquet file by column, stripped, "" if missing.
 
 Exceptions of the readers beneath may quote the file, so none of them is passed on or chained: an
-error is raised after their `except` clause has ended.
+error is raised after their `except` clause has ended. What a cell says by its column is a number,
+or why it is none of that column's: a run stops at the first fault (`read_column`), a check collects
+all. A fault's words never quote the cell: errors leave a silo.
 
-What a cell says by its column is a number, or why it is none of that column's. Each kind of column
-has one rule, written once. A run reads a column by it and stops at the first fault (`read_column`);
-a check of files asks it of every cell and collects all that it says. A fault's words never quote
-the cell: errors leave a silo.
-
-A class or a column may be called what a stranger likes, such as `=HYPERLINK(...)`, and a program
-that opens a CSV file would take it for a formula. So in what is written as CSV a text that begins
-like one has an apostrophe before it, as the OWASP's guidance against CSV injection says; numbers
-stay as they are. Whatever of hubbub reads a CSV file takes the apostrophe off again.
+A class or a column may be called what a stranger likes, such as `=HYPERLINK(...)`. So in CSV a text
+that begins like a formula has an apostrophe before it (OWASP, CSV injection), which whatever of
+hubbub reads a CSV file takes off again.
 """
 
 from __future__ import annotations
@@ -53,9 +49,7 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """
     lines = []
     for row in rows:
-        cells = [
-            f"'{cell}" if isinstance(cell, str) and is_like_formula(cell) else cell for cell in row
-        ]
+        cells = (f"'{at}" if isinstance(at, str) and is_like_formula(at) else at for at in row)
         # The writer puts quotes around whatever is in the end of a line, so that is both signs.
         text = io.StringIO()
         csv.writer(text, lineterminator="\r\n").writerow(cells)
@@ -91,10 +85,7 @@ _REMEMBERED = 1000  # texts of a column
 def read_cells(path: Path, wanted: Sequence[str] = ()) -> dict[str, list[str]]:
     """The cells of a `.parquet` file, or else of a CSV file, by column and as stripped text.
 
-    Args:
-        path: the file.
-        wanted: columns without which others need not be read: a Parquet file may hold some that are
-            no text or number; without any, all are.
+    Others than the `wanted` columns, if there are any, need not be read.
 
     Raises:
         DataError: the file is missing, damaged, or not a table with distinct column names.
@@ -103,10 +94,7 @@ def read_cells(path: Path, wanted: Sequence[str] = ()) -> dict[str, list[str]]:
 
 
 def cells_of(table: Any) -> dict[str, list[str]]:
-    """The cells of a table in memory, as `read_cells` gives those of a file.
-
-    Args:
-        table: a data frame, or any mapping of column names to values.
+    """The cells of a data frame, or any mapping of columns to values, as `read_cells` gives them.
 
     Raises:
         DataError: it is none, or its columns are not of one length.
@@ -114,7 +102,10 @@ def cells_of(table: Any) -> dict[str, list[str]]:
     names = column_names(table)
     try:
         names = list(table if names is None else names)
-        cells = {str(name): [*map(_in_memory, _plain(table[name]))] for name in names}
+        columns = {name: table[name] for name in names}
+        # Arrow keeps values in objects of its own.
+        plain = {k: at.to_pylist() if hasattr(at, "to_pylist") else at for k, at in columns.items()}
+        cells = {str(name): [*map(_in_memory, values)] for name, values in plain.items()}
     except (TypeError, KeyError, IndexError, ValueError):
         remedy = "call its collect()" if hasattr(table, "collect") else "convert it"
         raise DataError(
@@ -137,11 +128,6 @@ def column_names(table: Any) -> list[Any] | None:
     names = getattr(table, "column_names", None)  # an Arrow table's own `columns` are values
     names = getattr(table, "columns", None) if names is None else names
     return None if names is None else list(names)
-
-
-def _plain(column: Any) -> Any:
-    """The values of a column, which Arrow keeps in objects of its own."""
-    return column.to_pylist() if hasattr(column, "to_pylist") else column
 
 
 def at_row(where: str, row: int) -> str:
@@ -278,18 +264,11 @@ _WHOLE_NUMBER = re.compile(r"([+-]?[0-9]+)\.0*")  # as databases have it too (si
 
 
 class CellFault(NamedTuple):
-    """Why a cell is none of its column's.
+    """Why a cell is none of its column's."""
 
-    Args:
-        kind: "gap", "number", "spelling", or a sentence's part that says more.
-        expected: what the column wants.
-        found: what the cell is instead, without its content.
-        remedy: what to do.
-    """
-
-    kind: str
+    kind: str  # "gap", "number", "spelling", or a sentence's part that says more
     expected: str
-    found: str
+    found: str  # without its content
     remedy: str
 
 
@@ -297,12 +276,7 @@ Rule = Callable[[str], float | CellFault]
 
 
 def read_column(texts: Sequence[str], rule: Rule, where: str) -> NDArray[np.float64]:
-    """The numbers of one column's cells, (n,).
-
-    Args:
-        texts: its cells, stripped.
-        rule: of the column.
-        where: the table and column, for errors.
+    """The numbers of one column's stripped cells, (n,); `where` names it in errors.
 
     Raises:
         DataError: the first cell that the rule finds at fault; its content is not quoted.
@@ -332,12 +306,7 @@ def number_rule(text: str) -> float | CellFault:
 
 
 def label_rule(places: Mapping[str, int], lists: str) -> Rule:
-    """The rule of a target that the study spells out.
-
-    Args:
-        places: what each spelling counts as.
-        lists: the keys of the study that list them, as "data.positive or data.negative".
-    """
+    """The rule of a target whose spellings, and what each counts as, the study lists."""
 
     def rule(text: str) -> float | CellFault:
         if not text:

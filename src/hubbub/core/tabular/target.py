@@ -195,11 +195,10 @@ class Outcome:
 
 def _exposure_rule(text: str) -> float | CellFault:
     """What a cell says of how long, or of how much, was counted."""
-    value = number_in(text) if text else None
+    value = number_in(text)
     if value is not None and value > 0:
         return value
-    problem = "nothing" if not text else "something that is no number"
-    kind = GAP if not text else NUMBER
+    kind, problem = (NUMBER, "something that is no number") if text else (GAP, "nothing")
     if value is not None:
         kind = problem = "an exposure that is not above 0"
     return CellFault(kind, "an exposure above 0", problem, "correct the cell or remove the record")
@@ -208,15 +207,12 @@ def _exposure_rule(text: str) -> float | CellFault:
 def outcomes(
     outcome: Outcome, name: str, cells: Mapping[str, Sequence[str]], origin: str
 ) -> NDArray[np.float64]:
-    """The targets in their own unit: shape (n,), or (n, 2) beside an event (0 or 1) or exposure.
-
-    Raises:
-        DataError: a cell is missing, or is not what the target's kind asks for.
-    """
-    read = [read_column(cells[name], outcome.rule, f"{origin}, column {name!r}")]
-    for other in outcome.columns:
-        where = f"{origin}, column {other!r}"
-        read.append(read_column(cells[other], outcome.rule_of(other), where))
+    """The targets in their own unit: shape (n,), or (n, 2) beside an event (0 or 1) or exposure."""
+    rules = {name: outcome.rule} | {other: outcome.rule_of(other) for other in outcome.columns}
+    read = [
+        read_column(cells[column], rule, f"{origin}, column {column!r}")
+        for column, rule in rules.items()
+    ]
     return np.column_stack(read) if outcome.columns else read[0]
 
 
@@ -229,11 +225,7 @@ def two_classes(positive: Sequence[str], negative: Sequence[str]) -> dict[str, i
 
 
 def refuse_other_targets(outcome: Outcome | None, targets: NDArray[Any], whose: str) -> None:
-    """Refuse records whose targets are of another kind than the study's.
-
-    Raises:
-        DataError: they are; the message holds neither a value nor a count.
-    """
+    """Refuse, with no value and no count, records whose targets are of another kind."""
     numbers = targets.dtype == np.float64
     fits = numbers == (outcome is not None)
     if outcome is not None and numbers:
@@ -302,12 +294,9 @@ TARGET = {
 
 
 def target_from(section: Section, default: str, *, files: bool) -> tuple[str, Outcome | None]:
-    """The target's own column, and what it is if it is no class.
+    """The target's own column in `[data]`, and what it is if it is no class.
 
-    Args:
-        section: the table `[data]`.
-        default: the column's name where there are no files, which it then does not matter for.
-        files: whether records come from files, so that columns must be named.
+    Where records come from no files, columns need no names: there is a default.
     """
     table = section.content.get("target")
     if not isinstance(table, dict):
@@ -344,9 +333,9 @@ def _outcome(inner: Section, kind: str, name: str, *, files: bool) -> Outcome:
     if event == name or (files and not event):
         raise inner.refusal("event", "another column than the time's", "name the event's own")
     positive, negative = inner.texts("positive", ("1",)), inner.texts("negative", ("0",))
-    for key, spellings in (("positive", positive), ("negative", negative)):
-        if not spellings:
-            raise inner.refusal(key, "at least one spelling", 'write it like ["1"]')
+    if not (positive and negative):
+        key = "negative" if positive else "positive"
+        raise inner.refusal(key, "at least one spelling", 'write it like ["1"]')
     if not set(map(canonical, positive)).isdisjoint(map(canonical, negative)):
         raise inner.refusal("negative", "spellings that positive has not", "fix one list")
     listed, step = inner.content.get("grid"), 0.0
@@ -414,10 +403,10 @@ def _mean(inner: Section, low: float, high: float, *, positive: bool) -> float |
 def target_table(target: str, outcome: Outcome) -> dict[str, Any]:
     """The table `data.target` that is read as these."""
     own = "time" if outcome.kind == TIME_TO_EVENT else "column"
-    names = {"kind": outcome.kind, own: target}
-    keys = [key for key in _KEYS[outcome.kind] if key != own]
-    values: dict[str, Any] = {key: getattr(outcome, key) for key in keys}
-    for key in ("scale", "mean", "exposure", "exposure_high", "step"):
-        if key in values and values[key] == getattr(Outcome, key):
-            del values[key]
-    return names | {key: list(at) if isinstance(at, tuple) else at for key, at in values.items()}
+    table: dict[str, Any] = {"kind": outcome.kind, own: target}
+    for key in _KEYS[outcome.kind]:
+        value = table.get(key, getattr(outcome, key, None))
+        optional = key in ("scale", "mean", "exposure", "exposure_high", "step")
+        if not optional or value != getattr(Outcome, key):
+            table[key] = list(value) if isinstance(value, tuple) else value
+    return table
