@@ -204,26 +204,15 @@ _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """One key of a table.
+    """One key of a table."""
 
-    Args:
-        says: what it does, in Markdown.
-        values: what it may be, in Markdown.
-        schema: the same as a JSON schema.
-        reader: reads it from a section, by its name and its default; None: no one key alone says
-            what it is.
-        by_hand: whether the file of its table reads it, in view of other keys.
-        later: whether it came after study ids were pinned: at its default it is in none.
-        default: how the page writes its default; empty: as the field has it.
-    """
-
-    says: str
-    values: str
-    schema: Mapping[str, Any]
-    reader: Reader | None = None
-    by_hand: bool = False
-    later: bool = False
-    default: str = ""
+    says: str  # what it does, in Markdown
+    values: str  # what it may be, in Markdown
+    schema: Mapping[str, Any]  # the same as a JSON schema
+    reader: Reader | None = None  # by a section, its name and its default; None: no key alone says
+    by_hand: bool = False  # whether the file of its table reads it, in view of other keys
+    later: bool = False  # whether it came after study ids were pinned: at its default it is in none
+    default: str = ""  # how the page writes its default; empty: as the field has it
 
     def read(self, section: Section, name: str, default: object) -> Any:
         """The value under a name, or the default; None: it must be there."""
@@ -391,13 +380,7 @@ def section_of(kind: type, name: str, content: Mapping[str, Any]) -> Section:
 def read(
     kind: type[T], name: str, content: Mapping[str, Any], /, **readers: Callable[[Section], Any]
 ) -> T:
-    """The class of a table as a study's file states it.
-
-    Args:
-        kind: the class.
-        name: of the table, for sentences.
-        content: the table.
-        readers: for fields that depend on other keys: what reads them.
+    """The class of a table as a study's file states it; `readers` read what depends on other keys.
 
     Raises:
         StudyError: a key is unknown or missing, or a value is out of its range.

@@ -116,11 +116,12 @@ def own_key(path: Path, chain: Path, public: bytes) -> Ed25519PrivateKey | None:
         IntegrityError: the file holds no key, or not that of the chain, which names `public`.
     """
     first = _first_name(path)
-    if not path.exists() and _public(_read(first)) == public:
+    begun = None if path.exists() else _read(first)
+    if begun is not None and begun.public_key().public_bytes_raw() == public:
         with suppress(FileNotFoundError, PermissionError):  # another process was faster
             first.rename(path)
     key = _read(path)
-    if key is not None and _public(key) != public:
+    if key is not None and key.public_key().public_bytes_raw() != public:
         raise IntegrityError(
             f"expected {chain} to be signed by {path}, another key signed it; restore both from a "
             "backup"
@@ -130,10 +131,6 @@ def own_key(path: Path, chain: Path, public: bytes) -> Ed25519PrivateKey | None:
 
 def _first_name(path: Path) -> Path:
     return path.parent / f"{path.name}.new"
-
-
-def _public(key: Ed25519PrivateKey | None) -> bytes | None:
-    return None if key is None else key.public_key().public_bytes_raw()
 
 
 def _read(path: Path) -> Ed25519PrivateKey | None:
@@ -338,7 +335,7 @@ class Chain:
         """Write the row that follows the last one, and see it there; inside `writing` only."""
         row = signed_row(self._own_key(), last.number + 1, text, last.digest)
         self._insert(row)
-        # Read back within the transaction: what is sent rests on what others will read.
+        # P15: read back within the transaction: what is sent rests on what others will read.
         if self._read(last.number) != [last[:3], row[:3]]:
             raise self._altered(row.number)
         self._written.append(row)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from math import inf, sqrt
 
 from hubbub.core.errors import BudgetError, StudyError
@@ -73,15 +74,8 @@ class PrivacyFilter:
     ) -> Admission | None:
         """What has to be written before an entry may be; None if it was set aside already.
 
-        Args:
-            entry: what is about to be charged.
-            attempts: the most entries of its study and mechanism that there will ever be, if that
-                is known.
-            study: the same for all of the study's mechanisms, as far as they are known.
-            tally: what was charged.
-
-        Raises:
-            BudgetError: the cap has no room for the study.
+        Known are perhaps the most `attempts` of its study and mechanism that there will ever be,
+        and those of all of the `study`'s mechanisms. BudgetError: the cap has no room for them.
         """
         attempts_made = tally.attempts(entry.study, entry.kind)
         # P24: a study is compared with the cap as a whole, once; then its attempts are only
@@ -112,11 +106,7 @@ class PrivacyFilter:
         return self._fits_alone(counts, sessions)
 
     def check(self, entry: Entry, tally: Tally) -> None:
-        """The cap still holds for what was let in, and so it does with the entry's certificate.
-
-        Raises:
-            BudgetError: it does not.
-        """
+        """Refuse an entry with whose certificate the cap holds no more for what was let in."""
         sessions = tally.certified | {Certified.by(entry)}
         if self._standing is not None and self._are_kept(sessions):
             return
@@ -253,11 +243,10 @@ class PrivacyFilter:
 
     def _releases(self, counts: Counts) -> list[Release]:
         """What so many entries of these kinds release."""
-        kinds = [kind for kind, _ in counts]
-        unit = self._unit if self._blocks else unit_of(kinds)
+        unit = self._unit if self._blocks else unit_of(kind for kind, _ in counts)
         relation = self.cap.relation
-        costs = [cost_of(kind.dearer(), count, relation, unit) for kind, count in counts]
-        return [one for cost in costs for one in cost]
+        costs = (cost_of(kind.dearer(), count, relation, unit) for kind, count in counts)
+        return [*chain.from_iterable(costs)]
 
     def _fits_alone(self, counts: Counts, sessions: frozenset[Certified]) -> bool:
         """Whether the cap holds for what is fixed before any output, though it leaves nothing."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from hubbub.core.errors import BudgetError, SpentError, StudyError
 from hubbub.core.ledger.entry import PATIENT, RECORD, Cap, Entry, LedgerMechanism, event_of
 from hubbub.core.planning.accounts import Account, account_of, releases, releases_of_units
-from hubbub.core.planning.mechanism import WITHOUT_REPLACEMENT, Mechanism
+from hubbub.core.planning.mechanism import WITHOUT_REPLACEMENT
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query
@@ -56,6 +56,8 @@ def kind_of(planned: PlannedQuery[Query]) -> LedgerMechanism:
     """What a ledger must know of a query's mechanism."""
     mechanism, account = planned.mechanism, account_of(planned.mechanism)
     how, joint = account.projected, account.sampling == WITHOUT_REPLACEMENT
+    # P20: of records of one patient in several attempts of a row, nobody knows what they cost.
+    stated = mechanism.unit == PATIENT or mechanism.epoch == 1
     return LedgerMechanism(
         noise_multiplier=planned.noise_multiplier,
         sample_rate=account.sample_rate,
@@ -68,16 +70,10 @@ def kind_of(planned: PlannedQuery[Query]) -> LedgerMechanism:
         factor=how.factor if how else 1.0,
         slack=how.slack if how else 0.0,
         unit=mechanism.unit,
-        most_per_patient=_most_per_patient(mechanism),
+        most_per_patient=mechanism.most_per_patient if stated else 0,
         diameter=mechanism.diameter,
         purpose=mechanism.purpose,
     )
-
-
-def _most_per_patient(mechanism: Mechanism) -> int:
-    """As it is stated; 0 where records of one patient take part in several attempts of a row."""
-    whole = mechanism.unit == PATIENT or mechanism.epoch == 1
-    return mechanism.most_per_patient if whole else 0
 
 
 def rows_of(plan: Plan) -> list[tuple[LedgerMechanism, int, Certificate]]:
@@ -119,16 +115,9 @@ def cost_of(kind: LedgerMechanism, count: int, relation: str, unit: str = RECORD
     if joint and relation == "add-remove":
         # Who owns records, or sees a projection, may know all batches; a record more or less puts
         # one in another's place, which is twice as long.
-        whole = replace(
-            kind,
-            sampling="full-batch",
-            sample_rate=1.0,
-            noise_multiplier=kind.noise_multiplier / 2,
-            records=0,
-            known_records=0,
-            factor=1.0,
-            slack=0.0,
-        )
+        noise = kind.noise_multiplier / 2
+        alone = replace(kind, sampling="full-batch", sample_rate=1.0, factor=1.0, slack=0.0)
+        whole = replace(alone, noise_multiplier=noise, records=0, known_records=0)
         return cost_of(whole, count, relation)
     if kind.records and not joint and relation == "add-remove":
         # Of a kept list, parts are taken in turn: another record comes into the place of one that
@@ -288,16 +277,15 @@ class Tally:
 
     def after(self, plan: Plan, *, anew: bool = False) -> Tally:
         """What it would be once a study is over; `anew`: once more, if it is over already."""
-        whole, study = self.copy(), plan.study.id
-        wanted = list(rows_of(plan))
+        later, study = self.copy(), plan.study.id
+        wanted = rows_of(plan)
         over = all(rows <= self.attempts(study, kind) for kind, rows, _ in wanted)
         for number, (kind, rows, certificate) in enumerate(wanted):
-            left = rows if anew and over else max(0, rows - self.attempts(study, kind))
-            if left:
-                # No true session has a name of one byte, so this one's certificate counts beside
-                # theirs.
-                whole.add_rows(kind, left, Certified(study, bytes((number,)), certificate))
-        return whole
+            left = rows if anew and over else rows - self.attempts(study, kind)
+            if left > 0:
+                # No true session has a name of one byte, so this certificate counts beside theirs.
+                later.add_rows(kind, left, Certified(study, bytes((number,)), certificate))
+        return later
 
     def curve(self, relation: str) -> list[tuple[float, float, float]]:
         """Delta, and epsilon from below and above, at `CURVE_DELTAS`: all that was ever spent.

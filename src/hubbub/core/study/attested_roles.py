@@ -118,13 +118,11 @@ class AttestedRole:
 
     def to_dict(self) -> dict[str, Any]:
         """As the table that it is read from, every default written out."""
-        return {
-            **asdict(self),
-            "measurements": [dict(build) for build in self.measurements],
-            "minimum_tcb": dict(self.minimum_tcb),
-            "statuses": list(self.statuses),
-            "advisories": list(self.advisories),
-        }
+        lists = {"statuses": list(self.statuses), "advisories": list(self.advisories)}
+        builds = [dict(build) for build in self.measurements]
+        return (
+            asdict(self) | lists | {"measurements": builds, "minimum_tcb": dict(self.minimum_tcb)}
+        )
 
     @property
     def canonical(self) -> bytes:
@@ -221,12 +219,8 @@ def _is_build(build: object, known: Mapping[str, int]) -> bool:
         isinstance(build, dict)
         and next(iter(known)) in build
         and set(build) <= set(known)
-        and all(
-            isinstance(value, str)
-            and len(value) == 2 * known[name]
-            and _HEX.fullmatch(value) is not None
-            for name, value in build.items()
-        )
+        and all(isinstance(at, str) and _HEX.fullmatch(at) for at in build.values())
+        and all(len(at) == 2 * known[name] for name, at in build.items())
     )
 
 

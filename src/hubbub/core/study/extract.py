@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import blake2b
 from itertools import compress
 from pathlib import Path
@@ -44,7 +45,7 @@ from hubbub.core.study.study import Study
 from hubbub.core.tabular.cells import MISSING as NO_NUMBER
 from hubbub.core.tabular.cells import CellFault, Rule, number_in
 from hubbub.core.tabular.records import Records, first_rows, patient_key, unit_rows
-from hubbub.core.tabular.table import CodedCells, class_rule, coded_cells
+from hubbub.core.tabular.table import CodedCells, check_present, class_rule, coded_cells
 
 EXTRACTS, _MAKING, _LOCK = "extracts", ".making-", "lock"
 SOURCES, _HOME = "sources.toml", "hubbub-home"
@@ -213,14 +214,16 @@ def _arrays(study: Study, cells: Cells, origin: str) -> Arrays:
         unified = target_unified(data, cells)
         coded = coded_cells(unified, study.cell_columns.values(), origin)
         arrays["cells"] = np.column_stack(list(coded.columns.values()))
-    for name in filter(None, (data.patient, data.order)):
-        _refuse_absent(cells, name, origin)
+    _refuse_absent(cells, [*filter(None, (data.patient, data.order))], origin)
     if data.patient and "" in _people(cells, data):
         raise DataError(
             f"expected a patient for every record in {origin}, column {data.patient!r}, found "
             "none; fill it in or leave the record out"
         )
     return arrays
+
+
+_refuse_absent = partial(check_present, remedy="name it in the result, or correct the study")
 
 
 def _people(cells: Cells, data: Data) -> list[str]:
@@ -411,8 +414,8 @@ def fitted(study: Study, cells: Cells, origin: str) -> Cells:
     data, rules = study.data, _rules(study)
     fitting = dict(cells)
     stays = [True] * len(next(iter(cells.values()), ()))
+    _refuse_absent(cells, [*rules], origin)
     for name, rule in rules.items():
-        _refuse_absent(cells, name, origin)
         may_be_missing = not isinstance(rule(_GAP), CellFault)
         fits = {text: not isinstance(rule(text), CellFault) for text in set(cells[name])}
         fitting[name] = [text if fits[text] else _GAP for text in cells[name]]
@@ -483,12 +486,3 @@ def order_number(text: str) -> float | None:
             moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
             return (moment - _FIRST) / timedelta(days=1)
     return None
-
-
-def _refuse_absent(cells: Cells, column: str, origin: str) -> None:
-    """Refuse cells without a column that the study names."""
-    if column not in cells:
-        raise DataError(
-            f"expected a column {column!r} in {origin}, found none of that name; name it in the "
-            "result, or correct the study"
-        )

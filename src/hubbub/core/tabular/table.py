@@ -81,7 +81,7 @@ def encode_table(
             )
     if len(set(names)) < len(names):
         raise StudyError("expected every column once, found a name twice; remove one of the two")
-    _check_present([*named, *names], cells, origin)
+    check_present(cells, [*named, *names], origin)
     if not cells[target]:
         raise DataError(f"expected at least one record in {origin}, found none; check the file")
     where = f"{origin}, column {target!r}"
@@ -104,7 +104,7 @@ def _patients(
     """Whose each record is, (n,), as numbers from 0; None if it is not asked."""
     if not column:
         return None
-    _check_present([column], cells, origin)
+    check_present(cells, [column], origin)
     return patient_numbers(cells[column], partial(at_row, f"{origin}, column {column!r}"))
 
 
@@ -121,7 +121,7 @@ def encode_inputs(
     Raises:
         DataError: a cell does not fit its column, a column is missing, or there is none.
     """
-    _check_present([column.name for column in columns], cells, origin)
+    check_present(cells, [column.name for column in columns], origin)
     if columns:
         blocks = [
             column_features(c, cells[c.name], f"{origin}, column {c.name!r}") for c in columns
@@ -143,12 +143,17 @@ def _named(target: str, outcome: Outcome | None) -> tuple[str, ...]:
     return (target, *(outcome.columns if outcome else ()))
 
 
-def _check_present(names: Sequence[str], cells: Mapping[str, Sequence[str]], origin: str) -> None:
+def check_present(
+    cells: Mapping[str, Sequence[str]],
+    names: Sequence[str],
+    origin: str,
+    remedy: str = "rename the column in the file or correct the study",
+) -> None:
+    """Refuse cells without a column that the study names."""
     for name in names:
         if name not in cells:
             raise DataError(
-                f"expected a column {name!r} in {origin}, found none of that name; rename the "
-                "column in the file or correct the study"
+                f"expected a column {name!r} in {origin}, found none of that name; {remedy}"
             )
 
 
@@ -211,8 +216,8 @@ def coded_cells(
         DataError: a column is missing, or a cell is neither of its column nor missing.
     """
     coded = {}
+    check_present(cells, [column.name for column in columns], origin)
     for column in columns:
-        _check_present([column.name], cells, origin)
         where = f"{origin}, column {column.name!r}"
         coded[column.name] = read_column(cells[column.name], column.rule_of_cells, where)
     whose = _patients(cells, patient, origin)
