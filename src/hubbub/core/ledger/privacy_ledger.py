@@ -4,11 +4,9 @@ A row is written and synced to disk before the answer that it pays for leaves th
 between over-counts. Before each row the epsilon after it is computed from the rows alone, over
 every study that ever touched the data set (docs/privacy.md P15); past the owner's cap, or past the
 attempts of its study, the row is refused. An adaptive cap lets a study in as a whole, by a row of
-its own before the first entry (`privacy_filter.py`, P24). A study that was closed is charged no
-more: what its silo has signed of it stays true. The cap is a row too, of the same signed chain
-(`hash_chain.py`), and the latest counts: raising it takes the ledger's key. What no local file can
-prove is that it is not an older copy of itself, with older spending or an older cap: have others
-witness its `statement`, and ask `verify` for what they witnessed.
+its own before the first entry (`privacy_filter.py`, P24). The cap is a row too, of the same signed
+chain, and the latest counts: raising it takes the ledger's key. That it is no older copy of itself,
+no local file can prove: have others witness its `statement`.
 """
 
 from __future__ import annotations
@@ -37,11 +35,8 @@ _NO_STUDY = "no study was let in"
 class Ledger:
     """The ledger in one file; several threads may use it, and several processes the file.
 
-    Args:
-        path: the file; made if absent, with its key beside it. Keep both outside the run's folder.
-
-    Raises:
-        IntegrityError: the file is not a ledger or cannot be opened.
+    It is made if absent, with its key beside it: keep both outside the run's folder.
+    IntegrityError: it is no ledger, or cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -118,11 +113,7 @@ class Ledger:
                 self._count(row, content)
 
     def check_units(self, plan: Plan) -> None:
-        """Refuse a study before its first charge whose unit does not go with those before (P21).
-
-        Raises:
-            BudgetError: one is of patients and another of records, of unknown number for a patient.
-        """
+        """Refuse a study before its first charge whose unit does not go with those before (P21)."""
         self.tally.check_units(attempts_of(plan), self._path)
 
     def check_room(self, plan: Plan, *, beside: Callable[[], Iterable[Plan]]) -> None:
@@ -159,8 +150,7 @@ class Ledger:
     def close_study(self, study: bytes) -> None:
         """Write durably, once, that a study is over: no attempt of it is charged any more (P15).
 
-        Raises:
-            IntegrityError: as for `charge`; nothing must be signed of the study then.
+        IntegrityError: as for `charge`; nothing must be signed of the study then.
         """
         with self._lock:
             with self._chain.writing():
@@ -173,11 +163,7 @@ class Ledger:
             self._count(row, closing)
 
     def check_writable(self) -> None:
-        """Whether a row could be written now; nothing is counted.
-
-        Raises:
-            IntegrityError: the disk takes nothing, or the ledger was altered.
-        """
+        """Refuse a ledger that was altered, or a disk that takes nothing; nothing is counted."""
         with self._lock, self._chain.writing():
             self._catch_up()
             self._chain.rehearse()
@@ -304,13 +290,8 @@ class Ledger:
     ) -> int:
         """Recompute the chain and check every signature; the number of entries.
 
-        Args:
-            head: a `head` noted earlier outside this disk; None: an older copy may go unnoticed.
-            witnessed: statements of this ledger that others kept; all must be true of it still.
-            progress: called with the number of rows done, and of all.
-
-        Raises:
-            IntegrityError: naming the first row that does not fit, or an older copy.
+        Without a `head` noted earlier outside this disk, or statements that others kept, an older
+        copy may go unnoticed. IntegrityError: it is one, or a row does not fit, the first by name.
         """
         with self._lock:
             rows = self._chain.after(None)

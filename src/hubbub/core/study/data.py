@@ -319,15 +319,11 @@ def groups_of_cells(
 
 
 def source_keys() -> Keys:
-    """The keys of `[data]` that some source has for its own; two may have one of the same name.
-
-    Raises:
-        UserError: one of them is a key of every study, whose meaning it would change.
-    """
+    """The keys of `[data]` that some source has for its own; two may have one of the same name."""
     keys: Keys = {}
     for source in table_sources():
         own = source.own_keys()
-        if taken := own.keys() & keys_of(Data).keys():
+        if taken := own.keys() & keys_of(Data).keys():  # whose meaning it would change
             raise UserError(
                 f"expected {type(source).__module__} to have other keys of [data] than hubbub's, "
                 f"found {min(taken)!r}; bring the package up to date or uninstall it"
@@ -518,7 +514,8 @@ def _columns(
     stated = declared or isinstance(section.content.get("target"), str)
     if stated and not {column.name for column in columns}.isdisjoint(targets):
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")
-    seen = [column.feature for column in columns]  # by a model: some of them, or all without one
+    # By a model some columns are seen, and without one all are.
+    seen = [column.feature for column in columns]
     if not any(seen) or not (targeted or all(seen)):
         raise StudyError(
             "expected feature = false of some columns beside a model, and of none without one, got "

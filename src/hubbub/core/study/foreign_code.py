@@ -171,15 +171,7 @@ def source_hash(name: str) -> str:
 
 
 def refuse_other_code(study: Study, here: Mapping[str, str]) -> None:
-    """Refuse code whose source is not the one that the study states, if it states any.
-
-    Args:
-        study: names the code.
-        here: hashes by the names of code; empty for what is not here.
-
-    Raises:
-        StudyError: naming the code and its hash here.
-    """
+    """Refuse code whose hash here, empty if there is none, is not the one that the study states."""
     stated = dict(study.code)
     for name, digest in here.items():
         if digest not in ("", stated.get(name, digest)):
@@ -190,14 +182,10 @@ def refuse_other_code(study: Study, here: Mapping[str, str]) -> None:
 
 
 def refuse_unstated_code(study: Study) -> None:
-    """Refuse a study for several machines that leaves it open what is learned and scored.
-
-    Raises:
-        StudyError: code that all must run alike has no hash in `study.code`.
-    """
-    shared = [name for ask in study.asks for name in ask.shared_code(study)]
-    for name in filter(study.own_code.__contains__, shared):
-        if name not in dict(study.code):
+    """Refuse a study for several machines some of whose code, that all run alike, has no hash."""
+    shared = (name for ask in study.asks for name in ask.shared_code(study))
+    for name in shared:
+        if name in study.own_code and name not in dict(study.code):
             digest = source_hash(name) or "its SHA-256"
             raise StudyError(
                 f"expected study.code to state the SHA-256 of the source of {name}, so that all "
@@ -233,7 +221,7 @@ def knows(name: str, digest: str) -> bool:
 
 
 def forget(name: str, digest: str) -> None:
-    """Take it back."""
+    """Take the note back."""
     with suppress(OSError, RuntimeError):
         _path(name, digest).unlink(missing_ok=True)
 
@@ -295,12 +283,9 @@ def keep(study: Study, names: Iterable[str] | None = None) -> dict[str, str]:
 
 
 def keep_known(study: Study, names: Iterable[str], *, trusted: bool) -> None:
-    """Read sources like `keep`, of a study that came with somebody's folder.
+    """Read sources like `keep`, of a study that came with somebody's folder, and are about to run.
 
-    Args:
-        study: names the code.
-        names: what of its `own_code` is about to run.
-        trusted: whoever asks says that it may, though it is not known here.
+    If they are not `trusted` by whoever asks, this user must have approved or run them before.
 
     Raises:
         StudyError: as for `keep`; or this user has neither approved nor run the code before.

@@ -28,7 +28,6 @@ _ROSTER = re.compile(r"(|[0-9a-f]{64})")
 # No space, so that " and " stands between names only; and never "..".
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _NOBODY = frozenset({"relay", "everybody", "test"})
-_NODE = "node-"
 _MOST_SILOS = 100_000
 
 
@@ -235,18 +234,12 @@ def is_name(name: str) -> bool:
 
 def is_reserved(name: str, role: str = "silo") -> bool:
     """Whether a name means something else than a party with this role."""
-    another = (name == "aggregator" and role != "aggregator") or (
-        name.startswith(_NODE) and role != "node"
-    )
-    return another or name in _NOBODY
+    roles = {"aggregator": name == "aggregator", "node": name.startswith("node-")}
+    return name in _NOBODY or any(is_its and other != role for other, is_its in roles.items())
 
 
 def check_name(name: str, role: str) -> None:
-    """Refuse what no party with this role can be called.
-
-    Raises:
-        StudyError: it is no short name of plain letters, or means somebody else.
-    """
+    """Refuse what no party with this role can be called."""
     if not is_name(name):
         raise StudyError(
             "expected a name of up to 64 letters a-z and digits, with '-', '_' and '.' inside, got "

@@ -36,7 +36,7 @@ from hubbub.core.study.cell_stream import (
 )
 from hubbub.core.study.data import Data, groups_of_cells, records_of_cells, target_unified
 from hubbub.core.study.extract import home_of
-from hubbub.core.study.source import IN_MEMORY, OWN, set_source, table_source
+from hubbub.core.study.source import IN_MEMORY, OWN, is_own, set_source, table_source
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.cells import canonical, read_cells
 from hubbub.core.tabular.column import Column
@@ -148,25 +148,16 @@ def attempted(work: Callable[[], Any], *, quotes: bool = False) -> tuple[Any, st
         if not quotes:
             return None, type(error).__name__
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        where = f" ({Path(frame.filename).name}, line {frame.lineno})"
-        return (
-            None,
-            f"{type(error).__name__}: {shortened(' '.join(str(error).split()), 300)}{where}",
-        )
+        words = shortened(" ".join(str(error).split()), 300)
+        where = f"{Path(frame.filename).name}, line {frame.lineno}"
+        return None, f"{type(error).__name__}: {words} ({where})"
 
 
 def check_readable(study: Study, party: str, folder: Path) -> int:
-    """Read all that a study asks of a silo's file; how many units there are, itself private.
-
-    Raises:
-        DataError: it cannot be read, or is not what the study declares.
-    """
-    units = 0
-    if study.trains:
-        units = records(study, party, folder=folder).units
-    if study.reads_cells:
-        units = max(units, len(statistic_cells(study, party, folder=folder)))
-    return units
+    """Read all that a study asks of a silo's file; how many units there are, itself private."""
+    units = records(study, party, folder=folder).units if study.trains else 0
+    cells = statistic_cells(study, party, folder=folder) if study.reads_cells else ()
+    return max(units, len(cells))
 
 
 def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> CodedCells:
@@ -194,7 +185,7 @@ def _built_in_cells(study: Study, party: str) -> dict[str, Sequence[str]]:
     """The cells of a built-in source; beside a model, without its test set."""
     public = set_source(study.data.source)
     assert public is not None, "cells come from files or from a public set"  # noqa: S101
-    options = {**({"split": 0} if study.trains else {}), **dict(study.data.options)}
+    options = ({"split": 0} if study.trains else {}) | dict(study.data.options)
     try:
         return dict(public[0].cells(public[1])(party, **options))
     except TypeError:
@@ -219,7 +210,7 @@ def takes_split(study: Study) -> bool:
     """Whether the study's function takes an option `split`, for a public split of its own."""
     if study.data.is_declared or study.data.source == IN_MEMORY:
         return False
-    if study.data.source in study.own_code:
+    if is_own(study.data.source):
         foreign_code.keep(study, [study.data.source])
     source = named_object(study.data.source, "data.source")
     return "split" in signature(source).parameters

@@ -34,13 +34,11 @@ class TableSource(ABC):
     """A place with cells, such as a database: the study declares columns, and whose a row is.
 
     A silo reads it once, piece by piece, and keeps what it read (docs/privacy.md P31).
-
-    Attributes:
-        Settings: the class of its own keys of `[data]`; None: it has none.
-        long_texts: of those, the keys whose texts may be long, and how many letters they may have.
     """
 
+    # The class of its own keys of `[data]`; None: it has none.
     Settings: ClassVar[type | None] = None
+    # Of those, the keys whose texts may be long, and how many letters they may have.
     long_texts: ClassVar[Mapping[str, int]] = {}
 
     def own_keys(self) -> Keys:

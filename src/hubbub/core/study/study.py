@@ -192,16 +192,10 @@ class Study:
                 contradict each other.
         """
         if not asks():
-            raise StudyError(
-                f"expected a package that registers {ENTRY_POINTS}, found none; install hubbub "
-                "whole"
-            )
-        long_texts = {
-            f"data.{key}": most
-            for source in table_sources()
-            for key, most in source.long_texts.items()
-        }
-        check_size(table, long_texts)
+            wanted = f"a package that registers {ENTRY_POINTS}"
+            raise StudyError(f"expected {wanted}, found none; install hubbub whole")
+        texts = (source.long_texts.items() for source in table_sources())
+        check_size(table, {f"data.{key}": most for keys in texts for key, most in keys})
         top = Section("", table, ("study", *_TABLES, *_asked_tables(), _ATTESTATION))
         present = [ask for ask in asks() if any(key in top for key in ask.tables)]
         if not any(ask.precedence for ask in present):
@@ -264,8 +258,7 @@ class Study:
     @property
     def asks(self) -> tuple[Ask, ...]:
         """The kinds of what it asks, by rank."""
-        tables = dict(self.asked).keys()
-        return tuple(ask for ask in asks() if ask.tables[0] in tables)
+        return tuple(ask for ask in asks() if ask.tables[0] in dict(self.asked))
 
     @property
     def main_ask(self) -> Ask:
@@ -350,11 +343,7 @@ def _asked_tables() -> tuple[str, ...]:
 
 
 def refuse_contradictions(study: Study) -> None:
-    """Refuse a study whose tables contradict each other, whatever each says by itself.
-
-    Raises:
-        StudyError: naming the keys.
-    """
+    """Refuse, by their keys, tables that contradict each other, whatever each says by itself."""
     data, silos = study.data, study.parties.silos
     if data.records and data.records < silos:
         raise StudyError(
