@@ -24,7 +24,7 @@ from errno import EISDIR
 from itertools import chain, count
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +43,13 @@ _NO_ARCHIVE = (
     *(KeyError, MemoryError),
 )
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a letter that JSON spells in two
-_NPY = np.lib.format
-_NPY_READERS = {(1, 0): _NPY.read_array_header_1_0, (2, 0): _NPY.read_array_header_2_0}
+_SIZES = {(1, 0): 2, (2, 0): 4}  # of how many bytes an array's header says its length in
+_MOST_HEADER = 10_000
+# A header is a text of Python: of any other than these, its reader would make what it likes.
+_NPY_HEADER = re.compile(
+    rb"""\{\s*'descr':\s*'([<>|=]?[biuf]\d{1,2})',\s*'fortran_order':\s*(True|False),\s*'shape':"""
+    rb"""\s*\(((?:\d{1,18},\s?)*(?:\d{1,18})?)\),?\s*\}\s*"""
+)
 # A file may say that it has any number of zeros and take no room on the disk. So large, and so many
 # times as large as its room, is nothing that a file system has packed.
 _ALL_HOLE, _PACKED = 1 << 30, 1000
@@ -160,21 +165,30 @@ def npz_arrays(content: bytes) -> dict[str, NDArray[Any]]:
 def _array(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> NDArray[Any]:
     """One array, whose size is known before anything is made; ValueError if it is none."""
     with archive.open(part) as file:
-        reader = _NPY_READERS.get(_NPY.read_magic(file))
-        if reader is None:
-            raise ValueError("it has an array of another format")
-        try:
-            shape, by_columns, dtype = reader(file)
-        except (ValueError, TypeError, SyntaxError):  # whose words quote it
-            raise ValueError("it has an array with an invalid header") from None
+        shape, by_columns, dtype = _npy_header(file)
         count = prod(shape)
-        # Objects would be unpickled, and a negative length reads whatever is left.
-        is_numeric = dtype.kind in "biuf" and min(shape, default=0) >= 0
-        if not is_numeric or count * dtype.itemsize > part.file_size:
+        if count * dtype.itemsize > part.file_size:
             raise ValueError("it has an array that is not numeric, or is cut short")
         numbers = file.read(count * dtype.itemsize)
     array = np.frombuffer(bytearray(numbers), dtype, count)
     return array.reshape(shape, order="F" if by_columns else "C")
+
+
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The shape of an array of numbers, whether its columns come first, and its type."""
+    length = _SIZES.get(np.lib.format.read_magic(file))
+    if length is None:
+        raise ValueError("it has an array of another format")
+    size = int.from_bytes(file.read(length), "little")
+    said = _NPY_HEADER.fullmatch(file.read(size)) if size <= _MOST_HEADER else None
+    if said is None:
+        raise ValueError("it has an array with an invalid header")
+    kind, order, shape = (text.decode() for text in said.groups())
+    try:
+        dtype = np.dtype(kind)
+    except TypeError:
+        raise ValueError("it has an array of numbers of unknown size") from None
+    return tuple(map(int, shape.replace(",", " ").split())), order == "True", dtype
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
