@@ -66,8 +66,7 @@ def why_of(error: OSError) -> str:
 def open_ordinary(path: Path) -> BinaryIO:
     """An ordinary file, open to be read.
 
-    Raises:
-        OSError: it cannot be opened, or is a pipe, a device, a folder, or a gigabyte of hole.
+    OSError: it cannot be opened, or is a pipe, a device, a folder, or a gigabyte of hole.
     """
     descriptor = _ordinary(os.open(path, os.O_RDONLY | _NO_WAITING))
     status = os.fstat(descriptor)
@@ -80,8 +79,7 @@ def open_ordinary(path: Path) -> BinaryIO:
 def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
     """All of an ordinary file.
 
-    Raises:
-        OSError: as for `open_ordinary`, or it has more than `most` bytes.
+    OSError: as for `open_ordinary`, or it has more than `most` bytes.
     """
     with open_ordinary(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -109,8 +107,7 @@ def json_value(text: bytes | str) -> Any:
 
     Of a name that stands twice, readers differ in which they believe.
 
-    Raises:
-        ValueError: it is not that, or has more values or levels than anybody needs.
+    ValueError: it is not that, or has more values or levels than anybody needs.
     """
     marks: tuple[Any, ...] = ("[", "{", ",") if isinstance(text, str) else (b"[", b"{", b",")
     if sum(map(text.count, marks)) > _MOST_VALUES:
@@ -129,9 +126,8 @@ def json_value(text: bytes | str) -> Any:
 def toml_table(text: str) -> dict[str, Any]:
     """The table of a TOML text.
 
-    Raises:
-        ValueError: it is none, or has more entries, levels or parts of a key than anybody needs;
-            `tomllib.TOMLDecodeError` where it is a matter of syntax.
+    ValueError: it is none, or has more entries, levels or parts of a key than anybody needs;
+    `tomllib.TOMLDecodeError` where it is a matter of syntax.
     """
     if sum(map(text.count, "=,[{")) > _MOST_ENTRIES:
         raise ValueError(f"more than {_MOST_ENTRIES} entries")
@@ -147,8 +143,7 @@ def toml_table(text: str) -> dict[str, Any]:
 def npz_arrays(content: bytes) -> dict[str, NDArray[Any]]:
     """The arrays of numbers in an `.npz` file, which may be packed, but not to next to nothing.
 
-    Raises:
-        ValueError: it is no such file, or its arrays are out of proportion to it.
+    ValueError: it is no such file, or its arrays are out of proportion to it.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -230,8 +225,7 @@ def file_name(text: str, is_free: Callable[[str], bool] = lambda _: True) -> str
 def inside(folder: Path, name: str) -> Path:
     """The path of that name below a folder.
 
-    Raises:
-        OSError: it is above it or beside it, be it by a link.
+    OSError: it is above it or beside it, be it by a link.
     """
     path = folder / name
     if not path.parent.resolve().is_relative_to(folder.resolve()) or path.name in ("", ".."):
@@ -251,8 +245,7 @@ def fresh(path: Path, *, mode: int = PUBLIC) -> BinaryIO:
 def appending(path: Path, *, mode: int = PUBLIC) -> BinaryIO:
     """A file to be written to at its end, without a buffer; made if it is not there.
 
-    Raises:
-        OSError: something else than an ordinary file is there, or a link.
+    OSError: something else than an ordinary file is there, or a link.
     """
     return _made(path, os.O_WRONLY | os.O_APPEND, mode)
 
@@ -260,8 +253,7 @@ def appending(path: Path, *, mode: int = PUBLIC) -> BinaryIO:
 def append_line(path: Path, line: str, *, mode: int = PUBLIC) -> None:
     """Add a line to a log; what a full disk or a crash has torn off before stays a line of its own.
 
-    Raises:
-        OSError: as for `appending`, or the disk is full.
+    OSError: as for `appending`, or the disk is full.
     """
     with appending(path, mode=mode) as file, open_ordinary(path) as before:
         before.seek(max(0, before.seek(0, os.SEEK_END) - 1))
@@ -273,8 +265,7 @@ def append_line(path: Path, line: str, *, mode: int = PUBLIC) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock that a file stands for; the system frees it when the process ends.
 
-    Raises:
-        BlockingIOError: somebody holds it.
+    BlockingIOError: somebody holds it.
     """
     with appending(path, mode=PRIVATE) as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

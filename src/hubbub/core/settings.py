@@ -1,6 +1,5 @@
 """One table of the study file, read key by key; whatever is wrong is refused in one sentence.
 
-A `Section` knows types and ranges, and how to say what was expected, what was found and what to do.
 A refusal quotes what it found: short, on one line, spelled as in the file. Nothing here knows what
 any key means.
 """
@@ -382,8 +381,7 @@ def read(
 ) -> T:
     """The class of a table as a study's file states it; `readers` read what depends on other keys.
 
-    Raises:
-        StudyError: a key is unknown or missing, or a value is out of its range.
+    StudyError: a key is unknown or missing, or a value is out of its range.
     """
     section = section_of(kind, name, content)
     values = {field: reader(section) for field, reader in readers.items()}

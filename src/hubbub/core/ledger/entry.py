@@ -279,8 +279,7 @@ def _counted(*, count: int, **kind: Any) -> tuple[LedgerMechanism, int]:
 def event_of(counts: Mapping[LedgerMechanism, int]) -> dict[str, Any]:
     """All entries, by kind, as one composed event.
 
-    Raises:
-        UserError: a kind is none of dp-accounting's, or not all have the same unit.
+    UserError: a kind is none of dp-accounting's, or not all have the same unit.
     """
     fault = ""
     if len({kind.unit for kind in counts}) > 1:

@@ -1,19 +1,15 @@
 """Signed, append-only rows in one file, which a ledger is kept in.
 
 Theory of operation. Row 0, the genesis, names the public half of an Ed25519 key; the private half
-lies in `<file>.key` beside it, readable by its owner only and made together with the file. A row's
-digest covers its text, its number and the digest before it, and the key signs every digest. So one
-good signature vouches for all rows before it, and a row that was altered, inserted, moved, taken
-out from between others, or written by anybody else is noticed. SQLite (WAL, synchronous=FULL) makes
-rows durable; its application id tells a ledger from other databases, and the key that is left alone
-tells a ledger that was emptied from one that is new. The newest digest is noted in `<file>.head`:
-so a damaged or missing end of the file is noticed too. Rows are written to the files that stand
-under these names: once others were put there, what an open database takes would be read by nobody.
+lies in `<file>.key` beside it. A row's digest covers its text, its number and the digest before it,
+and the key signs every digest: one good signature vouches for all rows before it, and a row that
+was altered, inserted, moved, taken out from between others, or written by anybody else is noticed.
+SQLite (WAL, synchronous=FULL) makes rows durable. The key that is left alone tells a ledger that
+was emptied from one that is new, and the newest digest, in `<file>.head`, a damaged or missing end.
 
-What local files cannot prove: that they are the newest. The first rows of a chain are a chain, so
-whoever writes the folder can put back an older copy of everything, or remove it and begin anew, and
-whoever reads the key can write any history. Against these helps only a head that somebody else
-keeps (`head_statement.py`). This file does not know what the texts mean.
+What local files cannot prove: that they are the newest. Whoever writes the folder can put back an
+older copy of everything, or remove it and begin anew, and whoever reads the key can write any
+history. Against these helps only a head that somebody else keeps (`head_statement.py`).
 """
 
 from __future__ import annotations
@@ -112,8 +108,7 @@ def new_key(path: Path) -> Ed25519PrivateKey:
 def own_key(path: Path, chain: Path, public: bytes) -> Ed25519PrivateKey | None:
     """The key that signs a chain; None if there is none, or it is not for us to read.
 
-    Raises:
-        IntegrityError: the file holds no key, or not that of the chain, which names `public`.
+    IntegrityError: the file holds no key, or not that of the chain, which names `public`.
     """
     first = _first_name(path)
     begun = None if path.exists() else _read(first)
@@ -185,7 +180,17 @@ class NotedHead:
 
     def read(self) -> Head | None:
         """What was noted; None if nothing was, or a power cut took it."""
-        stored = self._settled()
+        try:
+            before, stored = None, read_bytes(self.path, most=_MOST_BYTES)
+            while stored != before:  # another process may be writing it
+                before, stored = stored, read_bytes(self.path, most=_MOST_BYTES)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise IntegrityError(
+                f"expected to read {self.path}, got: {why_of(error)}; see to the disk and who "
+                "may read it, or restore it from a backup"
+            ) from None
         if not stored:
             return None
         match = _LINE.fullmatch(stored)
@@ -196,23 +201,6 @@ class NotedHead:
                 "verified against a head noted elsewhere"
             )
         return Head(int(match[1]), bytes.fromhex(match[2].decode()))
-
-    def _settled(self) -> bytes:
-        """The file's bytes, the same twice: another process may be writing them."""
-        before = None
-        while True:
-            try:
-                stored = read_bytes(self.path, most=_MOST_BYTES)
-            except FileNotFoundError:
-                return b""
-            except OSError as error:
-                raise IntegrityError(
-                    f"expected to read {self.path}, got: {why_of(error)}; see to the disk and who "
-                    "may read it, or restore it from a backup"
-                ) from None
-            if stored == before:
-                return stored
-            before = stored
 
 
 Content = TypeVar("Content")
@@ -283,8 +271,7 @@ class Chain:
     def held(self) -> Iterator[None]:
         """Keep others who would hold it from the file until this ends; readers may read on.
 
-        Raises:
-            UserError: somebody holds it.
+        UserError: somebody holds it.
         """
         with ExitStack() as stack:
             with self._reported(f"a usable {self._kind} at {self._path}", "check the disk"):

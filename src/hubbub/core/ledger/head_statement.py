@@ -1,15 +1,11 @@
 """What a ledger says of its head under its own signature, and what others sign under that.
 
-Theory of operation. An older copy of a ledger is a good ledger: no file shows by itself that it is
-the newest (`hash_chain.py`). So a ledger states, under its own key, how many rows it has and what
-its head is; another party, the witness, signs that statement and remembers it. From then on a copy
-without that row is caught: by the witness at the next statement, if it has fewer rows or another
-head at the same number, and by whoever holds the signed statement against the file
-(`Ledger.verify`). A witness sees heads, not rows, so it cannot tell a ledger that was set back and
-has grown past the witnessed number since; the statement it signed can.
-
-The time in a statement is what its maker states; nothing depends on it. This file does not know
-where anything is kept.
+Theory of operation. No file shows by itself that it is the newest (`hash_chain.py`). So a ledger
+states how many rows it has and what its head is; another party, the witness, signs that statement
+and remembers it. From then on a copy without that row is caught: by the witness, if it has fewer
+rows or another head at the same number, and by whoever holds the statement against the file
+(`Ledger.verify`). A witness sees heads, so it cannot tell a ledger that was set back and has grown
+past the witnessed number since; the statement it signed can.
 """
 
 from __future__ import annotations

@@ -184,8 +184,7 @@ class Ledger:
     def set_cap(self, cap: Cap) -> None:
         """Set the most that all studies together may spend; the latest cap counts.
 
-        Raises:
-            UserError: a reference law is stated, changed or dropped after a study was let in.
+        UserError: a reference law is stated, changed or dropped after a study was let in.
         """
         with self._lock:
             with self._chain.writing():

@@ -103,8 +103,7 @@ def unknown_to_patients(kinds: Iterable[LedgerMechanism]) -> bool:
 def cost_of(kind: LedgerMechanism, count: int, relation: str, unit: str = RECORD) -> list[Release]:
     """What so many entries of a kind release to the stated adversary of their study.
 
-    Raises:
-        StudyError: they are of records, and have no account of a patient with several.
+    StudyError: they are of records, and have no account of a patient with several.
     """
     # P20: beside patients, a row of records tells of all that one patient has.
     if unit == PATIENT and kind.unit == RECORD and kind.most_per_patient != 1:
@@ -113,15 +112,15 @@ def cost_of(kind: LedgerMechanism, count: int, relation: str, unit: str = RECORD
     if joint and not (kind.records or kind.projection):
         return [release(kind.step(count), relation)]
     if joint and relation == "add-remove":
-        # Who owns records, or sees a projection, may know all batches; a record more or less puts
-        # one in another's place, which is twice as long.
+        # P10: who owns records, or sees a projection, may know all batches; a record more or less
+        # puts one in another's place, which is twice as long.
         noise = kind.noise_multiplier / 2
         alone = replace(kind, sampling="full-batch", sample_rate=1.0, factor=1.0, slack=0.0)
         whole = replace(alone, noise_multiplier=noise, records=0, known_records=0)
         return cost_of(whole, count, relation)
     if kind.records and not joint and relation == "add-remove":
-        # Of a kept list, parts are taken in turn: another record comes into the place of one that
-        # is gone, and is gone from its own: a change of twice the length, and a single one.
+        # P9: of a kept list, parts are taken in turn: another record comes into the place of one
+        # that is gone, and is gone from its own: a change of twice the length, and a single one.
         alone = replace(kind, records=0, factor=1.0, slack=0.0)
         twice = replace(alone, noise_multiplier=kind.noise_multiplier / 2)
         return cost_of(twice, count, relation) + cost_of(alone, count, relation)

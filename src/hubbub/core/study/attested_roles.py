@@ -171,15 +171,7 @@ def attestation_from(stated: Mapping[str, Any], *, nodes: bool) -> Attestation |
 
 
 def role_from(stated: Mapping[str, Any], name: str = "") -> AttestedRole:
-    """What one role must show.
-
-    Args:
-        stated: the table of a study, or a policy file.
-        name: of the table, for sentences.
-
-    Raises:
-        StudyError: it is malformed.
-    """
+    """What one role must show, as a study's table or a policy file says."""
     section = section_of(AttestedRole, name, stated)
     platform = str(read_key(AttestedRole, section, "platform"))
     pinnable = PLATFORMS[platform]

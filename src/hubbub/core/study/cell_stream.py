@@ -56,9 +56,8 @@ def texts_of(values: Sequence[object]) -> list[str]:
 def parts_stream(folder: Path) -> CellStream:
     """The rows of all Parquet or Arrow files of a folder, in the order of their names.
 
-    Raises:
-        DataError: there are none, or pyarrow is not installed; reading them, that one is damaged or
-            has other columns than the first.
+    DataError: there are none, or pyarrow is not installed; reading them, that one is damaged or has
+    other columns than the first.
     """
     paths = sorted(path for path in folder.glob("*") if path.suffix.lower() in _ENDS)
     if not paths:
@@ -111,23 +110,16 @@ def _reader(path: Path) -> Callable[[Any], Iterator[Cells]]:
         if not is_in_proportion(opened.metadata, len(opened.schema_arrow.names), size):
             raise ValueError(path.name)
         for batch in opened.iter_batches(_ROWS, use_threads=False):
-            yield cells_of(_columns(batch))
+            yield cells_of(batch)
 
     def arrow_cells(file: Any) -> Iterator[Cells]:
         opened = ipc.open_file(file)
         for place in range(opened.num_record_batches):
             batch = opened.get_batch(place)
             for start in range(0, batch.num_rows, _ROWS):
-                yield cells_of(_columns(batch.slice(start, _ROWS)))
+                yield cells_of(batch.slice(start, _ROWS))
 
     return parquet_cells if path.suffix.lower() == ".parquet" else arrow_cells
-
-
-def _columns(batch: Any) -> dict[str, list[object]]:
-    names = batch.schema.names
-    if len(set(names)) < len(names):
-        raise ValueError("a column twice")
-    return {name: batch.column(name).to_pylist() for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,8 +162,7 @@ SiteMapping = Mapping[str, ColumnMapping]
 def mapping_of(party: str, folder: Path, patient: str) -> SiteMapping:
     """A silo's mapping; nothing where there is none. A patient's keys stay as they are (P21).
 
-    Raises:
-        UserError: the file cannot be read as one, or changes the keys of patients.
+    UserError: the file cannot be read as one, or changes the keys of patients.
     """
     path = folder / FILE
     if not path.is_file():

@@ -247,8 +247,7 @@ class Data:
 def columns_of(data: Data) -> dict[str, Column]:
     """By name the columns that statistics may be about, a model's target among them.
 
-    Raises:
-        StudyError: nothing says what they are.
+    StudyError: nothing says what they are.
     """
     if (public := set_source(data.source)) and (columns := public[0].columns(public[1])):
         return {column.name: column for column in columns}
@@ -467,6 +466,7 @@ def _most_per_patient(section: Section) -> int:
 
 def _capacity(section: Section) -> tuple[int, ...]:
     """One number for all silos, or a list of one for each."""
+    # P19: how many rows a batch has must follow from public numbers, not from records.
     if isinstance(section.content.get("capacity"), int):
         return (section.whole("capacity", None, least=1, most=10**9),)
     return section.wholes("capacity", longest=MOST_COUNTS)

@@ -64,16 +64,9 @@ def home_of(folder: Path) -> Path:
 
 
 def records_in(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> Records:
-    """A silo's records: those of its extract, which is made where there is none yet.
+    """A silo's records: those of its extract, which is made in its home where there is none yet.
 
-    Args:
-        study: whose extract it is.
-        party: the silo.
-        home: the folder that extracts are in.
-        opened: gives the source.
-
-    Raises:
-        DataError: the source cannot be read, or the extract was damaged.
+    DataError: the source that is `opened` cannot be read, or the extract was damaged.
     """
     names = ("inputs", "targets", "patients", "groups")
     return Records(**_extract(study, party, home, opened, names))
@@ -416,6 +409,7 @@ def fitted(study: Study, cells: Cells, origin: str) -> Cells:
     stays = [True] * len(next(iter(cells.values()), ()))
     _refuse_absent(cells, [*rules], origin)
     for name, rule in rules.items():
+        # P31: no cell makes a silo fail, which others would see; each row is judged by itself.
         may_be_missing = not isinstance(rule(_GAP), CellFault)
         fits = {text: not isinstance(rule(text), CellFault) for text in set(cells[name])}
         fitting[name] = [text if fits[text] else _GAP for text in cells[name]]

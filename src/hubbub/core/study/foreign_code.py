@@ -94,8 +94,7 @@ def module_of(place: str) -> str:
 def source_of(module: str) -> Source:
     """What importing a module would run, packages on the way included; nothing is imported.
 
-    Raises:
-        StudyError: it is no Python source, or cannot be read.
+    StudyError: it is no Python source, or cannot be read.
     """
     if module == MAIN:
         return Source(is_built_in=True)
@@ -164,8 +163,7 @@ def code_hashes(study: Study) -> dict[str, str]:
 def source_hash(name: str) -> str:
     """The digest of the source that "python:module:name" would import, as `Source` says.
 
-    Raises:
-        StudyError: the module is no Python source.
+    StudyError: the module is no Python source.
     """
     return source_of(module_of(name)).digest
 
@@ -287,8 +285,7 @@ def keep_known(study: Study, names: Iterable[str], *, trusted: bool) -> None:
 
     If they are not `trusted` by whoever asks, this user must have approved or run them before.
 
-    Raises:
-        StudyError: as for `keep`; or this user has neither approved nor run the code before.
+    StudyError: as for `keep`; or this user has neither approved nor run the code before.
     """
     for name, digest in keep(study, names).items():
         if digest and not trusted and not knows(name, digest):

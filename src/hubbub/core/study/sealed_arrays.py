@@ -40,8 +40,7 @@ _PIECE = 1 << 22  # bytes that are sealed at once
 def key_in(home: Path) -> bytes:
     """The key of a party's folder, made where there is none.
 
-    Raises:
-        OSError, ValueError: it cannot be read or written, or is none.
+    OSError, ValueError: it cannot be read or written, or is none.
     """
     path = home / KEY
     if not path.is_file():
@@ -67,6 +66,7 @@ class Seal:
         """One piece: nonce and ciphertext."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # where data are sealed only
 
+        # GCM says nothing under a nonce that is used twice: 96 random bits a piece, and few pieces.
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + AESGCM(self.key).encrypt(nonce, content, self._said(name, place))
 
@@ -131,8 +131,7 @@ def write_head(folder: Path, seal: Seal, arrays: dict[str, dict[str, Any]]) -> N
 def read_arrays(folder: Path, seal: Seal, names: tuple[str, ...]) -> Arrays:
     """Those of some arrays that there are, in memory.
 
-    Raises:
-        OSError, ValueError, KeyError, TypeError: they are not as they were written.
+    OSError, ValueError, KeyError, TypeError: they are not as they were written.
     """
     head = json_value(seal.opened(read_bytes(folder / HEAD), "head", 0))
     return {name: _read(folder, seal, name, head[name]) for name in names if name in head}

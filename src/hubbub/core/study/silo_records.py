@@ -65,8 +65,7 @@ def units_of(data: Data, party: str, given: Records) -> Records:
 
     A test set is measured record by record, whosever they are.
 
-    Raises:
-        DataError: the study and the records differ in what one unit is.
+    DataError: the study and the records differ in what one unit is.
     """
     if party == TEST:
         return given if given.patients is None else replace(given, patients=None)
@@ -76,6 +75,7 @@ def units_of(data: Data, party: str, given: Records) -> Records:
             f"expected {wanted} with the records of {party}, as data.patient says, got {got}; "
             "hand over Records(..., patients=...) or leave data.patient out"
         )
+    # P21: no unit has more places than the study says, so its shape tells nothing.
     return given.capped(data.most_per_patient)
 
 
@@ -117,8 +117,7 @@ def _read(study: Study, party: str, folder: Path) -> Records:
 def opened(data: Data, party: str, folder: Path) -> CellStream:
     """A silo's cells, of a study whose data are extracted from what is in a folder.
 
-    Raises:
-        UserError, DataError: nothing here says where they are.
+    UserError, DataError: nothing here says where they are.
     """
     if (source := table_source(data.source)) is not None:
         stream = source.stream(data, party, folder)
@@ -163,8 +162,7 @@ def check_readable(study: Study, party: str, folder: Path) -> int:
 def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> CodedCells:
     """The cells of one silo that a study's statistics are made of; see `records`.
 
-    Raises:
-        DataError: they cannot be read, or are not what the study declares.
+    DataError: they cannot be read, or are not what the study declares.
     """
     if study.data.is_extracted:
         source = partial(opened, study.data, party, folder or Path())

@@ -325,6 +325,7 @@ class Study:
     @cached_property
     def id(self) -> bytes:
         """SHA-256 of the canonical form, 32 bytes."""
+        # Keys, signatures and rows are bound to it (P15): what is not in it, nobody has agreed on.
         return hashlib.sha256(self.canonical).digest()
 
 

@@ -110,8 +110,7 @@ def pages() -> dict[str, str]:
 def json_schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a study's file, for editors and other programs.
 
-    Whatever it refuses is no study. What it lets pass may still be none: keys that go against each
-    other, and what is asked of which columns, `Study.load` refuses.
+    Whatever it refuses is no study. What it lets pass `Study.load` may still refuse.
     """
     keys = tables()
     role = schema(keys["attestation.silo"])

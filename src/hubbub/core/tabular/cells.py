@@ -87,8 +87,7 @@ def read_cells(path: Path, wanted: Sequence[str] = ()) -> dict[str, list[str]]:
 
     Others than the `wanted` columns, if there are any, need not be read.
 
-    Raises:
-        DataError: the file is missing, damaged, or not a table with distinct column names.
+    DataError: the file is missing, damaged, or not a table with distinct column names.
     """
     return _parquet_cells(path, wanted) if path.suffix.lower() == ".parquet" else _csv_cells(path)
 
@@ -96,8 +95,7 @@ def read_cells(path: Path, wanted: Sequence[str] = ()) -> dict[str, list[str]]:
 def cells_of(table: Any) -> dict[str, list[str]]:
     """The cells of a data frame, or any mapping of columns to values, as `read_cells` gives them.
 
-    Raises:
-        DataError: it is none, or its columns are not of one length.
+    DataError: it is none, or its columns are not of one length.
     """
     names = column_names(table)
     try:
@@ -278,8 +276,7 @@ Rule = Callable[[str], float | CellFault]
 def read_column(texts: Sequence[str], rule: Rule, where: str) -> NDArray[np.float64]:
     """The numbers of one column's stripped cells, (n,); `where` names it in errors.
 
-    Raises:
-        DataError: the first cell that the rule finds at fault; its content is not quoted.
+    DataError: the first cell that the rule finds at fault; its content is not quoted.
     """
     read = {text: rule(text) for text in set(texts)}  # columns repeat themselves
     numbers = np.empty(len(texts))

@@ -43,8 +43,7 @@ _OFF_STEP = 1e-6  # steps by which a bound may miss one: what its last digits le
 def column_features(column: Column, texts: Sequence[str], where: str) -> NDArray[np.float64]:
     """All features of one column, shape (n, column.width).
 
-    Raises:
-        DataError: a cell is none of the column's, or is missing and the column has no default.
+    DataError: a cell is none of the column's, or is missing and the column has no default.
     """
     values = read_column(texts, column.rule, where)
     gone = np.isnan(values)
@@ -55,6 +54,7 @@ def column_features(column: Column, texts: Sequence[str], where: str) -> NDArray
             values[gone] = places.index(column.spelled(default))
         else:
             values[gone] = float(default)
+    # P1: a record's features follow from its own cells and the study, whatever others hold.
     if not column.categories:  # the public bounds are mapped to -1 and 1
         low, high = column.bounds
         block = ((2.0 * values - (low + high)) / (high - low))[:, None]
@@ -188,8 +188,7 @@ class Column:
     def bounds(self) -> tuple[float, float]:
         """The public bounds of a numeric column, in the column's own unit.
 
-        Raises:
-            StudyError: the column is categorical.
+        StudyError: the column is categorical.
         """
         if self.low is None or self.high is None:
             found = (self.low, self.high)
@@ -421,8 +420,7 @@ NEGATIVE_TIME = CellFault(
 def columns_from(table: object) -> tuple[Column, ...]:
     """The columns of a study's table `[data.columns]`, in its order.
 
-    Raises:
-        StudyError: an unknown key, a value of the wrong type, or settings that contradict.
+    StudyError: an unknown key, a value of the wrong type, or settings that contradict.
     """
     if not isinstance(table, Mapping) or not table:
         raise StudyError(

@@ -53,8 +53,7 @@ def patient_numbers(
 ) -> NDArray[np.intp]:
     """Whose each record is, (n,), as numbers from 0 in the order in which patients come.
 
-    Raises:
-        DataError: a key is missing; `place` says how it names a row, which is counted from 0.
+    DataError: a key is missing; `place` says how it names a row, which is counted from 0.
     """
     by_key: dict[str, int] = {}
     keys: dict[str, str] = {}  # by text: columns repeat themselves
@@ -235,32 +234,25 @@ class Records:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class UnitRows:
-    """The rows of u units, each with k places.
+    """The rows of u units, each with k places."""
 
-    Args:
-        rows: (u, k) numbers of rows.
-        shares: (u, k) float32: the weight of a place in its unit's mean; they add up to 1, and are
-            0 where a row stands once more.
-    """
-
-    rows: NDArray[np.intp]
+    rows: NDArray[np.intp]  # (u, k) numbers of rows
+    # (u, k): the weight of a place in its unit's mean: 1 in all, 0 where a row stands once more.
     shares: NDArray[np.float32]
 
     def means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """(u, ...): each unit's mean of what its rows have, (n, ...)."""
-        found = np.einsum("uk,uk...->u...", self.shares.astype(np.float64), values[self.rows])
-        return np.asarray(found)
+        weights = self.shares.astype(np.float64)
+        return np.asarray(np.einsum("uk,uk...->u...", weights, values[self.rows]))
 
 
 def unit_rows(units: NDArray[np.intp], most: int) -> UnitRows:
     """The rows of each unit, in their order, and no more than `most` of them.
 
+    Every number of a unit, (n,), from 0 on occurs.
+
     >>> unit_rows(np.array([0, 1, 0]), 2).rows.tolist()
     [[0, 2], [1, 1]]
-
-    Args:
-        units: (n,) the number of each row's unit: every number from 0 on occurs.
-        most: k, places of a unit.
     """
     counts = np.bincount(units)
     firsts = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.intp)
@@ -279,6 +271,7 @@ def first_rows(units: NDArray[np.intp], most: int) -> NDArray[np.bool_]:
     >>> first_rows(np.array([0, 1, 0, 0]), 2).tolist()
     [True, True, True, False]
     """
+    # P21: which rows of a unit are kept follows from that unit's rows and their order alone.
     order = np.argsort(units, kind="stable")
     ordered = units[order]
     turn = np.empty(len(units), dtype=np.intp)
@@ -315,22 +308,17 @@ _LEAST_DEVIATION = 1e-3  # of a feature, in units of its bound; smaller ones are
 
 @dataclass(frozen=True, kw_only=True)
 class Standardisation:
-    """What is taken off every feature, and what it is then divided by; both are public.
+    """What is taken off every feature, and what it is then divided by; both are public."""
 
-    Args:
-        shift: (features,) float32, each in its feature's own unit.
-        scale: (features,) float32 above 0, each in its feature's own unit.
-    """
-
-    shift: NDArray[np.float32]
-    scale: NDArray[np.float32]
+    shift: NDArray[np.float32]  # (features,), each in its feature's own unit
+    scale: NDArray[np.float32]  # the same, above 0
 
     def of(self, records: Records) -> Records:
         """The records with standardised features, of which none is too large to be a number.
 
         Who chooses shift and scale must not learn from a refusal that a record has such a feature.
         """
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # P16: shift and scale are public, and noisy sums' alone
             scaled = (records.inputs - self.shift) / self.scale
         return records.with_inputs(np.clip(scaled, -_LARGEST, _LARGEST).astype(np.float32))
 

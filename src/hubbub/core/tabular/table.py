@@ -2,9 +2,7 @@
 
 For a model cells become features and targets. For statistics a number is clipped to the column's
 public bounds, a category is its place in the public list, and what is missing is not a number: no
-default stands in for it, as one does in features. Errors name the file, the column and the row,
-never the content of a cell. This file knows columns and records; it must not know studies, parties,
-models or the network.
+default stands in for it, as one does in features. Errors never have the content of a cell.
 """
 
 from __future__ import annotations
@@ -56,15 +54,13 @@ def encode_table(
     Args:
         cells: for each column the text of its cells; "" is a missing cell.
         target: the column to be learned.
-        columns: what becomes features, in this order; other columns are ignored. Without any,
-            all columns but the target must be numeric and are used unscaled, in header order.
-        positive: spellings of the target that count as 1.
-        negative: beside `positive`, the spellings that count as 0; any other is refused.
-        classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
-            give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
+        columns: what becomes features, in this order. Without any, all columns but the target must
+            be numeric and are used unscaled, in header order.
+        positive, negative: spellings of the target that count as 1, and as 0; others are refused.
+        classes: without these, class k is the k-th spelling. Two classes give float32 in {0, 1},
+            more give int64; none: the target is the number 0 or 1.
         patient: beside `columns`, the column that says whose record it is; empty: none.
-        outcome: what the target is if it is no class, which `positive`, `negative` and `classes`
-            then say nothing about; its targets are float64.
+        outcome: what the target, then float64, is if it is no class.
         origin: what error messages call the table.
 
     Raises:
@@ -118,8 +114,7 @@ def encode_inputs(
 ) -> NDArray[np.float32]:
     """The features of a table, (n, features) float32, whose target may be missing.
 
-    Raises:
-        DataError: a cell does not fit its column, a column is missing, or there is none.
+    DataError: a cell does not fit its column, a column is missing, or there is none.
     """
     check_present(cells, [column.name for column in columns], origin)
     if columns:
@@ -160,8 +155,7 @@ def check_present(
 def class_rule(positive: Sequence[str], negative: Sequence[str], classes: Sequence[str]) -> Rule:
     """The rule of a target that is one of two classes with lists of spellings, or of `classes`.
 
-    Raises:
-        StudyError: these are fewer than two, or one is there twice.
+    StudyError: these are fewer than two, or one is there twice.
     """
     if positive:
         return label_rule(two_classes(positive, negative), "data.positive or data.negative")
@@ -176,17 +170,13 @@ def class_rule(positive: Sequence[str], negative: Sequence[str], classes: Sequen
 
 @dataclass(frozen=True)
 class CodedCells:
-    """One silo's table. Never printed, never sent.
+    """One silo's table. Never printed, never sent."""
 
-    Args:
-        columns: by name (n,) float64: a number within the bounds, or a category's place from 0; NaN
-            where the cell is missing.
-        units: the rows of each patient, where these are the units; each row is one if None.
-        negative: columns in which some number below 0 counts as a bound.
-    """
-
+    # By name (n,): a number within the bounds, or a category's place from 0; NaN where missing.
     columns: Mapping[str, Codes] = field(repr=False)
+    # The rows of each patient, where these are the units; each row is one if None.
     units: UnitRows | None = field(default=None, repr=False)
+    # Columns in which some number below 0 counts as a bound.
     negative: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __len__(self) -> int:
@@ -212,8 +202,7 @@ def coded_cells(
 ) -> CodedCells:
     """The cells of a table that are of these columns; `most` records of a patient count.
 
-    Raises:
-        DataError: a column is missing, or a cell is neither of its column nor missing.
+    DataError: a column is missing, or a cell is neither of its column nor missing.
     """
     coded = {}
     check_present(cells, [column.name for column in columns], origin)
