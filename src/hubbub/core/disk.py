@@ -2,12 +2,9 @@
 
 Reading: a file of a few bytes must not cost minutes or gigabytes, whatever it holds. So a file is
 opened only if it is an ordinary one (to open a pipe would wait for whoever writes to it), is read
-up to a stated size, and is counted before it is parsed. What is refused here is an `OSError` or a
-`ValueError` in a few words; whoever reads knows what was expected, and says so.
-
-Writing: a file is there as a whole or not at all, and is still there after a crash. Who may read it
-is what its writer means, whatever the umask: everybody may read what is meant for others
-(`PUBLIC`), and its owner alone what is not (`PRIVATE`).
+up to a stated size, and is counted before it is parsed. What is refused is an `OSError` or a
+`ValueError` in a few words; whoever reads says what was expected. Writing: a file is still there
+after a crash, and may be read by all (`PUBLIC`) or its owner alone, whatever the umask.
 """
 
 from __future__ import annotations
@@ -69,8 +66,7 @@ def why_of(error: OSError) -> str:
 def open_ordinary(path: Path) -> BinaryIO:
     """An ordinary file, open to be read.
 
-    Raises:
-        OSError: it cannot be opened, or is a pipe, a device, a folder, or a gigabyte of hole.
+    OSError: it cannot be opened, or is a pipe, a device, a folder, or a gigabyte of hole.
     """
     descriptor = _ordinary(os.open(path, os.O_RDONLY | _NO_WAITING))
     status = os.fstat(descriptor)
@@ -83,8 +79,7 @@ def open_ordinary(path: Path) -> BinaryIO:
 def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
     """All of an ordinary file.
 
-    Raises:
-        OSError: as for `open_ordinary`, or it has more than `most` bytes.
+    OSError: as for `open_ordinary`, or it has more than `most` bytes.
     """
     with open_ordinary(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -112,8 +107,7 @@ def json_value(text: bytes | str) -> Any:
 
     Of a name that stands twice, readers differ in which they believe.
 
-    Raises:
-        ValueError: it is not that, or has more values or levels than anybody needs.
+    ValueError: it is not that, or has more values or levels than anybody needs.
     """
     marks: tuple[Any, ...] = ("[", "{", ",") if isinstance(text, str) else (b"[", b"{", b",")
     if sum(map(text.count, marks)) > _MOST_VALUES:
@@ -132,9 +126,8 @@ def json_value(text: bytes | str) -> Any:
 def toml_table(text: str) -> dict[str, Any]:
     """The table of a TOML text.
 
-    Raises:
-        ValueError: it is none, or has more entries, levels or parts of a key than anybody needs;
-            `tomllib.TOMLDecodeError` where it is a matter of syntax.
+    ValueError: it is none, or has more entries, levels or parts of a key than anybody needs;
+    `tomllib.TOMLDecodeError` where it is a matter of syntax.
     """
     if sum(map(text.count, "=,[{")) > _MOST_ENTRIES:
         raise ValueError(f"more than {_MOST_ENTRIES} entries")
@@ -150,8 +143,7 @@ def toml_table(text: str) -> dict[str, Any]:
 def npz_arrays(content: bytes) -> dict[str, NDArray[Any]]:
     """The arrays of numbers in an `.npz` file, which may be packed, but not to next to nothing.
 
-    Raises:
-        ValueError: it is no such file, or its arrays are out of proportion to it.
+    ValueError: it is no such file, or its arrays are out of proportion to it.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -217,10 +209,8 @@ def _refused(constant: str) -> None:
 def file_name(text: str, is_free: Callable[[str], bool] = lambda _: True) -> str:
     """A text from anywhere as the name of a file, which lies in the folder where it is put.
 
-    Args:
-        text: what a person has called something.
-        is_free: whether nothing else has this name, which is given in small letters, as many disks
-            tell no others apart; a number is added until it is.
+    A number is added until `is_free` says that nothing else has this name, which it is given in
+    small letters, as many disks tell no others apart.
 
     >>> file_name("../../by arm"), file_name("/srv/x"), file_name(""), file_name("NUL.x")
     ('by-arm', 'srv-x', 'unnamed', 'NUL-.x')
@@ -229,14 +219,13 @@ def file_name(text: str, is_free: Callable[[str], bool] = lambda _: True) -> str
     name = plain.lstrip(".-")[:_MOST_LETTERS] or "unnamed"
     name = _DEVICE.sub(r"\1-", name, count=1)
     names = chain([name], (f"{name}-{number}" for number in count(2)))
-    return next(one for one in names if is_free(one.casefold()))
+    return next(free for free in names if is_free(free.casefold()))
 
 
 def inside(folder: Path, name: str) -> Path:
     """The path of that name below a folder.
 
-    Raises:
-        OSError: it is above it or beside it, be it by a link.
+    OSError: it is above it or beside it, be it by a link.
     """
     path = folder / name
     if not path.parent.resolve().is_relative_to(folder.resolve()) or path.name in ("", ".."):
@@ -256,8 +245,7 @@ def fresh(path: Path, *, mode: int = PUBLIC) -> BinaryIO:
 def appending(path: Path, *, mode: int = PUBLIC) -> BinaryIO:
     """A file to be written to at its end, without a buffer; made if it is not there.
 
-    Raises:
-        OSError: something else than an ordinary file is there, or a link.
+    OSError: something else than an ordinary file is there, or a link.
     """
     return _made(path, os.O_WRONLY | os.O_APPEND, mode)
 
@@ -265,8 +253,7 @@ def appending(path: Path, *, mode: int = PUBLIC) -> BinaryIO:
 def append_line(path: Path, line: str, *, mode: int = PUBLIC) -> None:
     """Add a line to a log; what a full disk or a crash has torn off before stays a line of its own.
 
-    Raises:
-        OSError: as for `appending`, or the disk is full.
+    OSError: as for `appending`, or the disk is full.
     """
     with appending(path, mode=mode) as file, open_ordinary(path) as before:
         before.seek(max(0, before.seek(0, os.SEEK_END) - 1))
@@ -278,8 +265,7 @@ def append_line(path: Path, line: str, *, mode: int = PUBLIC) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock that a file stands for; the system frees it when the process ends.
 
-    Raises:
-        BlockingIOError: somebody holds it.
+    BlockingIOError: somebody holds it.
     """
     with appending(path, mode=PRIVATE) as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -308,7 +294,7 @@ def _made(path: Path, how: int, mode: int) -> BinaryIO:
 
 
 def _ordinary(descriptor: int) -> int:
-    """The descriptor of an ordinary file; it is closed, and OSError raised, if it is of another."""
+    """The descriptor of an ordinary file; another's is closed, and OSError raised."""
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
@@ -338,11 +324,9 @@ def write_bytes(
     mode: int = PUBLIC,
     named: Callable[[], Path] | None = None,
 ) -> None:
-    """Write a file all at once or not at all.
+    """Write a file, given in pieces, all at once or not at all; what is there is replaced.
 
     Args:
-        path: the file, replaced if it is there.
-        content: all of it, in pieces.
         durable: it is on disk when this returns; else it may be lost with the power.
         mode: who may read it: `PUBLIC` or `PRIVATE`.
         named: what it is called instead, in the same folder; asked once the disk has all of it.

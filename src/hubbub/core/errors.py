@@ -59,12 +59,7 @@ class ModelError(UserError):
 
 
 class ProtocolError(HubbubError):
-    """Another party broke the protocol.
-
-    Args:
-        message: one sentence that says what was expected and what was found.
-        culprit: the name of the party to blame, or "" where nobody can be singled out.
-    """
+    """Another party, the `culprit` unless nobody can be singled out, broke the protocol."""
 
     def __init__(self, message: str, *, culprit: str = "") -> None:
         super().__init__(f"{culprit}: {message}" if culprit else message)
@@ -80,12 +75,7 @@ RULES = (
 
 
 class AttestationError(HubbubError):
-    """Evidence of an attested party does not hold.
-
-    Args:
-        rule: the rule that it fails, one of `RULES`.
-        message: one sentence that says what was expected and what was found.
-    """
+    """Evidence of an attested party does not hold: the rule that it fails, one of `RULES`."""
 
     def __init__(self, rule: str, message: str) -> None:
         super().__init__(message)
@@ -127,11 +117,7 @@ _OF_RECORDS = (
 
 
 def with_extra(name: str) -> str:
-    """How a missing extra is installed: the end of an error's sentence.
-
-    Args:
-        name: of the extra, as pyproject.toml calls it; several with commas.
-    """
+    """How a missing extra of pyproject.toml, or several with commas, is installed."""
     return f"pip install '.[{name}]', the dot being hubbub's source folder or a release's wheel"
 
 

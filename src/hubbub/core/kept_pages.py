@@ -1,11 +1,9 @@
 """Large vectors in memory that is used again, while something long runs.
 
 Above 32 MiB the C library maps every block afresh and unmaps it when it is freed, so a step of a
-large model faults once for each 4 KiB that it touches, and the kernel clears them all: half of a
-step's time at 17 million parameters. While pages are kept, freed blocks stay with the process and
-serve the next step; afterwards they go back. Threads that are begun meanwhile share one arena, now
-and later: an arena of their own has no room for a block so large. Only glibc is told; elsewhere
-nothing changes.
+large model faults for each 4 KiB that it touches: half of a step's time at 17 million parameters.
+While pages are kept, freed blocks serve the next step; afterwards they go back. Threads share one
+arena: one of their own has no room for a block so large. Only glibc is told.
 """
 
 from __future__ import annotations

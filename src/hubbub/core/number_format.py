@@ -1,7 +1,6 @@
 """How numbers are written on the page: bounds rounded so that they stay true, the rest short.
 
-An upper bound that is rounded to the nearest digit may promise more than was certified, so bounds
-are rounded up. This file knows numbers and units, not what they are about.
+An upper bound that is rounded to the nearest digit may promise more than was certified.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ _DIGITS = 3
 def at_most(bound: float | None) -> str:
     """An upper bound to three digits, rounded up; None is a bound past what is promised.
 
-    Example:
-        >>> at_most(0.34061), at_most(24.0), at_most(None)
-        ('0.341', '24.0', 'over 50: no guarantee')
+    >>> at_most(0.34061), at_most(24.0), at_most(None)
+    ('0.341', '24.0', 'over 50: no guarantee')
     """
     if bound is None or not isfinite(bound):
         return NO_PROMISE
@@ -32,9 +30,8 @@ def at_most(bound: float | None) -> str:
 def at_least(bound: float) -> str:
     """A lower bound to three digits, rounded down.
 
-    Example:
-        >>> at_least(0.34069), at_least(24.0), at_least(0)
-        ('0.340', '24.0', '0')
+    >>> at_least(0.34069), at_least(24.0), at_least(0)
+    ('0.340', '24.0', '0')
     """
     return _rounded(bound, ROUND_FLOOR)
 
@@ -56,9 +53,8 @@ def score(value: float | None) -> str:
 def amount(value: float | None) -> str:
     """Any other number, to four digits.
 
-    Example:
-        >>> amount(1e-05), amount(31921), amount(11.08664)
-        ('1e-5', '31,921', '11.09')
+    >>> amount(1e-05), amount(31921), amount(11.08664)
+    ('1e-5', '31,921', '11.09')
     """
     if value is None:
         return NOT_KNOWN
@@ -71,9 +67,8 @@ def amount(value: float | None) -> str:
 def chance(probability: float) -> str:
     """A small probability for people, rounded up.
 
-    Example:
-        >>> chance(1e-05), chance(3e-06)
-        ('1 in 100,000', '1 in 333,333')
+    >>> chance(1e-05), chance(3e-06)
+    ('1 in 100,000', '1 in 333,333')
     """
     return f"1 in {int(1 / probability * (1 + 1e-9)):,}"
 
@@ -81,9 +76,8 @@ def chance(probability: float) -> str:
 def size(count: float | None) -> str:
     """A number of bytes in the largest unit that leaves at least one of it.
 
-    Example:
-        >>> size(192), size(2_500_000)
-        ('192 bytes', '2.5 MB')
+    >>> size(192), size(2_500_000)
+    ('192 bytes', '2.5 MB')
     """
     if count is None:
         return "not known before the model is"
@@ -96,9 +90,8 @@ def size(count: float | None) -> str:
 def duration(seconds: float) -> str:
     """A time in the unit that reads best.
 
-    Example:
-        >>> duration(0.0123), duration(75), duration(3 * 3600 + 120)
-        ('12.3 ms', '75 s', '3 h 2 min')
+    >>> duration(0.0123), duration(75), duration(3 * 3600 + 120)
+    ('12.3 ms', '75 s', '3 h 2 min')
     """
     if seconds < 1:
         return f"{1000 * seconds:.3g} ms"
@@ -122,9 +115,8 @@ def several(count: int, noun: str) -> str:
 def few(names: Sequence[str], most: int = 3) -> str:
     """Names in a line: the first ones, and how many more.
 
-    Example:
-        >>> few(["ann", "bob"]), few(["ann", "bob", "cyn", "dan", "eve"])
-        ('ann, bob', 'ann, bob, cyn and 2 more')
+    >>> few(["ann", "bob"]), few(["ann", "bob", "cyn", "dan", "eve"])
+    ('ann, bob', 'ann, bob, cyn and 2 more')
     """
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

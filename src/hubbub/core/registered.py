@@ -35,12 +35,9 @@ def forget() -> None:
 
 @contextmanager
 def standing_in(group: str, name: str, given: Any) -> Iterator[None]:
-    """Something that no package registers is found under a name, for as long as it is tried.
+    """Something that no package registers is found under a name of a group of entry points.
 
-    Args:
-        group: of entry points.
-        name: in that group; one of that name that is installed is not found meanwhile.
-        given: what loading it gives.
+    One of that name that is installed is not found meanwhile.
     """
     point = EntryPoint(name=name, value=f"{type(given).__module__}:{name}", group=group)
     _STANDING[point] = given
@@ -56,8 +53,7 @@ def standing_in(group: str, name: str, given: Any) -> Iterator[None]:
 def registered(group: str) -> Mapping[str, EntryPoint]:
     """By name what is registered under a group, nothing of it imported yet.
 
-    Raises:
-        UserError: two packages register one name.
+    UserError: two packages register one name.
     """
     standing = {point.name: point for point in _STANDING if point.group == group}
     points: dict[str, EntryPoint] = {}
@@ -73,8 +69,7 @@ def registered(group: str) -> Mapping[str, EntryPoint]:
 def loaded(point: EntryPoint, use: Callable[[Any], Any] = lambda given: given) -> Any:
     """What a package has registered, as its first use gives it.
 
-    Raises:
-        UserError: a package other than hubbub cannot be imported, or used.
+    UserError: a package other than hubbub cannot be imported, or used.
     """
     try:
         return use(_STANDING[point] if point in _STANDING else point.load())

@@ -1,6 +1,5 @@
 """One table of the study file, read key by key; whatever is wrong is refused in one sentence.
 
-A `Section` knows types and ranges, and how to say what was expected, what was found and what to do.
 A refusal quotes what it found: short, on one line, spelled as in the file. Nothing here knows what
 any key means.
 """
@@ -194,16 +193,8 @@ class Section:
 #
 # From its `Key` follow how it is read and refused (`read`), the table on the page docs/study.md
 # (`page`), the docstring of the class (`settings`), and the JSON schema (`schema`). What a value
-# must be in view of other keys, the file of its table says in a reader of its own.
-#
-#     @settings
-#     class Privacy:
-#         '''What is promised to every record.'''
-#
-#         epsilon: Annotated[float, number(0.001, 50, "What is promised.")]
-#         relation: Annotated[str, one_of("add-remove", "substitute", says="...")] = "add-remove"
-#
-#     privacy = read(Privacy, "privacy", {"epsilon": 1.0})
+# must be in view of other keys, the file of its table says in a reader of its own. `Privacy` in
+# study/parties.py is an example.
 
 T = TypeVar("T")
 Reader = Callable[[Section, str, Any], Any]
@@ -212,26 +203,15 @@ _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """One key of a table.
+    """One key of a table."""
 
-    Args:
-        says: what it does, in Markdown.
-        values: what it may be, in Markdown.
-        schema: the same as a JSON schema.
-        reader: reads it from a section, by its name and its default; None: no one key alone says
-            what it is.
-        by_hand: whether the file of its table reads it, in view of other keys.
-        later: whether it came after study ids were pinned: at its default it is in none.
-        default: how the page writes its default; empty: as the field has it.
-    """
-
-    says: str
-    values: str
-    schema: Mapping[str, Any]
-    reader: Reader | None = None
-    by_hand: bool = False
-    later: bool = False
-    default: str = ""
+    says: str  # what it does, in Markdown
+    values: str  # what it may be, in Markdown
+    schema: Mapping[str, Any]  # the same as a JSON schema
+    reader: Reader | None = None  # by a section, its name and its default; None: no key alone says
+    by_hand: bool = False  # whether the file of its table reads it, in view of other keys
+    later: bool = False  # whether it came after study ids were pinned: at its default it is in none
+    default: str = ""  # how the page writes its default; empty: as the field has it
 
     def read(self, section: Section, name: str, default: object) -> Any:
         """The value under a name, or the default; None: it must be there."""
@@ -399,23 +379,15 @@ def section_of(kind: type, name: str, content: Mapping[str, Any]) -> Section:
 def read(
     kind: type[T], name: str, content: Mapping[str, Any], /, **readers: Callable[[Section], Any]
 ) -> T:
-    """The class of a table as a study's file states it.
+    """The class of a table as a study's file states it; `readers` read what depends on other keys.
 
-    Args:
-        kind: the class.
-        name: of the table, for sentences.
-        content: the table.
-        readers: for fields that depend on other keys: what reads them.
-
-    Raises:
-        StudyError: a key is unknown or missing, or a value is out of its range.
+    StudyError: a key is unknown or missing, or a value is out of its range.
     """
     section = section_of(kind, name, content)
     values = {field: reader(section) for field, reader in readers.items()}
     for field in fields(kind):  # type: ignore[arg-type]
         key, default = keys_of(kind).get(field.name, (None, MISSING))
-        is_read = key is None or key.reader is None or key.by_hand or field.name in values
-        if key is not None and not is_read:
+        if field.name not in values and key and key.reader is not None and not key.by_hand:
             values[field.name] = key.read(section, field.name, _or_none(default))
     return kind(**values)
 

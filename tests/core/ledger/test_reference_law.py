@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.core.errors import BudgetError, StudyError
+from hubbub.core.errors import BudgetError, StudyError, UserError
 from hubbub.core.ledger.privacy_ledger import Cap, Ledger
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
 from ledger.book import DELTA, RELATION, entry, stored
@@ -105,6 +105,35 @@ def test_a_law_goes_with_adaptive_studies_alone():
         Cap(epsilon=1.0, delta=DELTA, relation=RELATION, studies="fixed", law=LAW)
     assert "law" not in cap_of(1.0, None).to_dict()
     assert Cap.of(cap_of(1.0).to_dict()) == cap_of(1.0)
+
+
+@pytest.mark.parametrize(
+    "later", [None, ReferenceLaw(noise_multiplier=0.7, sample_rate=0.001, steps=9)]
+)
+@pytest.mark.parametrize("between", ["nothing", "a cap for fixed studies"])
+def test_p24_no_law_is_changed_or_dropped_once_a_study_was_let_in(place, later, between):
+    """A cap for fixed studies in between, or a program that sets caps itself, is no way around."""
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(0.9, None))
+        ledger.set_cap(cap_of(0.99))  # nothing was seen yet
+        begin(ledger, 0)
+        if between == "a cap for fixed studies":
+            ledger.set_cap(Cap(epsilon=9.0, delta=DELTA, relation=RELATION))
+    with Ledger(place) as ledger:
+        with pytest.raises(UserError, match="before the first study, got another or none"):
+            ledger.set_cap(cap_of(5.0, later))
+        assert ledger.cap.epsilon == (9.0 if between == "a cap for fixed studies" else 0.99)
+        ledger.set_cap(cap_of(1.5))
+        assert ledger.cap == cap_of(1.5)
+
+
+def test_p24_no_law_is_stated_once_a_study_was_let_in(place):
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(2.0, None))
+        begin(ledger, 0)
+        ledger.set_cap(Cap(epsilon=9.0, delta=DELTA, relation=RELATION))
+        with pytest.raises(UserError, match="expected no --law"):
+            ledger.set_cap(cap_of(5.0))
 
 
 @pytest.mark.slow

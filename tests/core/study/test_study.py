@@ -286,6 +286,27 @@ def test_a_malformed_study_is_refused_in_one_sentence_that_helps(edits, words):
 
 
 CONTRADICTORY = {
+    # What is scored without noise would be a silo's own records.
+    "a silo's file as the test file": (
+        [source(FILES + '\ntest = "silo-silo-1.csv"')],
+        ["data.test", "a public file", "silo-silo-1.csv"],
+    ),
+    "a silo's file by another path": (
+        [source(FILES + '\ntest = "x/.././silo-silo-2.csv"')],
+        ["data.test", "a public file"],
+    ),
+    "a part of a silo's": (
+        [source('files = "parts/{name}/"\ntest = "parts/silo-2/one.parquet"')],
+        ["data.test", "a public file"],
+    ),
+    "a target without a name": (
+        [source(FILES), ('target = "disease"', 'target = " "')],
+        ["data.target", "the name of a column"],
+    ),
+    "a target's table without a name": (
+        [source(FILES), ('target = "disease"', 'target = { kind = "class", column = "" }')],
+        ["data.target.column", "the name of a column"],
+    ),
     # Settings that would be ignored without a word.
     "full share to one node": (
         [silos('silos = 4\nshares = "full"\nnodes_per_silo = 1'), nodes("compute_nodes = 2")],

@@ -126,6 +126,13 @@ def test_the_schema_takes_every_study(text: str) -> None:
     assert not [*SCHEMA.iter_errors(tomllib.loads(text))]
 
 
+def test_the_schema_takes_the_numbers_that_a_study_takes_as_spellings() -> None:
+    text = FILES.replace("low=0,high=1", 'categories=[0,1],default=1,missing=[-9,"n/a"]')
+    assert Study.parse(text).data.columns[0].missing == ("-9", "n/a")
+    assert SCHEMA.is_valid(tomllib.loads(text))
+    assert not SCHEMA.is_valid(tomllib.loads(text.replace("-9", "0.5")))
+
+
 # Of no type, of every other type, or none: what the schema lets through is left aside.
 STRANGE = (True, [], [["?"]], 1.5, -7, "?", {"?": {"?": 1}}, None, math.nan)
 

@@ -7,6 +7,7 @@ import math
 import tomllib
 import traceback
 from dataclasses import FrozenInstanceError, replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,9 @@ def test_categories_may_be_written_as_numbers():
         ({"categories": [True, False]}, "list of texts"),
         ({"categories": ["a", "b"], "default": "c"}, "default"),
         ({"categories": ["a", "b"], "missing": ["b"]}, "missing"),
+        ({"categories": ["True", "b"], "default": True}, "a text or a number"),
+        ({"categories": ["[1]", "b"], "default": [1]}, "a text or a number"),
+        ({"categories": ["2024-01-01", "b"], "default": date(2024, 1, 1)}, "a text or a number"),
         (3, "table"),
     ],
     ids=str,
@@ -195,6 +199,17 @@ def test_missing_spellings_take_the_default_and_set_the_indicator():
 def test_a_whole_number_is_the_same_category_in_every_spelling(spelling):
     stage = Column(name="stage", categories=("1", "2", "3"))
     assert _encode(stage, [spelling]).tolist() == [[0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("listed", "spelling"), [("M\u00fcller", "Mu\u0308ller"), ("0", "-0"), ("0", "-0.0")]
+)
+def test_another_form_of_a_listed_spelling_is_no_other_one(listed, spelling):
+    """A decomposed umlaut, as macOS writes it, once counted as `other` without a word."""
+    place = Column(name="place", categories=(listed, "b", "rest"), other="rest")
+    assert _encode(place, [spelling]).tolist() == _encode(place, [listed]).tolist() == [[1, 0, 0]]
+    with pytest.raises(StudyError, match="two different"):
+        Column(name="place", categories=(listed, spelling))
 
 
 def test_a_code_with_a_leading_zero_is_a_category_of_its_own():

@@ -235,6 +235,18 @@ def test_a_key_too_long_to_compose_is_nobodys():
     assert patient_key("7" * 1000) == "7" * 1000
 
 
+@pytest.mark.parametrize("key", ["1.1010519491231233e+17", "110105194912312330.0", "1e+17"])
+def test_a_key_that_a_program_has_rounded_is_several_patients(home: Path, key: str) -> None:
+    """Of 18 digits, as read by a program that makes floats of them: several people have it."""
+    Path("north.csv").write_text(table([("P1", 0.1, 0), (key, 0.2, 1)]))
+    with pytest.raises(DataError, match="several of them share"):
+        silo_records.records(study(), "north")
+    assert patient_key(key) == ""
+    assert [*map(patient_key, ("12E45", "110105194912312330", "1e3", "7.5"))] == [
+        *("12E45", "110105194912312330", "1e3", "7.5")
+    ]
+
+
 ONE_PATIENT = [
     (["7", " 7", "7.0", "7\t"], 1),
     (["Zoe\u0308", "Zo\u00eb"], 1),  # two dots of their own, and in the letter
@@ -270,7 +282,9 @@ def test_missing_values_of_arrays_and_frames_are_nobodys() -> None:
     assert with_patients("north", owned(None, 2), {"north": [7, "7"]}).units == 1
 
 
-@pytest.mark.parametrize("key", ["", "  ", "\u00a0", "nan", "NaN", "None", "<NA>", "NaT"])
+@pytest.mark.parametrize(
+    "key", ["", "  ", "\u00a0", "nan", "NaN", "None", "<NA>", "NaT", "NA", "NULL"]
+)
 def test_a_missing_key_is_refused_everywhere_and_never_one_patient(home: Path, key: str) -> None:
     Path("north.csv").write_text(table([("P1", 0.1, 0), (key, 0.2, 1)]))
     with pytest.raises(DataError, match="a patient for every record, found none in north"):
@@ -290,7 +304,7 @@ def test_a_missing_key_is_refused_everywhere_and_never_one_patient(home: Path, k
         (("Ärmel", "Armel"), "'Ärmel' and 'Armel'"),
         (("A\u200b1", "A1"), "look alike"),
         (("\uff11\uff12", "12"), "look alike"),
-        (("N/A", "P1"), "'N/A' looks like a missing value"),
+        (("unknown", "P1"), "'unknown' looks like a missing value"),
         (("\u200b", "P1"), "looks like a missing value"),
     ],
 )

@@ -14,7 +14,8 @@ import pytest
 from hubbub import Study
 from hubbub.core.errors import DataError, StudyError, UserError
 from hubbub.core.study import silo_records
-from hubbub.core.study.cell_stream import ColumnMapping, mapping_of
+from hubbub.core.study.cell_stream import ColumnMapping, mapped, mapping_of
+from hubbub.core.tabular.cells import number_in
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.draft_files import mapping_draft
 from hubbub.desk.drafting.raw_table import RawTable
@@ -154,6 +155,29 @@ def _as_mapping(text: str, here: Path) -> Path:
 )
 def test_a_cell_becomes_what_its_mapping_says_or_stays(mapping: Any, cell: str, becomes: str):
     assert ColumnMapping(source="a", **mapping).cell(cell) == becomes
+
+
+@pytest.mark.parametrize("cell", ["1.234", "1.234,5", "1,234.5", "12.5"])
+def test_a_point_where_the_decimal_sign_is_a_comma_is_no_decimal_point(cell: str) -> None:
+    """A German thousand was once read as one and a bit."""
+    for factor in (1.0, 2.0):
+        becomes = ColumnMapping(source="a", decimal=",", factor=factor).cell(cell)
+        assert number_in(becomes) is None
+    assert ColumnMapping(source="a", decimal=",").cell("e.g. this") == "e.g. this"
+
+
+def test_a_column_of_the_studys_name_does_not_stand_in_for_the_mapped_one() -> None:
+    cells = {"weight": ["154"], "Gewicht": ["70"]}
+    mapping = {"weight": ColumnMapping(source="Gewicht_kg", factor=1.0)}
+    assert "weight" not in mapped(cells, mapping)
+    mapping = {"weight": ColumnMapping(source="Gewicht"), "Gewicht": ColumnMapping(source="weight")}
+    assert mapped(cells, mapping) == {"weight": ["70"], "Gewicht": ["154"]}
+
+
+def test_a_spelling_stands_once_in_a_mapping(tmp_path: Path) -> None:
+    (tmp_path / "mapping.toml").write_text('[south.sex]\nspellings = { 1 = "F", "1.0" = "M" }\n')
+    with pytest.raises(StudyError, match="each spelling once"):
+        mapping_of("south", tmp_path, "pid")
 
 
 @pytest.mark.parametrize(

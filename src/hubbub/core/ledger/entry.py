@@ -67,14 +67,12 @@ class LedgerMechanism:
 
     def to_dict(self) -> dict[str, Any]:
         """As rows hold it; patients, diameters and purposes only where they are spoken of."""
-        plain = dict(vars(self))
-        if not self.most_per_patient:
-            del plain["unit"], plain["most_per_patient"]
-        if self.diameter == LedgerMechanism.diameter:
-            del plain["diameter"]
-        if not self.purpose:
-            del plain["purpose"]
-        return plain
+        silent = {
+            *(() if self.most_per_patient else ("unit", "most_per_patient")),
+            *(() if self.diameter != LedgerMechanism.diameter else ("diameter",)),
+            *(() if self.purpose else ("purpose",)),
+        }
+        return {name: value for name, value in vars(self).items() if name not in silent}
 
     def like(self, other: LedgerMechanism, *, times: float = 1.0) -> bool:
         """Whether it is the same mechanism but for the last digits of what was calibrated.
@@ -128,7 +126,7 @@ class Entry:
     attested: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
-        if [len(one) for one in self.attested] not in ([], [32] * len(_ATTESTED)):
+        if [*map(len, self.attested)] not in ([], [32] * len(_ATTESTED)):
             raise ValueError("no hashes of evidence")
         arguments.epsilon(self.certificate.epsilon)
         arguments.within("slack", self.certificate.slack, least=0.0, most=1.0)
@@ -139,6 +137,9 @@ class Entry:
 
     def to_dict(self) -> dict[str, Any]:
         """The entry as JSON knows it."""
+        attested = {
+            name: digest.hex() for name, digest in zip(_ATTESTED, self.attested, strict=False)
+        }
         return {
             "study": self.study.hex(),
             "session": self.session.hex(),
@@ -146,20 +147,18 @@ class Entry:
             "attempt": int(self.attempt),
             **self.kind.to_dict(),
             "certificate": dict(vars(self.certificate)),
-            **({"attested": self._attested()} if self.attested else {}),
+            **({"attested": attested} if attested else {}),
         }
-
-    def _attested(self) -> dict[str, str]:
-        """The hashes of evidence, by what they are of."""
-        return {name: one.hex() for name, one in zip(_ATTESTED, self.attested, strict=True)}
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Entry:
         """The entry that `plain` gave."""
         left = dict(plain)
-        attested = left.pop("attested", None)
+        attested = left.pop("attested", {})
+        if set(attested) - set(_ATTESTED):
+            raise ValueError("no hashes of evidence")
         return cls(
-            attested=_hashes(attested) if attested is not None else (),
+            attested=tuple(bytes.fromhex(attested[name]) for name in _ATTESTED if attested),
             study=bytes.fromhex(left.pop("study")),
             session=bytes.fromhex(left.pop("session")),
             round=left.pop("round"),
@@ -167,13 +166,6 @@ class Entry:
             certificate=Certificate(**left.pop("certificate")),
             kind=LedgerMechanism(**left),
         )
-
-
-def _hashes(plain: Mapping[str, str]) -> tuple[bytes, ...]:
-    """The hashes of evidence; ValueError if there are others."""
-    if set(plain) != set(_ATTESTED):
-        raise ValueError("no hashes of evidence")
-    return tuple(bytes.fromhex(plain[name]) for name in _ATTESTED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,17 +214,11 @@ class Cap:
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """A study that an adaptive cap has let in, or more attempts of one, before they are made.
+    """A study that an adaptive cap has let in, or more attempts of one, before they are made."""
 
-    Args:
-        study: its id.
-        counts: so many attempts of each kind.
-        left: what the cap leaves to studies that come later; None: nothing.
-    """
-
-    study: bytes
-    counts: tuple[tuple[LedgerMechanism, int], ...]
-    left: RemainingBudget | None
+    study: bytes  # its id
+    counts: tuple[tuple[LedgerMechanism, int], ...]  # so many attempts of each kind
+    left: RemainingBudget | None  # to studies that come later; None: nothing
 
     def __post_init__(self) -> None:
         for _, count in self.counts:
@@ -243,7 +229,8 @@ class Admission:
         return {
             "study": self.study.hex(),
             "counts": [kind.to_dict() | {"count": count} for kind, count in self.counts],
-            "left": None if self.left is None else _spoken(vars(self.left)),
+            # Steps of a law only where there are some.
+            "left": self.left and {k: v for k, v in vars(self.left).items() if k != "steps" or v},
         }
 
     @classmethod
@@ -259,13 +246,9 @@ class Admission:
 
 @dataclass(frozen=True, kw_only=True)
 class Closing:
-    """A study that is over on this data set: no attempt of it is charged after this row (P15).
+    """A study that is over on this data set: no attempt of it is charged after this row (P15)."""
 
-    Args:
-        study: its id.
-    """
-
-    study: bytes
+    study: bytes  # its id
 
     def __post_init__(self) -> None:
         if len(self.study) != 32:
@@ -281,11 +264,6 @@ class Closing:
         return cls(**{name: bytes.fromhex(text) for name, text in plain.items()})
 
 
-def _spoken(left: Mapping[str, Any]) -> dict[str, Any]:
-    """A remaining budget as rows hold it; steps of a law only where there are some."""
-    return {name: value for name, value in left.items() if name != "steps" or value}
-
-
 def _counted(*, count: int, **kind: Any) -> tuple[LedgerMechanism, int]:
     """So many of a kind."""
     return LedgerMechanism(**kind), count
@@ -293,52 +271,42 @@ def _counted(*, count: int, **kind: Any) -> tuple[LedgerMechanism, int]:
 
 # A ledger's entries as an event of Google's dp-accounting, for those who count with it.
 #
-# The form is what `DpEvent.to_named_tuple` gives, with tuples as objects: every event has its
-# `module_name`, `class_name` and fields. Neighbours are those of add-remove, dp-accounting's
-# `ADD_OR_REMOVE_ONE`. What that library has no event for is refused by name: nothing is left out,
-# and nothing is put in a cheaper event's place. Certificates (docs/privacy.md P4 to P6) are not in
-# it.
-
-_MODULE = "dp_accounting.dp_event"
+# The form is what `DpEvent.to_named_tuple` gives, with tuples as objects. Neighbours are those of
+# add-remove. What that library has no event for is refused by name: nothing is left out, or put in
+# a cheaper event's place. Certificates (docs/privacy.md P4 to P6) are not in it.
 
 
 def event_of(counts: Mapping[LedgerMechanism, int]) -> dict[str, Any]:
     """All entries, by kind, as one composed event.
 
-    Raises:
-        UserError: a kind is none of dp-accounting's, or not all have the same unit.
+    UserError: a kind is none of dp-accounting's, or not all have the same unit.
     """
+    fault = ""
     if len({kind.unit for kind in counts}) > 1:
-        raise UserError(
-            "expected entries of one unit, got some of records and some of patients; export the "
-            "entries or the curve instead"
-        )
-    return _event("ComposedDpEvent", events=[_of(kind, n) for kind, n in sorted(counts.items())])
+        fault = "of one unit, got some of records and some of patients"
+    for kind in sorted(counts):
+        # P8 (6): by layers, records are clipped after the projection, and the step is one without.
+        if kind.projection not in ("", "layers"):
+            fault = fault or f"{_HAS_EVENT} a {kind.projection} projection"
+        if kind.sampling == "without-replacement" or kind.records:
+            fault = fault or (
+                f"{_HAS_EVENT} batches drawn without replacement, where the number of records is "
+                "in the view"
+            )
+    if fault:
+        raise UserError(f"expected entries {fault}; export the entries or the curve instead")
+    events = []
+    for kind, count in sorted(counts.items()):
+        step = _event("GaussianDpEvent", noise_multiplier=kind.noise_multiplier)
+        if kind.sampling == "poisson" and kind.sample_rate < 1:
+            rate = kind.sample_rate
+            step = _event("PoissonSampledDpEvent", sampling_probability=rate, event=step)
+        events.append(_event("SelfComposedDpEvent", event=step, count=count))
+    return _event("ComposedDpEvent", events=events)
 
 
-def _of(kind: LedgerMechanism, count: int) -> dict[str, Any]:
-    """So many entries of a kind."""
-    if unlike := _unlike(kind):
-        raise UserError(
-            f"expected entries that dp-accounting has an event for, got {unlike}; export "
-            "the entries or the curve instead"
-        )
-    one = _event("GaussianDpEvent", noise_multiplier=kind.noise_multiplier)
-    if kind.sampling == "poisson" and kind.sample_rate < 1:
-        one = _event("PoissonSampledDpEvent", sampling_probability=kind.sample_rate, event=one)
-    return _event("SelfComposedDpEvent", event=one, count=count)
-
-
-def _unlike(kind: LedgerMechanism) -> str:
-    """What of a kind dp-accounting cannot say under add-remove; empty if nothing."""
-    # P8 (6): by layers, records are clipped after the projection, and the step is one without.
-    if kind.projection and kind.projection != "layers":
-        return f"a {kind.projection} projection"
-    if kind.sampling == "without-replacement" or kind.records:
-        return "batches drawn without replacement, where the number of records is in the view"
-    return ""
+_HAS_EVENT = "that dp-accounting has an event for, got"
 
 
 def _event(name: str, **fields: Any) -> dict[str, Any]:
-    """One event."""
-    return {"module_name": _MODULE, "class_name": name, **fields}
+    return {"module_name": "dp_accounting.dp_event", "class_name": name, **fields}

@@ -1,19 +1,15 @@
 """Signed, append-only rows in one file, which a ledger is kept in.
 
 Theory of operation. Row 0, the genesis, names the public half of an Ed25519 key; the private half
-lies in `<file>.key` beside it, readable by its owner only and made together with the file. A row's
-digest covers its text, its number and the digest before it, and the key signs every digest. So one
-good signature vouches for all rows before it, and a row that was altered, inserted, moved, taken
-out from between others, or written by anybody else is noticed. SQLite (WAL, synchronous=FULL) makes
-rows durable; its application id tells a ledger from other databases, and the key that is left alone
-tells a ledger that was emptied from one that is new. The newest digest is noted in `<file>.head`:
-so a damaged or missing end of the file is noticed too. Rows are written to the files that stand
-under these names: once others were put there, what an open database takes would be read by nobody.
+lies in `<file>.key` beside it. A row's digest covers its text, its number and the digest before it,
+and the key signs every digest: one good signature vouches for all rows before it, and a row that
+was altered, inserted, moved, taken out from between others, or written by anybody else is noticed.
+SQLite (WAL, synchronous=FULL) makes rows durable. The key that is left alone tells a ledger that
+was emptied from one that is new, and the newest digest, in `<file>.head`, a damaged or missing end.
 
-What local files cannot prove: that they are the newest. The first rows of a chain are a chain, so
-whoever writes the folder can put back an older copy of everything, or remove it and begin anew, and
-whoever reads the key can write any history. Against these helps only a head that somebody else
-keeps (`head_statement.py`). This file does not know what the texts mean.
+What local files cannot prove: that they are the newest. Whoever writes the folder can put back an
+older copy of everything, or remove it and begin anew, and whoever reads the key can write any
+history. Against these helps only a head that somebody else keeps (`head_statement.py`).
 """
 
 from __future__ import annotations
@@ -80,11 +76,11 @@ def digest_of(number: int, text: str, previous: bytes) -> bytes:
     return hashlib.sha256(previous + number.to_bytes(8, "big") + text.encode()).digest()
 
 
-def is_signed(key: Ed25519PublicKey, row: Row) -> bool:
-    """Whether the owner of a key signed the row's digest."""
+def is_signed(key: bytes, signature: bytes, content: bytes) -> bool:
+    """Whether the owner of a public key signed a content."""
     try:
-        key.verify(row.signature, row.digest)
-    except InvalidSignature:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
+    except (InvalidSignature, ValueError):
         return False
     return True
 
@@ -112,15 +108,15 @@ def new_key(path: Path) -> Ed25519PrivateKey:
 def own_key(path: Path, chain: Path, public: bytes) -> Ed25519PrivateKey | None:
     """The key that signs a chain; None if there is none, or it is not for us to read.
 
-    Raises:
-        IntegrityError: the file holds no key, or not that of the chain, which names `public`.
+    IntegrityError: the file holds no key, or not that of the chain, which names `public`.
     """
     first = _first_name(path)
-    if not path.exists() and _public(_read(first)) == public:
+    begun = None if path.exists() else _read(first)
+    if begun is not None and begun.public_key().public_bytes_raw() == public:
         with suppress(FileNotFoundError, PermissionError):  # another process was faster
             first.rename(path)
     key = _read(path)
-    if key is not None and _public(key) != public:
+    if key is not None and key.public_key().public_bytes_raw() != public:
         raise IntegrityError(
             f"expected {chain} to be signed by {path}, another key signed it; restore both from a "
             "backup"
@@ -130,10 +126,6 @@ def own_key(path: Path, chain: Path, public: bytes) -> Ed25519PrivateKey | None:
 
 def _first_name(path: Path) -> Path:
     return path.parent / f"{path.name}.new"
-
-
-def _public(key: Ed25519PrivateKey | None) -> bytes | None:
-    return None if key is None else key.public_key().public_bytes_raw()
 
 
 def _read(path: Path) -> Ed25519PrivateKey | None:
@@ -170,26 +162,35 @@ class NotedHead:
     @contextmanager
     def writer(self) -> Iterator[Callable[[Head], None]]:
         """What notes a head that is on disk."""
+        # Opened before the row is written: if the note cannot be, nothing was charged yet.
+        before = os.open(self.path, os.O_WRONLY) if self.path.exists() else None
         with ExitStack() as stack:
-
-            def opened(flags: int) -> int:
-                descriptor = os.open(self.path, flags, PRIVATE)
-                stack.callback(os.close, descriptor)
-                return descriptor
-
-            # Opened before the row is written: if the note cannot be, nothing was charged yet.
-            before = opened(os.O_WRONLY) if self.path.exists() else None
+            if before is not None:
+                stack.callback(os.close, before)
 
             def write(head: Head) -> None:
-                descriptor = opened(os.O_WRONLY | os.O_CREAT) if before is None else before
+                note = before
+                if note is None:
+                    note = os.open(self.path, os.O_WRONLY | os.O_CREAT, PRIVATE)
+                    stack.callback(os.close, note)
                 line = f"{head.number:020d} {head.digest.hex()}\n".encode()
-                os.pwrite(descriptor, line, 0)  # of one length always, so that nothing is cut off
+                os.pwrite(note, line, 0)  # of one length always, so that nothing is cut off
 
             yield write
 
     def read(self) -> Head | None:
         """What was noted; None if nothing was, or a power cut took it."""
-        stored = self._settled()
+        try:
+            before, stored = None, read_bytes(self.path, most=_MOST_BYTES)
+            while stored != before:  # another process may be writing it
+                before, stored = stored, read_bytes(self.path, most=_MOST_BYTES)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise IntegrityError(
+                f"expected to read {self.path}, got: {why_of(error)}; see to the disk and who "
+                "may read it, or restore it from a backup"
+            ) from None
         if not stored:
             return None
         match = _LINE.fullmatch(stored)
@@ -200,23 +201,6 @@ class NotedHead:
                 "verified against a head noted elsewhere"
             )
         return Head(int(match[1]), bytes.fromhex(match[2].decode()))
-
-    def _settled(self) -> bytes:
-        """The file's bytes, the same twice: another process may be writing them."""
-        before = None
-        while True:
-            try:
-                stored = read_bytes(self.path, most=_MOST_BYTES)
-            except FileNotFoundError:
-                return b""
-            except OSError as error:
-                raise IntegrityError(
-                    f"expected to read {self.path}, got: {why_of(error)}; see to the disk and who "
-                    "may read it, or restore it from a backup"
-                ) from None
-            if stored == before:
-                return stored
-            before = stored
 
 
 Content = TypeVar("Content")
@@ -243,8 +227,8 @@ class Chain:
 
     def __init__(self, path: Path, kind: str = "ledger") -> None:
         self._path, self._kind = path, kind
-        self._key_path = path.parent / f"{path.name}.key"
-        self._noted = NotedHead(path.parent / f"{path.name}.head")
+        self._key_path = self._beside(".key")
+        self._noted = NotedHead(self._beside(".head"))
         self._written: list[Row] = []
         self._files: dict[str, tuple[int, int]] = {}  # device and inode of those that are open
         with self._reported(
@@ -263,7 +247,7 @@ class Chain:
                 self._check_files(("",))  # the others come and go with connections
                 self._open()
                 self._check_files()
-                self._public = self._named_key()
+                self.public = self._named_key()  # that the genesis names, 32 bytes
                 self._key = own_key(self._key_path, path, self.public)
             except BaseException:
                 self.close()
@@ -273,10 +257,8 @@ class Chain:
         """Close the file."""
         self._database.close()
 
-    @property
-    def public(self) -> bytes:
-        """The public key that the genesis names, 32 bytes."""
-        return self._public.public_bytes_raw()
+    def _beside(self, end: str) -> Path:
+        return self._path.parent / f"{self._path.name}{end}"
 
     def sign(self, content: bytes) -> bytes:
         """Sign something else than a row; it must not be as short as a row's digest."""
@@ -289,13 +271,12 @@ class Chain:
     def held(self) -> Iterator[None]:
         """Keep others who would hold it from the file until this ends; readers may read on.
 
-        Raises:
-            UserError: somebody holds it.
+        UserError: somebody holds it.
         """
         with ExitStack() as stack:
             with self._reported(f"a usable {self._kind} at {self._path}", "check the disk"):
                 try:
-                    stack.enter_context(locked(self._path.with_name(self._path.name + ".lock")))
+                    stack.enter_context(locked(self._beside(".lock")))
                 except BlockingIOError:
                     raise UserError(
                         f"expected to be alone on {self._path}, another run charges it; nothing "
@@ -322,7 +303,7 @@ class Chain:
         `progress` is called with how many of how many are done.
         """
         for done, row in enumerate(rows, 1):
-            if not is_signed(self._public, row):
+            if not is_signed(self.public, row.signature, row.digest):
                 raise self._altered(row.number)
             if progress is not None:
                 progress(done, len(rows))
@@ -341,7 +322,7 @@ class Chain:
         """Write the row that follows the last one, and see it there; inside `writing` only."""
         row = signed_row(self._own_key(), last.number + 1, text, last.digest)
         self._insert(row)
-        # Read back within the transaction: what is sent rests on what others will read.
+        # P15: read back within the transaction: what is sent rests on what others will read.
         if self._read(last.number) != [last[:3], row[:3]]:
             raise self._altered(row.number)
         self._written.append(row)
@@ -395,8 +376,8 @@ class Chain:
         """Whether there is nothing in the file yet; a file of something else is refused."""
         query = "SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT 2"
         schema = self._database.execute(query).fetchall()
-        names = ("application_id", "user_version")
-        numbers = tuple(self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        pragmas = ("PRAGMA application_id", "PRAGMA user_version")
+        numbers = tuple(self._database.execute(pragma).fetchone()[0] for pragma in pragmas)
         if not schema and numbers == (0, 0):
             return True
         if numbers != (_APPLICATION, _FORMAT):
@@ -473,7 +454,7 @@ class Chain:
             last = self._fitted(last, *one)
             rows.append(last)
         # A digest covers all rows before it, so one signature vouches for all of them.
-        if rows and not is_signed(self._public, rows[-1]):
+        if rows and not is_signed(self.public, rows[-1].signature, rows[-1].digest):
             self.check_signatures(rows)  # which of them is the first
         return rows
 
@@ -485,7 +466,7 @@ class Chain:
         before = NOTHING if previous is None else previous.digest
         return Row(number, text, signature, digest_of(number, text, before))
 
-    def _named_key(self) -> Ed25519PublicKey:
+    def _named_key(self) -> bytes:
         """The key that the genesis names."""
         begins = _GENESIS.format(kind=self._kind)
         text = "".join(str(row[1]) for row in self._read(0, 1))
@@ -496,10 +477,9 @@ class Chain:
             )
         try:
             named = bytes.fromhex(text.removeprefix(begins))
-            key = Ed25519PublicKey.from_public_bytes(named)
+            return Ed25519PublicKey.from_public_bytes(named).public_bytes_raw()
         except ValueError:
             raise self._altered(0) from None
-        return key
 
     def _read(self, first: int, most: int = -1) -> list[tuple[Any, ...]]:
         """What is stored from a number on; at most so many rows, or all."""

@@ -1,15 +1,11 @@
 """What a ledger says of its head under its own signature, and what others sign under that.
 
-Theory of operation. An older copy of a ledger is a good ledger: no file shows by itself that it is
-the newest (`hash_chain.py`). So a ledger states, under its own key, how many rows it has and what
-its head is; another party, the witness, signs that statement and remembers it. From then on a copy
-without that row is caught: by the witness at the next statement, if it has fewer rows or another
-head at the same number, and by whoever holds the signed statement against the file
-(`Ledger.verify`). A witness sees heads, not rows, so it cannot tell a ledger that was set back and
-has grown past the witnessed number since; the statement it signed can.
-
-The time in a statement is what its maker states; nothing depends on it. This file does not know
-where anything is kept.
+Theory of operation. No file shows by itself that it is the newest (`hash_chain.py`). So a ledger
+states how many rows it has and what its head is; another party, the witness, signs that statement
+and remembers it. From then on a copy without that row is caught: by the witness, if it has fewer
+rows or another head at the same number, and by whoever holds the statement against the file
+(`Ledger.verify`). A witness sees heads, so it cannot tell a ledger that was set back and has grown
+past the witnessed number since; the statement it signed can.
 """
 
 from __future__ import annotations
@@ -21,11 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from hubbub.core.errors import IntegrityError
-from hubbub.core.ledger.hash_chain import Chain, Head, Row
+from hubbub.core.ledger.hash_chain import Chain, Head, Row, is_signed
 
 Sign = Callable[[bytes], bytes]
 
@@ -51,7 +44,7 @@ class HeadStatement:
             (len(self.ledger), len(self.head)) != (32, 32)
             or not 0 < self.rows < _MOST_ROWS
             or not (printable and len(self.time) <= _LONGEST_TIME)
-            or not _is_signed(self.ledger, self.signature, self.content)
+            or not is_signed(self.ledger, self.signature, self.content)
         ):
             raise IntegrityError(
                 "expected a statement signed by its ledger, found one that was altered or made up; "
@@ -61,9 +54,8 @@ class HeadStatement:
     @classmethod
     def made(cls, ledger: bytes, head: Head, time: str, sign: Sign) -> Self:
         """A new statement; `sign` signs with the ledger's key."""
-        rows, digest = head.number + 1, head.digest
-        signature = sign(_content(ledger, rows, digest, time))
-        return cls(ledger=ledger, rows=rows, head=digest, time=time, signature=signature)
+        said: dict[str, Any] = {"ledger": ledger, "rows": head.number + 1, "head": head.digest}
+        return cls(**said, time=time, signature=sign(_content(**said, time=time)))
 
     @property
     def content(self) -> bytes:
@@ -78,13 +70,8 @@ class HeadStatement:
 
     def to_dict(self) -> dict[str, Any]:
         """The statement as JSON knows it."""
-        return {
-            "ledger": self.ledger.hex(),
-            "rows": self.rows,
-            "head": self.head.hex(),
-            "time": self.time,
-            "signature": self.signature.hex(),
-        }
+        fields = vars(self).items()
+        return {key: at.hex() if isinstance(at, bytes) else at for key, at in fields}
 
     @classmethod
     def of(cls, plain: Any) -> Self:
@@ -105,7 +92,7 @@ class Witnessed:
     signature: bytes
 
     def __post_init__(self) -> None:
-        if not _is_signed(self.witness, self.signature, _witnessed(self.statement)):
+        if not is_signed(self.witness, self.signature, _witnessed(self.statement)):
             raise IntegrityError(
                 "expected a statement signed by its witness, found one that was altered or made "
                 "up; ask the witness for it again"
@@ -137,12 +124,8 @@ def countersign(
            one is signed; after one with more rows, none with fewer.
 
     Requires:
-        The result, or the statement in it, is remembered before it is handed out.
-
-    Args:
-        statement: what the ledger says now.
-        earlier: what was signed last for this ledger, if anything.
-        witness: the signer's public key, with whose other half `sign` signs.
+        The result, or the statement in it, is remembered before it is handed out; `earlier` is what
+        was signed last for this ledger, if anything.
 
     Raises:
         IntegrityError: the two contradict each other, which proves that the ledger was set back.
@@ -177,19 +160,10 @@ def _witnessed(statement: HeadStatement) -> bytes:
     return _WITNESS + statement.signature + statement.content
 
 
-def _is_signed(key: bytes, signature: bytes, content: bytes) -> bool:
-    try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
-
-
 # What a witness has signed: an append-only list of its own, in one file.
 #
 # A statement is on disk before the signature under it is handed out, so that no crash makes a
-# witness forget what it vouched for. The list is a chain like a ledger (`hash_chain.py`); what is
-# signed, and what is refused, is the business of `head_statement.py`.
+# witness forget what it vouched for. The list is a chain like a ledger (`hash_chain.py`).
 
 
 class Witness:
@@ -238,11 +212,11 @@ class Witness:
         for row in rows:
             self._last = row
             if row.number > 0:
-                statement = self._chain.parsed(row, _witnessed_content, "a witnessed statement")
+                statement = self._chain.parsed(row, _statement, "a witnessed statement")
                 self._known[statement.ledger] = statement
         assert self._last is not None, "a chain has its genesis"  # noqa: S101
         return self._last
 
 
-def _witnessed_content(text: str) -> HeadStatement:
+def _statement(text: str) -> HeadStatement:
     return HeadStatement.of(json.loads(text))

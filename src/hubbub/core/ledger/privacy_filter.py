@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from math import inf, sqrt
 
 from hubbub.core.errors import BudgetError, StudyError
@@ -23,6 +24,7 @@ from hubbub.core.ledger.tally import (
     attempts_of,
     certificate_of,
     cost_of,
+    costs_of,
     rounded_up,
     spent,
     unit_of,
@@ -45,21 +47,13 @@ Counts = tuple[tuple[LedgerMechanism, int], ...]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrivacyFilter:
-    """What a cap has let in, in this order.
+    """What a cap has let in, in this order."""
 
-    Args:
-        cap: that counts now.
-        before: what was charged before the filter began.
-        made: the same, by study.
-        admissions: since then.
-        left: what the last of them left under this cap, if it was made under it.
-    """
-
-    cap: Cap
-    before: Counts
-    made: Mapping[bytes, Counts]
-    admissions: tuple[Admission, ...] = ()
-    left: Admission | None = None
+    cap: Cap  # that counts now
+    before: Counts  # what was charged before the filter began
+    made: Mapping[bytes, Counts]  # the same, by study
+    admissions: tuple[Admission, ...] = ()  # since then
+    left: Admission | None = None  # the last of them, if it was made under this cap
 
     @classmethod
     def beginning(cls, cap: Cap, tally: Tally) -> PrivacyFilter:
@@ -80,15 +74,8 @@ class PrivacyFilter:
     ) -> Admission | None:
         """What has to be written before an entry may be; None if it was set aside already.
 
-        Args:
-            entry: what is about to be charged.
-            attempts: the most entries of its study and mechanism that there will ever be, if that
-                is known.
-            study: the same for all of the study's mechanisms, as far as they are known.
-            tally: what was charged.
-
-        Raises:
-            BudgetError: the cap has no room for the study.
+        Known are perhaps the most `attempts` of its study and mechanism that there will ever be,
+        and those of all of the `study`'s mechanisms. BudgetError: the cap has no room for them.
         """
         attempts_made = tally.attempts(entry.study, entry.kind)
         # P24: a study is compared with the cap as a whole, once; then its attempts are only
@@ -119,11 +106,7 @@ class PrivacyFilter:
         return self._fits_alone(counts, sessions)
 
     def check(self, entry: Entry, tally: Tally) -> None:
-        """The cap still holds for what was let in, and so it does with the entry's certificate.
-
-        Raises:
-            BudgetError: it does not.
-        """
+        """Refuse an entry with whose certificate the cap holds no more for what was let in."""
         sessions = tally.certified | {Certified.by(entry)}
         if self._standing is not None and self._are_kept(sessions):
             return
@@ -260,11 +243,10 @@ class PrivacyFilter:
 
     def _releases(self, counts: Counts) -> list[Release]:
         """What so many entries of these kinds release."""
-        kinds = [kind for kind, _ in counts]
-        unit = self._unit if self._blocks else unit_of(kinds)
+        unit = self._unit if self._blocks else unit_of(kind for kind, _ in counts)
         relation = self.cap.relation
-        costs = [cost_of(kind.dearer(), count, relation, unit) for kind, count in counts]
-        return [one for cost in costs for one in cost]
+        costs = (cost_of(kind.dearer(), count, relation, unit) for kind, count in counts)
+        return [*chain.from_iterable(costs)]
 
     def _fits_alone(self, counts: Counts, sessions: frozenset[Certified]) -> bool:
         """Whether the cap holds for what is fixed before any output, though it leaves nothing."""
@@ -305,14 +287,9 @@ _LEAST_SHIFT, _MOST_SHIFT = 1e-6, 1e3
 
 @dataclass(frozen=True, kw_only=True)
 class SumsBudget:
-    """An (epsilon, delta) for queries that are chosen one after the other.
+    """An (epsilon, delta) for queries that are chosen one after the other, of all together.
 
     Rows of sampled or projected steps are composed as if they had been fixed beforehand (P15).
-
-    Args:
-        epsilon: for everything together; no unit.
-        delta: the same, a probability.
-        relation: of neighbouring data sets.
     """
 
     epsilon: float
@@ -325,9 +302,10 @@ class SumsBudget:
         A first query may have all of epsilon; nothing follows it then.
         """
         after = tally.after(plan)
-        if self._holds(self._costs(after), self._kept) and self._are_kept(after.certificate):
+        costs = costs_of(after.counts(), self.relation)
+        if self._holds(costs, self._kept) and self._are_kept(after.certificate):
             return True
-        return not len(tally) and self._holds(self._costs(after), after.certificate)
+        return not len(tally) and self._holds(costs, after.certificate)
 
     def left(self, tally: Tally, queries: int = 1) -> float:
         """The most epsilon that each of so many further queries may have; 0 if none is left."""
@@ -350,7 +328,7 @@ class SumsBudget:
 
     def _largest_shift(self, tally: Tally) -> float | None:
         """Of a Gaussian step beside what was charged; None if there is room for hardly any."""
-        before = self._costs(tally)
+        before = costs_of(tally.counts(), self.relation)
 
         def fits(shift: float) -> bool:
             return self._holds([*before, _gaussian(shift)], self._kept)
@@ -362,13 +340,6 @@ class SumsBudget:
             middle = sqrt(low * high) if high > 4 * low else (low + high) / 2
             low, high = (middle, high) if fits(sqrt(middle)) else (low, middle)
         return sqrt(low)
-
-    def _costs(self, tally: Tally) -> list[Release]:
-        """What was charged, as the accountant sees it."""
-        counts = tally.counts()
-        unit = unit_of(kind for kind, _ in counts)
-        each = (cost_of(kind, count, self.relation, unit) for kind, count in counts)
-        return [cost for costs in each for cost in costs]
 
     def _holds(self, costs: Sequence[Release], certificate: Certificate) -> bool:
         """Whether these releases, and what a certificate adds, are within the promise."""

@@ -4,11 +4,9 @@ A row is written and synced to disk before the answer that it pays for leaves th
 between over-counts. Before each row the epsilon after it is computed from the rows alone, over
 every study that ever touched the data set (docs/privacy.md P15); past the owner's cap, or past the
 attempts of its study, the row is refused. An adaptive cap lets a study in as a whole, by a row of
-its own before the first entry (`privacy_filter.py`, P24). A study that was closed is charged no
-more: what its silo has signed of it stays true. The cap is a row too, of the same signed chain
-(`hash_chain.py`), and the latest counts: raising it takes the ledger's key. What no local file can
-prove is that it is not an older copy of itself, with older spending or an older cap: have others
-witness its `statement`, and ask `verify` for what they witnessed.
+its own before the first entry (`privacy_filter.py`, P24). The cap is a row too, of the same signed
+chain, and the latest counts: raising it takes the ledger's key. That it is no older copy of itself,
+no local file can prove: have others witness its `statement`.
 """
 
 from __future__ import annotations
@@ -21,25 +19,24 @@ from functools import reduce
 from pathlib import Path
 from typing import Self
 
-from hubbub.core.errors import IntegrityError, NoRoomError, SpentError
+from hubbub.core.errors import IntegrityError, NoRoomError, SpentError, UserError
 from hubbub.core.ledger.entry import Admission, Cap, Closing, Entry, LedgerMechanism
 from hubbub.core.ledger.hash_chain import Chain, Progress, Row
 from hubbub.core.ledger.head_statement import HeadStatement
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.tally import Tally, attempts_of
 from hubbub.core.planning.plan import Plan
+from hubbub.core.privacy.remaining_budget import ReferenceLaw
 
 Content = Entry | Cap | Admission | Closing
+_NO_STUDY = "no study was let in"
 
 
 class Ledger:
     """The ledger in one file; several threads may use it, and several processes the file.
 
-    Args:
-        path: the file; made if absent, with its key beside it. Keep both outside the run's folder.
-
-    Raises:
-        IntegrityError: the file is not a ledger or cannot be opened.
+    It is made if absent, with its key beside it: keep both outside the run's folder.
+    IntegrityError: it is no ledger, or cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -95,8 +92,12 @@ class Ledger:
                 # P15: inside the transaction, so that no other process charges between this check
                 # and the row.
                 last = self._catch_up()
-                # P15: what was signed of a closed study stays true.
-                self._check_open(entry.study)
+                if entry.study in self._closed:  # P15: what was signed of it stays true
+                    raise SpentError(
+                        f"expected a study that goes on, {self._path} holds the end of study "
+                        f"{entry.study.hex()[:16]}, after which nothing is answered; approve it "
+                        "under another name to run it again"
+                    )
                 self._tally.check_units([entry.kind], self._path)
                 self._tally.check_attempts(entry, attempts, self._path)
                 let_in = self._check_cap(entry, attempts, study_attempts or {})
@@ -112,23 +113,15 @@ class Ledger:
                 self._count(row, content)
 
     def check_units(self, plan: Plan) -> None:
-        """Refuse a study before its first charge whose unit does not go with those before (P21).
-
-        Raises:
-            BudgetError: one is of patients and another of records, of unknown number for a patient.
-        """
+        """Refuse a study before its first charge whose unit does not go with those before (P21)."""
         self.tally.check_units(attempts_of(plan), self._path)
 
     def check_room(self, plan: Plan, *, beside: Callable[[], Iterable[Plan]]) -> None:
         """Refuse a study before its first charge that the cap could not see through to its end.
 
         What was begun before keeps its place. A cap for fixed studies holds no place by itself
-        (P15): there those that were begun, and are not over, count in full; and where there is
-        none, the study alone is left to `charge`.
-
-        Args:
-            plan: of the study.
-            beside: gives the plans of the studies that were begun and may go on.
+        (P15): there those that were begun, and are not over, count in full (`beside` gives their
+        plans); and where there is none, the study alone is left to `charge`.
 
         Raises:
             NoRoomError: it has no room as things are; nothing is written.
@@ -157,8 +150,7 @@ class Ledger:
     def close_study(self, study: bytes) -> None:
         """Write durably, once, that a study is over: no attempt of it is charged any more (P15).
 
-        Raises:
-            IntegrityError: as for `charge`; nothing must be signed of the study then.
+        IntegrityError: as for `charge`; nothing must be signed of the study then.
         """
         with self._lock:
             with self._chain.writing():
@@ -170,20 +162,8 @@ class Ledger:
                 row = self._chain.append(json.dumps({"close": closing.to_dict()}), last)
             self._count(row, closing)
 
-    def _check_open(self, study: bytes) -> None:
-        if study in self._closed:
-            raise SpentError(
-                f"expected a study that goes on, {self._path} holds the end of study "
-                f"{study.hex()[:16]}, after which nothing is answered; approve it under another "
-                "name to run it again"
-            )
-
     def check_writable(self) -> None:
-        """Whether a row could be written now; nothing is counted.
-
-        Raises:
-            IntegrityError: the disk takes nothing, or the ledger was altered.
-        """
+        """Refuse a ledger that was altered, or a disk that takes nothing; nothing is counted."""
         with self._lock, self._chain.writing():
             self._catch_up()
             self._chain.rehearse()
@@ -202,11 +182,34 @@ class Ledger:
         return let_in
 
     def set_cap(self, cap: Cap) -> None:
-        """Set the most that all studies together may spend; the latest cap counts."""
+        """Set the most that all studies together may spend; the latest cap counts.
+
+        UserError: a reference law is stated, changed or dropped after a study was let in.
+        """
         with self._lock:
             with self._chain.writing():
-                row = self._chain.append(json.dumps({"cap": cap.to_dict()}), self._catch_up())
+                last = self._catch_up()
+                if cap.studies == "adaptive":
+                    self._check_law(cap)
+                row = self._chain.append(json.dumps({"cap": cap.to_dict()}), last)
             self._count(row, cap)
+
+    def _check_law(self, cap: Cap) -> None:
+        """P24: a law that is chosen in view of outputs bounds nothing."""
+        if self._law_let_in in (_NO_STUDY, cap.law):
+            return
+        raise UserError(
+            (
+                "expected the --law that was set before the first study, got another or none; "
+                "the cap guarantees nothing if the law is chosen after seeing results: repeat the "
+                "first one"
+            )
+            if self._law_let_in is not None
+            else (
+                "expected no --law, because none was set before the first study, got one; it "
+                "guarantees nothing if it is chosen after seeing results: leave it out"
+            )
+        )
 
     @property
     def cap(self) -> Cap | None:
@@ -286,13 +289,8 @@ class Ledger:
     ) -> int:
         """Recompute the chain and check every signature; the number of entries.
 
-        Args:
-            head: a `head` noted earlier outside this disk; None: an older copy may go unnoticed.
-            witnessed: statements of this ledger that others kept; all must be true of it still.
-            progress: called with the number of rows done, and of all.
-
-        Raises:
-            IntegrityError: naming the first row that does not fit, or an older copy.
+        Without a `head` noted earlier outside this disk, or statements that others kept, an older
+        copy may go unnoticed. IntegrityError: it is one, or a row does not fit, the first by name.
         """
         with self._lock:
             rows = self._chain.after(None)
@@ -323,12 +321,13 @@ class Ledger:
             )
 
     def _forget(self) -> None:
-        """As if nothing had been read yet."""
         self._last: Row | None = None
         self._tally = Tally()
         self._cap: Cap | None = None
         self._filter: PrivacyFilter | None = None
         self._closed: set[bytes] = set()
+        # Kept under a cap for fixed studies, too: who sets one in between has seen as much.
+        self._law_let_in: ReferenceLaw | str | None = _NO_STUDY
 
     def _catch_up(self) -> Row:
         """Take in what was written since the last look; the last row."""
@@ -348,21 +347,16 @@ class Ledger:
         if isinstance(content, Entry):
             self._tally.add(content)
         if isinstance(content, Cap):
-            self._cap, self._filter = content, self._under(content)
+            before = self._filter or PrivacyFilter.beginning(content, self._tally)
+            # P24: what was let in under one cap counts under the next.
+            self._filter = before.under(content) if content.studies == "adaptive" else None
+            self._cap = content
         if isinstance(content, Admission) and self._filter is not None:
             self._filter = self._filter.with_admission(content)
+            self._law_let_in = self._filter.cap.law
         if isinstance(content, Closing):
             self._closed.add(content.study)
         self._last = row
-
-    def _under(self, cap: Cap) -> PrivacyFilter | None:
-        """The filter of a cap, if it is adaptive; it goes on from the one before."""
-        if cap.studies == "fixed":
-            return None
-        if self._filter is None:
-            return PrivacyFilter.beginning(cap, self._tally)
-        # P24: what was let in under one cap counts under the next.
-        return self._filter.under(cap)
 
     def _parsed(self, row: Row) -> Content | None:
         """What a row says; the genesis says nothing."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hubbub.core.errors import BudgetError, SpentError, StudyError
 from hubbub.core.ledger.entry import PATIENT, RECORD, Cap, Entry, LedgerMechanism, event_of
 from hubbub.core.planning.accounts import Account, account_of, releases, releases_of_units
-from hubbub.core.planning.mechanism import WITHOUT_REPLACEMENT, Mechanism
+from hubbub.core.planning.mechanism import WITHOUT_REPLACEMENT
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query
@@ -56,6 +56,8 @@ def kind_of(planned: PlannedQuery[Query]) -> LedgerMechanism:
     """What a ledger must know of a query's mechanism."""
     mechanism, account = planned.mechanism, account_of(planned.mechanism)
     how, joint = account.projected, account.sampling == WITHOUT_REPLACEMENT
+    # P20: of records of one patient in several attempts of a row, nobody knows what they cost.
+    stated = mechanism.unit == PATIENT or mechanism.epoch == 1
     return LedgerMechanism(
         noise_multiplier=planned.noise_multiplier,
         sample_rate=account.sample_rate,
@@ -68,16 +70,10 @@ def kind_of(planned: PlannedQuery[Query]) -> LedgerMechanism:
         factor=how.factor if how else 1.0,
         slack=how.slack if how else 0.0,
         unit=mechanism.unit,
-        most_per_patient=_most_per_patient(mechanism),
+        most_per_patient=mechanism.most_per_patient if stated else 0,
         diameter=mechanism.diameter,
         purpose=mechanism.purpose,
     )
-
-
-def _most_per_patient(mechanism: Mechanism) -> int:
-    """As it is stated; 0 where records of one patient take part in several attempts of a row."""
-    whole = mechanism.unit == PATIENT or mechanism.epoch == 1
-    return mechanism.most_per_patient if whole else 0
 
 
 def rows_of(plan: Plan) -> list[tuple[LedgerMechanism, int, Certificate]]:
@@ -107,8 +103,7 @@ def unknown_to_patients(kinds: Iterable[LedgerMechanism]) -> bool:
 def cost_of(kind: LedgerMechanism, count: int, relation: str, unit: str = RECORD) -> list[Release]:
     """What so many entries of a kind release to the stated adversary of their study.
 
-    Raises:
-        StudyError: they are of records, and have no account of a patient with several.
+    StudyError: they are of records, and have no account of a patient with several.
     """
     # P20: beside patients, a row of records tells of all that one patient has.
     if unit == PATIENT and kind.unit == RECORD and kind.most_per_patient != 1:
@@ -117,22 +112,15 @@ def cost_of(kind: LedgerMechanism, count: int, relation: str, unit: str = RECORD
     if joint and not (kind.records or kind.projection):
         return [release(kind.step(count), relation)]
     if joint and relation == "add-remove":
-        # Who owns records, or sees a projection, may know all batches; a record more or less puts
-        # one in another's place, which is twice as long.
-        whole = replace(
-            kind,
-            sampling="full-batch",
-            sample_rate=1.0,
-            noise_multiplier=kind.noise_multiplier / 2,
-            records=0,
-            known_records=0,
-            factor=1.0,
-            slack=0.0,
-        )
+        # P10: who owns records, or sees a projection, may know all batches; a record more or less
+        # puts one in another's place, which is twice as long.
+        noise = kind.noise_multiplier / 2
+        alone = replace(kind, sampling="full-batch", sample_rate=1.0, factor=1.0, slack=0.0)
+        whole = replace(alone, noise_multiplier=noise, records=0, known_records=0)
         return cost_of(whole, count, relation)
     if kind.records and not joint and relation == "add-remove":
-        # Of a kept list, parts are taken in turn: another record comes into the place of one that
-        # is gone, and is gone from its own: a change of twice the length, and a single one.
+        # P9: of a kept list, parts are taken in turn: another record comes into the place of one
+        # that is gone, and is gone from its own: a change of twice the length, and a single one.
         alone = replace(kind, records=0, factor=1.0, slack=0.0)
         twice = replace(alone, noise_multiplier=kind.noise_multiplier / 2)
         return cost_of(twice, count, relation) + cost_of(alone, count, relation)
@@ -145,6 +133,13 @@ def cost_of(kind: LedgerMechanism, count: int, relation: str, unit: str = RECORD
         diameter=kind.diameter,
     )
     return releases(account, kind.noise_multiplier, count, kind.known_records)
+
+
+def costs_of(counts: Iterable[tuple[LedgerMechanism, int]], relation: str) -> list[Release]:
+    """What entries release, as the accountant sees it, to whom the epsilon of all is about."""
+    counted = tuple(counts)
+    unit = unit_of(kind for kind, _ in counted)
+    return [one for kind, count in counted for one in cost_of(kind, count, relation, unit)]
 
 
 def _cost_to_patient(kind: LedgerMechanism, count: int, relation: str) -> list[Release]:
@@ -269,10 +264,8 @@ class Tally:
 
     def epsilon(self, *, delta: float, relation: str, study: bytes | None = None) -> float:
         """Certified upper epsilon of everything, or of one study alone; inf past all bounds."""
-        if study is None:
-            return spent(self._kinds, self._sessions, delta, relation)
-        sessions = {session for session in self._sessions if session.study == study}
-        return spent(self._studies.get(study, Counter()), sessions, delta, relation)
+        sessions = {at for at in self._sessions if study in (None, at.study)}
+        return spent(dict(self.counts(study)), sessions, delta, relation)
 
     def copy(self) -> Tally:
         """The same, to which more can be added."""
@@ -282,22 +275,16 @@ class Tally:
         return whole
 
     def after(self, plan: Plan, *, anew: bool = False) -> Tally:
-        """What it would be once a study is over, in one more session of each kind.
-
-        Args:
-            plan: of the study.
-            anew: whether a study that is over already is run once more.
-        """
-        whole, study = self.copy(), plan.study.id
-        wanted = list(rows_of(plan))
+        """What it would be once a study is over; `anew`: once more, if it is over already."""
+        later, study = self.copy(), plan.study.id
+        wanted = rows_of(plan)
         over = all(rows <= self.attempts(study, kind) for kind, rows, _ in wanted)
         for number, (kind, rows, certificate) in enumerate(wanted):
-            left = rows if anew and over else max(0, rows - self.attempts(study, kind))
-            if left:
-                # No true session has a name of one byte, so this one's certificate counts beside
-                # theirs.
-                whole.add_rows(kind, left, Certified(study, bytes((number,)), certificate))
-        return whole
+            left = rows if anew and over else rows - self.attempts(study, kind)
+            if left > 0:
+                # No true session has a name of one byte, so this certificate counts beside theirs.
+                later.add_rows(kind, left, Certified(study, bytes((number,)), certificate))
+        return later
 
     def curve(self, relation: str) -> list[tuple[float, float, float]]:
         """Delta, and epsilon from below and above, at `CURVE_DELTAS`: all that was ever spent.
@@ -305,7 +292,7 @@ class Tally:
         The upper ends hold for what was sent, certificates included; the lower ones are those of
         the ideal mechanisms. Both are inf past 50.
         """
-        kinds = tuple(sorted(self._kinds.items()))
+        kinds = self.counts()
         return [
             (delta, _bound(kinds, delta, relation)[0], self.epsilon(delta=delta, relation=relation))
             for delta in CURVE_DELTAS
@@ -342,19 +329,16 @@ class Tally:
 
         There will be at most so many `attempts` of its study and mechanism, if that is known.
         """
-        if not self._is_covered(entry, cap):
-            self._covered = self._cover(entry, cap, attempts)
-
-    def _is_covered(self, entry: Entry, cap: Cap) -> bool:
-        """Whether the cap is known to allow this entry."""
         covered = self._covered
-        return (
+        is_covered = (
             covered is not None
             and covered.cap == cap
             and Certified.by(entry) in covered.sessions
             # P15: a bound for more entries is one for fewer.
             and self._after(entry) <= covered.counts
         )
+        if not is_covered:
+            self._covered = self._cover(entry, cap, attempts)
 
     def _cover(self, entry: Entry, cap: Cap, attempts: int | None) -> Covered:
         """As many further entries of this kind as the cap allows, up to the attempts."""
@@ -367,7 +351,11 @@ class Tally:
 
         # With what other kinds were allowed before or, if that is too much, with what they took.
         for others in (before | counts, counts):
-            fits = partial(_keeps, cap, others, sessions, entry.kind)
+
+            def fits(count: int, others: Counter[LedgerMechanism] = others) -> bool:
+                all_counts = {**others, entry.kind: count}
+                return spent(all_counts, sessions, cap.delta, cap.relation) <= cap.epsilon
+
             if fits(least):
                 whole = Counter({**others, entry.kind: _largest(fits, least, most)})
                 return Covered(cap=cap, counts=whole, sessions=sessions)
@@ -398,18 +386,6 @@ def _largest(fits: Callable[[int], bool], least: int, most: int) -> int:
     return least
 
 
-def _keeps(
-    cap: Cap,
-    others: Mapping[LedgerMechanism, int],
-    sessions: Set[Certified],
-    kind: LedgerMechanism,
-    count: int,
-) -> bool:
-    """Whether so many entries of a kind, beside the others, keep a cap."""
-    counts = {**others, kind: count}
-    return spent(counts, sessions, cap.delta, cap.relation) <= cap.epsilon
-
-
 def certificate_of(sessions: Set[Certified]) -> Certificate:
     """What all sessions certify together."""
     return reduce(
@@ -437,9 +413,7 @@ def _bound(
     if not counts:
         return 0.0, 0.0
     try:
-        unit = unit_of(kind for kind, _ in counts)
-        whole = [one for kind, count in counts for one in cost_of(kind, count, relation, unit)]
-        bound = Composition(whole).epsilon(delta, most=MOST_EPSILON)
+        bound = Composition(costs_of(counts, relation)).epsilon(delta, most=MOST_EPSILON)
     # Where nothing bounds what was spent, it is more than any cap allows.
     except StudyError:
         return float("inf"), float("inf")

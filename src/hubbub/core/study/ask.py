@@ -29,17 +29,11 @@ ENTRY_POINTS = "hubbub.asks"
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What an ask may look at while its tables are read.
-
-    Args:
-        data: of the study.
-        is_main: whether the ask has what all others leave of the study's epsilon.
-        trains: whether the study trains a model.
-    """
+    """What an ask may look at while its tables are read."""
 
     data: Data
-    is_main: bool
-    trains: bool
+    is_main: bool  # whether the ask has what all others leave of the study's epsilon
+    trains: bool  # whether the study trains a model
 
     @property
     def columns(self) -> Mapping[str, Column]:
@@ -48,26 +42,21 @@ class Surroundings:
 
 
 class Ask(ABC):
-    """One kind of thing that a study may ask.
+    """One kind of thing that a study may ask."""
 
-    Attributes:
-        tables: the tables of a study's file that are its own, the first one present with it.
-        rank: where its tables stand in a file, and its queries among those of one turn.
-        precedence: which of several asks is the main one, with what the others leave of epsilon:
-            the largest; 0: it never is.
-        trains: whether it trains a model, so that records have a target.
-        is_pinned: whether the canonical form names its tables where they are absent, too: of
-            hubbub's first tables alone.
-        files: of a run's folder, that hold what its sums gave: evidence has digests of them.
-        answers: the one of them that the page reads answers from; empty if none does.
-    """
-
+    # The tables of a study's file that are its own, the first one present with it.
     tables: ClassVar[tuple[str, ...]]
+    # Where its tables stand in a file, and its queries among those of one turn.
     rank: ClassVar[int]
+    # The ask with the largest is the main one, with what others leave of epsilon; 0: it never is.
     precedence: ClassVar[int] = 0
+    # Whether it trains a model, so that records have a target.
     trains: ClassVar[bool] = False
+    # Whether the canonical form names its tables where they are absent, too: hubbub's first alone.
     is_pinned: ClassVar[bool] = False
+    # Of a run's folder, that hold what its sums gave: evidence has digests of them.
     files: ClassVar[tuple[str, ...]] = ()
+    # The one of them that the page reads answers from; empty if none does.
     answers: ClassVar[str] = ""
 
     @abstractmethod

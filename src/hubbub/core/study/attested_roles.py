@@ -17,7 +17,6 @@ from hubbub.core.errors import StudyError
 from hubbub.core.settings import (
     Key,
     Section,
-    by_hand,
     key_of,
     one_of,
     read,
@@ -31,26 +30,18 @@ from hubbub.core.settings import (
 )
 
 SOFTWARE = "software"
-_ROLES = ("aggregator", "node", "silo")
 _HEX = re.compile(r"[0-9a-f]+")
 _MOST_BUILDS, _MOST_NAMES, _MOST_VERSION = 32, 64, 2**31
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pinnable:
-    """What can be pinned of a platform.
+    """What can be pinned of a platform."""
 
-    Args:
-        measurements: their names and how many bytes they have; the first one must be pinned.
-        versions: names of its security versions.
-        graded: whether its vendor gives it a status and advisories.
-        revocable: whether evidence can come without a revocation list that exists.
-    """
-
-    measurements: Mapping[str, int]
-    versions: tuple[str, ...] = ()
-    graded: bool = False
-    revocable: bool = False
+    measurements: Mapping[str, int]  # and how many bytes they have; the first one must be pinned
+    versions: tuple[str, ...] = ()  # names of its security versions
+    graded: bool = False  # whether its vendor gives it a status and advisories
+    revocable: bool = False  # whether evidence can come without a revocation list that exists
 
 
 PLATFORMS: Mapping[str, Pinnable] = {
@@ -69,12 +60,8 @@ PLATFORMS: Mapping[str, Pinnable] = {
         graded=True,
     ),
     "snp": Pinnable(
-        measurements={
-            "measurement": 48,
-            "host_data": 32,
-            "id_key_digest": 48,
-            "author_key_digest": 48,
-        },
+        measurements={"measurement": 48, "host_data": 32}
+        | dict.fromkeys(("id_key_digest", "author_key_digest"), 48),
         versions=("fmc", "bootloader", "tee", "snp", "microcode", "guest"),
         revocable=True,
     ),
@@ -117,12 +104,12 @@ class AttestedRole:
             default="`{}`",
         ),
     ] = ()
-    statuses: Annotated[
-        tuple[str, ...], by_hand(texts("Intel's words for firmware that is accepted."))
-    ] = ("UpToDate",)
+    statuses: Annotated[tuple[str, ...], texts("Intel's words for firmware that is accepted.")] = (
+        "UpToDate",
+    )
     advisories: Annotated[
         tuple[str, ...],
-        by_hand(texts("Intel's security advisories that may apply.", default="`[]`")),
+        texts("Intel's security advisories that may apply.", default="`[]`"),
     ] = ()
     revocation: Annotated[
         bool,
@@ -131,13 +118,11 @@ class AttestedRole:
 
     def to_dict(self) -> dict[str, Any]:
         """As the table that it is read from, every default written out."""
-        return {
-            **asdict(self),
-            "measurements": [dict(build) for build in self.measurements],
-            "minimum_tcb": dict(self.minimum_tcb),
-            "statuses": list(self.statuses),
-            "advisories": list(self.advisories),
-        }
+        lists = {"statuses": list(self.statuses), "advisories": list(self.advisories)}
+        builds = [dict(build) for build in self.measurements]
+        return (
+            asdict(self) | lists | {"measurements": builds, "minimum_tcb": dict(self.minimum_tcb)}
+        )
 
     @property
     def canonical(self) -> bytes:
@@ -157,11 +142,11 @@ class Attestation:
 
     def of(self, role: str) -> AttestedRole | None:
         """What parties with a role must show."""
-        return {"aggregator": self.aggregator, "node": self.node, "silo": self.silo}[role]
+        return self.asked().get(role)
 
     def asked(self) -> dict[str, AttestedRole]:
         """What is asked for, by role."""
-        return {role: shown for role in _ROLES if (shown := self.of(role)) is not None}
+        return {role: shown for role, shown in vars(self).items() if shown is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """As the tables that it is read from."""
@@ -186,21 +171,12 @@ def attestation_from(stated: Mapping[str, Any], *, nodes: bool) -> Attestation |
 
 
 def role_from(stated: Mapping[str, Any], name: str = "") -> AttestedRole:
-    """What one role must show.
-
-    Args:
-        stated: the table of a study, or a policy file.
-        name: of the table, for sentences.
-
-    Raises:
-        StudyError: it is malformed.
-    """
+    """What one role must show, as a study's table or a policy file says."""
     section = section_of(AttestedRole, name, stated)
     platform = str(read_key(AttestedRole, section, "platform"))
     pinnable = PLATFORMS[platform]
-    if not pinnable.graded:
-        section.absent("statuses", f'with platform = "{platform}", which has none')
-        section.absent("advisories", f'with platform = "{platform}", which has none')
+    for key in () if pinnable.graded else ("statuses", "advisories"):
+        section.absent(key, f'with platform = "{platform}", which has none')
     if not pinnable.revocable:
         section.absent("revocation", f'with platform = "{platform}", where there is no choice')
     return read(
@@ -217,8 +193,8 @@ def role_from(stated: Mapping[str, Any], name: str = "") -> AttestedRole:
 def _builds(section: Section, known: Mapping[str, int]) -> tuple[tuple[tuple[str, str], ...], ...]:
     """The builds that may run."""
     listed, first = section.content.get("measurements"), next(iter(known))
-    good = isinstance(listed, list) and 1 <= len(listed) <= _MOST_BUILDS
-    if not isinstance(listed, list) or not good or not all(_is_build(b, known) for b in listed):
+    builds = listed if isinstance(listed, list) else []
+    if not 1 <= len(builds) <= _MOST_BUILDS or not all(_is_build(b, known) for b in builds):
         sizes = ", ".join(f"{name} ({2 * size} digits)" for name, size in known.items())
         raise section.refusal(
             "measurements",
@@ -226,7 +202,7 @@ def _builds(section: Section, known: Mapping[str, int]) -> tuple[tuple[tuple[str
             f"compared, in digits 0-9 a-f; known are {sizes[:300]}",
             "ask `hubbub attest measure` for them",
         )
-    return tuple(tuple(sorted(build.items())) for build in listed)
+    return tuple(tuple(sorted(build.items())) for build in builds)
 
 
 def _is_build(build: object, known: Mapping[str, int]) -> bool:
@@ -235,12 +211,8 @@ def _is_build(build: object, known: Mapping[str, int]) -> bool:
         isinstance(build, dict)
         and next(iter(known)) in build
         and set(build) <= set(known)
-        and all(
-            isinstance(value, str)
-            and len(value) == 2 * known[name]
-            and _HEX.fullmatch(value) is not None
-            for name, value in build.items()
-        )
+        and all(isinstance(at, str) and _HEX.fullmatch(at) for at in build.values())
+        and all(len(at) == 2 * known[name] for name, at in build.items())
     )
 
 

@@ -1,20 +1,9 @@
 """Cells that come piece by piece: what every source gives that may be larger than memory.
 
-Beside it stand what every site has: tables in parts, and its mapping, by which its columns become
-the study's, row by row, at the site alone. `mapping.toml` lies beside the records, or beside
-`sources.toml`, and is never sent. It has a table for each silo and column of the study:
-
-    [north.glucose]
-    from = "Glukose (mmol/l)"          # the site's own name of it
-    decimal = ","
-    factor = 18.0156                   # then plus `offset`
-    [north.sex]
-    spellings = { weiblich = "F", "männlich" = "M" }
-    [north.came]
-    date = "%d.%m.%Y"                  # becomes 2024-05-31
-
-What a cell becomes follows from that cell and this file alone, so a person's rows stay that
-person's (docs/privacy.md P31). A cell that does not fit is left as it is, for the study to refuse.
+Beside it stand what every site has: tables in parts, and its `mapping.toml`, by which its columns
+become the study's, row by row, at the site alone (docs/howto/mapping.md). What a cell becomes
+follows from that cell and this file alone, so a person's rows stay that person's (docs/privacy.md
+P31). A cell that does not fit is left as it is, for the study to refuse.
 """
 
 from __future__ import annotations
@@ -37,6 +26,7 @@ FILE = "mapping.toml"
 _KEYS = ("from", "decimal", "factor", "offset", "spellings", "date")
 _ENDS = (".parquet", ".arrow", ".feather")
 _ROWS = 20_000  # at once
+_COMMA_FIRST = str.maketrans(",.", ".,")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +35,8 @@ class CellStream:
 
     Args:
         origin: what sentences call it.
-        pieces: reads them from the beginning: by column the texts of some rows, "" for a missing
-            cell.
-        ordered: whether rows come in an order that is theirs, as lines of a file do; a database
-            gives them in any.
+        pieces: reads them from the beginning: by column the texts of some rows, "" for a gap.
+        ordered: whether rows have an order that is theirs, as lines of a file do.
     """
 
     origin: str
@@ -68,12 +56,8 @@ def texts_of(values: Sequence[object]) -> list[str]:
 def parts_stream(folder: Path) -> CellStream:
     """The rows of all Parquet or Arrow files of a folder, in the order of their names.
 
-    Args:
-        folder: that holds them, and nothing else that is read.
-
-    Raises:
-        DataError: there are none, or pyarrow is not installed; reading them, that one is damaged or
-            has other columns than the first.
+    DataError: there are none, or pyarrow is not installed; reading them, that one is damaged or has
+    other columns than the first.
     """
     paths = sorted(path for path in folder.glob("*") if path.suffix.lower() in _ENDS)
     if not paths:
@@ -87,11 +71,11 @@ def parts_stream(folder: Path) -> CellStream:
 
 
 def _part_pieces(paths: list[Path], origin: str) -> Iterator[Cells]:
-    header: list[str] | None = None
+    header: set[str] = set()
     for path in paths:
         for cells in _part(path):
-            header = header or sorted(cells)
-            if sorted(cells) != header:
+            header = header or set(cells)
+            if set(cells) != header:
                 raise DataError(
                     f"expected the same columns in all parts of {origin}, found others in "
                     f"{path.name}; write it anew"
@@ -102,14 +86,9 @@ def _part_pieces(paths: list[Path], origin: str) -> Iterator[Cells]:
 def _part(path: Path) -> Iterator[Cells]:
     """The pieces of one file; whatever its reader says may quote a cell, and is not passed on."""
     reading = _reader(path)
-    pieces: Iterator[Cells] | None = None
     with suppress(Exception), open_ordinary(path) as file:
-        pieces = reading(file)
-        while True:
-            piece = next(pieces, None)
-            if piece is None:
-                return
-            yield piece
+        yield from reading(file)
+        return
     raise DataError(
         f"expected a readable part {path.name}, found it damaged or too densely packed; write it"
     )
@@ -131,43 +110,28 @@ def _reader(path: Path) -> Callable[[Any], Iterator[Cells]]:
         if not is_in_proportion(opened.metadata, len(opened.schema_arrow.names), size):
             raise ValueError(path.name)
         for batch in opened.iter_batches(_ROWS, use_threads=False):
-            yield cells_of(_columns(batch))
+            yield cells_of(batch)
 
     def arrow_cells(file: Any) -> Iterator[Cells]:
         opened = ipc.open_file(file)
         for place in range(opened.num_record_batches):
             batch = opened.get_batch(place)
             for start in range(0, batch.num_rows, _ROWS):
-                yield cells_of(_columns(batch.slice(start, _ROWS)))
+                yield cells_of(batch.slice(start, _ROWS))
 
     return parquet_cells if path.suffix.lower() == ".parquet" else arrow_cells
 
 
-def _columns(batch: Any) -> dict[str, list[object]]:
-    names = batch.schema.names
-    if len(set(names)) < len(names):
-        raise ValueError("a column twice")
-    return {name: batch.column(name).to_pylist() for name in names}
-
-
 @dataclass(frozen=True, kw_only=True)
 class ColumnMapping:
-    """How one column of the study comes from a site's.
+    """How one column of the study comes from a site's."""
 
-    Args:
-        source: the site's own name of it.
-        decimal: the site's decimal sign.
-        factor, offset: a number becomes number * factor + offset.
-        spellings: by the site's spelling the study's.
-        date: how the site writes dates, as `strptime` reads them; empty: it has none.
-    """
-
-    source: str
-    decimal: str = "."
-    factor: float = 1.0
+    source: str  # the site's own name of it
+    decimal: str = "."  # the site's decimal sign
+    factor: float = 1.0  # a number becomes number * factor + offset
     offset: float = 0.0
-    spellings: tuple[tuple[str, str], ...] = ()
-    date: str = ""
+    spellings: tuple[tuple[str, str], ...] = ()  # the site's, and the study's
+    date: str = ""  # how the site writes dates, as `strptime` reads them; empty: it has none
 
     def cell(self, text: str) -> str:
         """What a cell becomes.
@@ -183,26 +147,22 @@ class ColumnMapping:
         if self.date:
             with suppress(ValueError):
                 return datetime.strptime(text, self.date).date().isoformat()  # noqa: DTZ007 (a day)
-        plain = text.replace(",", ".") if self.decimal == "," else text
-        if (self.factor, self.offset) == (1.0, 0.0):
-            return plain if number_in(plain) is not None else text
+        # Both signs change places: 1.234 is a thousand there, and must not become one and a bit.
+        plain = text.translate(_COMMA_FIRST) if self.decimal == "," else text
         number = number_in(plain)
-        return text if number is None else repr(number * self.factor + self.offset)
+        if number is None:  # for the study to refuse, unless it would take it for another number
+            return text if number_in(text) is None else plain
+        as_is = (self.factor, self.offset) == (1.0, 0.0)
+        return plain if as_is else repr(number * self.factor + self.offset)
 
 
 SiteMapping = Mapping[str, ColumnMapping]
 
 
 def mapping_of(party: str, folder: Path, patient: str) -> SiteMapping:
-    """A silo's mapping; nothing where there is none.
+    """A silo's mapping; nothing where there is none. A patient's keys stay as they are (P21).
 
-    Args:
-        party: the silo.
-        folder: with the file.
-        patient: the study's column of whose a row is, which keeps its keys (docs/privacy.md P21).
-
-    Raises:
-        UserError: the file cannot be read as one, or changes the keys of patients.
+    UserError: the file cannot be read as one, or changes the keys of patients.
     """
     path = folder / FILE
     if not path.is_file():
@@ -229,14 +189,11 @@ def mapping_of(party: str, folder: Path, patient: str) -> SiteMapping:
 
 
 def mapped(cells: Cells, mapping: SiteMapping) -> Cells:
-    """Cells as the study names and spells them; a column that is not there is left out.
-
-    Args:
-        cells: of the site.
-        mapping: by the study's name of a column.
-    """
+    """Cells as the study names and spells them; a column that is not there is left out."""
     mapped_cells = dict(cells)
     for name, column in mapping.items():
+        # A column of the study's name that is not the mapped one has another unit or meaning.
+        mapped_cells.pop(name, None)
         if column.source in cells:
             own: Sequence[str] = cells[column.source]
             becomes = {text: column.cell(text) for text in set(own)}
@@ -260,6 +217,8 @@ def _column(section: Section) -> ColumnMapping:
     spellings = section.table("spellings") if "spellings" in section else {}
     if not all(isinstance(spelling, str) for spelling in spellings.values()):
         raise section.refusal("spellings", "a table of texts", 'write { weiblich = "F" }')
+    if len(set(map(canonical, spellings))) < len(spellings):
+        raise section.refusal("spellings", "a table with each spelling once", "1 and 1.0 are one")
     return ColumnMapping(
         source=section.text("from", section.name.partition(".")[2]),
         decimal=section.text("decimal", ".", options=(".", ",")),

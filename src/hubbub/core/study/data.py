@@ -8,7 +8,6 @@ in `silo_records`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import isfinite
 from typing import Annotated, Any
 
@@ -20,7 +19,6 @@ from hubbub.core.settings import (
     Key,
     Keys,
     Section,
-    by_hand,
     keys_of,
     number,
     read,
@@ -86,28 +84,26 @@ class Data:
 
     source: Annotated[
         str,
-        by_hand(
-            text(
-                "[Built-in data](data.md#built-in-data), [a function of "
-                "yours](data.md#your-own-function), a [query](data.md#databases) to each silo's "
-                "database, a [cohort](howto/omop.md) in OMOP, or what `hubbub.fit` is handed.",
-                '`"hubbub.datasets:heart"`, `"python:module:function"`, `"sql"`, `"omop"`, '
-                '`"in-memory"`',
-                default="either",
-            )
+        text(
+            "[Built-in data](data.md#built-in-data), [a function of "
+            "yours](data.md#your-own-function), a [query](data.md#databases) to each silo's "
+            "database, a [cohort](howto/omop.md) in OMOP, or what `hubbub.fit` is handed.",
+            '`"hubbub.datasets:heart"`, `"python:module:function"`, `"sql"`, `"omop"`, '
+            '`"in-memory"`',
+            default="either",
         ),
     ] = ""
     files: Annotated[
         str,
-        by_hand(
-            text(
-                "Each silo's file. The keys of targets and columns go with files.",
-                "path with `{name}`, `.csv`, `.parquet`, or `/`: [parts](data.md#tables-in-parts)",
-                default="either",
-            )
+        text(
+            "Each silo's file. The keys of targets and columns go with files.",
+            "path with `{name}`, `.csv`, `.parquet`, or `/`: [parts](data.md#tables-in-parts)",
+            default="either",
         ),
     ] = ""
-    test: Annotated[str, by_hand(text("The public test file.", "path, `.csv` or `.parquet`"))] = ""
+    test: Annotated[
+        str, text("The public test file, no silo's own.", "path, `.csv` or `.parquet`")
+    ] = ""
     target: Annotated[
         str,
         Key(
@@ -124,19 +120,13 @@ class Data:
     positive: Annotated[tuple[str, ...], texts("Spellings of the target that count as 1.")] = ()
     negative: Annotated[
         tuple[str, ...],
-        by_hand(
-            texts(
-                "Spellings that count as 0. A silo whose file has any other spelling takes no part."
-            )
-        ),
+        texts("Spellings that count as 0. A silo whose file has any other spelling takes no part."),
     ] = ()
     classes: Annotated[
         tuple[str, ...],
-        by_hand(
-            texts(
-                "Spellings of the target, in the order of the class numbers, instead of these two.",
-                "list of at least 2 texts",
-            )
+        texts(
+            "Spellings of the target, in the order of the class numbers, instead of these two.",
+            "list of at least 2 texts",
         ),
     ] = ("0", "1")
     columns: Annotated[
@@ -153,23 +143,19 @@ class Data:
     request: Annotated[Any, "what the study asks of its source, by the source's own keys."] = None
     patient: Annotated[
         str,
-        by_hand(
-            text(
-                "The column with the patient's key: all records of one patient in a silo "
-                "are [one unit](data.md#patients). Without files any name."
-            )
+        text(
+            "The column with the patient's key: all records of one patient in a silo "
+            "are [one unit](data.md#patients). Without files any name."
         ),
     ] = ""
     most_per_patient: Annotated[
         int,
-        by_hand(
-            whole(
-                1,
-                MOST_PER_PATIENT,
-                "Public: the most records of one patient. With `patient`, further records are left "
-                "out; alone, the plan shows the guarantee to [such a patient](privacy.md#p20).",
-                default="none",
-            )
+        whole(
+            1,
+            MOST_PER_PATIENT,
+            "Public: the most records of one patient. With `patient`, further records are left "
+            "out; alone, the plan shows the guarantee to [such a patient](privacy.md#p20).",
+            default="none",
         ),
     ] = 0
     records: Annotated[
@@ -259,10 +245,9 @@ class Data:
 
 
 def columns_of(data: Data) -> dict[str, Column]:
-    """By name the columns that statistics may be about, the target of a model among them.
+    """By name the columns that statistics may be about, a model's target among them.
 
-    Raises:
-        StudyError: nothing says what the columns are.
+    StudyError: nothing says what they are.
     """
     if (public := set_source(data.source)) and (columns := public[0].columns(public[1])):
         return {column.name: column for column in columns}
@@ -293,17 +278,7 @@ def spellings_of(data: Data) -> tuple[str, ...]:
 def records_of_cells(
     data: Data, cells: Mapping[str, Sequence[str]], origin: str, *, patient: str = ""
 ) -> Records:
-    """The records of a table's cells, as a study's data says.
-
-    Args:
-        data: of the study.
-        cells: texts by column, of each row.
-        origin: what sentences call the table.
-        patient: the column that says whose a row is; empty: it is not asked.
-
-    Raises:
-        DataError: naming the first cell that does not fit.
-    """
+    """The records of a table's cells, as a study's data says; see `encode_table`."""
     return encode_table(
         cells,
         target=data.target,
@@ -334,11 +309,7 @@ def target_unified(data: Data, cells: Mapping[str, Sequence[str]]) -> Mapping[st
 def groups_of_cells(
     data: Data, by: Sequence[Levels], cells: Mapping[str, Sequence[str]], origin: str
 ) -> NDArray[np.int64]:
-    """(n, columns) the place of each record's class of each of these columns; -1: of none.
-
-    Raises:
-        DataError: naming the first cell that does not fit.
-    """
+    """(n, columns) the place of each record's class of each of these columns; -1: of none."""
     coded = coded_cells(target_unified(data, cells), [levels.column for levels in by], origin)
     return np.column_stack([levels.places(coded.columns) for levels in by])
 
@@ -347,15 +318,11 @@ def groups_of_cells(
 
 
 def source_keys() -> Keys:
-    """The keys of `[data]` that some source has for its own; two may have one of the same name.
-
-    Raises:
-        UserError: one of them is a key of every study, whose meaning it would change.
-    """
+    """The keys of `[data]` that some source has for its own; two may have one of the same name."""
     keys: Keys = {}
     for source in table_sources():
         own = source.own_keys()
-        if taken := own.keys() & keys_of(Data).keys():
+        if taken := own.keys() & keys_of(Data).keys():  # whose meaning it would change
             raise UserError(
                 f"expected {type(source).__module__} to have other keys of [data] than hubbub's, "
                 f"found {min(taken)!r}; bring the package up to date or uninstall it"
@@ -499,6 +466,7 @@ def _most_per_patient(section: Section) -> int:
 
 def _capacity(section: Section) -> tuple[int, ...]:
     """One number for all silos, or a list of one for each."""
+    # P19: how many rows a batch has must follow from public numbers, not from records.
     if isinstance(section.content.get("capacity"), int):
         return (section.whole("capacity", None, least=1, most=10**9),)
     return section.wholes("capacity", longest=MOST_COUNTS)
@@ -508,15 +476,15 @@ def _negative(section: Section) -> tuple[str, ...]:
     """The other spellings of a target with two classes: none may become a 0 unseen."""
     positive = section.texts("positive", Data.positive)
     negative = section.texts("negative", Data.negative)
-    if bool(positive) != bool(negative):
-        given, other, counts_as = (
-            ("positive", "negative", 0) if positive else ("negative", "positive", 1)
-        )
-        raise section.refusal(
-            other,
-            f"the spellings of the target that count as {counts_as}, beside data.{given}",
-            "list them all: a cell that neither list has is refused",
-        )
+    for counts_as, (other, given) in enumerate(
+        [("negative", "positive"), ("positive", "negative")]
+    ):
+        if section.content.get(given) and not section.content.get(other):
+            raise section.refusal(
+                other,
+                f"the spellings of the target that count as {counts_as}, beside data.{given}",
+                "list them all: a cell that neither list has is refused",
+            )
     if set(map(canonical, positive)) & set(map(canonical, negative)):
         raise section.refusal("negative", "spellings that data.positive has not", "fix one list")
     return negative
@@ -535,40 +503,25 @@ def _classes(section: Section) -> tuple[str, ...]:
 def _columns(
     section: Section, targets: tuple[str, ...], *, declared: bool, targeted: bool
 ) -> tuple[Column, ...]:
-    """The declared columns, if any; 1 and 1.0 are one bound, and must give the same study id."""
+    """The declared columns, if any."""
     if "columns" not in section:
         return ()
     try:
-        columns = tuple(map(_normal, columns_from(section.table("columns"))))
+        columns = columns_from(section.table("columns"))
     except StudyError as error:  # which quotes a list of categories in full
         fault, _, remedy = str(error).rpartition("; ")
         raise StudyError(f"{shortened(fault, 300)}; {remedy}") from None
     stated = declared or isinstance(section.content.get("target"), str)
     if stated and not {column.name for column in columns}.isdisjoint(targets):
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")
-    seen = [column.feature for column in columns]  # by a model: some of them, or all without one
+    # By a model some columns are seen, and without one all are.
+    seen = [column.feature for column in columns]
     if not any(seen) or not (targeted or all(seen)):
         raise StudyError(
             "expected feature = false of some columns beside a model, and of none without one, got "
             "another; correct data.columns"
         )
     return columns
-
-
-def _normal(column: Column) -> Column:
-    """The column with every number in one form."""
-    default = column.default
-    if column.categories:
-        text = default is None or isinstance(default, str)
-        return column if text else replace(column, default=canonical(str(default)))
-    low, high = (float(bound) + 0.0 for bound in column.bounds)
-    return replace(
-        column,
-        low=low,
-        high=high,
-        step=None if column.step is None else float(column.step),
-        default=None if default is None else float(default) + 0.0,
-    )
 
 
 def _options(section: Section) -> tuple[tuple[str, int | float | str | bool], ...]:

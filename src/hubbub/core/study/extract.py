@@ -1,16 +1,13 @@
 """The extract: what a source gave a study at one reading, encoded and sealed, kept at the site.
 
-A table may change while a study goes on, and a view or a grant may go. Nothing of that is seen by
-anybody: a study's records are read once, before others are told that this party is there, and what
-was read is used until the study is over, withdrawn or begun anew under another id. It lies in the
-party's own folder, sealed, for its owner alone:
-
-    extracts/ID-NAME/    by study and silo: arrays
-    extracts.key         what they are sealed by
+A table may change while a study goes on, and nobody may see that it does: records are read once,
+before others are told that this party is there, and what was read is used until the study is over,
+withdrawn or begun anew. It lies in the party's folder, sealed: `extracts/ID-NAME/`, by
+`extracts.key`.
 
 Pieces of cells become arrays in bounded memory: of each row a few numbers that put it in its place
-stay in memory (`RowOrder`); the rest is sealed as it comes, and opened once for each block of what
-is written in the end. This file must not know where cells came from.
+stay in memory (`RowOrder`); the rest is sealed as it comes. This file must not know where cells
+came from.
 """
 
 from __future__ import annotations
@@ -21,7 +18,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import blake2b
 from itertools import compress
 from pathlib import Path
@@ -47,14 +45,16 @@ from hubbub.core.study.study import Study
 from hubbub.core.tabular.cells import MISSING as NO_NUMBER
 from hubbub.core.tabular.cells import CellFault, Rule, number_in
 from hubbub.core.tabular.records import Records, first_rows, patient_key, unit_rows
-from hubbub.core.tabular.table import CodedCells, class_rule, coded_cells
+from hubbub.core.tabular.table import CodedCells, check_present, class_rule, coded_cells
 
 EXTRACTS, _MAKING, _LOCK = "extracts", ".making-", "lock"
 SOURCES, _HOME = "sources.toml", "hubbub-home"
+_FIRST = datetime(1, 1, 1, tzinfo=UTC)
 _BLOCK = 1 << 28  # bytes of what is written that are in memory at once
 _GAP = ""  # the text of a missing cell
 Hashes = NDArray[np.uint64]  # (n, 2)
 _HASH_BYTES = 16
+_NONE = np.empty((0, 2), dtype="<u8")
 
 
 def home_of(folder: Path) -> Path:
@@ -64,24 +64,12 @@ def home_of(folder: Path) -> Path:
 
 
 def records_in(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> Records:
-    """A silo's records: those of its extract, which is made where there is none yet.
+    """A silo's records: those of its extract, which is made in its home where there is none yet.
 
-    Args:
-        study: whose extract it is.
-        party: the silo.
-        home: the folder that extracts are in.
-        opened: the source.
-
-    Raises:
-        DataError: the source cannot be read, or the extract was damaged.
+    DataError: the source that is `opened` cannot be read, or the extract was damaged.
     """
-    extract = _extract(study, party, home, opened, ("inputs", "targets", "patients", "groups"))
-    return Records(
-        inputs=extract["inputs"],
-        targets=extract["targets"],
-        patients=extract.get("patients"),
-        groups=extract.get("groups"),
-    )
+    names = ("inputs", "targets", "patients", "groups")
+    return Records(**_extract(study, party, home, opened, names))
 
 
 def cells_in(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> CodedCells:
@@ -115,11 +103,7 @@ def _seal(study: Study, party: str, home: Path) -> Seal:
 
 
 def _extract(
-    study: Study,
-    party: str,
-    home: Path,
-    opened: Callable[[], CellStream],
-    names: tuple[str, ...],
+    study: Study, party: str, home: Path, opened: Callable[[], CellStream], names: tuple[str, ...]
 ) -> Arrays:
     """Some arrays of an extract, and what there is of them."""
     if not is_kept(study, party, home):
@@ -169,20 +153,10 @@ def _sweep(folder: Path) -> None:
 
 
 def gather(study: Study, stream: CellStream, folder: Path, seal: Seal) -> dict[str, dict[str, Any]]:
-    """Write what a study asks of a stream into a folder, one array a file.
+    """Write what a study asks of a silo's stream into a folder, and say what is there.
 
-    Args:
-        study: says what is read of the cells, and how.
-        stream: of one silo.
-        folder: where `NAME.sealed` come to be: inputs and targets for a model, cells for
-            statistics, patients.
-        seal: of the extract.
-
-    Returns:
-        What is said of each array.
-
-    Raises:
-        DataError: cells do not fit the study, or there are none; no sentence says in which row.
+    One array is a file `NAME.sealed`: inputs and targets for a model, cells for statistics,
+    patients. DataError: cells do not fit, or there are none; no sentence says in which row.
     """
     data, growing = study.data, _Growing(folder, seal, placed=bool(study.data.patient))
     rows = RowOrder(ordered=stream.ordered)
@@ -196,9 +170,7 @@ def gather(study: Study, stream: CellStream, folder: Path, seal: Seal) -> dict[s
         raise DataError(f"expected records in {stream.origin}, found none; see what it selects")
     if not data.patient:
         return growing.closed()
-    chosen, patients = rows.chosen(data.most_per_patient)
-    del rows
-    return growing.placed(chosen, patients)
+    return growing.placed(*rows.chosen(data.most_per_patient))
 
 
 def _pieces(study: Study, stream: CellStream) -> Iterator[Cells]:
@@ -213,12 +185,10 @@ def _pieces(study: Study, stream: CellStream) -> Iterator[Cells]:
 
 def _encoded(study: Study, cells: Cells, origin: str) -> Arrays:
     """The arrays of a piece; of one without rows those of none."""
-    is_empty = not len(next(iter(cells.values()), ()))
-    if is_empty:
-        cells = {name: [text] for name, text in plain_row(study.data).items()}
+    rows = len(next(iter(cells.values()), ()))
+    given = cells if rows else {name: [text] for name, text in plain_row(study.data).items()}
     try:
-        arrays = _arrays(study, cells, origin)
-        return {name: array[:0] for name, array in arrays.items()} if is_empty else arrays
+        return {name: array[:rows] for name, array in _arrays(study, given, origin).items()}
     except DataError as error:  # which row it is, is left out
         before, mark, after = str(error).partition(", row ")
         fault = before + after.partition(" after the header")[2] if mark else before
@@ -237,14 +207,16 @@ def _arrays(study: Study, cells: Cells, origin: str) -> Arrays:
         unified = target_unified(data, cells)
         coded = coded_cells(unified, study.cell_columns.values(), origin)
         arrays["cells"] = np.column_stack(list(coded.columns.values()))
-    for name in filter(None, (data.patient, data.order)):
-        _refuse_absent(cells, name, origin)
+    _refuse_absent(cells, [*filter(None, (data.patient, data.order))], origin)
     if data.patient and "" in _people(cells, data):
         raise DataError(
             f"expected a patient for every record in {origin}, column {data.patient!r}, found "
             "none; fill it in or leave the record out"
         )
     return arrays
+
+
+_refuse_absent = partial(check_present, remedy="name it in the result, or correct the study")
 
 
 def _people(cells: Cells, data: Data) -> list[str]:
@@ -295,17 +267,18 @@ class _Growing:
         """The arrays in their final order, without rows beyond those of a patient."""
         described = {}
         for name, raw in self.files.items():
-            path = self._folder / f"{name}.sealed"
-            final = SealedFile(path, self._seal, name, raw.kind, raw.shape)
+            final = self._final(name, raw.kind, raw.shape)
             step = max(1, _BLOCK // max(raw.row_bytes, 1))
             for start in range(0, len(chosen), step):
                 final.add(_block(raw, chosen[start : start + step]))
             (self._folder / f"{name}.raw").unlink()
             described[name] = final.said()
-        path = self._folder / "patients.sealed"
-        final = SealedFile(path, self._seal, "patients", patients.dtype, ())
+        final = self._final("patients", patients.dtype, ())
         final.add(patients)
         return {**described, "patients": final.said()}
+
+    def _final(self, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> SealedFile:
+        return SealedFile(self._folder / f"{name}.sealed", self._seal, name, kind, shape)
 
 
 def _block(raw: SealedFile, rows: NDArray[np.intp]) -> NDArray[Any]:
@@ -313,10 +286,12 @@ def _block(raw: SealedFile, rows: NDArray[np.intp]) -> NDArray[Any]:
     block = np.empty((len(rows), *raw.shape), dtype=raw.kind)
     order = np.argsort(rows)
     wanted = rows[order]
-    for first, piece in raw.pieces():
-        start, end = np.searchsorted(wanted, (first, first + piece.rows))
+    first = 0
+    for place, count in enumerate(raw.rows):
+        start, end = np.searchsorted(wanted, (first, first + count))
         if start < end:  # each piece is opened once
-            block[order[start:end]] = piece.opened()[wanted[start:end] - first]
+            block[order[start:end]] = raw.opened(place, first)[wanted[start:end] - first]
+        first += count
     return block
 
 
@@ -331,31 +306,18 @@ def _block(raw: SealedFile, rows: NDArray[np.intp]) -> NDArray[Any]:
 
 @dataclass
 class RowOrder:
-    """What is kept in memory of each row until all have come.
+    """What is kept in memory of each row until all have come."""
 
-    Args:
-        ordered: whether rows come in an order that is theirs.
-    """
-
-    ordered: bool
+    ordered: bool  # whether rows come in an order that is theirs
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _people: list[Hashes] = field(default_factory=list, repr=False)
     _orders: list[NDArray[np.float64]] = field(default_factory=list, repr=False)
     _rows: list[Hashes] = field(default_factory=list, repr=False)
 
     def add(
-        self,
-        people: list[str],
-        order: NDArray[np.float64],
-        encoded: list[NDArray[np.generic]],
+        self, people: list[str], order: NDArray[np.float64], encoded: list[NDArray[np.generic]]
     ) -> None:
-        """More rows.
-
-        Args:
-            people: whose each is.
-            order: (n,) what puts a person's in order.
-            encoded: (n, ...) of what is kept of each.
-        """
+        """More rows: whose each is, what orders a person's (n,), what is kept of each (n, ...)."""
         digests = {
             person: blake2b(person.encode(), digest_size=_HASH_BYTES, key=self._key).digest()
             for person in set(people)
@@ -366,12 +328,8 @@ class RowOrder:
             self._rows.append(_row_hashes(encoded, len(people)))
 
     def chosen(self, most: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Which rows stay, in their final order, and the number of each one's person, from 0.
-
-        Args:
-            most: rows of a person.
-        """
-        units = _numbers(_all(self._people))
+        """Which rows stay, `most` of a person, in their final order; each one's person, from 0."""
+        units = _numbers(np.concatenate([_NONE, *self._people]))
         if self.ordered:
             # People are numbered in the order in which they come.
             _, firsts = np.unique(units, return_index=True)
@@ -380,8 +338,8 @@ class RowOrder:
             units = rank[units]
             rows = np.flatnonzero(first_rows(units, most))
             return rows, units[rows]
-        hashes = _all(self._rows)
-        order = np.concatenate(self._orders) if self._orders else np.empty(0)
+        hashes = np.concatenate([_NONE, *self._rows])
+        order = np.concatenate([np.empty(0), *self._orders])
         rows = np.lexsort((hashes[:, 1], hashes[:, 0], order, units)).astype(np.intp)
         rows = rows[first_rows(units[rows], most)]
         return _people_in_order(rows, units[rows], hashes)
@@ -423,10 +381,6 @@ def _hashes(content: bytes) -> Hashes:
     return np.frombuffer(content, dtype="<u8").reshape(-1, 2)
 
 
-def _all(several: list[Hashes]) -> Hashes:
-    return np.concatenate(several) if several else np.empty((0, 2), dtype="<u8")
-
-
 def _numbers(people: Hashes) -> NDArray[np.intp]:
     """(n,): the number of each row's person, from 0."""
     order = np.lexsort((people[:, 1], people[:, 0]))
@@ -449,18 +403,13 @@ def _numbers(people: Hashes) -> NDArray[np.intp]:
 
 
 def fitted(study: Study, cells: Cells, origin: str) -> Cells:
-    """The cells of the rows that stay, each of its column or missing.
-
-    Args:
-        study: says what each column is.
-        cells: as they were given.
-        origin: what sentences call the source.
-    """
+    """The cells of the rows that stay, each of its column or missing."""
     data, rules = study.data, _rules(study)
     fitting = dict(cells)
     stays = [True] * len(next(iter(cells.values()), ()))
+    _refuse_absent(cells, [*rules], origin)
     for name, rule in rules.items():
-        _refuse_absent(cells, name, origin)
+        # P31: no cell makes a silo fail, which others would see; each row is judged by itself.
         may_be_missing = not isinstance(rule(_GAP), CellFault)
         fits = {text: not isinstance(rule(text), CellFault) for text in set(cells[name])}
         fitting[name] = [text if fits[text] else _GAP for text in cells[name]]
@@ -516,21 +465,18 @@ def plain_row(data: Data) -> dict[str, str]:
 
 
 def order_number(text: str) -> float | None:
-    """What a cell of `data.order` counts as; None: it is neither a number nor a day."""
+    """What a cell of `data.order` counts as, a number or days; None: it is neither.
+
+    >>> order_number("2024-05-31 18:00") - order_number("2024-05-31T09:00+03:00")
+    0.5
+    """
     if not text:
         return float("inf")
     if (value := number_in(text)) is not None:
         return value
-    try:
-        return float(date.fromisoformat(text[:10]).toordinal())
-    except ValueError:
-        return None
-
-
-def _refuse_absent(cells: Cells, column: str, origin: str) -> None:
-    """Refuse cells without a column that the study names."""
-    if column not in cells:
-        raise DataError(
-            f"expected a column {column!r} in {origin}, found none of that name; name it in the "
-            "result, or correct the study"
-        )
+    for part in (text, text[:10]):  # a time that is spelled in another way is its day
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(part)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return (moment - _FIRST) / timedelta(days=1)
+    return None

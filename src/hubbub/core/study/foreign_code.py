@@ -1,20 +1,13 @@
 """Code that a study names: hashed as it was read, trusted by hash, and run as it was hashed.
 
-A module inside packages comes with the `__init__.py` of each of them, since Python runs these
-first. What any of these files imports besides comes as Python finds it, and is not looked at. Only
-Python source can be read by whoever approves it, and only of source can the very bytes be run that
-were hashed: a compiled module (`.so`, or a `.pyc` without its `.py`) is refused, unless hubbub
-itself runs on it.
+A module comes with the `__init__.py` of each package that it is in. What any of these files imports
+besides comes as Python finds it, and is not looked at. Only source can be read by whoever approves
+it, and run as the very bytes that were hashed: what is compiled is refused.
 
 `keep` reads the sources of all that a study names, once; `imported` runs what was kept. So neither
-a file that is changed in between, nor a `.pyc` that says of itself that nobody need check it, nor a
-module that got its name before, runs in the place of what was hashed. Packages on the way are kept
-and run in the same manner. A party's approval binds: for a study that `bind` was told of, `keep`
-takes no other source.
-
-Which code this user has approved or run on this machine, an empty file for each name and hash says,
-in `$XDG_STATE_HOME/hubbub/code` or `~/.local/state/hubbub/code`: outside of every folder that
-somebody hands over, and believed only if nobody else can have put it there.
+a file that is changed in between, nor a `.pyc` that nobody need check, nor a module that got its
+name before, runs in the place of what was hashed. A party's approval binds: for a study that `bind`
+was told of, `keep` takes no other source.
 """
 
 from __future__ import annotations
@@ -25,8 +18,8 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
@@ -53,18 +46,11 @@ _FOUNDATIONS = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFile:
-    """A file of a module's source, as it was when it was read.
+    """A file of a module's source, as it was when it was read."""
 
-    Args:
-        module: its full name.
-        path: where it lies; inside a zip file perhaps.
-        is_package: it is the `__init__.py` of a package.
-        content: its bytes.
-    """
-
-    module: str
-    path: str
-    is_package: bool
+    module: str  # its full name
+    path: str  # inside a zip file perhaps
+    is_package: bool  # it is the `__init__.py` of one
     content: bytes = field(repr=False)
 
     @property
@@ -80,11 +66,9 @@ class SourceFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """All files that importing a module runs on the way to it.
+    """All files that importing a module runs on the way to it, outermost package first.
 
-    Args:
-        files: outermost package first; none if there is no such module, or it is built in.
-        is_built_in: it is a part of the interpreter.
+    There are none if there is no such module, or if it is a part of the interpreter.
     """
 
     files: tuple[SourceFile, ...] = ()
@@ -92,7 +76,7 @@ class Source:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the file; of several files that of what `sha256sum` prints of them.
+        """The SHA-256 of the file; of several that of what `sha256sum` prints of them, by `name`.
 
         "built-in" for a module without a file, and nothing if there is no such module.
         """
@@ -110,8 +94,7 @@ def module_of(place: str) -> str:
 def source_of(module: str) -> Source:
     """What importing a module would run, packages on the way included; nothing is imported.
 
-    Raises:
-        StudyError: it is no Python source, or cannot be read.
+    StudyError: it is no Python source, or cannot be read.
     """
     if module == MAIN:
         return Source(is_built_in=True)
@@ -178,30 +161,15 @@ def code_hashes(study: Study) -> dict[str, str]:
 
 
 def source_hash(name: str) -> str:
-    """The SHA-256, in hexadecimal digits, of the source that "python:module:name" would import.
+    """The digest of the source that "python:module:name" would import, as `Source` says.
 
-    Returns:
-        The digits: of the module's file, or, of a module in packages that have an `__init__.py`, of
-        what `sha256sum` prints of these and of the module, outermost first, by their paths below
-        the folder that is searched. "built-in" for a module without a file, and nothing if there is
-        no such module.
-
-    Raises:
-        StudyError: the module is no Python source.
+    StudyError: the module is no Python source.
     """
     return source_of(module_of(name)).digest
 
 
 def refuse_other_code(study: Study, here: Mapping[str, str]) -> None:
-    """Refuse code whose source is not the one that the study states.
-
-    Args:
-        study: states some hashes, or none.
-        here: hashes by the names of code; empty for what is not here.
-
-    Raises:
-        StudyError: naming the code and its hash here.
-    """
+    """Refuse code whose hash here, empty if there is none, is not the one that the study states."""
     stated = dict(study.code)
     for name, digest in here.items():
         if digest not in ("", stated.get(name, digest)):
@@ -212,14 +180,10 @@ def refuse_other_code(study: Study, here: Mapping[str, str]) -> None:
 
 
 def refuse_unstated_code(study: Study) -> None:
-    """Refuse a study for several machines that leaves it open what is learned and scored.
-
-    Raises:
-        StudyError: code that all must run alike has no hash in `study.code`.
-    """
-    shared = [name for ask in study.asks for name in ask.shared_code(study)]
-    for name in filter(study.own_code.__contains__, shared):
-        if name not in dict(study.code):
+    """Refuse a study for several machines some of whose code, that all run alike, has no hash."""
+    shared = (name for ask in study.asks for name in ask.shared_code(study))
+    for name in shared:
+        if name in study.own_code and name not in dict(study.code):
             digest = source_hash(name) or "its SHA-256"
             raise StudyError(
                 f"expected study.code to state the SHA-256 of the source of {name}, so that all "
@@ -228,15 +192,7 @@ def refuse_unstated_code(study: Study) -> None:
 
 
 def refuse_changed_code(here: Mapping[str, str], approved: Mapping[str, object]) -> None:
-    """Refuse code that is not what was approved.
-
-    Args:
-        here: hashes by the names of code, as it is here.
-        approved: the same, as it was approved.
-
-    Raises:
-        StudyError: naming the code.
-    """
+    """Refuse code whose hash here is not the one that was approved, each by the code's name."""
     for name, digest in here.items():
         if approved.get(name) != digest:
             raise StudyError(
@@ -263,7 +219,7 @@ def knows(name: str, digest: str) -> bool:
 
 
 def forget(name: str, digest: str) -> None:
-    """Take it back."""
+    """Take the note back."""
     with suppress(OSError, RuntimeError):
         _path(name, digest).unlink(missing_ok=True)
 
@@ -284,7 +240,11 @@ def _path(name: str, digest: str) -> Path:
 
 
 def user_state() -> Path:
-    """What is remembered for this user on this machine; RuntimeError if there is no home."""
+    """What is remembered for this user on this machine; RuntimeError if there is no home.
+
+    It lies outside of every folder that somebody hands over, and which code this user has approved
+    or run, an empty file for each says, if nobody else can have put it there.
+    """
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "hubbub"
 
@@ -300,11 +260,7 @@ def unbind(study: bytes) -> None:
 
 
 def keep(study: Study, names: Iterable[str] | None = None) -> dict[str, str]:
-    """Read the sources of all code that a study names, for `imported`; nothing is run.
-
-    Args:
-        study: names the code.
-        names: only these of its `own_code`.
+    """Read the sources of a study's `own_code`, or of some of it, for `imported`; nothing is run.
 
     Returns:
         By name, the hash of what was kept.
@@ -325,15 +281,11 @@ def keep(study: Study, names: Iterable[str] | None = None) -> dict[str, str]:
 
 
 def keep_known(study: Study, names: Iterable[str], *, trusted: bool) -> None:
-    """Read sources like `keep`, of a study that came with somebody's folder.
+    """Read sources like `keep`, of a study that came with somebody's folder, and are about to run.
 
-    Args:
-        study: names the code.
-        names: what of its `own_code` is about to run.
-        trusted: whoever asks says that it may, though it is not known here.
+    If they are not `trusted` by whoever asks, this user must have approved or run them before.
 
-    Raises:
-        StudyError: as for `keep`; or this user has neither approved nor run the code before.
+    StudyError: as for `keep`; or this user has neither approved nor run the code before.
     """
     for name, digest in keep(study, names).items():
         if digest and not trusted and not knows(name, digest):
@@ -358,8 +310,12 @@ def imported(module: str) -> ModuleType:
         if not source.digest:
             raise ModuleNotFoundError(f"no module named {module!r}", name=module)
         _forget_others(source.files)
-        with _found_first(source):
+        finder = _Finder(source)
+        sys.meta_path.insert(0, finder)
+        try:
             module_object = importlib.import_module(module)
+        finally:
+            sys.meta_path.remove(finder)
         for file in source.files:
             _RUN[file.module] = (sys.modules[file.module], file.content)
         return module_object
@@ -399,33 +355,17 @@ class _Kept(SourceFileLoader):
 
 
 class _Finder:
-    """Finds what was kept, before anything else is looked for.
-
-    Args:
-        source: that is imported; it may import what was kept of others.
-    """
+    """Finds what was kept, before anything else is looked for."""
 
     def __init__(self, source: Source) -> None:
-        self._sources = (source, *_KEPT.values())
+        sources = (source, *_KEPT.values())  # what is imported may import what was kept of others
+        self._files = {file.module: file for kept in reversed(sources) for file in kept.files}
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """Of a file of a kept module; None of all others."""
-        files = (file for source in self._sources for file in source.files)
-        file = next((one for one in files if one.module == name), None)
-        if file is None:
+        if (file := self._files.get(name)) is None:
             return None
         places = [str(Path(file.path).parent)] if file.is_package else None
         return spec_from_file_location(
             name, file.path, loader=_Kept(file), submodule_search_locations=places
         )
-
-
-@contextmanager
-def _found_first(source: Source) -> Iterator[None]:
-    """Have kept sources come first, as long as something is imported."""
-    finder = _Finder(source)
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)

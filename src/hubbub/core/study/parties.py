@@ -1,8 +1,7 @@
 """The tables `[parties]` and `[privacy]`: who takes part and what is assumed, what is promised.
 
-Messages to people say who is to blame by a name, and names become parts of paths. So nobody may be
-called as one calls what is no party (the relay, everybody, the public test set), nor as another
-role is called.
+Messages say who is to blame by a name, and names become parts of paths. So nobody may be called as
+what is no party (the relay, everybody, the public test set), nor as another role.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Annotated, Any
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import (
     Section,
-    by_hand,
     later,
     number,
     one_of,
@@ -30,7 +28,6 @@ _ROSTER = re.compile(r"(|[0-9a-f]{64})")
 # No space, so that " and " stands between names only; and never "..".
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _NOBODY = frozenset({"relay", "everybody", "test"})
-_NODE = "node-"
 _MOST_SILOS = 100_000
 
 
@@ -43,7 +40,7 @@ def parties_from(stated: Mapping[str, Any]) -> Parties:
             f"expected parties.nodes_per_silo <= compute_nodes = {parties.compute_nodes}, "
             f"got {parties.nodes_per_silo}; lower it or leave it out"
         )
-    # A vector that is split among nodes needs two of them, or it is not split.
+    # P4: a vector that is split among nodes needs two of them, or it is not split.
     if parties.shares == "full" and parties.compute_nodes < 2:
         raise StudyError(
             'expected compute_nodes >= 2 with parties.shares = "full", '
@@ -108,14 +105,12 @@ class Parties:
                 default="either",
             )
         },
-        by_hand(
-            texts(
-                "Their names, in the roster's order. Not `test`, `aggregator`, `relay`, "
-                "`everybody`, `node-…`.",
-                "list of at least 2 texts of a–z, 0–9, `-`, `_`, `.`; the first character a letter "
-                "or digit, at most 64",
-                default="either",
-            )
+        texts(
+            "Their names, in the roster's order. Not `test`, `aggregator`, `relay`, "
+            "`everybody`, `node-…`.",
+            "list of at least 2 texts of a–z, 0–9, `-`, `_`, `.`; the first character a letter "
+            "or digit, at most 64",
+            default="either",
         ),
     ]
     compute_nodes: Annotated[
@@ -180,12 +175,10 @@ class Parties:
     ] = "compressed"
     roster: Annotated[
         str,
-        by_hand(
-            text(
-                "The digest that `hubbub roster` prints; demanded [among machines](network.md).",
-                "64 digits 0–9, a–f",
-                pattern="^[0-9a-f]{64}$",
-            )
+        text(
+            "The digest that `hubbub roster` prints; demanded [among machines](network.md).",
+            "64 digits 0–9, a–f",
+            pattern="^[0-9a-f]{64}$",
         ),
     ] = ""
 
@@ -241,18 +234,12 @@ def is_name(name: str) -> bool:
 
 def is_reserved(name: str, role: str = "silo") -> bool:
     """Whether a name means something else than a party with this role."""
-    another = (name == "aggregator" and role != "aggregator") or (
-        name.startswith(_NODE) and role != "node"
-    )
-    return another or name in _NOBODY
+    roles = {"aggregator": name == "aggregator", "node": name.startswith("node-")}
+    return name in _NOBODY or any(is_its and other != role for other, is_its in roles.items())
 
 
 def check_name(name: str, role: str) -> None:
-    """Refuse what no party with this role can be called.
-
-    Raises:
-        StudyError: it is no short name of plain letters, or means somebody else.
-    """
+    """Refuse what no party with this role can be called."""
     if not is_name(name):
         raise StudyError(
             "expected a name of up to 64 letters a-z and digits, with '-', '_' and '.' inside, got "

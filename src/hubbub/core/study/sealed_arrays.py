@@ -2,8 +2,7 @@
 
 Each piece is sealed by AES-256-GCM under the key of the party's folder, with a nonce of its own;
 what it belongs to (study, silo, array, its place in it) is authenticated with it, and so is how
-many pieces there are. The key lies in `extracts.key` beside the ledger: a copy of `extracts/` alone
-says nothing; keep it out of backups.
+many pieces there are. A copy of `extracts/` alone says nothing; keep `extracts.key` out of backups.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,14 +33,14 @@ Arrays = dict[str, Array]
 KEY = "extracts.key"
 HEAD = "extract.sealed"
 _KEY_BYTES, _NONCE_BYTES = 32, 12
+_ADDED = _NONCE_BYTES + 16  # bytes of a sealed piece beside its content: nonce and tag
 _PIECE = 1 << 22  # bytes that are sealed at once
 
 
 def key_in(home: Path) -> bytes:
     """The key of a party's folder, made where there is none.
 
-    Raises:
-        OSError, ValueError: it cannot be read or written, or is none.
+    OSError, ValueError: it cannot be read or written, or is none.
     """
     path = home / KEY
     if not path.is_file():
@@ -59,29 +57,21 @@ def key_in(home: Path) -> bytes:
 
 @dataclass(frozen=True)
 class Seal:
-    """Seals pieces that belong together.
+    """Seals pieces that belong together."""
 
-    Args:
-        key: of the party's folder.
-        about: the study and the silo.
-    """
-
-    key: bytes = field(repr=False)
-    about: str
+    key: bytes = field(repr=False)  # of the party's folder
+    about: str  # the study and the silo
 
     def sealed(self, content: bytes | memoryview, name: str, place: int) -> bytes:
         """One piece: nonce and ciphertext."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # where data are sealed only
 
+        # GCM says nothing under a nonce that is used twice: 96 random bits a piece, and few pieces.
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + AESGCM(self.key).encrypt(nonce, content, self._said(name, place))
 
     def opened(self, piece: bytes, name: str, place: int) -> bytes:
-        """What a piece holds.
-
-        Raises:
-            ValueError: it was altered, or is another's.
-        """
+        """What a piece holds; ValueError if it was altered, or is another's."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -96,29 +86,16 @@ class Seal:
 
 
 class SealedFile:
-    """Rows of one array, written piece by piece into a new file.
-
-    Args:
-        path: of the file.
-        seal: of the extract.
-        name: of the array.
-        kind: the type of its numbers.
-        shape: of one row.
-    """
+    """Rows of one array, each of a type and a shape, written piece by piece into a new file."""
 
     def __init__(
         self, path: Path, seal: Seal, name: str, kind: np.dtype[Any], shape: tuple[int, ...]
     ) -> None:
         self._path, self._seal, self._name = path, seal, name
         self.kind, self.shape = kind, shape
+        self.row_bytes = _row_bytes(kind, shape)
         fresh(path, mode=PRIVATE).close()
-        self._sizes: list[int] = []  # bytes of each sealed piece
         self.rows: list[int] = []  # of each piece
-
-    @property
-    def row_bytes(self) -> int:
-        """Of one row."""
-        return int(self.kind.itemsize * np.prod(self.shape, dtype=np.int64))
 
     def add(self, rows: Array) -> None:
         """More rows, in pieces of bounded size."""
@@ -126,23 +103,14 @@ class SealedFile:
         with appending(self._path, mode=PRIVATE) as file:
             for start in range(0, len(rows), step):
                 part = np.ascontiguousarray(rows[start : start + step])
-                piece = self._seal.sealed(part.tobytes(), self._name, len(self.rows))
-                write_all(file, piece)
-                self._sizes.append(len(piece))
+                write_all(file, self._seal.sealed(part.tobytes(), self._name, len(self.rows)))
                 self.rows.append(len(part))
 
-    def pieces(self) -> Iterator[tuple[int, SealedPiece]]:
-        """Every piece, unopened, with the number of its first row."""
-        ends = np.cumsum([0, *self.rows])
-        starts = np.cumsum([0, *self._sizes])
-        for place, rows in enumerate(self.rows):
-            yield int(ends[place]), SealedPiece(self, place, int(starts[place]), rows)
-
-    def opened(self, place: int, start: int) -> Array:
-        """The rows of one piece."""
+    def opened(self, place: int, first: int) -> Array:
+        """The rows of one piece, the first of which has this number."""
         with self._path.open("rb") as file:
-            file.seek(start)
-            piece = file.read(self._sizes[place])
+            file.seek(place * _ADDED + first * self.row_bytes)
+            piece = file.read(_ADDED + self.rows[place] * self.row_bytes)
         content = self._seal.opened(piece, self._name, place)
         return np.frombuffer(content, dtype=self.kind).reshape(-1, *self.shape)
 
@@ -151,18 +119,8 @@ class SealedFile:
         return {"kind": self.kind.str, "shape": list(self.shape), "rows": self.rows}
 
 
-@dataclass(frozen=True)
-class SealedPiece:
-    """One piece of a file, opened when it is needed."""
-
-    file: SealedFile
-    place: int
-    start: int
-    rows: int
-
-    def opened(self) -> Array:
-        """Its rows."""
-        return self.file.opened(self.place, self.start)
+def _row_bytes(kind: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    return int(kind.itemsize * np.prod(shape, dtype=np.int64))
 
 
 def write_head(folder: Path, seal: Seal, arrays: dict[str, dict[str, Any]]) -> None:
@@ -173,8 +131,7 @@ def write_head(folder: Path, seal: Seal, arrays: dict[str, dict[str, Any]]) -> N
 def read_arrays(folder: Path, seal: Seal, names: tuple[str, ...]) -> Arrays:
     """Those of some arrays that there are, in memory.
 
-    Raises:
-        OSError, ValueError, KeyError, TypeError: they are not as they were written.
+    OSError, ValueError, KeyError, TypeError: they are not as they were written.
     """
     head = json_value(seal.opened(read_bytes(folder / HEAD), "head", 0))
     return {name: _read(folder, seal, name, head[name]) for name in names if name in head}
@@ -187,8 +144,8 @@ def _read(folder: Path, seal: Seal, name: str, head: dict[str, Any]) -> Array:
     done = 0
     with (folder / f"{name}.sealed").open("rb") as file:
         for place, count in enumerate(rows):
-            size = count * int(kind.itemsize * np.prod(shape, dtype=np.int64))
-            content = seal.opened(file.read(_NONCE_BYTES + size + 16), name, place)
+            size = count * _row_bytes(kind, shape)
+            content = seal.opened(file.read(_ADDED + size), name, place)
             flat[done : done + size] = np.frombuffer(content, dtype=np.uint8)
             done += size
         if file.read(1):

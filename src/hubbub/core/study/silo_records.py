@@ -36,7 +36,7 @@ from hubbub.core.study.cell_stream import (
 )
 from hubbub.core.study.data import Data, groups_of_cells, records_of_cells, target_unified
 from hubbub.core.study.extract import home_of
-from hubbub.core.study.source import IN_MEMORY, OWN, set_source, table_source
+from hubbub.core.study.source import IN_MEMORY, OWN, is_own, set_source, table_source
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.cells import canonical, read_cells
 from hubbub.core.tabular.column import Column
@@ -51,10 +51,7 @@ _COLUMNS = ("path", "label", "sha256")
 def records(study: Study, party: str, *, folder: Path | None = None) -> Records:
     """The records of one silo, or the public test set for "test".
 
-    Args:
-        study: says where they are.
-        party: a silo's name, or "test".
-        folder: what relative paths are relative to; the current directory if None.
+    Paths are relative to `folder`, or to the current directory.
 
     Raises:
         DataError: the records cannot be read, or are not what the study declares.
@@ -68,8 +65,7 @@ def units_of(data: Data, party: str, given: Records) -> Records:
 
     A test set is measured record by record, whosever they are.
 
-    Raises:
-        DataError: the study and the records differ in what one unit is.
+    DataError: the study and the records differ in what one unit is.
     """
     if party == TEST:
         return given if given.patients is None else replace(given, patients=None)
@@ -79,6 +75,7 @@ def units_of(data: Data, party: str, given: Records) -> Records:
             f"expected {wanted} with the records of {party}, as data.patient says, got {got}; "
             "hand over Records(..., patients=...) or leave data.patient out"
         )
+    # P21: no unit has more places than the study says, so its shape tells nothing.
     return given.capped(data.most_per_patient)
 
 
@@ -104,7 +101,7 @@ def _read(study: Study, party: str, folder: Path) -> Records:
             f"({error}); correct them"
         ) from None
     given, raised = attempted(partial(source, party, **options))
-    if raised:
+    if raised:  # by its kind alone: its words may quote a record
         raise DataError(
             f"expected {study.data.source} to return the records of {party}, it raised {raised}; "
             "call it where the records are to see why"
@@ -118,15 +115,9 @@ def _read(study: Study, party: str, folder: Path) -> Records:
 
 
 def opened(data: Data, party: str, folder: Path) -> CellStream:
-    """A silo's cells.
+    """A silo's cells, of a study whose data are extracted from what is in a folder.
 
-    Args:
-        data: of the study; its source is one of `Data.is_extracted`.
-        party: the silo.
-        folder: that its connection, or its files, are in.
-
-    Raises:
-        UserError, DataError: nothing here says where they are.
+    UserError, DataError: nothing here says where they are.
     """
     if (source := table_source(data.source)) is not None:
         stream = source.stream(data, party, folder)
@@ -156,35 +147,22 @@ def attempted(work: Callable[[], Any], *, quotes: bool = False) -> tuple[Any, st
         if not quotes:
             return None, type(error).__name__
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        where = f" ({Path(frame.filename).name}, line {frame.lineno})"
-        return (
-            None,
-            f"{type(error).__name__}: {shortened(' '.join(str(error).split()), 300)}{where}",
-        )
+        words = shortened(" ".join(str(error).split()), 300)
+        where = f"{Path(frame.filename).name}, line {frame.lineno}"
+        return None, f"{type(error).__name__}: {words} ({where})"
 
 
 def check_readable(study: Study, party: str, folder: Path) -> int:
-    """Read all that a study asks of a silo's file, and keep nothing.
-
-    Returns:
-        How many units there are: itself private to the silo.
-
-    Raises:
-        DataError: it cannot be read, or is not what the study declares.
-    """
-    units = 0
-    if study.trains:
-        units = records(study, party, folder=folder).units
-    if study.reads_cells:
-        units = max(units, len(statistic_cells(study, party, folder=folder)))
-    return units
+    """Read all that a study asks of a silo's file; how many units there are, itself private."""
+    units = records(study, party, folder=folder).units if study.trains else 0
+    cells = statistic_cells(study, party, folder=folder) if study.reads_cells else ()
+    return max(units, len(cells))
 
 
 def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> CodedCells:
     """The cells of one silo that a study's statistics are made of; see `records`.
 
-    Raises:
-        DataError: they cannot be read, or are not what the study declares.
+    DataError: they cannot be read, or are not what the study declares.
     """
     if study.data.is_extracted:
         source = partial(opened, study.data, party, folder or Path())
@@ -205,7 +183,7 @@ def _built_in_cells(study: Study, party: str) -> dict[str, Sequence[str]]:
     """The cells of a built-in source; beside a model, without its test set."""
     public = set_source(study.data.source)
     assert public is not None, "cells come from files or from a public set"  # noqa: S101
-    options = {**({"split": 0} if study.trains else {}), **dict(study.data.options)}
+    options = ({"split": 0} if study.trains else {}) | dict(study.data.options)
     try:
         return dict(public[0].cells(public[1])(party, **options))
     except TypeError:
@@ -218,8 +196,7 @@ def _built_in_cells(study: Study, party: str) -> dict[str, Sequence[str]]:
 def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
     """How a table of new records becomes features: the columns, and the target's name.
 
-    Without columns all but the target are numbers, used as they are. A function of one's own says
-    nothing of columns, so neither does a study that names one.
+    Without columns all but the target are numbers, used as they are.
     """
     public = set_source(study.data.source)
     if public and public[0].function(public[1]):  # who asks for its records hears that it is none
@@ -231,7 +208,7 @@ def takes_split(study: Study) -> bool:
     """Whether the study's function takes an option `split`, for a public split of its own."""
     if study.data.is_declared or study.data.source == IN_MEMORY:
         return False
-    if study.data.source in study.own_code:
+    if is_own(study.data.source):
         foreign_code.keep(study, [study.data.source])
     source = named_object(study.data.source, "data.source")
     return "split" in signature(source).parameters
@@ -246,13 +223,20 @@ def has_test_set(study: Study) -> bool:
 def named_object(place: str, key: str) -> Callable[..., Any]:
     """The callable at "module:name" or "python:module:name"."""
     module, _, name = place.removeprefix(OWN).partition(":")
-    value: Any
+    value, why = None, f"{module} has no {name!r}"
     if public := set_source(place):
         value = public[0].function(name)
-        why = "" if value else f"{module} has no {name!r}"
     else:
-        value, why = _imported(module, name)
-    if why:
+        try:  # what the module says may quote a record
+            with redirect_stdout(sys.stderr):
+                value = getattr(foreign_code.imported(module), name, None)
+        except HubbubError:
+            raise
+        except ModuleNotFoundError as error:
+            why = f"no module named {error.name!r}"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's module raises what it likes)
+            why = f"importing it raised {type(error).__name__}"
+    if value is None:
         raise StudyError(
             f"expected {key} to name something importable, got {place!r} ({why}); "
             "check the spelling, and that the module is installed here or its folder is in "
@@ -260,30 +244,11 @@ def named_object(place: str, key: str) -> Callable[..., Any]:
         )
     if not callable(value):
         raise StudyError(f"expected {key} to name a function, got {place!r}; name a function")
-    return value  # type: ignore[no-any-return]
-
-
-def _imported(module: str, name: str) -> tuple[Any, str]:
-    """What a module has under a name, and why nothing; what the module says may quote a record."""
-    try:
-        with redirect_stdout(sys.stderr):
-            return getattr(foreign_code.imported(module), name), ""
-    except HubbubError:
-        raise
-    except ModuleNotFoundError as error:
-        return None, f"no module named {error.name!r}"
-    except AttributeError:
-        return None, f"{module} has no {name!r}"
-    except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's module raises what it likes)
-        return None, f"importing it raised {type(error).__name__}"
+    return value
 
 
 def check_file(study: Study, party: str, folder: Path) -> None:
-    """Refuse a folder without the file of a silo's records, or of the test set for "test".
-
-    Raises:
-        DataError: naming the file that is not there.
-    """
+    """Refuse, by its name, that the file of a silo, or of the test set for "test", is not there."""
     path = file_of(study, party, folder)
     in_parts = study.data.is_extracted and party != TEST
     if path is not None and not (path.is_dir() if in_parts else path.is_file()):
@@ -294,11 +259,7 @@ def check_file(study: Study, party: str, folder: Path) -> None:
 
 
 def check_kept(study: Study, party: str, folder: Path) -> None:
-    """Refuse to read anew, while others wait, what is read once (docs/privacy.md P31).
-
-    Raises:
-        DataError: what was read is gone.
-    """
+    """Refuse to read anew, while others wait, what is read once (docs/privacy.md P31)."""
     if study.data.is_extracted and not extract.is_kept(study, party, home_of(folder)):
         raise DataError(
             f"expected what was read for {study.name} in {home_of(folder).resolve()}, found it "
@@ -339,11 +300,10 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
         raise DataError("expected data.test to name a public test file, got nothing; add it")
     patient = "" if party == TEST else data.patient
     by = study.subgroups if party != TEST else ()
-    grouping = [levels.column.name for levels in by]
-    named = [*data.targets, *filter(None, [patient]), *(feature.name for feature in data.features)]
+    columns = (*data.features, *(levels.column for levels in by))
+    named = [*data.targets, *filter(None, [patient]), *(column.name for column in columns)]
     try:
-        wanted = [*dict.fromkeys([*named, *grouping])] if data.features else ()
-        cells = _site_cells(path, wanted, party, folder, patient)
+        cells = _site_cells(path, named if data.features else (), party, folder, patient)
         of_file = records_of_cells(data, cells, path.name, patient=patient)
         groups = groups_of_cells(data, by, cells, path.name) if by else None
         return of_file if groups is None else replace(of_file, groups=groups)
@@ -393,8 +353,8 @@ def manifest_records(
             "path,label,sha256"
         )
     numbers = {canonical(label): place for place, label in enumerate(classes)}
-    targets = [numbers.get(canonical(label), -1) for label in cells["label"]]
-    if not targets or -1 in targets:
+    targets = [numbers.get(canonical(label)) for label in cells["label"]]
+    if not targets or None in targets:
         raise DataError(
             f"expected labels out of {list(classes)} in {path.name}, found others or none; correct "
             "them, or add them to classes"

@@ -1,8 +1,7 @@
 """Kinds of places that records come from, found by entry points; none is named here.
 
-Files, functions of one's own and records in memory need none of them. A study names a kind in
-`data.source`, by its name alone or before a colon. A package registers its own under the entry
-point `hubbub.sources`; from then on a study may name it like any other.
+A study names a kind in `data.source`, by its name alone or before a colon. A package registers its
+own under the entry point `hubbub.sources`; from then on a study may name it like any other.
 
 A function of one's own is "python:module:function". A study is read before anyone has approved it,
 so nothing that it names is imported here: reading it must not run it.
@@ -35,13 +34,11 @@ class TableSource(ABC):
     """A place with cells, such as a database: the study declares columns, and whose a row is.
 
     A silo reads it once, piece by piece, and keeps what it read (docs/privacy.md P31).
-
-    Attributes:
-        Settings: the class of its own keys of `[data]`; None: it has none.
-        long_texts: of those, the keys whose texts may be long, and how many letters they may have.
     """
 
+    # The class of its own keys of `[data]`; None: it has none.
     Settings: ClassVar[type | None] = None
+    # Of those, the keys whose texts may be long, and how many letters they may have.
     long_texts: ClassVar[Mapping[str, int]] = {}
 
     def own_keys(self) -> Keys:
@@ -89,12 +86,7 @@ class TableSource(ABC):
 
     @abstractmethod
     def stream(self, data: Data, party: str, folder: Path) -> CellStream:
-        """A silo's cells.
-
-        Args:
-            data: of the study.
-            party: the silo.
-            folder: the silo's own.
+        """A silo's cells, as its own folder says.
 
         Raises:
             UserError, DataError: nothing there says where they are.

@@ -1,9 +1,8 @@
 """The study as a whole: read from a file, checked across its tables, named by its hash.
 
-Its canonical form (all defaults written out, keys sorted) has a SHA-256, the study id, to which
-every key, signature and ledger row is bound. This file knows which tables there are; what is in
-them is the business of the file of that name. Keys that contradict each other across tables are
-refused, never settled in favour of one of them: no setting may silently change a guarantee.
+Its canonical form has a SHA-256, the study id, to which every key, signature and ledger row is
+bound. This file knows which tables there are, not what is in them. Keys that contradict each other
+are refused, never settled in favour of one: no setting may silently change a guarantee.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
+from os.path import normpath
+from pathlib import Path, PurePath
 from typing import Any
 
 from hubbub.core.disk import read_text, toml_table
@@ -140,13 +140,7 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
-        """The study in a file.
-
-        Args:
-            path: of a TOML file in UTF-8.
-
-        Returns:
-            The study; its `toml` is the text of the file.
+        """The study in a TOML file in UTF-8, whose text is kept as its `toml`.
 
         Raises:
             StudyError: the file cannot be read, or holds no complete and consistent study.
@@ -163,14 +157,7 @@ class Study:
 
     @staticmethod
     def expect(value: object) -> None:
-        """Refuse what is no study, such as the path of one.
-
-        Args:
-            value: what was given where a study is needed.
-
-        Raises:
-            StudyError: it is no `Study`.
-        """
+        """Refuse, with a StudyError, what is no study, such as the path of one."""
         if not isinstance(value, Study):
             raise StudyError(
                 f"expected a Study, got {type(value).__name__}; load it with hubbub.Study.load"
@@ -178,13 +165,7 @@ class Study:
 
     @classmethod
     def parse(cls, text: str) -> Study:
-        """The study in a TOML text.
-
-        Args:
-            text: what a study file holds.
-
-        Returns:
-            The study; its `toml` is the text.
+        """The study in a TOML text, which is kept as its `toml`.
 
         Raises:
             StudyError: the text is no TOML, or no complete and consistent study.
@@ -203,29 +184,18 @@ class Study:
         """The study in a table as `tomllib` gives it.
 
         Args:
-            table: one table for each of study, parties, data, model, training and privacy, and
-                perhaps one each for statistics and synthetic, beside which model and training may
-                be left out, one each for validation and coefficients, and one for attestation.
-            toml: the text that the table was read from, if there is one.
-
-        Returns:
-            The study.
+            table: of tables, as docs/study.md lists them.
+            toml: the text that it was read from, if there is one.
 
         Raises:
             StudyError: a key is unknown or missing, a value is out of range, or two of them
                 contradict each other.
         """
         if not asks():
-            raise StudyError(
-                f"expected a package that registers {ENTRY_POINTS}, found none; install hubbub "
-                "whole"
-            )
-        long_texts = {
-            f"data.{key}": most
-            for source in table_sources()
-            for key, most in source.long_texts.items()
-        }
-        check_size(table, long_texts)
+            wanted = f"a package that registers {ENTRY_POINTS}"
+            raise StudyError(f"expected {wanted}, found none; install hubbub whole")
+        texts = (source.long_texts.items() for source in table_sources())
+        check_size(table, {f"data.{key}": most for keys in texts for key, most in keys})
         top = Section("", table, ("study", *_TABLES, *_asked_tables(), _ATTESTATION))
         present = [ask for ask in asks() if any(key in top for key in ask.tables)]
         if not any(ask.precedence for ask in present):
@@ -267,9 +237,6 @@ class Study:
             2. A study that was read keeps its text, comments included; one that was changed since
                with `dataclasses.replace` does not.
 
-        Returns:
-            A TOML text.
-
         Raises:
             StudyError: the study was put together by hand from values that no file can hold.
         """
@@ -285,21 +252,13 @@ class Study:
         return text
 
     def changed(self, **changes: Any) -> Study:
-        """The study with other fields or tables; it keeps no text.
-
-        Args:
-            changes: by the name of a field, or of a table that an ask reads.
-
-        Returns:
-            A study that nothing has checked.
-        """
+        """The study with other fields, or tables that an ask reads; nothing has checked it."""
         return replace(self, toml="", **changes)
 
     @property
     def asks(self) -> tuple[Ask, ...]:
         """The kinds of what it asks, by rank."""
-        tables = dict(self.asked).keys()
-        return tuple(ask for ask in asks() if ask.tables[0] in tables)
+        return tuple(ask for ask in asks() if ask.tables[0] in dict(self.asked))
 
     @property
     def main_ask(self) -> Ask:
@@ -366,6 +325,7 @@ class Study:
     @cached_property
     def id(self) -> bytes:
         """SHA-256 of the canonical form, 32 bytes."""
+        # Keys, signatures and rows are bound to it (P15): what is not in it, nobody has agreed on.
         return hashlib.sha256(self.canonical).digest()
 
 
@@ -384,15 +344,19 @@ def _asked_tables() -> tuple[str, ...]:
 
 
 def refuse_contradictions(study: Study) -> None:
-    """Refuse a study whose tables contradict each other, whatever each says by itself.
-
-    Raises:
-        StudyError: naming the keys.
-    """
+    """Refuse, by their keys, tables that contradict each other, whatever each says by itself."""
     data, silos = study.data, study.parties.silos
     if data.records and data.records < silos:
         raise StudyError(
             f"expected data.records >= {silos}, the number of silos, got {data.records}; fix it"
+        )
+    # Models are scored on the test file without noise, so it must be nobody's records.
+    files, test = PurePath(normpath(data.files)), PurePath(normpath(data.test))
+    own = (PurePath(str(files).replace("{name}", name)) for name in study.parties.names)
+    if data.test and data.files and not {test, *test.parents}.isdisjoint(own):
+        raise StudyError(
+            f"expected data.test to be a public file, got {shown(data.test)}, a silo's own; name "
+            "another, or leave it out"
         )
     for ask in study.asks:  # what goes against its own tables, an ask says itself
         ask.check(study)

@@ -1,10 +1,9 @@
 """The file of a study: its head, all its keys, how it is written anew, what is wrong with it.
 
-The keys of a table stand where they are read; this file only knows in which tables they are, and
-in which form they are read back. What no honest study needs (endless texts and numbers, unprintable
-characters, deep nesting) is refused before anything else is looked at, so that every later sentence
-is short and can be shown on a terminal, and no later program meets a number that it cannot hold.
-What would take long to parse is refused before that, by `hubbub.core.disk`.
+What no honest study needs (endless texts and numbers, unprintable characters, deep nesting) is
+refused before anything else is looked at, so that every later sentence is short and can be shown on
+a terminal, and no later program meets a number that it cannot hold. What would take long to parse
+is refused before that, by `hubbub.core.disk`.
 """
 
 from __future__ import annotations
@@ -111,8 +110,7 @@ def pages() -> dict[str, str]:
 def json_schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a study's file, for editors and other programs.
 
-    Whatever it refuses is no study. What it lets pass may still be none: keys that go against each
-    other, and what is asked of which columns, `Study.load` refuses.
+    Whatever it refuses is no study. What it lets pass `Study.load` may still refuse.
     """
     keys = tables()
     role = schema(keys["attestation.silo"])
@@ -211,20 +209,17 @@ def read_fault(error: Exception) -> str:
 
 def file_remedy(path: Path) -> str:
     """What to do about a file that could not be read: which one beside it may be meant."""
-    names: list[str] = []
     with suppress(OSError, ValueError):
-        names = [file.name for file in path.parent.iterdir() if file.suffix == ".toml"]
-    close = [name for name in get_close_matches(path.name, names, n=1) if name != path.name]
-    return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
+        names = {file.name for file in path.parent.iterdir() if file.suffix == ".toml"}
+        for close in get_close_matches(path.name, sorted(names - {path.name}), n=1):
+            return f"did you mean {path.with_name(close)}?"
+    return "check the path"
 
 
 def check_size(table: Mapping[str, Any], long_texts: Mapping[str, int]) -> None:
     """Refuse keys, texts, whole numbers and depths that could spoil a later sentence or program.
 
-    Args:
-        table: a study's file.
-        long_texts: by dotted name the keys whose texts may have several lines, and how many letters
-            they may have.
+    `long_texts` are, by dotted name, keys whose texts may have several lines, and how many letters.
     """
     left: list[tuple[str, Any, int]] = [("", table, 1)]
     while left:  # not a recursion, which a deep table would exhaust
@@ -235,12 +230,10 @@ def check_size(table: Mapping[str, Any], long_texts: Mapping[str, int]) -> None:
                 f"expected at most {_MOST_LEVELS} levels of tables and lists, "
                 f"got more in {path}; remove it"
             )
-        entries: list[tuple[str, Any]] = []
         if isinstance(value, Mapping):
-            entries = [(_path(path, key), inner) for key, inner in value.items()]
+            left += [(_path(path, key), inner, level + 1) for key, inner in value.items()]
         elif isinstance(value, list):
-            entries = [(path, inner) for inner in value]
-        left += [(inner, entry, level + 1) for inner, entry in entries]
+            left += [(path, inner, level + 1) for inner in value]
 
 
 def _check_value(path: str, value: object, long_texts: Mapping[str, int]) -> None:

@@ -1,17 +1,13 @@
 """Files of records as text: the cells of a CSV or Parquet file by column, stripped, "" if missing.
 
 Exceptions of the readers beneath may quote the file, so none of them is passed on or chained: an
-error is raised after their `except` clause has ended.
+error is raised after their `except` clause has ended. What a cell says by its column is a number,
+or why it is none of that column's: a run stops at the first fault (`read_column`), a check collects
+all. A fault's words never quote the cell: errors leave a silo.
 
-What a cell says by its column is a number, or why it is none of that column's. Each kind of column
-has one rule, written once. A run reads a column by it and stops at the first fault (`read_column`);
-a check of files asks it of every cell and collects all that it says. A fault's words never quote
-the cell: errors leave a silo.
-
-A class or a column may be called what a stranger likes, such as `=HYPERLINK(...)`, and a program
-that opens a CSV file would take it for a formula. So in what is written as CSV a text that begins
-like one has an apostrophe before it, as the OWASP's guidance against CSV injection says; numbers
-stay as they are. Whatever of hubbub reads a CSV file takes the apostrophe off again.
+A class or a column may be called what a stranger likes, such as `=HYPERLINK(...)`. So in CSV a text
+that begins like a formula has an apostrophe before it (OWASP, CSV injection), which whatever of
+hubbub reads a CSV file takes off again.
 """
 
 from __future__ import annotations
@@ -20,6 +16,7 @@ import csv
 import io
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -52,9 +49,7 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """
     lines = []
     for row in rows:
-        cells = [
-            f"'{cell}" if isinstance(cell, str) and is_like_formula(cell) else cell for cell in row
-        ]
+        cells = (f"'{at}" if isinstance(at, str) and is_like_formula(at) else at for at in row)
         # The writer puts quotes around whatever is in the end of a line, so that is both signs.
         text = io.StringIO()
         csv.writer(text, lineterminator="\r\n").writerow(cells)
@@ -90,30 +85,25 @@ _REMEMBERED = 1000  # texts of a column
 def read_cells(path: Path, wanted: Sequence[str] = ()) -> dict[str, list[str]]:
     """The cells of a `.parquet` file, or else of a CSV file, by column and as stripped text.
 
-    Args:
-        path: the file.
-        wanted: columns without which others need not be read: a Parquet file may hold some that are
-            no text or number; without any, all are.
+    Others than the `wanted` columns, if there are any, need not be read.
 
-    Raises:
-        DataError: the file is missing, damaged, or not a table with distinct column names.
+    DataError: the file is missing, damaged, or not a table with distinct column names.
     """
     return _parquet_cells(path, wanted) if path.suffix.lower() == ".parquet" else _csv_cells(path)
 
 
 def cells_of(table: Any) -> dict[str, list[str]]:
-    """The cells of a table in memory, as `read_cells` gives those of a file.
+    """The cells of a data frame, or any mapping of columns to values, as `read_cells` gives them.
 
-    Args:
-        table: a data frame, or any mapping of column names to values.
-
-    Raises:
-        DataError: it is none, or its columns are not of one length.
+    DataError: it is none, or its columns are not of one length.
     """
     names = column_names(table)
     try:
         names = list(table if names is None else names)
-        cells = {str(name): [*map(_in_memory, _plain(table[name]))] for name in names}
+        columns = {name: table[name] for name in names}
+        # Arrow keeps values in objects of its own.
+        plain = {k: at.to_pylist() if hasattr(at, "to_pylist") else at for k, at in columns.items()}
+        cells = {str(name): [*map(_in_memory, values)] for name, values in plain.items()}
     except (TypeError, KeyError, IndexError, ValueError):
         remedy = "call its collect()" if hasattr(table, "collect") else "convert it"
         raise DataError(
@@ -136,11 +126,6 @@ def column_names(table: Any) -> list[Any] | None:
     names = getattr(table, "column_names", None)  # an Arrow table's own `columns` are values
     names = getattr(table, "columns", None) if names is None else names
     return None if names is None else list(names)
-
-
-def _plain(column: Any) -> Any:
-    """The values of a column, which Arrow keeps in objects of its own."""
-    return column.to_pylist() if hasattr(column, "to_pylist") else column
 
 
 def at_row(where: str, row: int) -> str:
@@ -272,22 +257,16 @@ def text_of(value: object) -> str:
 GAP, NUMBER, SPELLING = "gap", "number", "spelling"  # kinds of faults that rules share
 MISSING = float("nan")  # what a rule reads where a cell may be missing and is
 LARGEST = float(np.finfo(np.float32).max)
+LONGEST_KEY = 1000  # letters of a text whose forms are compared: to compose a long one takes hours
 _WHOLE_NUMBER = re.compile(r"([+-]?[0-9]+)\.0*")  # as databases have it too (site/sql/source.py)
 
 
 class CellFault(NamedTuple):
-    """Why a cell is none of its column's.
+    """Why a cell is none of its column's."""
 
-    Args:
-        kind: "gap", "number", "spelling", or a sentence's part that says more.
-        expected: what the column wants.
-        found: what the cell is instead, without its content.
-        remedy: what to do.
-    """
-
-    kind: str
+    kind: str  # "gap", "number", "spelling", or a sentence's part that says more
     expected: str
-    found: str
+    found: str  # without its content
     remedy: str
 
 
@@ -295,15 +274,9 @@ Rule = Callable[[str], float | CellFault]
 
 
 def read_column(texts: Sequence[str], rule: Rule, where: str) -> NDArray[np.float64]:
-    """The numbers of one column's cells, (n,).
+    """The numbers of one column's stripped cells, (n,); `where` names it in errors.
 
-    Args:
-        texts: its cells, stripped.
-        rule: of the column.
-        where: the table and column, for errors.
-
-    Raises:
-        DataError: the first cell that the rule finds at fault; its content is not quoted.
+    DataError: the first cell that the rule finds at fault; its content is not quoted.
     """
     read = {text: rule(text) for text in set(texts)}  # columns repeat themselves
     numbers = np.empty(len(texts))
@@ -330,12 +303,7 @@ def number_rule(text: str) -> float | CellFault:
 
 
 def label_rule(places: Mapping[str, int], lists: str) -> Rule:
-    """The rule of a target that the study spells out.
-
-    Args:
-        places: what each spelling counts as.
-        lists: the keys of the study that list them, as "data.positive or data.negative".
-    """
+    """The rule of a target whose spellings, and what each counts as, the study lists."""
 
     def rule(text: str) -> float | CellFault:
         if not text:
@@ -353,13 +321,20 @@ NO_TARGET = CellFault(GAP, "a target", "an empty cell", "remove the record")
 
 
 def canonical(text: str) -> str:
-    """One spelling for one value: "1.0", which other programs write for a whole 1, becomes "1".
+    r"""One spelling for one value: "1.0", which other programs write for a whole 1, becomes "1".
 
-    Only where the whole text is a number: `1.2.0` is another key than `1.2`.
+    Only where the whole text is a number: `1.2.0` is another key than `1.2`. A letter that Unicode
+    composes in two ways is one.
+
+    >>> canonical(" 7.00 "), canonical("-0.0"), canonical("u\u0308") == "\u00fc"
+    ('7', '0', True)
     """
     text = text.strip()
+    if not text.isascii() and len(text) <= LONGEST_KEY:
+        text = unicodedata.normalize("NFC", text)
     whole = _WHOLE_NUMBER.fullmatch(text)
-    return whole.group(1) if whole else text
+    number = whole.group(1) if whole else text
+    return "0" if number == "-0" else number
 
 
 def number_in(text: str) -> float | None:

@@ -1,24 +1,19 @@
 """One column of a table: its public bounds or categories, and how its cells become features.
 
-A silo may scale, clip and one-hot encode only by what the study has made public. A mean, a
-maximum or a list of categories taken from the records would leave the silo inside the model
-without any noise, so a `Column` carries its own bounds, categories and defaults, and nothing here
-is computed from the data.
-
-A number may have a `step`: a scale from 0 to 10, ages in years, visits every twelve weeks. Its
-values are then low + k step, and a cell between two of them counts as the nearer one, as one
-outside the bounds counts as the nearer bound.
+A silo may scale, clip and one-hot encode only by what the study has made public. A mean, a maximum
+or a list of categories taken from the records would leave the silo inside the model without any
+noise, so nothing here is computed from the data.
 
 Numbers are mapped to [-1, 1] and two categories to -1 and +1, because centred features make the
-clipped gradients of different records point in different directions instead of all along one
-common offset. On the heart data, at epsilon 0.5, [0, 1] loses about 0.006 of AUC against it. Where
-nearly all records are of one category, as with a rare diagnosis, -1 or +1 makes every record long,
-and 0 for the common one, its `reference`, leaves most of them short (`experiments/wide.py`).
+clipped gradients of different records point in different directions (on the heart data, at epsilon
+0.5, [0, 1] loses about 0.006 of AUC). Where nearly all records are of one category, 0 for it, its
+`reference`, leaves most of them short (`experiments/wide.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil, floor, inf, isnan, log10, nextafter
 from typing import Annotated, Any, NoReturn
 
@@ -26,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
-from hubbub.core.settings import Key, by_hand, keys_of, later, number, settings, text, texts, truth
+from hubbub.core.settings import Key, keys_of, later, number, settings, text, texts, truth
 from hubbub.core.tabular.cells import (
     GAP,
     LARGEST,
@@ -48,8 +43,7 @@ _OFF_STEP = 1e-6  # steps by which a bound may miss one: what its last digits le
 def column_features(column: Column, texts: Sequence[str], where: str) -> NDArray[np.float64]:
     """All features of one column, shape (n, column.width).
 
-    Raises:
-        DataError: a cell is none of the column's, or is missing and the column has no default.
+    DataError: a cell is none of the column's, or is missing and the column has no default.
     """
     values = read_column(texts, column.rule, where)
     gone = np.isnan(values)
@@ -60,6 +54,7 @@ def column_features(column: Column, texts: Sequence[str], where: str) -> NDArray
             values[gone] = places.index(column.spelled(default))
         else:
             values[gone] = float(default)
+    # P1: a record's features follow from its own cells and the study, whatever others hold.
     if not column.categories:  # the public bounds are mapped to -1 and 1
         low, high = column.bounds
         block = ((2.0 * values - (low + high)) / (high - low))[:, None]
@@ -75,6 +70,12 @@ def _is_number(value: object) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return abs(value) <= LARGEST
+
+
+def _spellings(says: str, values: str = "list of texts", *, default: str = "") -> Key:
+    """A list of texts, or of whole numbers, which are spelled like them."""
+    items = {"type": ["string", "integer"]}
+    return replace(texts(says, values, default=default), schema={"type": "array", "items": items})
 
 
 @settings
@@ -97,34 +98,28 @@ class Column:
     name: Annotated[str, "the column's name in the header."]
     low: Annotated[
         float | None,
-        by_hand(
-            number(-LARGEST, LARGEST, "Public lower bound.", values="number", default="either")
-        ),
+        number(-LARGEST, LARGEST, "Public lower bound.", values="number", default="either"),
     ] = None
     high: Annotated[
         float | None,
-        by_hand(
-            number(-LARGEST, LARGEST, "Public upper bound.", values="number", default="either")
-        ),
+        number(-LARGEST, LARGEST, "Public upper bound.", values="number", default="either"),
     ] = None
     step: Annotated[
         float | None,
         later(
-            by_hand(
-                number(
-                    0.0,
-                    LARGEST,
-                    "Valid values are `low` and whole steps above it, such as whole "
-                    "numbers: quantiles are then such values, and times may be visits.",
-                    above=True,
-                    values="number that divides high − low",
-                )
+            number(
+                0.0,
+                LARGEST,
+                "Valid values are `low` and whole steps above it, such as whole "
+                "numbers: quantiles are then such values, and times may be visits.",
+                above=True,
+                values="number that divides high − low",
             )
         ),
     ] = None
     categories: Annotated[
         tuple[str, ...],
-        texts("Spellings that may occur.", "list of at least 2 texts", default="either"),
+        _spellings("Spellings that may occur.", "list of at least 2 texts", default="either"),
     ] = ()
     default: Annotated[
         str | float | None,
@@ -138,7 +133,7 @@ class Column:
         bool, truth('Beside a default, adds the feature "was missing": 1 or 0.')
     ] = False
     missing: Annotated[
-        tuple[str, ...], texts("Spellings that mean missing, besides the empty cell.")
+        tuple[str, ...], _spellings("Spellings that mean missing, besides the empty cell.")
     ] = ()
     ignore_case: Annotated[
         bool, truth("Spellings that differ only in upper and lower case are the same.")
@@ -193,8 +188,7 @@ class Column:
     def bounds(self) -> tuple[float, float]:
         """The public bounds of a numeric column, in the column's own unit.
 
-        Raises:
-            StudyError: the column is categorical.
+        StudyError: the column is categorical.
         """
         if self.low is None or self.high is None:
             found = (self.low, self.high)
@@ -208,14 +202,7 @@ class Column:
         return round((high - low) / self.step) if self.step else 0
 
     def at_step(self, number: int) -> float:
-        """The value so many steps above the lower bound, without the last digits of its sum.
-
-        Args:
-            number: of steps, up to `steps`.
-
-        Returns:
-            A value of a column with a step.
-        """
+        """The value so many steps above the lower bound, without the last digits of its sum."""
         (low, high), steps = self.bounds, self.steps
         if number in (0, steps):
             return high if number else float(low)
@@ -223,27 +210,15 @@ class Column:
         return round(low + number * (self.step or 0.0), places) + 0.0
 
     def steps_below(self, cut: float) -> int:
-        """How many values of a column with a step lie below a number.
-
-        Args:
-            cut: the number, within the bounds.
-
-        Returns:
-            As many steps as the first value above lies above the lower bound.
-        """
+        """How many values of a column with a step lie below a number within the bounds."""
         low, _ = self.bounds
         return ceil((cut - low) / (self.step or 1.0) - _OFF_STEP)
 
     def cuts_between(self, cuts: Sequence[float]) -> tuple[float, ...]:
-        """Break points, on a step each moved to the middle of it, below the first value above.
+        """Rising break points, on a step each moved to the middle below the first value above.
 
-        What is cut off stays the same, whatever the last digits of a value are.
-
-        Args:
-            cuts: that rise.
-
-        Returns:
-            As many, or fewer where several cut off the same.
+        What is cut off stays the same, whatever the last digits of a value are; of several that cut
+        off the same, one is left.
         """
         if not self.step:
             return tuple(cuts)
@@ -252,14 +227,7 @@ class Column:
         return tuple(self.at_step(number) - self.step / 2 for number in kept)
 
     def even_cuts(self, ranges: int) -> tuple[float, ...]:
-        """Break points of ranges of equal width; on a step, of as many values each.
-
-        Args:
-            ranges: how many, at most.
-
-        Returns:
-            The break points inside the bounds.
-        """
+        """Break points of at most so many ranges of equal width; on a step, of as many values."""
         low, high = self.bounds
         if not self.step:
             return tuple(low + (high - low) * k / ranges for k in range(1, ranges))
@@ -267,41 +235,25 @@ class Column:
         return self.cuts_between([*map(self.at_step, range(each, self.steps + 1, each))])
 
     def nearest(self, value: float) -> float:
-        """What a number counts as.
-
-        Args:
-            value: any number.
-
-        Returns:
-            The nearest within the bounds, and on a step where the column has one.
-        """
+        """What a number counts as: the nearest within the bounds, and on a step if there is one."""
         low, high = self.bounds
         inside = min(max(value, low), high)
         return self.at_step(round((inside - low) / self.step)) if self.step else inside
 
     def spelled(self, text: str) -> str:
-        """The one spelling that stands for all that are the same in this column.
-
-        Args:
-            text: a cell, or a spelling of the study.
-
-        Returns:
-            The text without spaces around it, a whole number in its shortest form.
-        """
+        """The one spelling that stands for all that are the same in this column (`canonical`)."""
         return canonical(text).casefold() if self.ignore_case else canonical(text)
 
     @property
     def rule(self) -> Rule:
         """What the column's cells say to a model: a missing one needs a default."""
-        if self.default is not None:
-            return self.rule_with_gaps
-        gap, with_gaps = self._gap, self.rule_with_gaps
+        with_gaps = self.rule_with_gaps
 
         def rule(text: str) -> float | CellFault:
             value = with_gaps(text)
-            return value if isinstance(value, CellFault) or not isnan(value) else gap
+            return value if isinstance(value, CellFault) or not isnan(value) else self._gap
 
-        return rule
+        return rule if self.default is None else with_gaps
 
     @property
     def rule_with_gaps(self) -> Rule:
@@ -365,12 +317,10 @@ class Column:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """One name per feature, in order."""
-        if len(self.categories) > 2 or self.reference:
-            apart = self.reference_place
-            others = (name for place, name in enumerate(self.categories) if place != apart)
-            names = tuple(f"{self.name}={category}" for category in others)
-        else:
-            names = (f"{self.name}={self.categories[1]}" if self.categories else self.name,)
+        # Of two categories without a reference the second is the feature.
+        apart = 0 if len(self.categories) == 2 and not self.reference else self.reference_place
+        others = (name for place, name in enumerate(self.categories) if place != apart)
+        names = tuple(f"{self.name}={category}" for category in others) or (self.name,)
         return (*names, f"{self.name} missing") if self.indicator else names
 
     def _check_categorical(self) -> None:
@@ -418,15 +368,14 @@ class Column:
                 f"step to be a number above 0, at most {_MOST_STEPS:,} of them between the bounds",
                 *(step, "correct it, or leave it out"),
             )
-        size = max(abs(float(self.low or 0.0)), abs(float(self.high or 0.0)))
-        if size > _MOST_SIZE * step:
+        if max(map(abs, self.bounds)) > _MOST_SIZE * step:
             self._refuse(
                 "step to show in numbers as large as low and high",
                 *(step, "write values less a round number near low, or leave it out"),
             )
         many = span / step
         if not many > 0.5 or abs(many - round(many)) > _OFF_STEP:
-            fits = f"{ceil(many) * step + float(self.low or 0.0):.15g}"
+            fits = f"{ceil(many) * step + self.bounds[0]:.15g}"
             self._refuse(
                 "step to divide high - low, so that both bounds are values",
                 *(step, f"write for example high = {fits}"),
@@ -469,16 +418,9 @@ NEGATIVE_TIME = CellFault(
 
 
 def columns_from(table: object) -> tuple[Column, ...]:
-    """Parses the `[data.columns]` table of a study into columns, in the order of the table.
+    """The columns of a study's table `[data.columns]`, in its order.
 
-    >>> columns_from({"sex": {"categories": ["Male", "Female"]}})[0].width
-    1
-
-    Args:
-        table: one entry per column; its keys are those of `Column` without `name`.
-
-    Raises:
-        StudyError: an unknown key, a value of the wrong type, or settings that contradict.
+    StudyError: an unknown key, a value of the wrong type, or settings that contradict.
     """
     if not isinstance(table, Mapping) or not table:
         raise StudyError(
@@ -496,13 +438,12 @@ def _column_from(name: str, entry: Any) -> Column:
             f"expected {where} to be a table such as {{low = 0, high = 1}}, found {entry!r}; "
             "write the column's public bounds or its categories"
         )
-    known = tuple(keys_of(Column))
-    for key in entry:
-        if key not in known:
-            raise StudyError(
-                f"expected {where} to hold only {', '.join(known)}, found {key!r}; remove or "
-                "correct that key"
-            )
+    known = keys_of(Column)
+    if strange := [key for key in entry if key not in known]:
+        raise StudyError(
+            f"expected {where} to hold only {', '.join(known)}, found {strange[0]!r}; remove or "
+            "correct that key"
+        )
     for key, (fits, expected, remedy) in _FORMS.items():
         if key in entry and not fits(entry[key]):
             raise StudyError(
@@ -512,17 +453,14 @@ def _column_from(name: str, entry: Any) -> Column:
     for key in ("categories", "missing"):
         values[key] = tuple(map(str, entry.get(key, ())))
     default = entry.get("default")
-    if values["categories"] and isinstance(default, int) and not isinstance(default, bool):
-        values["default"] = str(default)
-    return Column(name=name, **values)
-
-
-def _is_truth(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    if values["categories"] and isinstance(default, int | float):
+        values["default"] = canonical(str(default))
+    column = Column(name=name, **values)
+    # 1 and 1.0 are one bound, and must give the same study id.
+    keys = () if column.categories else ("low", "high", "step", "default")
+    stated = [key for key in keys if values.get(key) is not None]
+    numbers: dict[str, Any] = {key: float(values[key]) + 0.0 for key in stated}
+    return replace(column, **numbers)
 
 
 def _are_spellings(value: object) -> bool:
@@ -532,16 +470,23 @@ def _are_spellings(value: object) -> bool:
     )
 
 
-_TRUTH = (_is_truth, "true or false", "write one of the two")
-_TEXT = (_is_text, "a text", "put it in quotes")
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float | None) and not isinstance(value, bool)
+
+
+_TRUTH = (lambda value: isinstance(value, bool), "true or false", "write one of the two")
+_TEXT = (lambda value: isinstance(value, str), "a text", "put it in quotes")
 _SPELLINGS = (
     _are_spellings,
     "a list of texts",
     'write each value as it is spelled in the file, for example ["yes", "no"]',
 )
-_FORMS = {  # of an entry's keys, in the order in which they are refused
+_FORMS: dict[
+    str, tuple[Callable[[Any], bool], str, str]
+] = {  # of an entry's keys, in the order in which they are refused
     **dict.fromkeys(("indicator", "ignore_case"), _TRUTH),
     **dict.fromkeys(("categories", "missing"), _SPELLINGS),
     **dict.fromkeys(("feature", "complete"), _TRUTH),
     **dict.fromkeys(("other", "reference"), _TEXT),
+    "default": (_is_plain, "a text or a number", "write one of them"),
 }

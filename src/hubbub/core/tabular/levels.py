@@ -106,10 +106,10 @@ class Levels:
         values = cells[self.column.name]
         if self.cuts:
             cuts = np.array(self.cuts, dtype=np.float64)
-            found = (values[:, None] >= cuts).sum(axis=1)  # a search takes as long as it must
-            return np.asarray(np.where(np.isnan(values), -1, found), dtype=np.int64)
-        known = (values >= 0) & (values < len(self))
-        return np.where(known, values, -1.0).astype(np.int64)
+            places = (values[:, None] >= cuts).sum(axis=1)  # a search takes as long as it must
+            return np.asarray(np.where(np.isnan(values), -1, places), dtype=np.int64)
+        inside = (values >= 0) & (values < len(self))
+        return np.where(inside, values, -1.0).astype(np.int64)
 
     def _refusal(self, expected: str, remedy: str) -> StudyError:
         return StudyError(

@@ -1,23 +1,18 @@
 """The records of one silo, as arrays: what a training step reads, and nothing that is ever sent.
 
-Rows of one patient are one protected unit, up to a public number of them. A unit has a place for
-each of that many rows. Places that a patient has no row for hold the patient's first row once more,
-and count nothing; so a unit's shape is public, and nothing in it is from anybody else
-(docs/privacy.md P21). This file must not know where records come from.
-
-For the keys of patients, from files and from memory, there is one rule. Spaces at the ends of a key
-say nothing, a whole number is the same in every form (`7`, `7.0`), and so is a letter that Unicode
-composes in two ways. Case, zeros in front and all else tell patients apart, as hospitals' keys do:
-what looks alike is for `hubbub check` to show, not to join, since two people in one unit would
-exchange a part of it where each should be there or not. A key that is missing is nobody's: it is
-refused, never one patient; so is a text of more than `_LONGEST` letters, since to compose a very
-long one takes hours.
+Rows of one patient are one protected unit, up to a public number of them (docs/privacy.md P21). For
+keys of patients, from files and from memory, there is one rule: they are compared as `canonical`
+writes them. Case, zeros in front and all else tell patients apart, as hospitals' keys do; what
+looks alike `hubbub check` shows. Two people in one unit would exchange a part of it where each
+should be there or not: so a key that is missing, of more than `LONGEST_KEY` letters, or a number
+that a program has rounded, is refused, never one patient. This file must not know where records
+come from.
 """
 
 from __future__ import annotations
 
 import json
-import unicodedata
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,23 +23,29 @@ from numpy.typing import NDArray
 
 from hubbub.core.disk import json_value, read_bytes
 from hubbub.core.errors import DataError, IntegrityError
-from hubbub.core.tabular.cells import canonical
+from hubbub.core.tabular.cells import LONGEST_KEY, canonical
 
-_LONGEST = 1000
 _EXACT = 2.0**53  # from here on several whole numbers are one float
-# What is written for a missing value by programs, beside nothing.
-_MISSING = frozenset({"", "nan", "NaN", "None", "NaT", "<NA>"})
+_FLOAT = re.compile(r"[+-]?\d+(\.\d*(e[+-]?\d+)?|e\+\d+)", re.ASCII | re.IGNORECASE)
+# What is written for a missing value by programs (R, databases, spreadsheets), beside nothing.
+_MISSING = frozenset({"", "nan", "NaN", "None", "NaT", "<NA>", "NA", "N/A", "#N/A", "NULL", "null"})
 
 
 def patient_key(value: object) -> str:
     """One spelling for one patient; "" for a key that is missing.
 
-    >>> patient_key(" 7.0"), patient_key(7), patient_key("07"), patient_key(float("nan"))
+    >>> patient_key(" 7.0"), patient_key(7), patient_key("07"), patient_key("NA")
     ('7', '7', '07', '')
     """
     text = str(value)
-    key = canonical(unicodedata.normalize("NFC", text)) if len(text) <= _LONGEST else ""
+    key = canonical(text) if len(text) <= LONGEST_KEY and not _is_rounded(text) else ""
     return "" if key in _MISSING else key
+
+
+def _is_rounded(text: str) -> bool:
+    """Whether a program wrote a floating-point number past 2**53: of which key, nobody can say."""
+    text = text.strip()
+    return _FLOAT.fullmatch(text) is not None and abs(float(text)) >= _EXACT
 
 
 def patient_numbers(
@@ -52,32 +53,29 @@ def patient_numbers(
 ) -> NDArray[np.intp]:
     """Whose each record is, (n,), as numbers from 0 in the order in which patients come.
 
-    Args:
-        values: a key for each record.
-        place: how an error names a row, which is counted from 0.
-
-    Raises:
-        DataError: a key is missing.
+    DataError: a key is missing; `place` says how it names a row, which is counted from 0.
     """
     by_key: dict[str, int] = {}
     keys: dict[str, str] = {}  # by text: columns repeat themselves
     numbers = []
     for row, value in enumerate(values):
-        if isinstance(value, float) and abs(value) >= _EXACT:
+        text = str(value)
+        if text in keys:
+            numbers.append(by_key[keys[text]])
+            continue
+        if _is_rounded(text) or (isinstance(value, float) and abs(value) >= _EXACT):
             raise DataError(
                 f"expected keys of patients as texts or whole numbers, found a floating-point "
                 f"number past 2**53 {place(row)}, which several of them share; read the column as "
                 'text, such as with pandas.read_csv(..., dtype={"column": str})'
             )
-        text = str(value)
-        if text not in keys:
-            keys[text] = patient_key(text)
-        if not keys[text]:
+        if not (key := patient_key(text)):
             raise DataError(
                 f"expected a patient for every record, found none {place(row)}; fill it in or "
                 "remove the record"
             )
-        numbers.append(by_key.setdefault(keys[text], len(by_key)))
+        keys[text] = key
+        numbers.append(by_key.setdefault(key, len(by_key)))
     return np.array(numbers, dtype=np.intp)
 
 
@@ -139,18 +137,11 @@ class Records:
 
     @property
     def units(self) -> int:
-        """How many protected units there are, patients or records: private to the silo too."""
+        """How many protected units there are, patients or records: private to the silo."""
         return len(self) if self.patients is None else int(self.patients.max(initial=-1)) + 1
 
     def part(self, chosen: NDArray[Any]) -> Records:
-        """Some of the records.
-
-        Args:
-            chosen: their numbers, or (n,) bool.
-
-        Returns:
-            The same arrays if all are chosen by True.
-        """
+        """Some of the records, by their numbers or (n,) bool; the same arrays if all are True."""
         if chosen.dtype == bool and chosen.all():
             return self
         return Records(
@@ -161,39 +152,16 @@ class Records:
         )
 
     def with_inputs(self, inputs: NDArray[Any]) -> Records:
-        """The same records with other inputs.
-
-        Args:
-            inputs: (n, ...) float32.
-
-        Returns:
-            They have the same targets and patients.
-        """
+        """The same records with other inputs, (n, ...) float32."""
         return replace(self, inputs=inputs)
 
     def capped(self, most: int) -> Records:
-        """No more than the first so many records of each patient, in their order.
-
-        Args:
-            most: the public number.
-
-        Returns:
-            The other records are left out, whatever they hold.
-        """
-        if self.patients is None:
-            return self
-        return self.part(first_rows(self.patients, most))
+        """The first so many records of each patient; others are left out, whatever they hold."""
+        return self if self.patients is None else self.part(first_rows(self.patients, most))
 
     @staticmethod
     def together(several: Sequence[Records]) -> Records:
-        """The records of several silos; a patient of one is nobody of another.
-
-        Args:
-            several: at least one.
-
-        Returns:
-            One silo's after the other's.
-        """
+        """The records of several silos, one's after the other's; nobody is a patient of two."""
         patients, ends = [], 0
         grouped = [records.groups for records in several if records.groups is not None]
         for records in several:
@@ -266,32 +234,25 @@ class Records:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class UnitRows:
-    """The rows of u units, each with k places.
+    """The rows of u units, each with k places."""
 
-    Args:
-        rows: (u, k) numbers of rows.
-        shares: (u, k) float32: the weight of a place in its unit's mean; they add up to 1, and are
-            0 where a row stands once more.
-    """
-
-    rows: NDArray[np.intp]
+    rows: NDArray[np.intp]  # (u, k) numbers of rows
+    # (u, k): the weight of a place in its unit's mean: 1 in all, 0 where a row stands once more.
     shares: NDArray[np.float32]
 
     def means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """(u, ...): each unit's mean of what its rows have, (n, ...)."""
-        found = np.einsum("uk,uk...->u...", self.shares.astype(np.float64), values[self.rows])
-        return np.asarray(found)
+        weights = self.shares.astype(np.float64)
+        return np.asarray(np.einsum("uk,uk...->u...", weights, values[self.rows]))
 
 
 def unit_rows(units: NDArray[np.intp], most: int) -> UnitRows:
     """The rows of each unit, in their order, and no more than `most` of them.
 
+    Every number of a unit, (n,), from 0 on occurs.
+
     >>> unit_rows(np.array([0, 1, 0]), 2).rows.tolist()
     [[0, 2], [1, 1]]
-
-    Args:
-        units: (n,) the number of each row's unit: every number from 0 on occurs.
-        most: k, places of a unit.
     """
     counts = np.bincount(units)
     firsts = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.intp)
@@ -310,6 +271,7 @@ def first_rows(units: NDArray[np.intp], most: int) -> NDArray[np.bool_]:
     >>> first_rows(np.array([0, 1, 0, 0]), 2).tolist()
     [True, True, True, False]
     """
+    # P21: which rows of a unit are kept follows from that unit's rows and their order alone.
     order = np.argsort(units, kind="stable")
     ordered = units[order]
     turn = np.empty(len(units), dtype=np.intp)
@@ -346,22 +308,17 @@ _LEAST_DEVIATION = 1e-3  # of a feature, in units of its bound; smaller ones are
 
 @dataclass(frozen=True, kw_only=True)
 class Standardisation:
-    """What is taken off every feature, and what it is then divided by; both are public.
+    """What is taken off every feature, and what it is then divided by; both are public."""
 
-    Args:
-        shift: (features,) float32, each in its feature's own unit.
-        scale: (features,) float32 above 0, each in its feature's own unit.
-    """
-
-    shift: NDArray[np.float32]
-    scale: NDArray[np.float32]
+    shift: NDArray[np.float32]  # (features,), each in its feature's own unit
+    scale: NDArray[np.float32]  # the same, above 0
 
     def of(self, records: Records) -> Records:
         """The records with standardised features, of which none is too large to be a number.
 
         Who chooses shift and scale must not learn from a refusal that a record has such a feature.
         """
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # P16: shift and scale are public, and noisy sums' alone
             scaled = (records.inputs - self.shift) / self.scale
         return records.with_inputs(np.clip(scaled, -_LARGEST, _LARGEST).astype(np.float32))
 

@@ -2,9 +2,7 @@
 
 For a model cells become features and targets. For statistics a number is clipped to the column's
 public bounds, a category is its place in the public list, and what is missing is not a number: no
-default stands in for it, as one does in features. Errors name the file, the column and the row,
-never the content of a cell. This file knows columns and records; it must not know studies, parties,
-models or the network.
+default stands in for it, as one does in features. Errors never have the content of a cell.
 """
 
 from __future__ import annotations
@@ -56,15 +54,13 @@ def encode_table(
     Args:
         cells: for each column the text of its cells; "" is a missing cell.
         target: the column to be learned.
-        columns: what becomes features, in this order; other columns are ignored. Without any,
-            all columns but the target must be numeric and are used unscaled, in header order.
-        positive: spellings of the target that count as 1.
-        negative: beside `positive`, the spellings that count as 0; any other is refused.
-        classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
-            give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
+        columns: what becomes features, in this order. Without any, all columns but the target must
+            be numeric and are used unscaled, in header order.
+        positive, negative: spellings of the target that count as 1, and as 0; others are refused.
+        classes: without these, class k is the k-th spelling. Two classes give float32 in {0, 1},
+            more give int64; none: the target is the number 0 or 1.
         patient: beside `columns`, the column that says whose record it is; empty: none.
-        outcome: what the target is if it is no class, which `positive`, `negative` and `classes`
-            then say nothing about; its targets are float64.
+        outcome: what the target, then float64, is if it is no class.
         origin: what error messages call the table.
 
     Raises:
@@ -81,7 +77,7 @@ def encode_table(
             )
     if len(set(names)) < len(names):
         raise StudyError("expected every column once, found a name twice; remove one of the two")
-    _check_present([*named, *names], cells, origin)
+    check_present(cells, [*named, *names], origin)
     if not cells[target]:
         raise DataError(f"expected at least one record in {origin}, found none; check the file")
     where = f"{origin}, column {target!r}"
@@ -95,16 +91,17 @@ def encode_table(
         kind = np.int64 if len(classes) > 2 and not positive else np.float32
         targets = read_column(cells[target], rule, where).astype(kind)
     inputs = encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
-    if not patient:
-        return Records(inputs=inputs, targets=targets)
-    _check_present([patient], cells, origin)
-    patients = _patients(cells[patient], patient, origin)
-    return Records(inputs=inputs, targets=targets, patients=patients)
+    return Records(inputs=inputs, targets=targets, patients=_patients(cells, patient, origin))
 
 
-def _patients(texts: Sequence[str], column: str, origin: str) -> NDArray[np.intp]:
-    """Whose each record is, (n,), as numbers from 0; DataError if a cell names nobody."""
-    return patient_numbers(texts, partial(at_row, f"{origin}, column {column!r}"))
+def _patients(
+    cells: Mapping[str, Sequence[str]], column: str, origin: str
+) -> NDArray[np.intp] | None:
+    """Whose each record is, (n,), as numbers from 0; None if it is not asked."""
+    if not column:
+        return None
+    check_present(cells, [column], origin)
+    return patient_numbers(cells[column], partial(at_row, f"{origin}, column {column!r}"))
 
 
 def encode_inputs(
@@ -115,15 +112,11 @@ def encode_inputs(
     outcome: Outcome | None = None,
     origin: str = "table",
 ) -> NDArray[np.float32]:
-    """The features of a table in memory, whose target may be missing; see `encode_table`.
+    """The features of a table, (n, features) float32, whose target may be missing.
 
-    Returns:
-        (n, features) float32.
-
-    Raises:
-        DataError: a cell does not fit its column, a column is missing, or there is none.
+    DataError: a cell does not fit its column, a column is missing, or there is none.
     """
-    _check_present([column.name for column in columns], cells, origin)
+    check_present(cells, [column.name for column in columns], origin)
     if columns:
         blocks = [
             column_features(c, cells[c.name], f"{origin}, column {c.name!r}") for c in columns
@@ -145,20 +138,24 @@ def _named(target: str, outcome: Outcome | None) -> tuple[str, ...]:
     return (target, *(outcome.columns if outcome else ()))
 
 
-def _check_present(names: Sequence[str], cells: Mapping[str, Sequence[str]], origin: str) -> None:
+def check_present(
+    cells: Mapping[str, Sequence[str]],
+    names: Sequence[str],
+    origin: str,
+    remedy: str = "rename the column in the file or correct the study",
+) -> None:
+    """Refuse cells without a column that the study names."""
     for name in names:
         if name not in cells:
             raise DataError(
-                f"expected a column {name!r} in {origin}, found none of that name; rename the "
-                "column in the file or correct the study"
+                f"expected a column {name!r} in {origin}, found none of that name; {remedy}"
             )
 
 
 def class_rule(positive: Sequence[str], negative: Sequence[str], classes: Sequence[str]) -> Rule:
     """The rule of a target that is one of two classes with lists of spellings, or of `classes`.
 
-    Raises:
-        StudyError: these are fewer than two, or one is there twice.
+    StudyError: these are fewer than two, or one is there twice.
     """
     if positive:
         return label_rule(two_classes(positive, negative), "data.positive or data.negative")
@@ -173,17 +170,13 @@ def class_rule(positive: Sequence[str], negative: Sequence[str], classes: Sequen
 
 @dataclass(frozen=True)
 class CodedCells:
-    """One silo's table. Never printed, never sent.
+    """One silo's table. Never printed, never sent."""
 
-    Args:
-        columns: by name (n,) float64: a number within the bounds, or a category's place from 0; NaN
-            where the cell is missing.
-        units: the rows of each patient, where these are the units; each row is one if None.
-        negative: columns in which some number below 0 counts as a bound.
-    """
-
+    # By name (n,): a number within the bounds, or a category's place from 0; NaN where missing.
     columns: Mapping[str, Codes] = field(repr=False)
+    # The rows of each patient, where these are the units; each row is one if None.
     units: UnitRows | None = field(default=None, repr=False)
+    # Columns in which some number below 0 counts as a bound.
     negative: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __len__(self) -> int:
@@ -207,27 +200,17 @@ def coded_cells(
     patient: str = "",
     most: int = 0,
 ) -> CodedCells:
-    """The cells of a table that are of these columns.
+    """The cells of a table that are of these columns; `most` records of a patient count.
 
-    Args:
-        cells: of all columns, as texts.
-        columns: of the statistics.
-        origin: what error messages call the table.
-        patient: the column that says whose a record is; empty: each record is a unit.
-        most: records of a patient that count, the first ones.
-
-    Raises:
-        DataError: a column is missing, or a cell is neither of its column nor missing.
+    DataError: a column is missing, or a cell is neither of its column nor missing.
     """
     coded = {}
+    check_present(cells, [column.name for column in columns], origin)
     for column in columns:
-        _check_present([column.name], cells, origin)
         where = f"{origin}, column {column.name!r}"
         coded[column.name] = read_column(cells[column.name], column.rule_of_cells, where)
-    units = None
-    if patient:
-        _check_present([patient], cells, origin)
-        units = unit_rows(_patients(cells[patient], patient, origin), most)
+    whose = _patients(cells, patient, origin)
+    units = None if whose is None else unit_rows(whose, most)
     negative = frozenset(column.name for column in columns if _reads_negatives(column, cells))
     return CodedCells(coded, units, negative)
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from hubbub.core.errors import DataError
 from hubbub.core.settings import (
     Section,
-    by_hand,
     is_number,
     keys_of,
     later,
@@ -87,57 +86,48 @@ class Outcome:
     mean: Annotated[
         float | None,
         later(
-            by_hand(
-                number(
-                    -LARGEST,
-                    LARGEST,
-                    "Public guess of the mean of a number or a count (with `exposure`, per unit of "
-                    "exposure): what the model predicts before its first step.",
-                    values="number between `low` and `high`",
-                    default="none",
-                )
+            number(
+                -LARGEST,
+                LARGEST,
+                "Public guess of the mean of a number or a count (with `exposure`, per unit of "
+                "exposure): what the model predicts before its first step.",
+                values="number between `low` and `high`",
+                default="none",
             )
         ),
     ] = None
     exposure: Annotated[
         str,
         later(
-            by_hand(
-                text(
-                    "For a count: the column with the time, or the amount, over which it "
-                    "was counted, a number above 0. The model then predicts rates.",
-                    default="none",
-                )
+            text(
+                "For a count: the column with the time, or the amount, over which it "
+                "was counted, a number above 0. The model then predicts rates.",
+                default="none",
             )
         ),
     ] = ""
     exposure_high: Annotated[
         float,
         later(
-            by_hand(
-                number(
-                    0,
-                    LARGEST,
-                    "Public upper bound of an exposure, in its own unit, which `exposure` needs; a "
-                    "longer one counts as it.",
-                    above=True,
-                    default="none",
-                )
+            number(
+                0,
+                LARGEST,
+                "Public upper bound of an exposure, in its own unit, which `exposure` needs; a "
+                "longer one counts as it.",
+                above=True,
+                default="none",
             )
         ),
     ] = 0.0
     step: Annotated[
         float,
         later(
-            by_hand(
-                number(
-                    0,
-                    LARGEST,
-                    "Times are whole multiples of it, as with visits: a time counts as "
-                    "the nearest.",
-                    above=True,
-                    default="none",
-                )
+            number(
+                0,
+                LARGEST,
+                "Times are whole multiples of it, as with visits: a time counts as the nearest.",
+                above=True,
+                default="none",
             )
         ),
     ] = 0.0
@@ -205,11 +195,10 @@ class Outcome:
 
 def _exposure_rule(text: str) -> float | CellFault:
     """What a cell says of how long, or of how much, was counted."""
-    value = number_in(text) if text else None
+    value = number_in(text)
     if value is not None and value > 0:
         return value
-    problem = "nothing" if not text else "something that is no number"
-    kind = GAP if not text else NUMBER
+    kind, problem = (NUMBER, "something that is no number") if text else (GAP, "nothing")
     if value is not None:
         kind = problem = "an exposure that is not above 0"
     return CellFault(kind, "an exposure above 0", problem, "correct the cell or remove the record")
@@ -218,15 +207,12 @@ def _exposure_rule(text: str) -> float | CellFault:
 def outcomes(
     outcome: Outcome, name: str, cells: Mapping[str, Sequence[str]], origin: str
 ) -> NDArray[np.float64]:
-    """The targets in their own unit: shape (n,), or (n, 2) beside an event (0 or 1) or exposure.
-
-    Raises:
-        DataError: a cell is missing, or is not what the target's kind asks for.
-    """
-    read = [read_column(cells[name], outcome.rule, f"{origin}, column {name!r}")]
-    for other in outcome.columns:
-        where = f"{origin}, column {other!r}"
-        read.append(read_column(cells[other], outcome.rule_of(other), where))
+    """The targets in their own unit: shape (n,), or (n, 2) beside an event (0 or 1) or exposure."""
+    rules = {name: outcome.rule} | {other: outcome.rule_of(other) for other in outcome.columns}
+    read = [
+        read_column(cells[column], rule, f"{origin}, column {column!r}")
+        for column, rule in rules.items()
+    ]
     return np.column_stack(read) if outcome.columns else read[0]
 
 
@@ -239,11 +225,7 @@ def two_classes(positive: Sequence[str], negative: Sequence[str]) -> dict[str, i
 
 
 def refuse_other_targets(outcome: Outcome | None, targets: NDArray[Any], whose: str) -> None:
-    """Refuse records whose targets are of another kind than the study's.
-
-    Raises:
-        DataError: they are; the message holds neither a value nor a count.
-    """
+    """Refuse, with no value and no count, records whose targets are of another kind."""
     numbers = targets.dtype == np.float64
     fits = numbers == (outcome is not None)
     if outcome is not None and numbers:
@@ -312,28 +294,33 @@ TARGET = {
 
 
 def target_from(section: Section, default: str, *, files: bool) -> tuple[str, Outcome | None]:
-    """The target's own column, and what it is if it is no class.
+    """The target's own column in `[data]`, and what it is if it is no class.
 
-    Args:
-        section: the table `[data]`.
-        default: the column's name where there are no files, which it then does not matter for.
-        files: whether records come from files, so that columns must be named.
+    Where records come from no files, columns need no names: there is a default.
     """
     table = section.content.get("target")
     if not isinstance(table, dict):
-        return section.text("target", None if files else default), None
+        return _column_name(section, "target", None if files else default), None
     inner = Section("data.target", table, tuple(TARGET))
     kind = inner.text("kind", None, options=(_CLASS, *KINDS))
     for key in [*TARGET][1:]:
         if key not in _KEYS[kind]:
             inner.absent(key, f'for kind = "{kind}"')
     own = "time" if kind == TIME_TO_EVENT else "column"
-    name = inner.text(own, None if files else default)
+    name = _column_name(inner, own, None if files else default)
     if kind == _CLASS:
         return name, None
     for key in ("positive", "negative", "classes"):
         section.absent(key, "beside a target that is no class")
     return name, _outcome(inner, kind, name, files=files)
+
+
+def _column_name(section: Section, key: str, default: str | None) -> str:
+    """The name of a target's column: without one a study would be read as one of no target."""
+    name = section.text(key, default)
+    if not name.strip():
+        raise section.refusal(key, "the name of a column", "name the target's own")
+    return name
 
 
 def _outcome(inner: Section, kind: str, name: str, *, files: bool) -> Outcome:
@@ -346,9 +333,9 @@ def _outcome(inner: Section, kind: str, name: str, *, files: bool) -> Outcome:
     if event == name or (files and not event):
         raise inner.refusal("event", "another column than the time's", "name the event's own")
     positive, negative = inner.texts("positive", ("1",)), inner.texts("negative", ("0",))
-    for key, spellings in (("positive", positive), ("negative", negative)):
-        if not spellings:
-            raise inner.refusal(key, "at least one spelling", 'write it like ["1"]')
+    if not (positive and negative):
+        key = "negative" if positive else "positive"
+        raise inner.refusal(key, "at least one spelling", 'write it like ["1"]')
     if not set(map(canonical, positive)).isdisjoint(map(canonical, negative)):
         raise inner.refusal("negative", "spellings that positive has not", "fix one list")
     listed, step = inner.content.get("grid"), 0.0
@@ -416,10 +403,10 @@ def _mean(inner: Section, low: float, high: float, *, positive: bool) -> float |
 def target_table(target: str, outcome: Outcome) -> dict[str, Any]:
     """The table `data.target` that is read as these."""
     own = "time" if outcome.kind == TIME_TO_EVENT else "column"
-    names = {"kind": outcome.kind, own: target}
-    keys = [key for key in _KEYS[outcome.kind] if key != own]
-    values: dict[str, Any] = {key: getattr(outcome, key) for key in keys}
-    for key in ("scale", "mean", "exposure", "exposure_high", "step"):
-        if key in values and values[key] == getattr(Outcome, key):
-            del values[key]
-    return names | {key: list(at) if isinstance(at, tuple) else at for key, at in values.items()}
+    table: dict[str, Any] = {"kind": outcome.kind, own: target}
+    for key in _KEYS[outcome.kind]:
+        value = table.get(key, getattr(outcome, key, None))
+        optional = key in ("scale", "mean", "exposure", "exposure_high", "step")
+        if not optional or value != getattr(Outcome, key):
+            table[key] = list(value) if isinstance(value, tuple) else value
+    return table

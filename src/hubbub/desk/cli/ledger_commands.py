@@ -445,21 +445,7 @@ def _law(noise: str, rate: str, steps: str) -> ReferenceLaw:
 
 
 def _check_law(cap: Cap, before: PrivacyFilter | None, tally: Tally) -> None:
-    """Refuse a law that is stated or dropped late, or that the cap has no room for (P24)."""
-    let_in = before is not None and before.admissions and cap.studies == "adaptive"
-    if before is not None and let_in and before.cap.law != cap.law:
-        raise UserError(
-            (
-                "expected the --law that was set before the first study, got another or "
-                "none; the cap guarantees nothing if the law is chosen after seeing results: "
-                "repeat the first one"
-            )
-            if before.cap.law is not None
-            else (
-                "expected no --law, because none was set before the first study, got one; it "
-                "guarantees nothing if it is chosen after seeing results: leave it out"
-            )
-        )
+    """Refuse a law that the cap has no room for (P24)."""
     if cap.law is None:
         return
     after = before.under(cap) if before else PrivacyFilter.beginning(cap, tally)
