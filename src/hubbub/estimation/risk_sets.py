@@ -356,6 +356,16 @@ class RiskSets:
         part = (self.clock(within) - start[inside]) / long[inside]
         return place, np.clip(part, 0.0, 1.0)
 
+    def coded(self, events: Array, exposed: Array) -> Array:
+        """(width,) a group's sum with so many events, alike of all kinds, and so many exposed.
+
+        Nobody in it left inside a bin, nor entered late: who entered is who is exposed more.
+        """
+        left = exposed - np.append(exposed[1:], 0.0) - np.append(events, 0.0)
+        each = self._events.matrix @ events[::-1] / self.causes
+        told = np.concatenate([*[each] * self.causes, self._leaving.matrix @ left[::-1]])
+        return np.pad(told, (0, self.width - len(told)))
+
     @cached_property
     def events(self) -> Array:
         """(bins, width): from a group's coded sum to its events in each bin, of all kinds."""

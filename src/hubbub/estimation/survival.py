@@ -1,7 +1,5 @@
 """Survival: a curve from noisy events and numbers at risk, what it says, and the statistic.
 
-One group's noisy events and numbers at risk, and the survival curve that they give.
-
 Theory of operation. With D_k events in a bin and Y_k records at risk in it, all linear in the noisy
 sum, the cumulative hazard at the edges is H_t = sum_k<=t log Y_k - log(Y_k - D_k) and S = exp(-H).
 Who left after a part u of a bin with the hazard h is at risk for u of it, less what makes that the
@@ -36,6 +34,7 @@ from hubbub.estimation.intervals import (
     caution,
     chi_square_test,
     count,
+    estimate,
     normal_quantile,
     quadratic_form,
     two_sided,
@@ -73,43 +72,19 @@ _STEEPEST, _POWERS = 2.5, (0.2, 4.0)  # of what bins tell of the hazard inside
 _SEED = 1  # public: bands follow from the noisy sum alone
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SurvivalCourse:
-    """One group's noisy events and numbers at risk, and the curve that they give.
+    """One group's noisy sum, and the curve that it gives.
 
     Args:
         sets: how its times are summed, numbers at risk counted.
-        events: (bins,).
-        exposed: (bins + 1,) at risk in each bin, who left in it in part, and at the horizon.
-        partly: (bins,) sums of 2 u (1 - u) over who left after a part u of each bin.
-        at_risk: (bins + 1,) just after each edge.
-        inside: (bins,) the sums of 2 u (1 - u) of who left and of who entered, together.
-        records: all of them, whenever they were observed.
+        sums: (width,) noisy.
         sigma: standard deviation of the noise in each number of the sum.
     """
 
     sets: RiskSets
-    events: Array
-    exposed: Array
-    partly: Array
-    at_risk: Array
-    inside: Array
-    records: float
+    sums: Array
     sigma: float
-
-    @classmethod
-    def of(cls, sets: RiskSets, sums: Array, sigma: float) -> SurvivalCourse:
-        """From one group's noisy sum, (width,)."""
-        return cls(
-            sets=sets,
-            events=sets.events @ sums,
-            exposed=sets.exposed @ sums,
-            partly=sets.partly @ sums,
-            at_risk=sets.at_risk @ sums,
-            inside=np.abs(sets.partly) @ sums,
-            records=float(sets.records @ sums),
-            sigma=sigma,
-        )
 
     @classmethod
     def guess(
@@ -122,29 +97,34 @@ class SurvivalCourse:
         """
         entered, places = records * sets.entered, np.arange(sets.bins + 1) / sets.bins
         part = COMPLETE * _FOLLOWED**places if skewed else 1.0 - 2 / 3 * places
-        at_risk = entered * part
-        return cls(
-            sets=sets,
-            events=entered[:-1] * -np.diff(part) / (1 if skewed else 2),
-            exposed=at_risk,
-            partly=np.zeros(sets.bins),
-            at_risk=at_risk,
-            inside=np.zeros(sets.bins),
-            records=records,
-            sigma=sigma,
-        )
+        events = entered[:-1] * -np.diff(part) / (1 if skewed else 2)
+        return cls(sets, sets.coded(events, entered * part), sigma)
 
     @classmethod
     def together(cls, courses: Sequence[SurvivalCourse]) -> SurvivalCourse:
         """All groups as one, with the noise of each."""
-        first, counted = courses[0], ("events", "exposed", "partly", "at_risk", "inside")
-        sums = {name: np.sum([getattr(one, name) for one in courses], axis=0) for name in counted}
-        return cls(
-            sets=first.sets,
-            records=sum(course.records for course in courses),
-            sigma=first.sigma * math.sqrt(len(courses)),
-            **sums,
-        )
+        sums = np.sum([course.sums for course in courses], axis=0)
+        return cls(courses[0].sets, sums, courses[0].sigma * math.sqrt(len(courses)))
+
+    @cached_property
+    def events(self) -> Array:
+        """(bins,) of all kinds."""
+        return np.asarray(self.sets.events @ self.sums)
+
+    @cached_property
+    def exposed(self) -> Array:
+        """(bins + 1,) at risk in each bin, who left in it in part, and at the horizon."""
+        return np.asarray(self.sets.exposed @ self.sums)
+
+    @cached_property
+    def partly(self) -> Array:
+        """(bins,) sums of 2 u (1 - u) over who left after a part u of each bin."""
+        return np.asarray(self.sets.partly @ self.sums)
+
+    @cached_property
+    def inside(self) -> Array:
+        """(bins,) the sums of 2 u (1 - u) of who left and of who entered, together."""
+        return np.asarray(np.abs(self.sets.partly) @ self.sums)
 
     @cached_property
     def entered(self) -> Array:
@@ -172,11 +152,8 @@ class SurvivalCourse:
         slope = 12.0 * (0.5 - np.trapezoid(passed, dx=1 / _INSIDE, axis=1))
         noise = self.sigma**2 * np.sum(self.sets.events**2, axis=1)
         drawn = (np.maximum(self.events, 0.0) + noise) / np.maximum(self.exposed[:-1], 1.0) ** 2
-        last = len(width) - 1
-        before, after = (
-            np.maximum(np.arange(last + 1) - 1, 0),
-            np.minimum(np.arange(1, last + 2), last),
-        )
+        place = np.arange(len(width))
+        before, after = np.maximum(place - 1, 0), np.minimum(place + 1, place[-1])
         rates, apart = drawn / width**2, middle[after] - middle[before]
         doubt = width**4 * (rates[after] + rates[before]) / (apart * np.maximum(hazard, 1e-12)) ** 2
         limited = np.clip(slope, -_STEEPEST, _STEEPEST)
@@ -193,9 +170,14 @@ class SurvivalCourse:
 
     @cached_property
     def wider(self) -> Array:
-        """(length,) how many times wider the noise is taken, as bins are told that are clear."""
+        """(length,) how many times wider noise and chance are taken, as bins are told that are clear.
+
+        Both lead to more survivors than there should be where a bin is the last that is told.
+        """
         errors = self.sigma * np.linalg.norm(self._left, axis=1)
-        clear = np.minimum.accumulate((self.entered - self.events) / errors - _CLEAR)
+        left = self.entered - self.events
+        drawn = np.maximum(left * self.events / np.maximum(self.entered, 1.0), 0.0)
+        clear = np.minimum.accumulate((left - _CLEAR * errors) / np.sqrt(errors**2 + drawn))
         shown = min(-(-self.sets.bins // 4), self.length)  # are told together
         return caution(np.minimum(clear, clear[shown - 1])[: self.length])
 
@@ -269,9 +251,9 @@ class SurvivalCourse:
 
     @cached_property
     def greenwood(self) -> Array:
-        """(length,) its sampling variance, after Greenwood."""
+        """(length,) its sampling variance, after Greenwood, of the last bins with caution."""
         y, left = self._positive
-        return np.cumsum(np.maximum(self.events[: self.length], 0.0) / (y * left))
+        return np.cumsum(self.wider**2 * np.maximum(self.events[: self.length], 0.0) / (y * left))
 
     @property
     def at_risk_errors(self) -> Array:
@@ -283,10 +265,18 @@ class SurvivalCourse:
         noise = np.sum(self.sets.at_risk**2, axis=1)
         return np.asarray(np.sqrt(self.sigma**2 * noise + inside))
 
-    @property
-    def records_error(self) -> float:
-        """Standard error of the number of records, by noise."""
-        return float(self.sigma * self.wider[0] * np.linalg.norm(self.sets.records))
+    def counted(self, name: str, z: float) -> Estimate:
+        """How many records a group of this name has, whenever they were observed."""
+        row = self.sets.records
+        error = float(self.sigma * self.wider[0] * np.linalg.norm(row))
+        return count(float(row @ self.sums), error, z, group=name)
+
+    def told_at_risk(self) -> dict[str, tuple[float, ...]]:
+        """Numbers at risk just after each edge up to where it ends, and their errors."""
+        end = self.length + 1
+        counts = np.maximum((self.sets.at_risk @ self.sums)[:end], 0.0)
+        errors = self.at_risk_errors[:end]
+        return {"at_risk": tuple(counts.tolist()), "at_risk_error": tuple(errors.tolist())}
 
     @property
     def _positive(self) -> tuple[Array, Array]:
@@ -324,18 +314,16 @@ class SurvivalCourse:
         """The curve up to where it ends."""
         low, high = self.ends(normal_quantile(confidence))
         band = self.ends(self.band_quantile(confidence))
-        end = self.length + 1
         return Curve(
             name=name,
             column=self.sets.time.name,
-            x=self.sets.grid[:end],
+            x=self.sets.grid[: self.length + 1],
             y=from_one(self.survived),
             low=from_one(low),
             high=from_one(high),
             band_low=from_one(band[0]),
             band_high=from_one(band[1]),
-            at_risk=tuple(map(float, np.maximum(self.at_risk[:end], 0.0))),
-            at_risk_error=tuple(map(float, self.at_risk_errors[:end])),
+            **self.told_at_risk(),
         )
 
 
@@ -405,8 +393,10 @@ class CurveReadings:
     """
 
     def __init__(self, course: SurvivalCourse, name: str, confidence: float) -> None:
-        self._course, self._name = course, name
+        self._course, self._sets, self._name = course, course.sets, name
         self._z = normal_quantile(confidence)
+        # The curve, and its lower and upper ends, from 1 at time 0 on.
+        self._lines = [from_one(one) for one in (course.survived, *course.ends(self._z))]
 
     def median(self) -> list[Estimate]:
         """The median time, where the curve and its interval's ends come down to one half."""
@@ -418,9 +408,7 @@ class CurveReadings:
             return []
         first, last = self._edge(low, -1), self._edge(high, 1)
         error = (last - first) / (2 * self._z)
-        ends = map(self._time, (middle, first, last))
-        value, low, high = ends
-        return [self._row("median", "", (value, error, low, high))]
+        return [self._row("median", "", error, *map(self._time, (middle, first, last)))]
 
     def _crossing(self, line: Sequence[float], reach: float) -> float:
         """When a line comes to one half, on the clock, moved by its doubt; infinite if never."""
@@ -465,34 +453,11 @@ class CurveReadings:
         value, low, high = (
             float(np.interp(clock, self._sets.ticks[: len(line)], line)) for line in self._lines
         )
-        error = (high - low) / (2 * self._z)
-        return self._row("survival", f"{time:g}", (value, error, low, high))
-
-    def mean(self) -> list[Estimate]:
-        """The mean time up to the horizon, where the curve goes so far."""
-        if self._course.length < self._course.sets.bins:
-            return []
-        mean, horizon = self._mean("restricted mean", self._area, self._error), self._sets.edges[-1]
-        return [replace(mean, low=max(mean.low, 0.0), high=min(mean.high, horizon))]
-
-    def mean_less(self, other: CurveReadings) -> list[Estimate]:
-        """The same less that of another group, whose records and noise are others."""
-        if not (self.mean() and other.mean()):
-            return []
-        apart, error = self._area - other._area, math.hypot(self._error, other._error)
-        difference = self._mean("difference of restricted means", apart, error)
-        level = f"{self._name} against {other._name}"
-        return [replace(difference, group="", level=level, p_value=two_sided(apart / error))]
-
-    def _mean(self, quantity: str, value: float, error: float) -> Estimate:
-        level, reach = f"to {self._sets.edges[-1]:g}", self._z * error
-        return self._row(quantity, level, (value, error, value - reach, value + reach))
+        return self._row("survival", f"{time:g}", (high - low) / (2 * self._z), value, low, high)
 
     def _row(
-        self, quantity: str, level: str, numbers: tuple[float, float, float, float]
+        self, quantity: str, level: str, error: float, value: float, low: float, high: float
     ) -> Estimate:
-        """One number with its standard error and the ends of its interval."""
-        value, error, low, high = numbers
         return Estimate(
             quantity=quantity,
             column=self._sets.time.name,
@@ -504,15 +469,28 @@ class CurveReadings:
             high=high,
         )
 
-    @property
-    def _sets(self) -> RiskSets:
-        return self._course.sets
+    def mean(self) -> list[Estimate]:
+        """The mean time up to the horizon, where the curve goes so far."""
+        horizon = self._sets.edges[-1]
+        if self._course.length < self._sets.bins:
+            return []
+        names = {"column": self._sets.time.name, "level": f"to {horizon:g}", "group": self._name}
+        ends, what = (0.0, horizon), "restricted mean"
+        return [estimate(self._area, self._error, self._z, within=ends, quantity=what, **names)]
 
-    @cached_property
-    def _lines(self) -> tuple[tuple[float, ...], ...]:
-        """The curve, and its lower and upper ends, from 1 at time 0 on."""
-        survived = (self._course.survived, *self._course.ends(self._z))
-        return tuple(from_one(one) for one in survived)
+    def mean_less(self, other: CurveReadings) -> list[Estimate]:
+        """The same less that of another group, whose records and noise are others."""
+        if not (self.mean() and other.mean()):
+            return []
+        apart, error = self._area - other._area, math.hypot(self._error, other._error)
+        difference = estimate(
+            *(apart, error, self._z),
+            quantity="difference of restricted means",
+            column=self._sets.time.name,
+            level=f"{self._name} against {other._name}",
+            p_value=two_sided(apart / error),
+        )
+        return [difference]
 
     @cached_property
     def _parts(self) -> Array:
@@ -580,13 +558,7 @@ class Survival(OnRiskSets):
     strata: Levels | None = None
 
     kind = "survival"
-    keys: ClassVar = {
-        **GRID,
-        "by": BY,
-        "test": TEST,
-        "at": AT,
-        "strata": STRATA,
-    }
+    keys: ClassVar = {**GRID, "by": BY, "test": TEST, "at": AT, "strata": STRATA}
     methods = (
         "survival was estimated by the Kaplan-Meier method on a grid of times that was "
         "fixed in advance"
@@ -650,10 +622,10 @@ class Survival(OnRiskSets):
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        blocks = sums.reshape(len(group_names(self.by)), -1, self.sets.width)
-        parts = [[SurvivalCourse.of(self.sets, one, sigma) for one in group] for group in blocks]
-        courses = [SurvivalCourse.together(group) for group in parts]
         names = group_names(self.by)
+        blocks = sums.reshape(len(names), -1, self.sets.width)
+        parts = [[SurvivalCourse(self.sets, one, sigma) for one in group] for group in blocks]
+        courses = [SurvivalCourse.together(group) for group in parts]
         named = list(zip(names, courses, strict=True))
         if self.by:
             named.insert(0, ("", SurvivalCourse.together(courses)))
@@ -681,10 +653,9 @@ class Survival(OnRiskSets):
 
     def _rows(self, name: str, course: SurvivalCourse) -> list[Estimate]:
         z = normal_quantile(self.confidence)
-        records = count(course.records, course.records_error, z)
         readings = CurveReadings(course, name, self.confidence)
         times = [readings.survival(time) for time in self.at if course.tells(time)]
-        return [replace(records, group=name), *readings.median(), *times, *readings.mean()]
+        return [course.counted(name, z), *readings.median(), *times, *readings.mean()]
 
     def _apart(self, named: Sequence[tuple[str, SurvivalCourse]]) -> list[Estimate]:
         """Restricted means of the other groups less that of the first."""
