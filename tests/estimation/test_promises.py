@@ -21,6 +21,7 @@ from hubbub.estimation.regression import SKEWED, Root, clearness, sandwich
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Iterated, Levels, OneSum
 from hubbub.estimation.survival import Survival
+from hubbub.testing.laws import too_often
 
 CELLS = patients()
 BY_SEX, BY_STAGE = Levels(column=SEX), Levels(column=STAGE)
@@ -97,6 +98,30 @@ def test_a_class_in_which_nobody_has_the_outcome_does_not_hide_the_others() -> N
         assert row.standard_error == pytest.approx(same.standard_error, rel=0.02)
     for row in found[2:]:  # which may be told: few have the outcome, if any
         assert row.low < other[2].value < row.high
+
+
+def told_of_rare_class(many: int) -> int:
+    """In how many releases of 60 at epsilon 1 the ratio of one in twenty of 3,000 is told."""
+    rng = np.random.default_rng(8)
+    rare, sex = (rng.random(3000) < 0.05) * 1.0, rng.integers(0, 2, 3000) * 1.0
+    end = rng.exponential(1 / (0.06 * np.exp(0.8 * rare + 0.3 * sex)))
+    left = rng.uniform(0, 24, 3000)
+    cells = {"time": np.minimum(end, left), "died": (end <= left) * 1.0, "sex": sex, "rare": rare}
+    asked = Cox(time=TIME, event=DIED, edges=GRID, on=(RARE, BY_SEX))
+    total, sigma = asked.encode(cells).sum(axis=0), 4.3 * asked.sensitivity
+    assert asked.expected(3000, sigma).answered
+    answers = [
+        asked.answer(total + sigma * rng.standard_normal(asked.size), sigma) for _ in range(many)
+    ]
+    return sum(any(row.column == "rare" for row in answer.rows) for answer in answers)
+
+
+@pytest.mark.slow
+def test_late_bins_without_a_rare_class_do_not_hide_it() -> None:
+    """False alarms: at most 1e-6, if one release in 30 does not tell it."""
+    assert not too_often(60 - told_of_rare_class(60), 60, 1 / 30)
+    with patch.object(Stratum, "clear", lambda stratum, *_, **__: stratum):
+        assert too_often(60 - told_of_rare_class(60), 60, 1 / 30)
 
 
 LAB = Column(name="lab", low=0, high=500)

@@ -1,7 +1,5 @@
 """Cox regression: its likelihood of noisy counts, on classes, and on numbers by Newton sums.
 
-The partial likelihood of noisy events and numbers at risk, for any design and in strata.
-
 Theory of operation. In a stratum, events D_pk and numbers at risk Y_pk of pattern p in bin k are
 all that the score U(b) = sum_pk D_pk (x_p - mean_k(b)) needs, mean_k(b) being the mean of x over
 who is at risk, weighted by exp(b x). By Efron's rule for ties the parts 0, 1 / D, ... of a bin's D
@@ -47,6 +45,7 @@ from hubbub.estimation.regression import (
     Root,
     newton,
     sandwich,
+    told,
 )
 from hubbub.estimation.risk_sets import Followed, OnRiskSets, RiskSets
 from hubbub.estimation.stacking import Margins
@@ -118,94 +117,88 @@ class Stratum:
         return np.concatenate([self._gone - apart, self._gone + apart])
 
     @cached_property
-    def _exposed(self) -> Array:
-        """(patterns, 2 bins) still at risk."""
-        return np.asarray(np.tile(self.at_risk, 2) - np.tile(self.events, 2) * self._twice)
-
-    @cached_property
     def _half(self) -> Array:
         """(2 bins,) events of all patterns."""
         return np.tile(self.total / 2, 2)
 
     @property
-    def _event_rows(self) -> Array:
-        """(2 bins, width): from a pattern's sum to half of its events."""
-        return np.tile(self.sets.events[: self.bins] / 2, (2, 1))
-
-    @property
-    def _exposed_rows(self) -> Array:
-        """(2 bins, width): from a pattern's sum to who is exposed."""
+    def _rows(self) -> tuple[Array, Array]:
+        """(2 bins, width) each: from a pattern's sum to half of its events, and to who is exposed."""
+        events = np.tile(self.sets.events[: self.bins] / 2, (2, 1))
         exposed = np.tile(self.sets.exposed[: self.bins], (2, 1))
-        return np.asarray(exposed - 2 * self._event_rows * self._twice[:, None])
+        return events, np.asarray(exposed - 2 * events * self._twice[:, None])
 
-    def clear(self, deviations: float) -> Stratum:
-        """Up to the first bin in which fewer are at risk than so much of their noise."""
-        in_all = np.linalg.norm(self.mixed.sum(axis=0))
+    def clear(self, deviations: float, *, classes: bool = False) -> Stratum:
+        """Up to the first bin in which fewer are at risk than so much of their noise.
+
+        Of all together, or with any component of the design and without it.
+        """
+        has = self.design.T != 0
+        groups = np.vstack([has, ~has]) if classes else np.ones((1, len(self.design)))
         gone, events = self._gone, self.sets.events[: self.bins]
         rows = self.sets.exposed[: self.bins] - events * gone[:, None]
-        noise = self.sigma * in_all * np.linalg.norm(rows, axis=1)
-        noisy = (self.at_risk - self.events * gone).sum(axis=0) < deviations * noise
+        sizes = np.linalg.norm(groups @ self.mixed, axis=1)
+        noise = self.sigma * np.outer(sizes, np.linalg.norm(rows, axis=1))
+        noisy = (groups @ (self.at_risk - self.events * gone) < deviations * noise).any(axis=0)
         end = int(np.argmax(noisy)) if noisy.any() else self.bins
         return replace(self, events=self.events[:, :end], at_risk=self.at_risk[:, :end])
 
     def at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""
-        x, weights = self.design, self._weights(effects)
-        means = weights.T @ x
+        x, (weights, means, _) = self.design, self._weighted(effects)
         score = self.events.sum(axis=1) @ x - self._half @ means
         information = (x.T * (weights @ self._half)) @ x - (means.T * self._half) @ means
         return score, information
 
     def by_bin(self, effects: Array) -> tuple[Array, Array]:
         """The same of each bin: (bins, q) and (bins, q, q)."""
-        means = self._weights(effects).T @ self.design
+        weights, means, _ = self._weighted(effects)
         score = np.tile(self.events.T @ self.design / 2, (2, 1)) - self._half[:, None] * means
-        information = self._half[:, None, None] * self._spread(effects)
+        information = self._half[:, None, None] * self._spread(weights, means)
         bins = self.bins
         return score[:bins] + score[bins:], information[:bins] + information[bins:]
 
-    def _weights(self, effects: Array) -> Array:
-        """(patterns, 2 bins) of a weighted mean over who is at risk."""
-        weighted = self._exposed * np.exp(self.design @ effects)[:, None]
-        return np.asarray(weighted / weighted.sum(axis=0))
+    def _weighted(self, effects: Array) -> tuple[Array, Array, Array]:
+        """Of a weighted mean over who is at risk: (patterns, 2 bins) weights, (2 bins, q) means.
 
-    def _spread(self, effects: Array) -> Array:
+        And (patterns, 2 bins) the hazard of each.
+        """
+        ratios = np.exp(self.design @ effects)[:, None]
+        exposed = np.tile(self.at_risk, 2) - np.tile(self.events, 2) * self._twice
+        total = (exposed * ratios).sum(axis=0)
+        weights = exposed * ratios / total
+        return weights, weights.T @ self.design, ratios * self._half / total
+
+    def _spread(self, weights: Array, means: Array) -> Array:
         """(2 bins, q, q) covariance of x over who is at risk."""
-        x, weights = self.design, self._weights(effects)
-        means = weights.T @ x
+        x = self.design
         squares = np.einsum("pk,pi,pj->kij", weights, x, x, optimize=True)
         return np.asarray(squares - means[:, :, None] * means[:, None, :])
 
     def noise(self, effects: Array, weights: Array | None = None) -> Array:
         """Covariance of the noise in the score, whose bins are multiplied by (bins, q, q) first."""
-        ratios = np.exp(self.design @ effects)
-        hazard = np.maximum(self._half, 0.0) / (self._exposed * ratios[:, None]).sum(axis=0)
-        means = self._weights(effects).T @ self.design
+        _, means, hazards = self._weighted(effects)
+        of_events, of_exposed = self._rows
         rows = []
-        for x, ratio in zip(self.design, ratios, strict=True):
+        for x, hazard in zip(self.design, np.maximum(hazards, 0.0), strict=True):
             apart = x - means
             if weights is not None:
                 apart = np.einsum("kij,kj->ki", np.tile(weights, (2, 1, 1)), apart)
-            rows.append(
-                apart.T @ self._event_rows - (apart.T * hazard * ratio) @ self._exposed_rows
-            )
+            rows.append(apart.T @ of_events - (apart.T * hazard) @ of_exposed)
         by_part = np.tensordot(self.mixed, np.array(rows), axes=(0, 0))
         return np.asarray(self.sigma**2 * np.einsum("piw,pjw->ij", by_part, by_part))
 
     def doubt(self, effects: Array) -> Array:
         """(m, q, q) what noise in each number of the sum does to the information."""
-        x, means = self.design, self._weights(effects).T @ self.design
-        ratios = np.exp(x @ effects)
-        hazard = self._half / (self._exposed * ratios[:, None]).sum(axis=0)
-        spread = self._spread(effects)
-        exposed = self._exposed_rows
-        of_events = np.einsum("kij,kw->wij", spread, self._event_rows, optimize=True)
+        weights, means, hazards = self._weighted(effects)
+        (of_events, of_exposed), spread = self._rows, self._spread(weights, means)
+        own = np.einsum("kij,kw->wij", spread, of_events, optimize=True)
         reasons = []
-        for row, ratio in zip(x, ratios, strict=True):
-            apart = row - means
+        for x, hazard in zip(self.design, hazards, strict=True):
+            apart = x - means
             more = apart[:, :, None] * apart[:, None, :] - spread
-            weight = (hazard * ratio)[:, None] * exposed
-            reasons.append(of_events + np.einsum("kij,kw->wij", more, weight, optimize=True))
+            weight = hazard[:, None] * of_exposed
+            reasons.append(own + np.einsum("kij,kw->wij", more, weight, optimize=True))
         by_part = np.tensordot(self.mixed, np.array(reasons), axes=(0, 0))
         return np.asarray(self.sigma * by_part.reshape(-1, *spread.shape[1:]))
 
@@ -279,6 +272,7 @@ TIED = (
     "more than a fifth of those at risk have the event in a bin, which draws ratios towards 1: "
     "use more bins"
 )
+_OF_CLASSES = (2.0, 4.0)
 _CUTS = (CLEAR, 2 * CLEAR, 4 * CLEAR)  # deviations of noise that bins have, the first with a root
 
 
@@ -349,6 +343,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
     test: bool = False
 
     skewed = (SKEWED, FOLLOWED_OUT)
+    promised = 4.0  # in late bins a rare class is hidden by what noise makes of who is at risk
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -446,11 +441,21 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
             )
             for place in range(number)
         ]
-        # With late bins of hardly anybody but noise there may be no root.
-        cuts = _CUTS if self.strata or self.entry else (-math.inf, *_CUTS)
-        cut = ([one.clear(deviations) for one in strata] for deviations in cuts)
-        each = (PartialLikelihood([one for one in kept if one.bins]) for kept in cut)
-        return next((one for one in each if one.root), PartialLikelihood([]))
+        # With late bins of hardly anybody but noise there may be no root, or none that is clear.
+        cuts = [(deviations, False) for deviations in _CUTS] + [(d, True) for d in _OF_CLASSES]
+        if not (self.strata or self.entry):
+            cuts.insert(0, (-math.inf, False))
+        best, most = PartialLikelihood([]), 0
+        for deviations, classes in cuts:
+            kept = [one.clear(deviations, classes=classes) for one in strata]
+            likelihood = PartialLikelihood([one for one in kept if one.bins])
+            fit = likelihood.fit()
+            number = len(told(fit)) if fit else 0
+            if number > most:
+                best, most = likelihood, number
+            if number == design.shape[1]:
+                break
+        return best
 
     @property
     def title(self) -> str:
