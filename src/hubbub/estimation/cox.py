@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.estimation import statistic_keys
 from hubbub.estimation.intervals import CLEAR, chi_square_test
-from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
+from hubbub.estimation.newton_sums import NewtonRegression, Scored
 from hubbub.estimation.pattern_regression import (
     OF_PATTERNS,
     PatternRegression,
@@ -60,17 +61,7 @@ from hubbub.estimation.statistic import (
     OneSum,
     Parameters,
 )
-from hubbub.estimation.statistic_keys import (
-    COVARIATES,
-    GRID,
-    REFERENCE,
-    STRATA,
-    TEST,
-    StatisticKeys,
-    covariates_table,
-    grid_table,
-    table_of,
-)
+from hubbub.estimation.statistic_keys import StatisticKeys
 
 PROPORTIONAL = "proportional hazards"
 
@@ -123,7 +114,7 @@ class Stratum:
 
     @property
     def _rows(self) -> tuple[Array, Array]:
-        """(2 bins, width) each: from a pattern's sum to half of its events, and to who is exposed."""
+        """(2 bins, width): from a pattern's sum to half of its events, and to who is exposed."""
         events = np.tile(self.sets.events[: self.bins] / 2, (2, 1))
         exposed = np.tile(self.sets.exposed[: self.bins], (2, 1))
         return events, np.asarray(exposed - 2 * events * self._twice[:, None])
@@ -282,22 +273,20 @@ class HazardRatios(Followed, Regression):
 
     Args:
         time, event, edges: see `Followed`; the event has two categories.
-        on: the covariates: classes, the first of which is compared with, or numeric columns.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: a grid, an event or covariates that are none.
+        on, weight, confidence: see `Regression`.
     """
 
     kind = "cox"
-    keys: ClassVar = {
-        **GRID,
-        "covariates": COVARIATES,
-        "reference": REFERENCE,
-        "strata": STRATA,
-        "test": TEST,
-        **OF_PATTERNS,
-    }
+    keys: ClassVar = (
+        statistic_keys.GRID
+        | {
+            "covariates": statistic_keys.COVARIATES,
+            "reference": statistic_keys.REFERENCE,
+            "strata": statistic_keys.STRATA,
+            "test": statistic_keys.TEST,
+        }
+        | OF_PATTERNS
+    )
     methods = "hazard ratios are from Cox regressions"
     ratio = "hazard ratio"
     note = "records without time, event or a covariate are left out"
@@ -306,12 +295,7 @@ class HazardRatios(Followed, Regression):
     def read(cls, keys: StatisticKeys) -> OneSum | Iterated:
         grid = keys.survived(_BINS)
         on = keys.covariates(grid["time"], grid["event"])
-        more = patterns_asked(keys, on)
-        for key in ("strata", "test", "entry"):
-            if key in keys.section and not all(isinstance(covariate, Levels) for covariate in on):
-                raise keys.section.refusal(
-                    key, "absent beside covariates that are numbers", "give them break points"
-                )
+        more = patterns_asked(keys, on, "strata", "test", "entry")
         if "strata" in keys.section:
             more["strata"] = keys.levels("strata")
         if keys.test(_TEST):
@@ -319,12 +303,11 @@ class HazardRatios(Followed, Regression):
         return cox(**grid, on=on, **more, **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        on = covariates_table(self.on)
-        return {**grid_table(self.time, self.event, self.edges), **on}
+        on = statistic_keys.covariates_table(self.on)
+        return {**statistic_keys.grid_table(self.time, self.event, self.edges), **on}
 
     @property
     def explained(self) -> str:
-        """The names of its event and its time."""
         return f"{self.event.name} over {self.time.name}"
 
 
@@ -358,7 +341,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
 
     def settings(self) -> dict[str, Any]:
         test = _TEST if self.test else ""
-        own = table_of(entry=self.entry, strata=self.strata, test=test)
+        own = statistic_keys.table_of(entry=self.entry, strata=self.strata, test=test)
         return super().settings() | own | self.asked_of_patterns()
 
     def encode(self, cells: Cells) -> Array:
@@ -378,10 +361,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
         return self.through_layout(self.sets.margins(self._parts.on))
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block.
-
-        As if columns were independent, events and losses even over time.
-        """
+        """As if columns were independent, events and losses even over time."""
         bins = self.sets.bins
 
         def found(guess: Guess) -> Effects | None:
@@ -507,14 +487,7 @@ def cox(
     on: tuple[Levels | Column, ...],
     **more: Any,
 ) -> Cox | NewtonCox:
-    """A Cox regression: one sum where all covariates are classes, else a few Newton sums.
-
-    Args:
-        time, event, edges, on, more: the fields of `HazardRatios`.
-
-    Raises:
-        StudyError: a grid, an event or covariates that are none.
-    """
+    """A Cox regression: one sum where all covariates are classes, else a few Newton sums."""
     classes = tuple(covariate for covariate in on if isinstance(covariate, Levels))
     if len(classes) == len(on):
         return Cox(time=time, event=event, edges=edges, on=classes, **more)
@@ -607,10 +580,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
         return np.concatenate([effects, hazards, centre, [stop]]).astype(np.float32)
 
     def guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
-        """What a sum of guessed records says at their root, with noise of this deviation.
-
-        As if nothing were correlated, and numbers had a mean beside the middle of their range.
-        """
+        """As if nothing were correlated, and the means of numbers lay beside their middles."""
         moments, length = self.covariates.moments(guess), _length(_PLANNED)
         means = moments[0, 1:]
         unit = self.covariates.radius(means + 0.25 * np.array(self.covariates.number))
@@ -688,10 +658,6 @@ class NewtonCox(HazardRatios, NewtonRegression):
     def width(self) -> int:
         """How many effects there are."""
         return self.covariates.width - 1
-
-    @property
-    def _triangle(self) -> Triangle:
-        return Triangle(width=self.width)
 
     @property
     def _pieces(self) -> int:

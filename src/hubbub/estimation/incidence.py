@@ -19,12 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hubbub.estimation.intervals import (
-    around,
-    chi_square_test,
-    normal_quantile,
-    quadratic_form,
-)
+from hubbub.estimation import intervals, statistic_keys
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising
 from hubbub.estimation.stacking import Margins
 from hubbub.estimation.statistic import (
@@ -38,15 +33,7 @@ from hubbub.estimation.statistic import (
     NoisyTest,
     group_names,
 )
-from hubbub.estimation.statistic_keys import (
-    AT,
-    BY,
-    GRID,
-    TEST,
-    StatisticKeys,
-    grid_table,
-    table_of,
-)
+from hubbub.estimation.statistic_keys import StatisticKeys
 from hubbub.estimation.survival import SurvivalCourse
 
 # Gray's test that groups have the same incidence of one kind of event (Gray 1988, weight 1).
@@ -137,9 +124,9 @@ def gray_test(column: str, groups: Sequence[SurvivalCourse], cause: int) -> Nois
         for part, course, (by_events, by_risk) in zip(parts, groups, gradients, strict=True)
     )
     degrees = len(groups) - 1
-    statistic = quadratic_form(excess[:-1], np.asarray(covariance)[:-1, :-1], degrees)
+    statistic = intervals.quadratic_form(excess[:-1], np.asarray(covariance)[:-1, :-1], degrees)
     z = math.copysign(math.sqrt(statistic), excess[0]) if degrees == 1 else None
-    return chi_square_test(GRAY, statistic, degrees, column=column, z=z)
+    return intervals.chi_square_test(GRAY, statistic, degrees, column=column, z=z)
 
 
 def compared_incidence(parts: Sequence[GroupIncidence]) -> tuple[Array, list[tuple[Array, Array]]]:
@@ -190,9 +177,6 @@ class Incidence(OnRiskSets):
         test: whether groups are compared by Gray's test, for each kind of event.
         time, event, edges, entry: see `OnRiskSets`; the event has three categories or more: none,
             and its kinds.
-
-    Raises:
-        StudyError: a grid, an event or times that are none.
     """
 
     by: Levels | None = None
@@ -200,11 +184,10 @@ class Incidence(OnRiskSets):
     test: bool = False
 
     kind = "incidence"
-    keys: ClassVar = {
-        **GRID,
-        "by": BY,
-        "at": AT,
-        "test": TEST,
+    keys: ClassVar = statistic_keys.GRID | {
+        "by": statistic_keys.BY,
+        "at": statistic_keys.AT,
+        "test": statistic_keys.TEST,
     }
     methods = "cumulative incidence of competing events was estimated by the Aalen-Johansen method"
     if_noisy = "cut short or refused"
@@ -215,8 +198,10 @@ class Incidence(OnRiskSets):
         return cls(**grid, **keys.compared(_TEST), at=at, **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        grid = grid_table(self.time, self.event, self.edges, self.entry)
-        return grid | table_of(by=self.by, at=self.at, test=_TEST if self.test else "")
+        grid = statistic_keys.grid_table(self.time, self.event, self.edges, self.entry)
+        return grid | statistic_keys.table_of(
+            by=self.by, at=self.at, test=_TEST if self.test else ""
+        )
 
     def __post_init__(self) -> None:
         _ = self.sets
@@ -237,10 +222,7 @@ class Incidence(OnRiskSets):
         return self.sets.margins((self.by,) if self.by else ())
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block.
-
-        As if all kinds of event were as frequent.
-        """
+        """As if all kinds of event were as frequent."""
         sets = self.sets
         each = max(records / len(group_names(self.by)), 1.0)
         course = SurvivalCourse.guess(sets, each, sigma)
@@ -288,7 +270,7 @@ class Incidence(OnRiskSets):
             yield cause, _Incidence(course, place)
 
     def _rows(self, name: str, course: SurvivalCourse) -> Iterator[Estimate]:
-        z = normal_quantile(self.confidence)
+        z = intervals.normal_quantile(self.confidence)
         yield course.counted(name, z)
         times = [one for one in (*self.at, self.edges[-1]) if course.tells(one)]
         for cause, one in self._kinds(course):
@@ -311,7 +293,7 @@ class Incidence(OnRiskSets):
                 )
 
     def _curve(self, name: str, course: SurvivalCourse, cause: str, one: _Incidence) -> Curve:
-        low, high = one.ends(normal_quantile(self.confidence))
+        low, high = one.ends(intervals.normal_quantile(self.confidence))
         return Curve(
             name=": ".join(filter(None, (name, cause))),
             column=self.time.name,
@@ -393,7 +375,7 @@ class _Incidence:
         root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - share**2, 0.0))
         low, high = (np.clip(middle + sign * root, 0.0, 1.0) for sign in (-1, 1))
         risen = np.maximum.accumulate(low), np.minimum.accumulate(high[::-1])[::-1]
-        return around(self.share, *risen)
+        return intervals.around(self.share, *risen)
 
 
 def _by_kind(course: SurvivalCourse) -> Array:

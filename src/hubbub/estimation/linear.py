@@ -26,46 +26,39 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.estimation import statistic_keys
 from hubbub.estimation.regression import (
     LEFT_OUT,
     TOO_NOISY,
     Effects,
     Guess,
-    Regression,
+    OfOutcome,
     Root,
     definite,
     sandwich,
     too_noisy,
 )
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels, OneSum, scaled
-from hubbub.estimation.statistic_keys import (
-    COVARIATES,
-    OUTCOME,
-    REFERENCE,
-    StatisticKeys,
-    covariates_table,
-)
+from hubbub.estimation.statistic_keys import StatisticKeys
 
 _WIDER = 1.1  # intervals, for residuals that fan out
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linear(Regression, OneSum):
+class Linear(OfOutcome, OneSum):
     """Slopes and differences of a numeric outcome; incomplete records are left out.
 
     Args:
         outcome: a numeric column.
-        on: the covariates: classes, the first of which is compared with, or numeric columns.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: an outcome or covariates that are none.
+        on: see `Regression`.
     """
 
-    outcome: Column
-
     kind = "linear"
-    keys: ClassVar = {"outcome": OUTCOME, "covariates": COVARIATES, "reference": REFERENCE}
+    keys: ClassVar = {
+        "outcome": statistic_keys.OUTCOME,
+        "covariates": statistic_keys.COVARIATES,
+        "reference": statistic_keys.REFERENCE,
+    }
     methods = "differences of means are from linear regressions"
     note = (
         f"{LEFT_OUT}; standard errors assume the same spread of residuals everywhere; "
@@ -78,7 +71,7 @@ class Linear(Regression, OneSum):
         return cls(outcome=outcome, on=keys.covariates(outcome), **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        return {"outcome": self.outcome.name, **covariates_table(self.on)}
+        return {"outcome": self.outcome.name, **statistic_keys.covariates_table(self.on)}
 
     def __post_init__(self) -> None:
         if self.outcome.categories:
@@ -87,11 +80,6 @@ class Linear(Regression, OneSum):
                 "logistic regression"
             )
         super().__post_init__()
-
-    @property
-    def explained(self) -> str:
-        """The outcome's name."""
-        return self.outcome.name
 
     @property
     def size(self) -> int:
@@ -120,10 +108,7 @@ class Linear(Regression, OneSum):
         return np.where(np.isnan(w).any(axis=1, keepdims=True), 0.0, block)
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block.
-
-        As if nothing were correlated.
-        """
+        """As if nothing were correlated."""
 
         def found(guess: Guess) -> Effects | None:
             moments = np.pad(self.covariates.moments(guess), (0, 1))
@@ -262,7 +247,7 @@ class LogLinear(Linear):
 
     Args:
         outcome: the amount's column, with the logarithms of its bounds.
-        on, weight, confidence: see `Regression`.
+        on: see `Regression`.
     """
 
     ratio = "ratio of geometric means"
@@ -270,7 +255,6 @@ class LogLinear(Linear):
 
     @property
     def explained(self) -> str:
-        """The outcome's name."""
         return f"log {self.outcome.name}"
 
     def encode(self, cells: Cells) -> Array:

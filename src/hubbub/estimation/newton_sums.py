@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,17 +160,14 @@ class NewtonRegression(Regression, Iterated):
     """A regression that is asked in a few sums.
 
     Args:
-        on, weight, confidence: see `Regression`.
+        on: see `Regression`.
     """
 
     steps = STEPS
     promised = 4.0  # steps that land far from a steep effect are left out
     rounds = sum(STEPS)
 
-    @property
-    def first(self) -> int:
-        """Components before this one are no effects: an intercept."""
-        return 0
+    first: ClassVar[int] = 0  # components before this one are no effects: an intercept
 
     @property
     def names(self) -> Names:
@@ -181,6 +178,15 @@ class NewtonRegression(Regression, Iterated):
     def per_unit(self) -> Array:
         """(effects,) times this they are per unit of a column."""
         return self.covariates.per_unit
+
+    @property
+    def start(self) -> Parameters:
+        """At no effects."""
+        return np.zeros(self.first + len(self.names), np.float32)
+
+    @property
+    def _triangle(self) -> Triangle:
+        return Triangle(width=self.first + len(self.covariates.names))
 
     def remarks(self, sums: Sequence[Sum]) -> tuple[str, ...]:
         """Sentences of what sums say besides effects."""

@@ -479,7 +479,6 @@ class Followed(Statistic):
         time: a numeric column: how long a record was followed.
         event: a column of categories, all but the first of which are events.
         edges: increasing edges of the bins in the unit of the time, the horizon last.
-        weight, confidence: see `Statistic`.
     """
 
     time: Column

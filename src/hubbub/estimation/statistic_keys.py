@@ -119,7 +119,7 @@ HORIZON = Key(
     default="none",
 )
 # Of times to an event on a grid.
-GRID: Mapping[str, Key] = {
+GRID: dict[str, Key] = {
     "time": TIME,
     "event": EVENT,
     "entry": ENTRY,

@@ -26,19 +26,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hubbub.estimation.intervals import (
-    CLEAR,
-    COMPLETE,
-    SURE,
-    around,
-    caution,
-    chi_square_test,
-    count,
-    estimate,
-    normal_quantile,
-    quadratic_form,
-    two_sided,
-)
+from hubbub.estimation import intervals, statistic_keys
 from hubbub.estimation.regression import Patterns
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising
 from hubbub.estimation.stacking import Margins
@@ -53,16 +41,7 @@ from hubbub.estimation.statistic import (
     NoisyTest,
     group_names,
 )
-from hubbub.estimation.statistic_keys import (
-    AT,
-    BY,
-    GRID,
-    STRATA,
-    TEST,
-    StatisticKeys,
-    grid_table,
-    table_of,
-)
+from hubbub.estimation.statistic_keys import StatisticKeys
 
 _DRAWS = 2000  # of a band's simulation
 _CLEAR = 8.0  # standard deviations of noise that survivors have while a curve goes on
@@ -96,7 +75,7 @@ class SurvivalCourse:
         horizon, most of them early.
         """
         entered, places = records * sets.entered, np.arange(sets.bins + 1) / sets.bins
-        part = COMPLETE * _FOLLOWED**places if skewed else 1.0 - 2 / 3 * places
+        part = intervals.COMPLETE * _FOLLOWED**places if skewed else 1.0 - 2 / 3 * places
         events = entered[:-1] * -np.diff(part) / (1 if skewed else 2)
         return cls(sets, sets.coded(events, entered * part), sigma)
 
@@ -170,7 +149,7 @@ class SurvivalCourse:
 
     @cached_property
     def wider(self) -> Array:
-        """(length,) how many times wider noise and chance are taken, as bins are told that are clear.
+        """(length,) how many times wider noise and chance are taken, as only clear bins are told.
 
         Both lead to more survivors than there should be where a bin is the last that is told.
         """
@@ -179,7 +158,7 @@ class SurvivalCourse:
         drawn = np.maximum(left * self.events / np.maximum(self.entered, 1.0), 0.0)
         clear = np.minimum.accumulate((left - _CLEAR * errors) / np.sqrt(errors**2 + drawn))
         shown = min(-(-self.sets.bins // 4), self.length)  # are told together
-        return caution(np.minimum(clear, clear[shown - 1])[: self.length])
+        return intervals.caution(np.minimum(clear, clear[shown - 1])[: self.length])
 
     def bins_clear_of(self, deviations: float) -> int:
         """How many bins come before the first with fewer survivors than so much of their noise."""
@@ -213,7 +192,7 @@ class SurvivalCourse:
     def promised(cls, sets: RiskSets, records: float, sigma: float) -> bool:
         """Whether there will be a curve: to the horizon as guessed, cut short if skewed."""
         goes, least = (
-            cls.guess(sets, records, sigma, skewed=skewed).bins_clear_of(_CLEAR + SURE)
+            cls.guess(sets, records, sigma, skewed=skewed).bins_clear_of(_CLEAR + intervals.SURE)
             for skewed in (False, True)
         )
         return goes == sets.bins and 4 * least >= sets.bins
@@ -269,7 +248,7 @@ class SurvivalCourse:
         """How many records a group of this name has, whenever they were observed."""
         row = self.sets.records
         error = float(self.sigma * self.wider[0] * np.linalg.norm(row))
-        return count(float(row @ self.sums), error, z, group=name)
+        return intervals.count(float(row @ self.sums), error, z, group=name)
 
     def told_at_risk(self) -> dict[str, tuple[float, ...]]:
         """Numbers at risk just after each edge up to where it ends, and their errors."""
@@ -299,7 +278,7 @@ class SurvivalCourse:
         root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - self.hazard**2, 0.0))
         low, high = (np.exp(-np.maximum(middle + sign * root, 0.0)) for sign in (1, -1))
         falling = np.minimum.accumulate(low), np.maximum.accumulate(high[::-1])[::-1]
-        return around(self.survived, *falling)
+        return intervals.around(self.survived, *falling)
 
     def band_quantile(self, confidence: float) -> float:
         """How many standard deviations a band reaches that holds the whole curve."""
@@ -312,7 +291,7 @@ class SurvivalCourse:
 
     def curve(self, name: str, confidence: float) -> Curve:
         """The curve up to where it ends."""
-        low, high = self.ends(normal_quantile(confidence))
+        low, high = self.ends(intervals.normal_quantile(confidence))
         band = self.ends(self.band_quantile(confidence))
         return Curve(
             name=name,
@@ -394,7 +373,7 @@ class CurveReadings:
 
     def __init__(self, course: SurvivalCourse, name: str, confidence: float) -> None:
         self._course, self._sets, self._name = course, course.sets, name
-        self._z = normal_quantile(confidence)
+        self._z = intervals.normal_quantile(confidence)
         # The curve, and its lower and upper ends, from 1 at time 0 on.
         self._lines = [from_one(one) for one in (course.survived, *course.ends(self._z))]
 
@@ -476,19 +455,23 @@ class CurveReadings:
             return []
         names = {"column": self._sets.time.name, "level": f"to {horizon:g}", "group": self._name}
         ends, what = (0.0, horizon), "restricted mean"
-        return [estimate(self._area, self._error, self._z, within=ends, quantity=what, **names)]
+        return [
+            intervals.estimate(
+                self._area, self._error, self._z, within=ends, quantity=what, **names
+            )
+        ]
 
     def mean_less(self, other: CurveReadings) -> list[Estimate]:
         """The same less that of another group, whose records and noise are others."""
         if not (self.mean() and other.mean()):
             return []
         apart, error = self._area - other._area, math.hypot(self._error, other._error)
-        difference = estimate(
+        difference = intervals.estimate(
             *(apart, error, self._z),
             quantity="difference of restricted means",
             column=self._sets.time.name,
             level=f"{self._name} against {other._name}",
-            p_value=two_sided(apart / error),
+            p_value=intervals.two_sided(apart / error),
         )
         return [difference]
 
@@ -546,10 +529,6 @@ class Survival(OnRiskSets):
         strata: classes within which the test compares groups.
         at: times at which survival is told in a row, up to the horizon.
         time, event, edges, entry: see `OnRiskSets`; the event has two categories.
-
-    Raises:
-        StudyError: edges outside of the bounds or not increasing, or an event that is no such
-            column.
     """
 
     by: Levels | None = None
@@ -558,7 +537,12 @@ class Survival(OnRiskSets):
     strata: Levels | None = None
 
     kind = "survival"
-    keys: ClassVar = {**GRID, "by": BY, "test": TEST, "at": AT, "strata": STRATA}
+    keys: ClassVar = statistic_keys.GRID | {
+        "by": statistic_keys.BY,
+        "test": statistic_keys.TEST,
+        "at": statistic_keys.AT,
+        "strata": statistic_keys.STRATA,
+    }
     methods = (
         "survival was estimated by the Kaplan-Meier method on a grid of times that was "
         "fixed in advance"
@@ -576,9 +560,9 @@ class Survival(OnRiskSets):
         return cls(**grid, **compared, at=at, strata=strata, **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        grid = grid_table(self.time, self.event, self.edges, self.entry)
+        grid = statistic_keys.grid_table(self.time, self.event, self.edges, self.entry)
         test = _TEST if self.test else ""
-        return grid | table_of(by=self.by, test=test, at=self.at, strata=self.strata)
+        return grid | statistic_keys.table_of(by=self.by, test=test, at=self.at, strata=self.strata)
 
     def __post_init__(self) -> None:
         _ = self.sets
@@ -652,7 +636,7 @@ class Survival(OnRiskSets):
         )
 
     def _rows(self, name: str, course: SurvivalCourse) -> list[Estimate]:
-        z = normal_quantile(self.confidence)
+        z = intervals.normal_quantile(self.confidence)
         readings = CurveReadings(course, name, self.confidence)
         times = [readings.survival(time) for time in self.at if course.tells(time)]
         return [course.counted(name, z), *readings.median(), *times, *readings.mean()]
@@ -683,10 +667,10 @@ def log_rank(strata: list[list[SurvivalCourse]], sigma: float) -> NoisyTest:
     each = [_compared(courses, sigma) for courses in strata]
     excess, covariance = (np.sum(parts, axis=0) for parts in zip(*each, strict=True))
     degrees = len(strata[0]) - 1
-    statistic = quadratic_form(excess, covariance, degrees)
+    statistic = intervals.quadratic_form(excess, covariance, degrees)
     z = float(excess[0] / math.sqrt(covariance[0, 0]))
     name = "log-rank" if len(strata) == 1 else "stratified log-rank"
-    return chi_square_test(name, statistic, degrees, z=z if degrees == 1 else None)
+    return intervals.chi_square_test(name, statistic, degrees, z=z if degrees == 1 else None)
 
 
 def _compared(courses: list[SurvivalCourse], sigma: float) -> tuple[Array, Array]:
@@ -694,7 +678,10 @@ def _compared(courses: list[SurvivalCourse], sigma: float) -> tuple[Array, Array
 
     Over the bins in which enough are at risk in all.
     """
-    sets, end = courses[0].sets, max(SurvivalCourse.together(courses).bins_clear_of(CLEAR), 1)
+    sets, end = (
+        courses[0].sets,
+        max(SurvivalCourse.together(courses).bins_clear_of(intervals.CLEAR), 1),
+    )
     events = np.array([course.events[:end] for course in courses])
     risk = np.array([course.entered[:end] for course in courses])
     total = risk.sum(axis=0)
