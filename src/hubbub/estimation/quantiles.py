@@ -201,9 +201,7 @@ class Quantiles(OneSum):
         return of_parts((self.by,) if self.by else (), bins | whole)
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """The error in the column's unit is that of the median, if values lie in its range like a
-        bell six standard deviations wide.
-        """
+        """Of the median, if values lie in the column's range like a bell of six deviations."""
         records = max(records / len(group_names(self.by)), 1.0)
         totals = self._code.totals
         noise = sigma * float(np.linalg.norm(totals[len(totals) // 2] - 0.5 * totals[-1])) / records

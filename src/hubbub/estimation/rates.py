@@ -152,9 +152,8 @@ class EventRates(OneSum):
         return in_own_groups(block * known[:, None], self.by, cells)
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """As if a third had the event, and all were followed for half of the horizon; of numbers, as
-        if their mean and spread were a tenth of the bound.
-        """
+        # As if a third had the event, and all were followed for half of the horizon; of numbers, as
+        # if their mean and spread were a tenth of the bound.
         each = max(records / len(group_names(self.by)), 1.0)
         events, time = each * (_NUMBERS if self._is_number else _EVENTS), each * _HALF
         sampling = 1.0 / (each if self._is_number else events)
