@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -53,8 +53,6 @@ from hubbub.estimation.statistic_keys import BY, COLUMNS, StatisticKeys, table_o
 #
 # A standardised mean difference has no sign, so noise makes it larger: its square is told less what
 # noise adds to it on average.
-
-Group = TypeVar("Group")
 
 
 class GroupMean(NamedTuple):
@@ -126,7 +124,7 @@ def compare_means(column: str, groups: Sequence[GroupMean]) -> NoisyTest:
         degrees=float(number - 1),
         degrees_below=degrees_below,
         p_value=float(fdtrc(number - 1, degrees_below, statistic)),
-        smd=_mean_over_pairs(groups, _means_apart)
+        smd=float(np.mean([_means_apart(*pair) for pair in itertools.combinations(groups, 2)]))
         if all(group.is_spread_known for group in groups)
         else None,
     )
@@ -152,12 +150,8 @@ def compare_shares(column: str, groups: Sequence[GroupShares]) -> NoisyTest:
         own = slice(place * width, (place + 1) * width)
         noise[own, own] = one.noise
     test = intervals.independence(counts, noise)
-    return replace(test, column=column, smd=_mean_over_pairs(groups, _shares_apart))
-
-
-def _mean_over_pairs(groups: Sequence[Group], apart: Callable[[Group, Group], float]) -> float:
-    pairs = [apart(*pair) for pair in itertools.combinations(groups, 2)]
-    return float(np.mean(pairs))
+    apart = [_shares_apart(*pair) for pair in itertools.combinations(groups, 2)]
+    return replace(test, column=column, smd=float(np.mean(apart)))
 
 
 def _means_apart(first: GroupMean, second: GroupMean) -> float:

@@ -9,6 +9,7 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import chdtri, expit, ndtri, stdtrit
 
 from hubbub.core.errors import UserError
@@ -131,7 +132,6 @@ def _part(design: Design, key: Key, numbers: int) -> tuple[slice, ...]:
 # says, by how far these two are apart.
 
 MEASURED, MODEL_DEPENDENT = "measured", "model-dependent"
-_HALVINGS = 60
 _UPPER = 0.10  # chance with which the model's true error is beyond what is allowed for it
 
 
@@ -235,11 +235,7 @@ def most_spread(apart: Array, noise: Array) -> float:
 
     if excess(0.0) <= 0:
         return 0.0
-    low, high = 0.0, float(np.sum(apart**2)) / bound
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
-    return high
+    return float(brentq(excess, 0.0, float(np.sum(apart**2)) / bound))
 
 
 @dataclass(frozen=True)
