@@ -66,7 +66,7 @@ from hubbub.estimation.statistic_keys import StatisticKeys
 PROPORTIONAL = "proportional hazards"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Stratum:
     """Who is compared with one another.
 
@@ -170,27 +170,23 @@ class Stratum:
         """Covariance of the noise in the score, whose bins are multiplied by (bins, q, q) first."""
         _, means, hazards = self._weighted(effects)
         of_events, of_exposed = self._rows
-        rows = []
-        for x, hazard in zip(self.design, np.maximum(hazards, 0.0), strict=True):
-            apart = x - means
-            if weights is not None:
-                apart = np.einsum("kij,kj->ki", np.tile(weights, (2, 1, 1)), apart)
-            rows.append(apart.T @ of_events - (apart.T * hazard) @ of_exposed)
-        by_part = np.tensordot(self.mixed, np.array(rows), axes=(0, 0))
+        apart = self.design[:, None, :] - means  # (patterns, 2 bins, q)
+        if weights is not None:
+            apart = np.einsum("kij,pkj->pki", np.tile(weights, (2, 1, 1)), apart, optimize=True)
+        taken = apart * np.maximum(hazards, 0.0)[:, :, None]
+        rows = np.swapaxes(apart, 1, 2) @ of_events - np.swapaxes(taken, 1, 2) @ of_exposed
+        by_part = np.tensordot(self.mixed, rows, axes=(0, 0))
         return np.asarray(self.sigma**2 * np.einsum("piw,pjw->ij", by_part, by_part))
 
     def doubt(self, effects: Array) -> Array:
         """(m, q, q) what noise in each number of the sum does to the information."""
         weights, means, hazards = self._weighted(effects)
         (of_events, of_exposed), spread = self._rows, self._spread(weights, means)
-        own = np.einsum("kij,kw->wij", spread, of_events, optimize=True)
-        reasons = []
-        for x, hazard in zip(self.design, hazards, strict=True):
-            apart = x - means
-            more = apart[:, :, None] * apart[:, None, :] - spread
-            weight = hazard[:, None] * of_exposed
-            reasons.append(own + np.einsum("kij,kw->wij", more, weight, optimize=True))
-        by_part = np.tensordot(self.mixed, np.array(reasons), axes=(0, 0))
+        apart = self.design[:, None, :] - means
+        more = apart[:, :, :, None] * apart[:, :, None, :] - spread
+        moved = np.einsum("pkij,pk,kw->pwij", more, hazards, of_exposed, optimize=True)
+        reasons = moved + np.einsum("kij,kw->wij", spread, of_events, optimize=True)
+        by_part = np.tensordot(self.mixed, reasons, axes=(0, 0))
         return np.asarray(self.sigma * by_part.reshape(-1, *spread.shape[1:]))
 
 
@@ -221,7 +217,13 @@ class PartialLikelihood:
 
     def proportional(self, effects: Array) -> NoisyTest | None:
         """The test that no effect changes over time; None where it cannot be told from noise."""
-        places, width = self._places(), len(effects)
+        width = len(effects)
+        total = np.zeros(max(stratum.bins for stratum in self._strata))
+        for stratum in self._strata:
+            total[: stratum.bins] += np.maximum(stratum.total, 0.0)
+        after = np.cumsum(total)
+        # Of each bin's middle among all events, from 0 to 1.
+        places = (after - total / 2) / max(float(after[-1]), 1.0)
         score, crossed, squared = np.zeros(width), *np.zeros((2, width, width))
         for stratum in self._strata:
             place = places[: stratum.bins]
@@ -238,14 +240,6 @@ class PartialLikelihood:
             return None
         statistic = float(score @ np.linalg.solve(covariance, score))
         return chi_square_test(PROPORTIONAL, statistic, width)
-
-    def _places(self) -> Array:
-        """(bins,) of each bin's middle among all events, from 0 to 1."""
-        total = np.zeros(max(stratum.bins for stratum in self._strata))
-        for stratum in self._strata:
-            total[: stratum.bins] += np.maximum(stratum.total, 0.0)
-        after = np.cumsum(total)
-        return np.asarray((after - total / 2) / max(float(after[-1]), 1.0))
 
 
 # Cox regression on covariates with few classes, from one noisy sum.
@@ -409,28 +403,18 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
     ) -> PartialLikelihood:
         """Of events and numbers at risk, (parts, bins), of all patterns or some."""
         chosen = np.ones(len(design), dtype=np.bool_) if kept is None else kept
-        number = self._strata
-        strata = [
-            Stratum(
-                sets=self.sets,
-                design=design[chosen],
-                events=events[place::number][chosen],
-                at_risk=at_risk[place::number][chosen],
-                sigma=sigma,
-                mixed=self.layout.counts[chosen],
-            )
-            for place in range(number)
-        ]
+        number, mixed = self._strata, self.layout.counts[chosen]
+        parts = [(events[k::number][chosen], at_risk[k::number][chosen]) for k in range(number)]
+        strata = [Stratum(self.sets, design[chosen], *part, sigma, mixed) for part in parts]
         # With late bins of hardly anybody but noise there may be no root, or none that is clear.
         cuts = [(deviations, False) for deviations in _CUTS] + [(d, True) for d in _OF_CLASSES]
         if not (self.strata or self.entry):
             cuts.insert(0, (-math.inf, False))
         best, most = PartialLikelihood([]), 0
         for deviations, classes in cuts:
-            kept = [one.clear(deviations, classes=classes) for one in strata]
-            likelihood = PartialLikelihood([one for one in kept if one.bins])
-            fit = likelihood.fit()
-            number = len(told(fit)) if fit else 0
+            cut = [one.clear(deviations, classes=classes) for one in strata]
+            likelihood = PartialLikelihood([one for one in cut if one.bins])
+            number = len(told(fit)) if (fit := likelihood.fit()) else 0
             if number > most:
                 best, most = likelihood, number
             if number == design.shape[1]:
@@ -518,7 +502,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
         """Parameters of the first sum: no effects, a constant hazard that just reaches the stop."""
         lengths = np.diff(self._sets.grid)
         hazards = np.log((1 - _ROOM) * _FIRST * lengths / lengths.sum())
-        centre = self._means
+        centre = self.covariates.moments(USUAL)[0, 1:]  # guessed
         return np.concatenate([0.0 * centre, hazards, centre, [_FIRST]]).astype(np.float32)
 
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
@@ -644,11 +628,6 @@ class NewtonCox(HazardRatios, NewtonRegression):
     @cached_property
     def _sets(self) -> RiskSets:
         return RiskSets(time=self.time, event=self.event, edges=self.edges)
-
-    @property
-    def _means(self) -> Array:
-        """(q,) guessed."""
-        return self.covariates.moments(USUAL)[0, 1:]
 
     @property
     def _bins(self) -> int:

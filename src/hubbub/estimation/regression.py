@@ -6,7 +6,6 @@ others are compared with. Where there are no numbers, every combination of class
 
 from __future__ import annotations
 
-import functools
 import math
 from abc import abstractmethod
 from collections.abc import Callable
@@ -210,7 +209,10 @@ class Patterns(Covariates):
 
     def shares(self, guess: Guess) -> Array:
         """(patterns,) guessed, as if columns were independent."""
-        return functools.reduce(np.kron, map(guess.shares, self.shape))
+        shares = np.ones(1)
+        for classes in self.shape:
+            shares = np.kron(shares, guess.shares(classes))
+        return shares
 
     @property
     def grid(self) -> NDArray[np.int64]:

@@ -255,7 +255,7 @@ class SynthesisQuery(SumsQuery):
             return []
         expected = foreseen(self.design, planned.total_sigma, records)
         fine = ", ".join(expected.too_fine) or "none"
-        told = {
+        told: dict[str, float | str] = {
             "share that the noise misplaces in a column": expected.column,
             "share that the noise misplaces in a pair, at most": expected.pair,
             "columns too fine for the noise": fine,

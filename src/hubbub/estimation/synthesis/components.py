@@ -195,8 +195,8 @@ def _shares(
     counted = (1.0 / len(found) - found) ** 2 * float(components.by[()].variance)
     sampled = np.clip(found * (1 - found), 1 / many, None) / many
     errors = np.sqrt((counted + noise) / many**2 + sampled)
-    spans = zip(found, errors, found - z * errors, found + z * errors, strict=True)
-    return [Share(*map(float, span), basis) for span in spans]
+    spans = np.array([found, errors, found - z * errors, found + z * errors]).T.tolist()
+    return [Share(*span, basis) for span in spans]
 
 
 def _interaction(
@@ -363,8 +363,8 @@ def pair_coefficients(
     outcome = np.array([1.0 if k == event else 0.0 for k in rows])
     found, errors = _solved(counts[np.ix_(rows, columns)], spread, outcome, given)
     reach = float(ndtri(0.5 + confidence / 2))
-    spans = np.array([found, errors, found - reach * errors, found + reach * errors]).T[1:]
-    return {name: Coefficient(*map(float, span)) for name, span in zip(names, spans, strict=True)}
+    spans = np.array([found, errors, found - reach * errors, found + reach * errors]).T[1:].tolist()
+    return {name: Coefficient(*span) for name, span in zip(names, spans, strict=True)}
 
 
 def _features(column: CodedColumn) -> tuple[list[str], Array]:
