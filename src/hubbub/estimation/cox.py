@@ -383,6 +383,11 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
         tested = fit and likelihood.proportional(fit.values)
         return replace(answer, tests=(*answer.tests, *([tested] if tested else [])))
 
+    def records_of(self, cells: Array) -> tuple[Array, float]:
+        row = self.sets.exposed[0]
+        number = (cells @ row).reshape(-1, self._strata).sum(axis=1)
+        return number, float(np.linalg.norm(row)) * math.sqrt(self._strata)
+
     def fitted(
         self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
     ) -> Effects | None:

@@ -28,6 +28,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation import statistic_keys
 from hubbub.estimation.regression import (
+    HIDDEN,
     LEFT_OUT,
     TOO_NOISY,
     Effects,
@@ -140,20 +141,23 @@ class Linear(OfOutcome, OneSum):
 
     def _fit(self, moments: Array, sigma: float) -> Effects | None:
         """The normal equations' root, if the moments of covariates stand clear of their noise."""
-        inner, outer = moments[:-1, :-1], moments[:-1, -1]
+        seen = self._square[:-1] | (np.diag(moments)[:-1] >= HIDDEN * sigma)
+        seen[0], pairs = True, np.ix_(seen, seen)
+        inner, outer = moments[:-1, :-1][pairs], moments[:-1, -1][seen]
         if not definite(inner):
             return None
         effects = np.asarray(np.linalg.solve(inner, outer), dtype=np.float64)
-        v = np.append(-effects, 1.0)
+        v = np.zeros(self._width)
+        v[:-1][seen], v[-1] = -effects, 1.0
         records = max(moments[0, 0] - len(effects), 1.0)  # less the degrees of freedom
         each = np.array([self._moments(one) for one in np.eye(self.size)])
         blur = sigma / records * float(np.linalg.norm(np.einsum("i,mij,j->m", v, each, v)))
         spread = _never_below_0(float(v @ moments @ v) / records, blur)
-        rows = self._equations(v)
+        rows = self._equations(v)[seen]
         noise = sigma**2 / spread**2 * (rows @ rows.T)
-        doubt = sigma / spread * each[:, :-1, :-1]
+        doubt = sigma / spread * each[:, :-1, :-1][:, *pairs]
         fit = sandwich(Root(effects, inner / spread), noise, doubt, first=1)
-        return fit and replace(fit, wider=_WIDER)
+        return fit and replace(fit.among(seen[1:]), wider=_WIDER)
 
     def _equations(self, v: Array) -> Array:
         """(width - 1, size): how noise in each sum enters the equations of these residuals."""

@@ -126,6 +126,9 @@ class Logistic(_OddsRatios, PatternRegression):
     def answer(self, sums: Array, sigma: float) -> Answer:
         return self.told_of(self.by_pattern(sums), sigma)
 
+    def records_of(self, cells: Array) -> tuple[Array, float]:
+        return cells.sum(axis=1), math.sqrt(2.0)
+
     def fitted(
         self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
     ) -> Effects | None:

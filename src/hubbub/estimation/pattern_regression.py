@@ -26,6 +26,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.settings import Key, text, texts
 from hubbub.estimation.intervals import chi_square_test
 from hubbub.estimation.regression import (
+    HIDDEN,
     TOO_NOISY,
     Effects,
     Names,
@@ -215,13 +216,17 @@ class PatternRegression(Regression, OneSum):
     ) -> Effects | None:
         """Effects of a design's components (patterns, components), in those patterns or in all."""
 
+    @abstractmethod
+    def records_of(self, cells: Array) -> tuple[Array, float]:
+        """(patterns,) records, and their noise where that of patterns' numbers is 1."""
+
     def asked_of_patterns(self) -> dict[str, Any]:
         """The keys of what is asked besides the effects themselves."""
         return table_of(interactions=self.interactions, trend=self.trend, subgroups=self.subgroups)
 
     def told_of(self, cells: Array, sigma: float) -> Answer:
         """The whole answer from noisy cells."""
-        main = self.fitted(cells, self.design, sigma)
+        main = self._fitted_where_seen(cells, sigma)
         names = (*self.covariates.names, *self._products(self.interactions))
         rows = main.rows(names, self.ratio, self.confidence) if main else ()
         if not rows:
@@ -232,6 +237,20 @@ class PatternRegression(Regression, OneSum):
             tests=tuple(self._tests(cells, main, sigma)),
             notes=(self.note, *omitted(names, main)),
         )
+
+    def _fitted_where_seen(self, cells: Array, sigma: float) -> Effects | None:
+        """Effects of the model's components but those with which there is nobody, in no pattern."""
+        design = self.design
+        number, noise = self.records_of(cells)
+        has = design.T != 0
+        seen = has @ number >= HIDDEN * sigma * noise * np.linalg.norm(
+            has @ self.layout.counts, axis=1
+        )
+        if seen.all():
+            return self.fitted(cells, design, sigma)
+        kept = ~has[~seen].any(axis=0)
+        fit = self.fitted(cells, design[:, seen], sigma, kept) if seen.any() else None
+        return fit and fit.among(seen)
 
     def _tests(self, cells: Array, main: Effects | None, sigma: float) -> Iterator[NoisyTest]:
         """Of each interaction, where all of its effects are told."""

@@ -256,6 +256,9 @@ _ENDLESS = 6.0  # logarithm of a ratio that no interval reaches: one of 400
 # Of a direction of length 1, columns that have as much of it are named; where as little is left of
 # the information in it, of what it would be without correlation.
 _ALIASED, _ALIKE = 0.3, 0.1
+# Deviations of its noise below which a class's records, or its information, are none: an effect of
+# a class that nobody is in is not told, and takes no other with it.
+HIDDEN = 3.0
 LEFT_OUT = "records without the outcome or a covariate are left out"
 NOISE = "below the noise"
 NO_END = (
@@ -316,6 +319,19 @@ class Effects:
             clear=self.clear[first:],
             sampling=self.sampling[first:],
             far=np.broadcast_to(self.far, self.values.shape)[first:],
+        )
+
+    def among(self, shown: NDArray[np.bool_]) -> Effects:
+        """The same where these are shown, beside others of which nothing is known."""
+        many, place = len(shown), np.flatnonzero(shown)
+        covariance = np.diag(np.full(many, math.inf))
+        covariance[np.ix_(place, place)] = self.covariance
+        values, clear, sampling = np.zeros((3, many))
+        values[place], clear[place], sampling[place] = self.values, self.clear, self.sampling
+        far = np.zeros(many, dtype=np.bool_)
+        far[place] = self.far
+        return replace(
+            self, values=values, covariance=covariance, clear=clear, sampling=sampling, far=far
         )
 
     def per(self, unit: Array) -> Effects:
@@ -561,7 +577,7 @@ def too_noisy(names: Names, information: Array, blur: float) -> str:
         blur: standard deviation of the noise in an entry of it.
     """
     own = np.diag(information)
-    hidden = own < SEVERAL[1] * blur
+    hidden = own < HIDDEN * blur
     if hidden.any():
         cure = "leave it out, or join rare classes with others"
         return TOO_NOISY if hidden.all() else f"{TOO_NOISY} in {spelled(names, hidden)}: {cure}"
