@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -14,6 +15,7 @@ from hubbub.core.tabular.column import Column
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.cox import Cox, Stratum, cox
 from hubbub.estimation.crosstab import Crosstab
+from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic, logistic
 from hubbub.estimation.quantiles import Quantiles
@@ -292,3 +294,33 @@ def test_the_budget_makes_noise_the_same_part_of_every_questions_variance(relati
     assert 2 * worst["linear"] == pytest.approx(worst["table"], rel=0.02)
     for name in ("survival", "cox", "numbers"):
         assert worst[name] == pytest.approx(worst["table"], rel=0.02)
+
+
+EMPTY = Levels(column=Column(name="arm", categories=("a", "b", "nobody")))
+CAUSE = Column(name="cause", categories=("none", "relapse", "death"))
+IN_ARMS = CELLS | {
+    "arm": np.arange(1500) % 2 * 1.0,
+    "cause": CELLS["died"] * (1 + np.arange(1500) % 2),
+}
+
+
+def tests_of(asked: OneSum, cells: dict[str, np.ndarray]) -> list[str]:
+    """Names of the tests that are told at little noise."""
+    noise = 0.5 * np.random.default_rng(4).standard_normal(asked.size)
+    return [test.name for test in asked.answer(asked.encode(cells).sum(axis=0) + noise, 0.5).tests]
+
+
+def test_a_group_that_nobody_is_in_does_not_keep_others_from_being_compared() -> None:
+    edges = tuple(np.linspace(20, 90, 15).tolist())
+    ages = Quantiles(column=AGE, edges=edges, by=EMPTY, test=True)
+    gray = Incidence(time=TIME, event=CAUSE, edges=GRID, by=EMPTY, test=True)
+    assert tests_of(ages, IN_ARMS) == ["Wilcoxon"]
+    assert tests_of(gray, IN_ARMS) == ["Gray's", "Gray's"]
+    assert tests_of(ages, IN_ARMS | {"arm": np.zeros(1500)}) == []
+
+
+def test_hazards_are_not_tested_where_an_effect_has_no_end() -> None:
+    """In one sex nobody has the event: what is left of the other's says nothing of proportions."""
+    asked = replace(COX, test=True)
+    assert tests_of(asked, CELLS) == ["proportional hazards"]
+    assert tests_of(asked, CELLS | {"died": CELLS["died"] * CELLS["sex"]}) == []

@@ -257,8 +257,9 @@ TIED = (
     "more than a fifth of those at risk have the event in a bin, which draws ratios towards 1: "
     "use more bins"
 )
-_OF_CLASSES = (2.0, 4.0)
-_CUTS = (CLEAR, 2 * CLEAR, 4 * CLEAR)  # deviations of noise that bins have, the first with a root
+# Deviations of its noise that the number at risk in a bin has, of all and then of each class: the
+# first cut is taken with which all effects are told, or else most.
+_CUTS, _OF_CLASSES = (CLEAR, 2 * CLEAR, 4 * CLEAR), (2.0, 4.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,9 +325,8 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.strata and self.strata.column.name in [
-            covariate.column.name for covariate in self.on
-        ]:
+        names = [covariate.column.name for covariate in self.on]
+        if self.strata and self.strata.column.name in names:
             raise StudyError(
                 "expected strata of a column that is not a covariate, found "
                 f"{self.strata.column.name}; name another"
@@ -378,9 +378,12 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
             answer = replace(answer, notes=(*answer.notes, TIED))
         if not self.test:
             return answer
-        likelihood = self._likelihood(*counts, self.design, sigma)
+        seen, kept = self.seen(cells, sigma)
+        likelihood = self._likelihood(*counts, self.design[:, seen], sigma, kept)
         fit = likelihood.fit()
-        tested = fit and likelihood.proportional(fit.values)
+        # Where an effect has no end, or is hidden, its score says nothing of how it changes.
+        is_told = fit is not None and len(told(fit)) == len(fit.values)
+        tested = likelihood.proportional(fit.values) if fit and is_told else None
         return replace(answer, tests=(*answer.tests, *([tested] if tested else [])))
 
     def records_of(self, cells: Array) -> tuple[Array, float]:
@@ -419,10 +422,10 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
         for deviations, classes in cuts:
             cut = [one.clear(deviations, classes=classes) for one in strata]
             likelihood = PartialLikelihood([one for one in cut if one.bins])
-            number = len(told(fit)) if (fit := likelihood.fit()) else 0
-            if number > most:
-                best, most = likelihood, number
-            if number == design.shape[1]:
+            shown = len(told(fit)) if (fit := likelihood.fit()) else 0
+            if shown > most:
+                best, most = likelihood, shown
+            if shown == design.shape[1]:
                 break
         return best
 

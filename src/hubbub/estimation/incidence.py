@@ -252,7 +252,7 @@ class Incidence(OnRiskSets):
                 for name, course in shown
                 for cause, one in self._kinds(course)
             ),
-            tests=tuple(self._tests(courses)),
+            tests=tuple(self._tests([course for _, course in shown])),
             notes=(
                 f"records without {self.sets.needed} or group are left out",
                 *(f"{name or 'the curve'} ends where too few are at risk" for name in cut),
@@ -261,7 +261,8 @@ class Incidence(OnRiskSets):
         )
 
     def _tests(self, groups: list[SurvivalCourse]) -> Iterator[NoisyTest]:
-        for place, cause in enumerate(self.event.categories[1:] if self.test else ()):
+        tested = self.event.categories[1:] if self.test and len(groups) > 1 else ()
+        for place, cause in enumerate(tested):
             if (test := gray_test(cause, groups, place)) is not None:
                 yield test
 

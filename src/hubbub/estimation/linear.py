@@ -142,7 +142,8 @@ class Linear(OfOutcome, OneSum):
     def _fit(self, moments: Array, sigma: float) -> Effects | None:
         """The normal equations' root, if the moments of covariates stand clear of their noise."""
         seen = self._square[:-1] | (np.diag(moments)[:-1] >= HIDDEN * sigma)
-        seen[0], pairs = True, np.ix_(seen, seen)
+        seen[0] = True
+        pairs = np.ix_(seen, seen)
         inner, outer = moments[:-1, :-1][pairs], moments[:-1, -1][seen]
         if not definite(inner):
             return None

@@ -239,18 +239,18 @@ class PatternRegression(Regression, OneSum):
         )
 
     def _fitted_where_seen(self, cells: Array, sigma: float) -> Effects | None:
-        """Effects of the model's components but those with which there is nobody, in no pattern."""
-        design = self.design
+        seen, kept = self.seen(cells, sigma)
+        fit = self.fitted(cells, self.design[:, seen], sigma, kept) if seen.any() else None
+        return fit and fit.among(seen)
+
+    def seen(self, cells: Array, sigma: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """(components,) of the model that somebody has, and (patterns,) with no other."""
         number, noise = self.records_of(cells)
-        has = design.T != 0
+        has = self.design.T != 0
         seen = has @ number >= HIDDEN * sigma * noise * np.linalg.norm(
             has @ self.layout.counts, axis=1
         )
-        if seen.all():
-            return self.fitted(cells, design, sigma)
-        kept = ~has[~seen].any(axis=0)
-        fit = self.fitted(cells, design[:, seen], sigma, kept) if seen.any() else None
-        return fit and fit.among(seen)
+        return seen, ~has[~seen].any(axis=0)
 
     def _tests(self, cells: Array, main: Effects | None, sigma: float) -> Iterator[NoisyTest]:
         """Of each interaction, where all of its effects are told."""

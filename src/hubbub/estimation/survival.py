@@ -197,27 +197,16 @@ class SurvivalCourse:
         )
         return goes == sets.bins and 4 * least >= sets.bins
 
-    @property
-    def end(self) -> float:
-        """Until when it is told."""
-        return self.sets.grid[self.length]
-
     def tells(self, time: float) -> bool:
         """Whether it goes as far; a whole one goes to the horizon, also between two steps."""
-        return self.length == self.sets.bins or time <= self.end
+        return self.length == self.sets.bins or time <= self.sets.grid[self.length]
 
-    @property
+    @cached_property
     def covariance(self) -> Array:
         """(length, length) of the cumulative hazard, by noise, sampling and the doubt of slopes."""
         rows = self._noise_rows * (self.sigma * self.wider)[:, None]
         drawn = self.greenwood + self._doubt
         return np.asarray(rows @ rows.T + np.minimum.outer(drawn, drawn))
-
-    @property
-    def noise(self) -> Array:
-        """(length,) variance of the cumulative hazard by noise, and by the doubt of slopes."""
-        noise = (self.sigma * self.wider) ** 2 * np.sum(self._noise_rows**2, axis=1)
-        return np.asarray(noise + self._doubt)
 
     @cached_property
     def _doubt(self) -> Array:
@@ -275,7 +264,8 @@ class SurvivalCourse:
         risen = np.cumsum(np.maximum(self.events[: self.length], 0.0) / y)
         per_hazard = np.where(risen > 0, self.greenwood / np.maximum(risen, 1e-300), 1.0 / y)
         middle = self.hazard + z * z * per_hazard / 2
-        root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - self.hazard**2, 0.0))
+        noise = np.diag(self.covariance) - self.greenwood
+        root = np.sqrt(np.maximum(z * z * noise + middle**2 - self.hazard**2, 0.0))
         low, high = (np.exp(-np.maximum(middle + sign * root, 0.0)) for sign in (1, -1))
         falling = np.minimum.accumulate(low), np.maximum.accumulate(high[::-1])[::-1]
         return intervals.around(self.survived, *falling)
@@ -477,39 +467,38 @@ class CurveReadings:
 
     @cached_property
     def _parts(self) -> Array:
-        """(length,) areas under the curve, bin by bin; on steps it falls at their values."""
+        """(length + 1,) areas under the curve, bin by bin; on steps it falls at their values.
+
+        And after the last edge, where the horizon lies between two steps.
+        """
         clock, hazard = self._inside(self._lines[0])
         grid = np.asarray(self._sets.grid[: len(self._lines[0])])
         if not self._sets.time.step:
             places = np.linspace(grid[:-1], grid[1:], _PLACES + 1, axis=1)
             heights = np.exp(-np.interp(places, clock, hazard))
-            return np.asarray(np.trapezoid(heights, places, axis=1))
+            return np.append(np.trapezoid(heights, places, axis=1), 0.0)
         areas = []
         for k, many in enumerate(np.minimum(self._sets.values[: len(grid) - 1], _PLACES)):
             first, last = self._sets.ticks[k : k + 2]
             values = first + (last - first) * np.arange(many) / many
             survived = np.exp(-np.interp(values, clock, hazard))
             areas.append((grid[k + 1] - grid[k]) * survived.mean())
-        return np.array(areas)
-
-    @property
-    def _rest(self) -> float:
-        """The area after the last edge, where the horizon lies between two steps."""
-        return (self._sets.edges[-1] - self._sets.grid[-1]) * self._lines[0][-1]
+        rest = self._sets.edges[-1] - self._sets.grid[-1]
+        return np.array([*areas, rest * self._lines[0][-1]])
 
     @property
     def _area(self) -> float:
-        return float(self._parts.sum()) + self._rest
+        return float(self._parts.sum())
 
     @cached_property
     def _error(self) -> float:
         """Of the area: hazards of a bin bear on half of it, or less, and on all that follow."""
-        after = np.cumsum(self._parts[::-1])[::-1] + self._rest
+        parts, after = self._parts[:-1], np.cumsum(self._parts[::-1])[::-1][:-1]
         half = (1.0 + 1.0 / self._sets.values[: len(after)]) / 2
-        gradient = after - self._parts * half  # by the hazard of each bin
+        gradient = after - parts * half  # by the hazard of each bin
         steps = np.diff(np.append(gradient, 0.0))  # by the cumulative hazard at each edge
         hazard, rough = self._hazards(self._lines[0])
-        doubt = float(np.sum((self._parts * hazard * rough / 12) ** 2))
+        doubt = float(np.sum((parts * hazard * rough / 12) ** 2))
         return math.sqrt(max(float(steps @ self._course.covariance @ steps), 0.0) + doubt)
 
 
@@ -587,7 +576,7 @@ class Survival(OnRiskSets):
         each = max(records / len(group_names(self.by)), 1.0)
         together = sigma * math.sqrt(len(self.strata) if self.strata else 1)  # of all strata
         course = SurvivalCourse.guess(sets, each, together)
-        variance = course.noise + course.greenwood
+        variance = np.diag(course.covariance)
         early, error = (
             survived * math.sqrt(variance[place]) if len(variance) else math.inf
             for survived, place in ((0.9, (len(variance) - 1) // 4), (0.6, -1))
