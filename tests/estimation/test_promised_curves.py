@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from estimation.often import hold_as_often
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.risk_sets import RiskSets
@@ -68,6 +69,50 @@ def test_a_promise_without_margin_is_not_kept(kind: str, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(SurvivalCourse, "promised", guessed)
     assert too_often(refused(asked(kind, 2)), RELEASES, REFUSED)
+
+
+STEEP = Survival(time=TIME, event=DIED, edges=tuple(np.linspace(0, 10, 7).tolist()))
+
+
+def course_of(events: list[int], at_risk: list[int], noise: np.ndarray) -> SurvivalCourse:
+    """Of 20,000 at epsilon 1, seven in ten of whom have the event in each bin."""
+    exact = STEEP.sets.coded(np.array(events, float), np.array(at_risk, float))
+    return SurvivalCourse(STEEP.sets, exact + 4.7 * noise, 4.7)
+
+
+def test_the_last_point_of_a_curve_that_noise_cuts_short_holds_as_often_as_it_says() -> None:
+    """Where chance has left more in the fifth bin than there are on average; one in ten.
+
+    False alarms: at most 1e-6.
+    """
+    rng, held = np.random.default_rng(3), list[tuple[float, float, float]]()
+    while len(held) < 100:
+        at_risk, events = [20_000], list[int]()
+        for _ in range(6):
+            events.append(int(rng.binomial(at_risk[-1], 1 - np.exp(-1.2))))
+            at_risk.append(at_risk[-1] - events[-1])
+        course = course_of(events, at_risk, rng.standard_normal(STEEP.size))
+        if course.length == 5:
+            low, high = course.ends(1.96)
+            held.append((float(low[-1]), float(np.exp(-6.0)), float(high[-1])))
+    hold_as_often(held, len(held))
+
+
+def test_a_bin_that_chance_may_have_hidden_is_told_with_caution() -> None:
+    """Sixty survivors of the fifth bin are clear of the noise by 1 deviation, and of chance less.
+
+    Greenwood's variance of the last bin grows with it, that of bins long before does not.
+    """
+    course = course_of(
+        [14_000, 4_200, 1_260, 378, 92, 60],
+        [20_000, 6000, 1800, 540, 162, 70, 10],
+        np.zeros(STEEP.size),
+    )
+    y = course.entered[:5]
+    plain = np.cumsum(course.events[:5] / (y * (y - course.events[:5])))
+    assert course.length == 5
+    assert course.greenwood[:3] == pytest.approx(plain[:3], rel=1e-3)
+    assert course.greenwood[4] > 1.5 * plain[4]
 
 
 def test_what_is_said_of_the_horizon_says_whom_it_takes_to_be_there() -> None:

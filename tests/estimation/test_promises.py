@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -14,6 +15,7 @@ from hubbub.core.tabular.column import Column
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.cox import Cox, Stratum, cox
 from hubbub.estimation.crosstab import Crosstab
+from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic, logistic
 from hubbub.estimation.quantiles import Quantiles
@@ -21,6 +23,7 @@ from hubbub.estimation.regression import SKEWED, Root, clearness, sandwich
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Iterated, Levels, OneSum
 from hubbub.estimation.survival import Survival
+from hubbub.testing.laws import too_often
 
 CELLS = patients()
 BY_SEX, BY_STAGE = Levels(column=SEX), Levels(column=STAGE)
@@ -97,6 +100,56 @@ def test_a_class_in_which_nobody_has_the_outcome_does_not_hide_the_others() -> N
         assert row.standard_error == pytest.approx(same.standard_error, rel=0.02)
     for row in found[2:]:  # which may be told: few have the outcome, if any
         assert row.low < other[2].value < row.high
+
+
+def told_of_rare_class(many: int) -> int:
+    """In how many releases of 60 at epsilon 1 the ratio of one in twenty of 3,000 is told."""
+    rng = np.random.default_rng(8)
+    rare, sex = (rng.random(3000) < 0.05) * 1.0, rng.integers(0, 2, 3000) * 1.0
+    end = rng.exponential(1 / (0.06 * np.exp(0.8 * rare + 0.3 * sex)))
+    left = rng.uniform(0, 24, 3000)
+    cells = {"time": np.minimum(end, left), "died": (end <= left) * 1.0, "sex": sex, "rare": rare}
+    asked = Cox(time=TIME, event=DIED, edges=GRID, on=(RARE, BY_SEX))
+    total, sigma = asked.encode(cells).sum(axis=0), 4.3 * asked.sensitivity
+    assert asked.expected(3000, sigma).answered
+    answers = [
+        asked.answer(total + sigma * rng.standard_normal(asked.size), sigma) for _ in range(many)
+    ]
+    return sum(any(row.column == "rare" for row in answer.rows) for answer in answers)
+
+
+@pytest.mark.slow
+def test_late_bins_without_a_rare_class_do_not_hide_it() -> None:
+    """False alarms: at most 1e-6, if one release in 30 does not tell it."""
+    assert not too_often(60 - told_of_rare_class(60), 60, 1 / 30)
+    with patch.object(Stratum, "clear", lambda stratum, *_, **__: stratum):
+        assert too_often(60 - told_of_rare_class(60), 60, 1 / 30)
+
+
+GRADE = Levels(column=Column(name="grade", categories=("low", "high", "never")))
+ON_GRADE: dict[str, OneSum | Iterated] = {
+    "logistic": Logistic(outcome=DIED, on=(GRADE, BY_SEX)),
+    "logistic on numbers": logistic(DIED, (AGE, GRADE)),
+    "linear": Linear(outcome=MARKER, on=(AGE, GRADE)),
+    "cox": Cox(time=TIME, event=DIED, edges=GRID, on=(GRADE, BY_SEX)),
+    "cox on numbers": cox(TIME, DIED, GRID, (AGE, GRADE)),
+}
+
+
+@pytest.mark.parametrize("kind", ON_GRADE)
+def test_a_class_that_nobody_is_in_takes_no_other_effect_with_it(kind: str) -> None:
+    """Of eight releases all are told; noise makes such a class one of 4 deviations in 1 of 1e4."""
+    stacked = stack({"q": ON_GRADE[kind]})
+    cells = CELLS | {"grade": np.arange(len(CELLS["sex"])) % 3 // 2 * 1.0}
+    for seed in range(8):
+        rng, sums, at = np.random.default_rng(seed), list[np.ndarray](), stacked.start
+        while len(sums) < stacked.rounds:
+            sums.append(stacked.sum(cells, at) + 0.5 * rng.standard_normal(stacked.size))
+            if len(sums) < stacked.rounds:
+                at = stacked.update(sums, 0.5, at)
+        answer = stacked.answers(sums, 0.5)["q"]
+        assert {row.level for row in answer.rows} >= {"high against low"}
+        assert any("never against low: below the noise" in note for note in answer.notes)
 
 
 LAB = Column(name="lab", low=0, high=500)
@@ -241,3 +294,33 @@ def test_the_budget_makes_noise_the_same_part_of_every_questions_variance(relati
     assert 2 * worst["linear"] == pytest.approx(worst["table"], rel=0.02)
     for name in ("survival", "cox", "numbers"):
         assert worst[name] == pytest.approx(worst["table"], rel=0.02)
+
+
+EMPTY = Levels(column=Column(name="arm", categories=("a", "b", "nobody")))
+CAUSE = Column(name="cause", categories=("none", "relapse", "death"))
+IN_ARMS = CELLS | {
+    "arm": np.arange(1500) % 2 * 1.0,
+    "cause": CELLS["died"] * (1 + np.arange(1500) % 2),
+}
+
+
+def tests_of(asked: OneSum, cells: dict[str, np.ndarray]) -> list[str]:
+    """Names of the tests that are told at little noise."""
+    noise = 0.5 * np.random.default_rng(4).standard_normal(asked.size)
+    return [test.name for test in asked.answer(asked.encode(cells).sum(axis=0) + noise, 0.5).tests]
+
+
+def test_a_group_that_nobody_is_in_does_not_keep_others_from_being_compared() -> None:
+    edges = tuple(np.linspace(20, 90, 15).tolist())
+    ages = Quantiles(column=AGE, edges=edges, by=EMPTY, test=True)
+    gray = Incidence(time=TIME, event=CAUSE, edges=GRID, by=EMPTY, test=True)
+    assert tests_of(ages, IN_ARMS) == ["Wilcoxon"]
+    assert tests_of(gray, IN_ARMS) == ["Gray's", "Gray's"]
+    assert tests_of(ages, IN_ARMS | {"arm": np.zeros(1500)}) == []
+
+
+def test_hazards_are_not_tested_where_an_effect_has_no_end() -> None:
+    """In one sex nobody has the event: what is left of the other's says nothing of proportions."""
+    asked = replace(COX, test=True)
+    assert tests_of(asked, CELLS) == ["proportional hazards"]
+    assert tests_of(asked, CELLS | {"died": CELLS["died"] * CELLS["sex"]}) == []

@@ -13,26 +13,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.intervals import (
-    CLEAR,
-    SURE,
-    at,
-    caution,
-    count,
-    independence,
-    normal_quantile,
-    ratio_interval,
-    share,
-)
+from hubbub.estimation import intervals
 from hubbub.estimation.stacking import Margin, Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     MISSING,
@@ -63,8 +53,6 @@ from hubbub.estimation.statistic_keys import BY, COLUMNS, StatisticKeys, table_o
 #
 # A standardised mean difference has no sign, so noise makes it larger: its square is told less what
 # noise adds to it on average.
-
-Group = TypeVar("Group")
 
 
 class GroupMean(NamedTuple):
@@ -136,7 +124,7 @@ def compare_means(column: str, groups: Sequence[GroupMean]) -> NoisyTest:
         degrees=float(number - 1),
         degrees_below=degrees_below,
         p_value=float(fdtrc(number - 1, degrees_below, statistic)),
-        smd=_mean_over_pairs(groups, _means_apart)
+        smd=float(np.mean([_means_apart(*pair) for pair in itertools.combinations(groups, 2)]))
         if all(group.is_spread_known for group in groups)
         else None,
     )
@@ -161,13 +149,9 @@ def compare_shares(column: str, groups: Sequence[GroupShares]) -> NoisyTest:
     for place, one in enumerate(groups):
         own = slice(place * width, (place + 1) * width)
         noise[own, own] = one.noise
-    test = independence(counts, noise)
-    return replace(test, column=column, smd=_mean_over_pairs(groups, _shares_apart))
-
-
-def _mean_over_pairs(groups: Sequence[Group], apart: Callable[[Group, Group], float]) -> float:
-    pairs = [apart(*pair) for pair in itertools.combinations(groups, 2)]
-    return float(np.mean(pairs))
+    test = intervals.independence(counts, noise)
+    apart = [_shares_apart(*pair) for pair in itertools.combinations(groups, 2)]
+    return replace(test, column=column, smd=float(np.mean(apart)))
 
 
 def _means_apart(first: GroupMean, second: GroupMean) -> float:
@@ -199,10 +183,6 @@ class Table(OneSum):
     Args:
         columns: what is described, at least one: columns, or classes of numeric ones.
         by: classes of the column that divides records into groups; records without it are left out.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: no column, or the column of the groups among them.
     """
 
     columns: tuple[Described, ...]
@@ -301,19 +281,26 @@ class Table(OneSum):
             "their column's range (one standard error)"
         )
         errors = {"share": error, "mean over range": mean}
-        answered, possible = each >= (CLEAR + SURE) * sigma, each >= CLEAR * sigma
+        answered, possible = (
+            each >= (intervals.CLEAR + intervals.SURE) * sigma,
+            each >= intervals.CLEAR * sigma,
+        )
         return self.make_expectation(
             errors, sigma, told, answered=answered, possible=possible, group=group
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        z = normal_quantile(self.confidence)
+        z = intervals.normal_quantile(self.confidence)
         told = [
             _Group(
-                self._parts, z, name, block, noise * float(caution(block[:1] / noise - CLEAR)[0])
+                self._parts,
+                z,
+                name,
+                block,
+                noise * float(intervals.caution(block[:1] / noise - intervals.CLEAR)[0]),
             )
             for name, block, noise in group_sums(sums, self.by, sigma)
-            if block[0] >= CLEAR * noise
+            if block[0] >= intervals.CLEAR * noise
         ]
         names = [one.group for one in told]
         refused = [name for name in group_names(self.by) if name not in names]
@@ -393,7 +380,7 @@ class _Group(NamedTuple):
 
     def rows(self) -> list[Estimate]:
         """All numbers of this group."""
-        rows = [count(float(self.block[0]), self.sigma, self.z, group=self.group)]
+        rows = [intervals.count(float(self.block[0]), self.sigma, self.z, group=self.group)]
         for part in self.parts:
             rows += self._shares(part, part.levels) if part.levels else self._numbers(part)
         return rows
@@ -440,7 +427,7 @@ class _Group(NamedTuple):
     ) -> Iterator[Estimate]:
         """The shares of classes in the whole, both as linear functions of the block."""
         for level, row in zip(names, parts, strict=False):
-            estimate = share(self.block, row, whole, self.sigma, self.z)
+            estimate = intervals.share(self.block, row, whole, self.sigma, self.z)
             yield replace(estimate, column=column.name, level=level, group=self.group)
 
     def _numbers(self, part: _Part) -> list[Estimate]:
@@ -448,7 +435,7 @@ class _Group(NamedTuple):
         column = part.column
         mean, spread, records, *_ = self.moments(part)
         variance = (self.sigma**2 + records * spread, 0.0, part.counted * self.sigma**2)
-        ends = ratio_interval(mean * records, records, variance, self.z, (-1.0, 1.0))
+        ends = intervals.ratio_interval(mean * records, records, variance, self.z, (-1.0, 1.0))
         low, half = column.bounds[0], (column.bounds[1] - column.bounds[0]) / 2
         rows = []
         if ends[0] > -1 or ends[1] < 1:
@@ -457,7 +444,7 @@ class _Group(NamedTuple):
                 column=column.name,
                 group=self.group,
                 value=low + half * (mean + 1),
-                standard_error=half * math.sqrt(at(variance, mean)) / records,
+                standard_error=half * math.sqrt(intervals.at(variance, mean)) / records,
                 low=low + half * (ends[0] + 1),
                 high=low + half * (ends[1] + 1),
             )
@@ -479,7 +466,7 @@ class _Group(NamedTuple):
         """
         gradient = 1 + 4 * mean**2 + part.counted * (spread + mean**2 - 0.5 - 2 * mean**2) ** 2
         noise, widest = (self.sigma / records) ** 2 * gradient, (1 + abs(mean)) ** 2
-        noise *= float(caution(np.array(spread / math.sqrt(noise) - _SPREAD))) ** 2
+        noise *= float(intervals.caution(np.array(spread / math.sqrt(noise) - _SPREAD))) ** 2
         error = math.sqrt(noise + max(spread * widest - spread**2, 0.0) / records)
         half = (part.column.bounds[1] - part.column.bounds[0]) / 2
         value, each = math.sqrt(spread), self.z**2 / records

@@ -19,19 +19,7 @@ import numpy as np
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.intervals import (
-    CLEAR,
-    COMPLETE,
-    SURE,
-    caution,
-    count,
-    estimate,
-    holm,
-    independence,
-    normal_quantile,
-    share,
-    two_sided,
-)
+from hubbub.estimation import intervals
 from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     TOO_FEW,
@@ -56,10 +44,6 @@ class Centres(OneSum):
     Args:
         by: the centres.
         outcome: a column of two categories, of which the second is counted.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: fewer than three centres, or an outcome that is no such column.
     """
 
     by: Levels
@@ -121,14 +105,14 @@ class Centres(OneSum):
             {"share": error},
             sigma,
             told,
-            answered=COMPLETE * each / 4 >= (CLEAR + SURE) * noise,
-            possible=each >= CLEAR * noise,
+            answered=intervals.COMPLETE * each / 4 >= (intervals.CLEAR + intervals.SURE) * noise,
+            possible=each >= intervals.CLEAR * noise,
             group=" of a centre",
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         counts = sums.reshape(-1, 2)
-        margins = counts.sum(axis=1) / (sigma * math.sqrt(2.0)) - CLEAR
+        margins = counts.sum(axis=1) / (sigma * math.sqrt(2.0)) - intervals.CLEAR
         kept = np.flatnonzero(margins >= 0)
         few = [name for place, name in enumerate(self.by.names) if place not in kept]
         notes = (
@@ -140,15 +124,15 @@ class Centres(OneSum):
         )
         if len(kept) < 3:
             return self.make_answer(TOO_FEW, notes=notes[:1])
-        centres = _Centres(counts[kept], sigma * caution(margins[kept]), self.confidence)
+        centres = _Centres(counts[kept], sigma * intervals.caution(margins[kept]), self.confidence)
         names = [self.by.names[place] for place in kept]
-        test = independence(counts[kept], np.diag(np.repeat(centres.noise, 2)))
+        test = intervals.independence(counts[kept], np.diag(np.repeat(centres.noise, 2)))
         return self.make_answer(rows=tuple(self._rows(names, centres)), tests=(test,), notes=notes)
 
     def _rows(self, names: list[str], found: _Centres) -> list[Estimate]:
         own: dict[str, Any] = {"column": self.outcome.name, "level": self.outcome.categories[1]}
         p_values = found.p_values
-        adjusted = holm(p_values)
+        adjusted = intervals.holm(p_values)
         rows = [replace(found.whole, **own)]
         for place, name in enumerate(names):
             rows += [
@@ -172,7 +156,7 @@ class _Centres:
 
     def __init__(self, counts: Array, sigmas: Array, confidence: float) -> None:
         self._counts, self._sigmas = counts, sigmas
-        self._z = normal_quantile(confidence)
+        self._z = intervals.normal_quantile(confidence)
         self._n = counts.sum(axis=1)
         self._shares = np.clip(counts[:, 1] / self._n, 0.0, 1.0)
         self._p = float(np.clip(counts[:, 1].sum() / self._n.sum(), 0.0, 1.0))
@@ -190,23 +174,25 @@ class _Centres:
         """The share of all centres together."""
         sigma = math.sqrt(float(self.noise.mean()))
         places = np.tile([0.0, 1.0], len(self._n))
-        return share(self._counts.ravel(), places, np.ones_like(places), sigma, self._z)
+        return intervals.share(self._counts.ravel(), places, np.ones_like(places), sigma, self._z)
 
     def records(self, place: int) -> Estimate:
         """How many records a centre has."""
         error = float(self._sigmas[place]) * math.sqrt(2.0)
-        return count(float(self._n[place]), error, self._z)
+        return intervals.count(float(self._n[place]), error, self._z)
 
     def share(self, place: int) -> Estimate:
         """A centre's own share."""
         sigma = float(self._sigmas[place])
-        return share(self._counts[place], np.array([0.0, 1.0]), np.ones(2), sigma, self._z)
+        return intervals.share(
+            self._counts[place], np.array([0.0, 1.0]), np.ones(2), sigma, self._z
+        )
 
     def funnel(self, place: int) -> Estimate:
         """Within which a centre of its size lies if all are alike."""
         error = math.sqrt(float(self._variances[place]))
         within, quantity = (0.0, 1.0), "share if all are alike"
-        return estimate(self._p, error, self._z, within=within, quantity=quantity)
+        return intervals.estimate(self._p, error, self._z, within=within, quantity=quantity)
 
     def shrunken(self, place: int) -> Estimate:
         """A centre's share, drawn to that of all, whose error knows that tau^2 is estimated."""
@@ -220,7 +206,9 @@ class _Centres:
         error = math.sqrt(
             variance * (1 - (number - 1) / number * drawn) + doubt * (own - mean) ** 2
         )
-        return estimate(value, error, self._z, within=(0.0, 1.0), quantity="share, shrunken")
+        return intervals.estimate(
+            value, error, self._z, within=(0.0, 1.0), quantity="share, shrunken"
+        )
 
     @property
     def between(self) -> float:
@@ -242,4 +230,4 @@ class _Centres:
         each = self._variances * self._n**2  # of what a centre has too much
         variance = (1 - 2 * part) * each + part**2 * each.sum()
         excess = self._counts[:, 1] - self._p * self._n
-        return [two_sided(z) for z in excess / np.sqrt(variance)]
+        return [intervals.two_sided(z) for z in excess / np.sqrt(variance)]

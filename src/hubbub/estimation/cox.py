@@ -1,7 +1,5 @@
 """Cox regression: its likelihood of noisy counts, on classes, and on numbers by Newton sums.
 
-The partial likelihood of noisy events and numbers at risk, for any design and in strata.
-
 Theory of operation. In a stratum, events D_pk and numbers at risk Y_pk of pattern p in bin k are
 all that the score U(b) = sum_pk D_pk (x_p - mean_k(b)) needs, mean_k(b) being the mean of x over
 who is at risk, weighted by exp(b x). By Efron's rule for ties the parts 0, 1 / D, ... of a bin's D
@@ -29,8 +27,9 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.estimation import statistic_keys
 from hubbub.estimation.intervals import CLEAR, chi_square_test
-from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
+from hubbub.estimation.newton_sums import NewtonRegression, Scored
 from hubbub.estimation.pattern_regression import (
     OF_PATTERNS,
     PatternRegression,
@@ -47,6 +46,7 @@ from hubbub.estimation.regression import (
     Root,
     newton,
     sandwich,
+    told,
 )
 from hubbub.estimation.risk_sets import Followed, OnRiskSets, RiskSets
 from hubbub.estimation.stacking import Margins
@@ -61,22 +61,12 @@ from hubbub.estimation.statistic import (
     OneSum,
     Parameters,
 )
-from hubbub.estimation.statistic_keys import (
-    COVARIATES,
-    GRID,
-    REFERENCE,
-    STRATA,
-    TEST,
-    StatisticKeys,
-    covariates_table,
-    grid_table,
-    table_of,
-)
+from hubbub.estimation.statistic_keys import StatisticKeys
 
 PROPORTIONAL = "proportional hazards"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Stratum:
     """Who is compared with one another.
 
@@ -118,95 +108,85 @@ class Stratum:
         return np.concatenate([self._gone - apart, self._gone + apart])
 
     @cached_property
-    def _exposed(self) -> Array:
-        """(patterns, 2 bins) still at risk."""
-        return np.asarray(np.tile(self.at_risk, 2) - np.tile(self.events, 2) * self._twice)
-
-    @cached_property
     def _half(self) -> Array:
         """(2 bins,) events of all patterns."""
         return np.tile(self.total / 2, 2)
 
     @property
-    def _event_rows(self) -> Array:
-        """(2 bins, width): from a pattern's sum to half of its events."""
-        return np.tile(self.sets.events[: self.bins] / 2, (2, 1))
-
-    @property
-    def _exposed_rows(self) -> Array:
-        """(2 bins, width): from a pattern's sum to who is exposed."""
+    def _rows(self) -> tuple[Array, Array]:
+        """(2 bins, width): from a pattern's sum to half of its events, and to who is exposed."""
+        events = np.tile(self.sets.events[: self.bins] / 2, (2, 1))
         exposed = np.tile(self.sets.exposed[: self.bins], (2, 1))
-        return np.asarray(exposed - 2 * self._event_rows * self._twice[:, None])
+        return events, np.asarray(exposed - 2 * events * self._twice[:, None])
 
-    def clear(self, deviations: float) -> Stratum:
-        """Up to the first bin in which fewer are at risk than so much of their noise."""
-        in_all = np.linalg.norm(self.mixed.sum(axis=0))
+    def clear(self, deviations: float, *, classes: bool = False) -> Stratum:
+        """Up to the first bin in which fewer are at risk than so much of their noise.
+
+        Of all together, or with any component of the design and without it.
+        """
+        has = self.design.T != 0
+        groups = np.vstack([has, ~has]) if classes else np.ones((1, len(self.design)))
         gone, events = self._gone, self.sets.events[: self.bins]
         rows = self.sets.exposed[: self.bins] - events * gone[:, None]
-        noise = self.sigma * in_all * np.linalg.norm(rows, axis=1)
-        noisy = (self.at_risk - self.events * gone).sum(axis=0) < deviations * noise
+        sizes = np.linalg.norm(groups @ self.mixed, axis=1)
+        noise = self.sigma * np.outer(sizes, np.linalg.norm(rows, axis=1))
+        noisy = (groups @ (self.at_risk - self.events * gone) < deviations * noise).any(axis=0)
         end = int(np.argmax(noisy)) if noisy.any() else self.bins
         return replace(self, events=self.events[:, :end], at_risk=self.at_risk[:, :end])
 
     def at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""
-        x, weights = self.design, self._weights(effects)
-        means = weights.T @ x
+        x, (weights, means, _) = self.design, self._weighted(effects)
         score = self.events.sum(axis=1) @ x - self._half @ means
         information = (x.T * (weights @ self._half)) @ x - (means.T * self._half) @ means
         return score, information
 
     def by_bin(self, effects: Array) -> tuple[Array, Array]:
         """The same of each bin: (bins, q) and (bins, q, q)."""
-        means = self._weights(effects).T @ self.design
+        weights, means, _ = self._weighted(effects)
         score = np.tile(self.events.T @ self.design / 2, (2, 1)) - self._half[:, None] * means
-        information = self._half[:, None, None] * self._spread(effects)
+        information = self._half[:, None, None] * self._spread(weights, means)
         bins = self.bins
         return score[:bins] + score[bins:], information[:bins] + information[bins:]
 
-    def _weights(self, effects: Array) -> Array:
-        """(patterns, 2 bins) of a weighted mean over who is at risk."""
-        weighted = self._exposed * np.exp(self.design @ effects)[:, None]
-        return np.asarray(weighted / weighted.sum(axis=0))
+    def _weighted(self, effects: Array) -> tuple[Array, Array, Array]:
+        """Of a weighted mean over who is at risk: (patterns, 2 bins) weights, (2 bins, q) means.
 
-    def _spread(self, effects: Array) -> Array:
+        And (patterns, 2 bins) the hazard of each.
+        """
+        ratios = np.exp(self.design @ effects)[:, None]
+        exposed = np.tile(self.at_risk, 2) - np.tile(self.events, 2) * self._twice
+        total = (exposed * ratios).sum(axis=0)
+        weights = exposed * ratios / total
+        return weights, weights.T @ self.design, ratios * self._half / total
+
+    def _spread(self, weights: Array, means: Array) -> Array:
         """(2 bins, q, q) covariance of x over who is at risk."""
-        x, weights = self.design, self._weights(effects)
-        means = weights.T @ x
+        x = self.design
         squares = np.einsum("pk,pi,pj->kij", weights, x, x, optimize=True)
         return np.asarray(squares - means[:, :, None] * means[:, None, :])
 
     def noise(self, effects: Array, weights: Array | None = None) -> Array:
         """Covariance of the noise in the score, whose bins are multiplied by (bins, q, q) first."""
-        ratios = np.exp(self.design @ effects)
-        hazard = np.maximum(self._half, 0.0) / (self._exposed * ratios[:, None]).sum(axis=0)
-        means = self._weights(effects).T @ self.design
-        rows = []
-        for x, ratio in zip(self.design, ratios, strict=True):
-            apart = x - means
-            if weights is not None:
-                apart = np.einsum("kij,kj->ki", np.tile(weights, (2, 1, 1)), apart)
-            rows.append(
-                apart.T @ self._event_rows - (apart.T * hazard * ratio) @ self._exposed_rows
-            )
-        by_part = np.tensordot(self.mixed, np.array(rows), axes=(0, 0))
+        _, means, hazards = self._weighted(effects)
+        of_events, of_exposed = self._rows
+        apart = self.design[:, None, :] - means  # (patterns, 2 bins, q)
+        if weights is not None:
+            apart = np.einsum("kij,pkj->pki", np.tile(weights, (2, 1, 1)), apart, optimize=True)
+        taken = apart * np.maximum(hazards, 0.0)[:, :, None]
+        rows = np.swapaxes(apart, 1, 2) @ of_events - np.swapaxes(taken, 1, 2) @ of_exposed
+        by_part = np.tensordot(self.mixed, rows, axes=(0, 0))
         return np.asarray(self.sigma**2 * np.einsum("piw,pjw->ij", by_part, by_part))
 
     def doubt(self, effects: Array) -> Array:
         """(m, q, q) what noise in each number of the sum does to the information."""
-        x, means = self.design, self._weights(effects).T @ self.design
-        ratios = np.exp(x @ effects)
-        hazard = self._half / (self._exposed * ratios[:, None]).sum(axis=0)
-        spread = self._spread(effects)
-        exposed = self._exposed_rows
-        of_events = np.einsum("kij,kw->wij", spread, self._event_rows, optimize=True)
-        reasons = []
-        for row, ratio in zip(x, ratios, strict=True):
-            apart = row - means
-            more = apart[:, :, None] * apart[:, None, :] - spread
-            weight = (hazard * ratio)[:, None] * exposed
-            reasons.append(of_events + np.einsum("kij,kw->wij", more, weight, optimize=True))
-        by_part = np.tensordot(self.mixed, np.array(reasons), axes=(0, 0))
+        weights, means, hazards = self._weighted(effects)
+        (of_events, of_exposed), spread = self._rows, self._spread(weights, means)
+        apart = self.design[:, None, :] - means
+        more = apart[:, :, :, None] * apart[:, :, None, :] - spread
+        moved = np.einsum("pkij,pk,kw->pwij", more, hazards, of_exposed, optimize=True)
+        reasons = moved + np.einsum("kij,kw->wij", spread, of_events, optimize=True)
+        by_part = np.tensordot(self.mixed, reasons, axes=(0, 0))
         return np.asarray(self.sigma * by_part.reshape(-1, *spread.shape[1:]))
 
 
@@ -237,7 +217,13 @@ class PartialLikelihood:
 
     def proportional(self, effects: Array) -> NoisyTest | None:
         """The test that no effect changes over time; None where it cannot be told from noise."""
-        places, width = self._places(), len(effects)
+        width = len(effects)
+        total = np.zeros(max(stratum.bins for stratum in self._strata))
+        for stratum in self._strata:
+            total[: stratum.bins] += np.maximum(stratum.total, 0.0)
+        after = np.cumsum(total)
+        # Of each bin's middle among all events, from 0 to 1.
+        places = (after - total / 2) / max(float(after[-1]), 1.0)
         score, crossed, squared = np.zeros(width), *np.zeros((2, width, width))
         for stratum in self._strata:
             place = places[: stratum.bins]
@@ -255,14 +241,6 @@ class PartialLikelihood:
         statistic = float(score @ np.linalg.solve(covariance, score))
         return chi_square_test(PROPORTIONAL, statistic, width)
 
-    def _places(self) -> Array:
-        """(bins,) of each bin's middle among all events, from 0 to 1."""
-        total = np.zeros(max(stratum.bins for stratum in self._strata))
-        for stratum in self._strata:
-            total[: stratum.bins] += np.maximum(stratum.total, 0.0)
-        after = np.cumsum(total)
-        return np.asarray((after - total / 2) / max(float(after[-1]), 1.0))
-
 
 # Cox regression on covariates with few classes, from one noisy sum.
 #
@@ -279,7 +257,9 @@ TIED = (
     "more than a fifth of those at risk have the event in a bin, which draws ratios towards 1: "
     "use more bins"
 )
-_CUTS = (CLEAR, 2 * CLEAR, 4 * CLEAR)  # deviations of noise that bins have, the first with a root
+# Deviations of its noise that the number at risk in a bin has, of all and then of each class: the
+# first cut is taken with which all effects are told, or else most.
+_CUTS, _OF_CLASSES = (CLEAR, 2 * CLEAR, 4 * CLEAR), (2.0, 4.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,22 +268,20 @@ class HazardRatios(Followed, Regression):
 
     Args:
         time, event, edges: see `Followed`; the event has two categories.
-        on: the covariates: classes, the first of which is compared with, or numeric columns.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: a grid, an event or covariates that are none.
+        on, weight, confidence: see `Regression`.
     """
 
     kind = "cox"
-    keys: ClassVar = {
-        **GRID,
-        "covariates": COVARIATES,
-        "reference": REFERENCE,
-        "strata": STRATA,
-        "test": TEST,
-        **OF_PATTERNS,
-    }
+    keys: ClassVar = (
+        statistic_keys.GRID
+        | {
+            "covariates": statistic_keys.COVARIATES,
+            "reference": statistic_keys.REFERENCE,
+            "strata": statistic_keys.STRATA,
+            "test": statistic_keys.TEST,
+        }
+        | OF_PATTERNS
+    )
     methods = "hazard ratios are from Cox regressions"
     ratio = "hazard ratio"
     note = "records without time, event or a covariate are left out"
@@ -312,12 +290,7 @@ class HazardRatios(Followed, Regression):
     def read(cls, keys: StatisticKeys) -> OneSum | Iterated:
         grid = keys.survived(_BINS)
         on = keys.covariates(grid["time"], grid["event"])
-        more = patterns_asked(keys, on)
-        for key in ("strata", "test", "entry"):
-            if key in keys.section and not all(isinstance(covariate, Levels) for covariate in on):
-                raise keys.section.refusal(
-                    key, "absent beside covariates that are numbers", "give them break points"
-                )
+        more = patterns_asked(keys, on, "strata", "test", "entry")
         if "strata" in keys.section:
             more["strata"] = keys.levels("strata")
         if keys.test(_TEST):
@@ -325,12 +298,11 @@ class HazardRatios(Followed, Regression):
         return cox(**grid, on=on, **more, **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        on = covariates_table(self.on)
-        return {**grid_table(self.time, self.event, self.edges), **on}
+        on = statistic_keys.covariates_table(self.on)
+        return {**statistic_keys.grid_table(self.time, self.event, self.edges), **on}
 
     @property
     def explained(self) -> str:
-        """The names of its event and its time."""
         return f"{self.event.name} over {self.time.name}"
 
 
@@ -349,12 +321,12 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
     test: bool = False
 
     skewed = (SKEWED, FOLLOWED_OUT)
+    promised = 4.0  # in late bins a rare class is hidden by what noise makes of who is at risk
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.strata and self.strata.column.name in [
-            covariate.column.name for covariate in self.on
-        ]:
+        names = [covariate.column.name for covariate in self.on]
+        if self.strata and self.strata.column.name in names:
             raise StudyError(
                 "expected strata of a column that is not a covariate, found "
                 f"{self.strata.column.name}; name another"
@@ -363,7 +335,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
 
     def settings(self) -> dict[str, Any]:
         test = _TEST if self.test else ""
-        own = table_of(entry=self.entry, strata=self.strata, test=test)
+        own = statistic_keys.table_of(entry=self.entry, strata=self.strata, test=test)
         return super().settings() | own | self.asked_of_patterns()
 
     def encode(self, cells: Cells) -> Array:
@@ -383,10 +355,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
         return self.through_layout(self.sets.margins(self._parts.on))
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block.
-
-        As if columns were independent, events and losses even over time.
-        """
+        """As if columns were independent, events and losses even over time."""
         bins = self.sets.bins
 
         def found(guess: Guess) -> Effects | None:
@@ -409,10 +378,18 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
             answer = replace(answer, notes=(*answer.notes, TIED))
         if not self.test:
             return answer
-        likelihood = self._likelihood(*counts, self.design, sigma)
+        seen, kept = self.seen(cells, sigma)
+        likelihood = self._likelihood(*counts, self.design[:, seen], sigma, kept)
         fit = likelihood.fit()
-        tested = fit and likelihood.proportional(fit.values)
+        # Where an effect has no end, or is hidden, its score says nothing of how it changes.
+        is_told = fit is not None and len(told(fit)) == len(fit.values)
+        tested = likelihood.proportional(fit.values) if fit and is_told else None
         return replace(answer, tests=(*answer.tests, *([tested] if tested else [])))
+
+    def records_of(self, cells: Array) -> tuple[Array, float]:
+        row = self.sets.exposed[0]
+        number = (cells @ row).reshape(-1, self._strata).sum(axis=1)
+        return number, float(np.linalg.norm(row)) * math.sqrt(self._strata)
 
     def fitted(
         self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
@@ -434,23 +411,23 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
     ) -> PartialLikelihood:
         """Of events and numbers at risk, (parts, bins), of all patterns or some."""
         chosen = np.ones(len(design), dtype=np.bool_) if kept is None else kept
-        number = self._strata
-        strata = [
-            Stratum(
-                sets=self.sets,
-                design=design[chosen],
-                events=events[place::number][chosen],
-                at_risk=at_risk[place::number][chosen],
-                sigma=sigma,
-                mixed=self.layout.counts[chosen],
-            )
-            for place in range(number)
-        ]
-        # With late bins of hardly anybody but noise there may be no root.
-        cuts = _CUTS if self.strata or self.entry else (-math.inf, *_CUTS)
-        cut = ([one.clear(deviations) for one in strata] for deviations in cuts)
-        each = (PartialLikelihood([one for one in kept if one.bins]) for kept in cut)
-        return next((one for one in each if one.root), PartialLikelihood([]))
+        number, mixed = self._strata, self.layout.counts[chosen]
+        parts = [(events[k::number][chosen], at_risk[k::number][chosen]) for k in range(number)]
+        strata = [Stratum(self.sets, design[chosen], *part, sigma, mixed) for part in parts]
+        # With late bins of hardly anybody but noise there may be no root, or none that is clear.
+        cuts = [(deviations, False) for deviations in _CUTS] + [(d, True) for d in _OF_CLASSES]
+        if not (self.strata or self.entry):
+            cuts.insert(0, (-math.inf, False))
+        best, most = PartialLikelihood([]), 0
+        for deviations, classes in cuts:
+            cut = [one.clear(deviations, classes=classes) for one in strata]
+            likelihood = PartialLikelihood([one for one in cut if one.bins])
+            shown = len(told(fit)) if (fit := likelihood.fit()) else 0
+            if shown > most:
+                best, most = likelihood, shown
+            if shown == design.shape[1]:
+                break
+        return best
 
     @property
     def title(self) -> str:
@@ -502,14 +479,7 @@ def cox(
     on: tuple[Levels | Column, ...],
     **more: Any,
 ) -> Cox | NewtonCox:
-    """A Cox regression: one sum where all covariates are classes, else a few Newton sums.
-
-    Args:
-        time, event, edges, on, more: the fields of `HazardRatios`.
-
-    Raises:
-        StudyError: a grid, an event or covariates that are none.
-    """
+    """A Cox regression: one sum where all covariates are classes, else a few Newton sums."""
     classes = tuple(covariate for covariate in on if isinstance(covariate, Levels))
     if len(classes) == len(on):
         return Cox(time=time, event=event, edges=edges, on=classes, **more)
@@ -540,7 +510,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
         """Parameters of the first sum: no effects, a constant hazard that just reaches the stop."""
         lengths = np.diff(self._sets.grid)
         hazards = np.log((1 - _ROOM) * _FIRST * lengths / lengths.sum())
-        centre = self._means
+        centre = self.covariates.moments(USUAL)[0, 1:]  # guessed
         return np.concatenate([0.0 * centre, hazards, centre, [_FIRST]]).astype(np.float32)
 
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
@@ -602,10 +572,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
         return np.concatenate([effects, hazards, centre, [stop]]).astype(np.float32)
 
     def guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
-        """What a sum of guessed records says at their root, with noise of this deviation.
-
-        As if nothing were correlated, and numbers had a mean beside the middle of their range.
-        """
+        """As if nothing were correlated, and the means of numbers lay beside their middles."""
         moments, length = self.covariates.moments(guess), _length(_PLANNED)
         means = moments[0, 1:]
         unit = self.covariates.radius(means + 0.25 * np.array(self.covariates.number))
@@ -671,11 +638,6 @@ class NewtonCox(HazardRatios, NewtonRegression):
         return RiskSets(time=self.time, event=self.event, edges=self.edges)
 
     @property
-    def _means(self) -> Array:
-        """(q,) guessed."""
-        return self.covariates.moments(USUAL)[0, 1:]
-
-    @property
     def _bins(self) -> int:
         return self._sets.bins
 
@@ -683,10 +645,6 @@ class NewtonCox(HazardRatios, NewtonRegression):
     def width(self) -> int:
         """How many effects there are."""
         return self.covariates.width - 1
-
-    @property
-    def _triangle(self) -> Triangle:
-        return Triangle(width=self.width)
 
     @property
     def _pieces(self) -> int:

@@ -19,17 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hubbub.core.errors import StudyError
-from hubbub.estimation.intervals import (
-    CLEAR,
-    COMPLETE,
-    SURE,
-    caution,
-    count,
-    independence,
-    normal_quantile,
-    ratio_of,
-    share,
-)
+from hubbub.estimation import intervals
 from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     TOO_FEW,
@@ -57,10 +47,6 @@ class Crosstab(OneSum):
         rows: classes down the table.
         across: classes across it.
         test: whether independence is tested.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: twice the same column.
     """
 
     rows: Levels
@@ -126,7 +112,7 @@ class Crosstab(OneSum):
             "information it would have without noise"
         )
         errors, place = {"records": sigma, "share of row": error}, " in a cell"
-        answered = COMPLETE * records >= (1.0 + SURE / CLEAR) * least
+        answered = intervals.COMPLETE * records >= (1.0 + intervals.SURE / intervals.CLEAR) * least
         return self.make_expectation(
             errors, sigma, told, answered=answered, possible=records >= least, place=place
         )
@@ -136,11 +122,11 @@ class Crosstab(OneSum):
         notes = ("records without one of the two columns are left out",)
         if margin < 0:
             return self.make_answer(TOO_FEW, notes=notes)
-        sigma *= float(caution(np.array(margin)))
+        sigma *= float(intervals.caution(np.array(margin)))
         counts = sums.reshape(len(self.rows), len(self.across))
         noises = _noise_of_rows(counts, sigma)
         few = [name for name, noise in zip(self.rows.names, noises, strict=True) if not noise]
-        tests = (independence(counts, sigma**2 * np.eye(self.size)),) if self.test else ()
+        tests = (intervals.independence(counts, sigma**2 * np.eye(self.size)),) if self.test else ()
         return self.make_answer(
             rows=(*self._cells(counts, sigma, noises), *self._compared(counts, sigma, noises)),
             tests=tests,
@@ -149,23 +135,23 @@ class Crosstab(OneSum):
 
     def _least(self, sigma: float) -> float:
         """Records below which nothing is said."""
-        return CLEAR * sigma * math.sqrt(self.size)
+        return intervals.CLEAR * sigma * math.sqrt(self.size)
 
     def _cells(self, counts: Array, sigma: float, noises: Sequence[float]) -> Iterator[Estimate]:
         """Each cell's records, and its share of the row where this is told."""
-        z, width = normal_quantile(self.confidence), len(self.across)
+        z, width = intervals.normal_quantile(self.confidence), len(self.across)
         for group, row, noise in zip(self.rows.names, counts, noises, strict=True):
             for level, number, part in zip(self.across.names, row, np.eye(width), strict=True):
                 own: dict[str, Any] = {"column": self.across.column.name, "level": level}
                 own["group"] = group
-                yield count(float(number), sigma, z, **own)
+                yield intervals.count(float(number), sigma, z, **own)
                 if noise:
-                    told = share(row, part, np.ones(width), noise, z)
+                    told = intervals.share(row, part, np.ones(width), noise, z)
                     yield replace(told, quantity="share of row", **own)
 
     def _compared(self, counts: Array, sigma: float, noises: Sequence[float]) -> Iterator[Estimate]:
         """The risk of every other row that is told against the first one's."""
-        z, names = normal_quantile(self.confidence), self.rows.names
+        z, names = intervals.normal_quantile(self.confidence), self.rows.names
         for place in range(1, len(counts)):
             pair, both = counts[[place, 0]], (noises[place], noises[0])
             if len(self.across) == 2 and all(both):
@@ -176,8 +162,8 @@ class Crosstab(OneSum):
 
 def _noise_of_rows(counts: Array, sigma: float) -> list[float]:
     """The noise in each row's counts, with caution; 0 where it hides how many the row has."""
-    clear = counts.sum(axis=1) / (sigma * math.sqrt(counts.shape[1])) - CLEAR
-    return list(np.where(clear < 0, 0.0, sigma * caution(clear)))
+    clear = counts.sum(axis=1) / (sigma * math.sqrt(counts.shape[1])) - intervals.CLEAR
+    return list(np.where(clear < 0, 0.0, sigma * intervals.caution(clear)))
 
 
 def _difference(
@@ -186,7 +172,8 @@ def _difference(
     """Of the shares of two groups, the first less the second."""
     having, whole = np.array([0.0, 1.0]), np.ones(2)
     one, other = (
-        share(row, having, whole, noise, z) for row, noise in zip(pair, noises, strict=True)
+        intervals.share(row, having, whole, noise, z)
+        for row, noise in zip(pair, noises, strict=True)
     )
     apart = one.value - other.value
     error = math.hypot(one.standard_error, other.standard_error)
@@ -207,12 +194,12 @@ def _ratios(pair: Array, sigma: float, z: float, column: str, level: str) -> Ite
         (RELATIVE_RISK, float(pair[:, 1].min()), 0.0),
         (ODDS_RATIO, float(pair.min()), 1.0),
     ):
-        if told < max(CLEAR * sigma, _LEAST):
+        if told < max(intervals.CLEAR * sigma, _LEAST):
             continue
-        wider = float(caution(np.array(told / sigma - CLEAR))) if sigma else 1.0
+        wider = float(intervals.caution(np.array(told / sigma - intervals.CLEAR))) if sigma else 1.0
         logs, variances = zip(*(_logarithm(row, sigma, wider, sign) for row in pair), strict=True)
         effect, error = logs[0] - logs[1], math.sqrt(sum(variances))
-        yield ratio_of(effect, error, z, quantity=quantity, column=column, level=level)
+        yield intervals.ratio_of(effect, error, z, quantity=quantity, column=column, level=level)
 
 
 def _logarithm(row: Array, sigma: float, wider: float, odds: float) -> tuple[float, float]:

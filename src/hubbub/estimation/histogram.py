@@ -39,10 +39,6 @@ class Histogram(OneSum):
         column: a numeric column.
         edges: increasing edges of the bins in the column's unit, the public bounds outermost; a
             value equal to one belongs to the bin above it.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: fewer than two bins, or edges that do not increase inside the bounds.
     """
 
     column: Column

@@ -13,19 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from hubbub.estimation.intervals import (
-    around,
-    chi_square_test,
-    count,
-    normal_quantile,
-    quadratic_form,
-)
+from hubbub.estimation import intervals, statistic_keys
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising
 from hubbub.estimation.stacking import Margins
 from hubbub.estimation.statistic import (
@@ -39,15 +33,7 @@ from hubbub.estimation.statistic import (
     NoisyTest,
     group_names,
 )
-from hubbub.estimation.statistic_keys import (
-    AT,
-    BY,
-    GRID,
-    TEST,
-    StatisticKeys,
-    grid_table,
-    table_of,
-)
+from hubbub.estimation.statistic_keys import StatisticKeys
 from hubbub.estimation.survival import SurvivalCourse
 
 # Gray's test that groups have the same incidence of one kind of event (Gray 1988, weight 1).
@@ -116,33 +102,31 @@ class GroupIncidence:
         return of_events, of_risk + np.diag(self.standing / self.at_risk)
 
 
-def gray_test(
-    column: str, groups: Sequence[tuple[SurvivalCourse, Array]], cause: int
-) -> NoisyTest | None:
+def gray_test(column: str, groups: Sequence[SurvivalCourse], cause: int) -> NoisyTest | None:
     """The test of one kind of event; None if too few records are at risk for the noise.
 
     Args:
         column: the kind of event, for the answer.
-        groups: each group's course, and its events by kind, (causes, bins).
+        groups: each group's course.
         cause: which kind, counted from 0.
     """
-    end = min(course.bins_clear_of(_CLEAR) for course, _ in groups)
+    end = min(course.bins_clear_of(_CLEAR) for course in groups)
     if not end:
         return None
-    order = [cause, *(other for other in range(len(groups[0][1])) if other != cause)]
+    order = [cause, *(other for other in range(groups[0].sets.causes) if other != cause)]
     parts = [
-        GroupIncidence(events=events[order, :end], at_risk=course.entered[:end])
-        for course, events in groups
+        GroupIncidence(events=_by_kind(course)[order, :end], at_risk=course.entered[:end])
+        for course in groups
     ]
     excess, gradients = compared_incidence(parts)
     covariance = sum(
         _drawn(part, by_events) + _noise(course, order, by_events, by_risk)
-        for part, (course, _), (by_events, by_risk) in zip(parts, groups, gradients, strict=True)
+        for part, course, (by_events, by_risk) in zip(parts, groups, gradients, strict=True)
     )
     degrees = len(groups) - 1
-    statistic = quadratic_form(excess[:-1], np.asarray(covariance)[:-1, :-1], degrees)
+    statistic = intervals.quadratic_form(excess[:-1], np.asarray(covariance)[:-1, :-1], degrees)
     z = math.copysign(math.sqrt(statistic), excess[0]) if degrees == 1 else None
-    return chi_square_test(GRAY, statistic, degrees, column=column, z=z)
+    return intervals.chi_square_test(GRAY, statistic, degrees, column=column, z=z)
 
 
 def compared_incidence(parts: Sequence[GroupIncidence]) -> tuple[Array, list[tuple[Array, Array]]]:
@@ -193,9 +177,6 @@ class Incidence(OnRiskSets):
         test: whether groups are compared by Gray's test, for each kind of event.
         time, event, edges, entry: see `OnRiskSets`; the event has three categories or more: none,
             and its kinds.
-
-    Raises:
-        StudyError: a grid, an event or times that are none.
     """
 
     by: Levels | None = None
@@ -203,11 +184,10 @@ class Incidence(OnRiskSets):
     test: bool = False
 
     kind = "incidence"
-    keys: ClassVar = {
-        **GRID,
-        "by": BY,
-        "at": AT,
-        "test": TEST,
+    keys: ClassVar = statistic_keys.GRID | {
+        "by": statistic_keys.BY,
+        "at": statistic_keys.AT,
+        "test": statistic_keys.TEST,
     }
     methods = "cumulative incidence of competing events was estimated by the Aalen-Johansen method"
     if_noisy = "cut short or refused"
@@ -218,8 +198,10 @@ class Incidence(OnRiskSets):
         return cls(**grid, **keys.compared(_TEST), at=at, **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        grid = grid_table(self.time, self.event, self.edges, self.entry)
-        return grid | table_of(by=self.by, at=self.at, test=_TEST if self.test else "")
+        grid = statistic_keys.grid_table(self.time, self.event, self.edges, self.entry)
+        return grid | statistic_keys.table_of(
+            by=self.by, at=self.at, test=_TEST if self.test else ""
+        )
 
     def __post_init__(self) -> None:
         _ = self.sets
@@ -240,15 +222,11 @@ class Incidence(OnRiskSets):
         return self.sets.margins((self.by,) if self.by else ())
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block.
-
-        As if all kinds of event were as frequent.
-        """
+        """As if all kinds of event were as frequent."""
         sets = self.sets
         each = max(records / len(group_names(self.by)), 1.0)
         course = SurvivalCourse.guess(sets, each, sigma)
-        causes = np.tile(course.events / sets.causes, (sets.causes, 1))
-        one = _Incidence(course, causes, 0) if course.length else None
+        one = _Incidence(course, 0) if course.length else None
         error = math.sqrt(one.noise[-1] + one.sampling[-1]) if one else math.inf
         group = " of a group" if self.by else ""
         how = f"±{100 * error:.2g} points at the horizon (one standard error){sets.taken}"
@@ -259,19 +237,22 @@ class Incidence(OnRiskSets):
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        estimates = list(self._found(sums.reshape(len(group_names(self.by)), -1), sigma))
-        few = [name for name, course, _ in estimates if not course.length]
-        shown = [one for one in estimates if one[1].length]
-        cut = [name for name, course, _ in shown if course.length < self.sets.bins]
+        names = group_names(self.by)
+        blocks = sums.reshape(len(names), -1)
+        courses = [SurvivalCourse(self.sets, block, sigma) for block in blocks]
+        named = list(zip(names, courses, strict=True))
+        few = [name for name, course in named if not course.length]
+        shown = [(name, course) for name, course in named if course.length]
+        cut = [name for name, course in shown if course.length < self.sets.bins]
         return self.make_answer(
             "" if shown else "too few records at risk for the noise",
             rows=tuple(row for one in shown for row in self._rows(*one)),
             curves=tuple(
                 self._curve(name, course, cause, one)
-                for name, course, events in shown
-                for cause, one in self._kinds(course, events)
+                for name, course in shown
+                for cause, one in self._kinds(course)
             ),
-            tests=tuple(self._tests(estimates)),
+            tests=tuple(self._tests([course for _, course in shown])),
             notes=(
                 f"records without {self.sets.needed} or group are left out",
                 *(f"{name or 'the curve'} ends where too few are at risk" for name in cut),
@@ -279,27 +260,21 @@ class Incidence(OnRiskSets):
             ),
         )
 
-    def _tests(self, groups: list[tuple[str, SurvivalCourse, Array]]) -> Iterator[NoisyTest]:
-        for place, cause in enumerate(self.event.categories[1:] if self.test else ()):
-            test = gray_test(cause, [(course, events) for _, course, events in groups], place)
-            if test is not None:
+    def _tests(self, groups: list[SurvivalCourse]) -> Iterator[NoisyTest]:
+        tested = self.event.categories[1:] if self.test and len(groups) > 1 else ()
+        for place, cause in enumerate(tested):
+            if (test := gray_test(cause, groups, place)) is not None:
                 yield test
 
-    def _found(self, blocks: Array, sigma: float) -> Iterator[tuple[str, SurvivalCourse, Array]]:
-        """Each group's course, and its events by kind, (causes, bins)."""
-        for name, block in zip(group_names(self.by), blocks, strict=True):
-            events = [self.sets.events_of(one) @ block for one in range(self.sets.causes)]
-            yield name, SurvivalCourse.of(self.sets, block, sigma), np.array(events)
-
-    def _kinds(self, course: SurvivalCourse, events: Array) -> Iterator[tuple[str, _Incidence]]:
+    def _kinds(self, course: SurvivalCourse) -> Iterator[tuple[str, _Incidence]]:
         for place, cause in enumerate(self.event.categories[1:]):
-            yield cause, _Incidence(course, events, place)
+            yield cause, _Incidence(course, place)
 
-    def _rows(self, name: str, course: SurvivalCourse, events: Array) -> Iterator[Estimate]:
-        z = normal_quantile(self.confidence)
-        yield replace(count(course.records, course.records_error, z), group=name)
+    def _rows(self, name: str, course: SurvivalCourse) -> Iterator[Estimate]:
+        z = intervals.normal_quantile(self.confidence)
+        yield course.counted(name, z)
         times = [one for one in (*self.at, self.edges[-1]) if course.tells(one)]
-        for cause, one in self._kinds(course, events):
+        for cause, one in self._kinds(course):
             low, high = one.ends(z)
             for time in dict.fromkeys(times):
                 clock = course.sets.clock(np.array([*course.sets.grid[: len(low) + 1], time]))
@@ -319,17 +294,15 @@ class Incidence(OnRiskSets):
                 )
 
     def _curve(self, name: str, course: SurvivalCourse, cause: str, one: _Incidence) -> Curve:
-        low, high = one.ends(normal_quantile(self.confidence))
-        end = course.length + 1
+        low, high = one.ends(intervals.normal_quantile(self.confidence))
         return Curve(
             name=": ".join(filter(None, (name, cause))),
             column=self.time.name,
-            x=self.sets.grid[:end],
+            x=self.sets.grid[: course.length + 1],
             y=_from_none(one.share),
             low=_from_none(low),
             high=_from_none(high),
-            at_risk=tuple(map(float, np.maximum(course.at_risk[:end], 0.0))),
-            at_risk_error=tuple(map(float, course.at_risk_errors[:end])),
+            **course.told_at_risk(),
         )
 
     @cached_property
@@ -343,10 +316,10 @@ class Incidence(OnRiskSets):
 class _Incidence:
     """The cumulative incidence of one kind of event, as far as the curve goes."""
 
-    def __init__(self, course: SurvivalCourse, events: Array, cause: int) -> None:
+    def __init__(self, course: SurvivalCourse, cause: int) -> None:
         end = course.length
         self._course, self._cause = course, cause
-        self._events = events[:, :end]
+        self._events = _by_kind(course)[:, :end]
         self._risk = np.maximum(course.entered[:end], 1e-9)
         self._total = np.minimum(self._events.sum(axis=0), 0.99 * self._risk)
         self._before = np.append(1.0, np.cumprod(1.0 - self._total / self._risk))[:end]
@@ -390,8 +363,9 @@ class _Incidence:
         by_events, _ = self._gradients
         events = np.maximum(self._events, 0.0)
         mean = np.einsum("ctj,cj->tj", by_events, events)
-        squares = np.einsum("ctj,cj->t", by_events**2, events)
-        return np.asarray(np.maximum(squares - np.sum(mean**2 / self._risk, axis=1), 0.0))
+        squares = np.einsum("ctj,cj->tj", by_events**2, events)
+        each = squares - mean**2 / self._risk
+        return np.asarray(np.maximum(each @ self._course.wider**2, 0.0))
 
     def ends(self, z: float) -> tuple[Array, Array]:
         """Lower and upper limits at z standard deviations, both rising."""
@@ -402,7 +376,13 @@ class _Incidence:
         root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - share**2, 0.0))
         low, high = (np.clip(middle + sign * root, 0.0, 1.0) for sign in (-1, 1))
         risen = np.maximum.accumulate(low), np.minimum.accumulate(high[::-1])[::-1]
-        return around(self.share, *risen)
+        return intervals.around(self.share, *risen)
+
+
+def _by_kind(course: SurvivalCourse) -> Array:
+    """(causes, bins) events of each kind."""
+    sets = course.sets
+    return np.array([sets.events_of(cause) @ course.sums for cause in range(sets.causes)])
 
 
 def _from_none(after: Array) -> tuple[float, ...]:

@@ -26,46 +26,40 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.estimation import statistic_keys
 from hubbub.estimation.regression import (
+    HIDDEN,
     LEFT_OUT,
     TOO_NOISY,
     Effects,
     Guess,
-    Regression,
+    OfOutcome,
     Root,
     definite,
     sandwich,
     too_noisy,
 )
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels, OneSum, scaled
-from hubbub.estimation.statistic_keys import (
-    COVARIATES,
-    OUTCOME,
-    REFERENCE,
-    StatisticKeys,
-    covariates_table,
-)
+from hubbub.estimation.statistic_keys import StatisticKeys
 
 _WIDER = 1.1  # intervals, for residuals that fan out
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linear(Regression, OneSum):
+class Linear(OfOutcome, OneSum):
     """Slopes and differences of a numeric outcome; incomplete records are left out.
 
     Args:
         outcome: a numeric column.
-        on: the covariates: classes, the first of which is compared with, or numeric columns.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: an outcome or covariates that are none.
+        on: see `Regression`.
     """
 
-    outcome: Column
-
     kind = "linear"
-    keys: ClassVar = {"outcome": OUTCOME, "covariates": COVARIATES, "reference": REFERENCE}
+    keys: ClassVar = {
+        "outcome": statistic_keys.OUTCOME,
+        "covariates": statistic_keys.COVARIATES,
+        "reference": statistic_keys.REFERENCE,
+    }
     methods = "differences of means are from linear regressions"
     note = (
         f"{LEFT_OUT}; standard errors assume the same spread of residuals everywhere; "
@@ -78,7 +72,7 @@ class Linear(Regression, OneSum):
         return cls(outcome=outcome, on=keys.covariates(outcome), **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        return {"outcome": self.outcome.name, **covariates_table(self.on)}
+        return {"outcome": self.outcome.name, **statistic_keys.covariates_table(self.on)}
 
     def __post_init__(self) -> None:
         if self.outcome.categories:
@@ -87,11 +81,6 @@ class Linear(Regression, OneSum):
                 "logistic regression"
             )
         super().__post_init__()
-
-    @property
-    def explained(self) -> str:
-        """The outcome's name."""
-        return self.outcome.name
 
     @property
     def size(self) -> int:
@@ -120,10 +109,7 @@ class Linear(Regression, OneSum):
         return np.where(np.isnan(w).any(axis=1, keepdims=True), 0.0, block)
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block.
-
-        As if nothing were correlated.
-        """
+        """As if nothing were correlated."""
 
         def found(guess: Guess) -> Effects | None:
             moments = np.pad(self.covariates.moments(guess), (0, 1))
@@ -155,20 +141,24 @@ class Linear(Regression, OneSum):
 
     def _fit(self, moments: Array, sigma: float) -> Effects | None:
         """The normal equations' root, if the moments of covariates stand clear of their noise."""
-        inner, outer = moments[:-1, :-1], moments[:-1, -1]
+        seen = self._square[:-1] | (np.diag(moments)[:-1] >= HIDDEN * sigma)
+        seen[0] = True
+        pairs = np.ix_(seen, seen)
+        inner, outer = moments[:-1, :-1][pairs], moments[:-1, -1][seen]
         if not definite(inner):
             return None
         effects = np.asarray(np.linalg.solve(inner, outer), dtype=np.float64)
-        v = np.append(-effects, 1.0)
+        v = np.zeros(self._width)
+        v[:-1][seen], v[-1] = -effects, 1.0
         records = max(moments[0, 0] - len(effects), 1.0)  # less the degrees of freedom
         each = np.array([self._moments(one) for one in np.eye(self.size)])
         blur = sigma / records * float(np.linalg.norm(np.einsum("i,mij,j->m", v, each, v)))
         spread = _never_below_0(float(v @ moments @ v) / records, blur)
-        rows = self._equations(v)
+        rows = self._equations(v)[seen]
         noise = sigma**2 / spread**2 * (rows @ rows.T)
-        doubt = sigma / spread * each[:, :-1, :-1]
+        doubt = sigma / spread * each[:, :-1, :-1][:, *pairs]
         fit = sandwich(Root(effects, inner / spread), noise, doubt, first=1)
-        return fit and replace(fit, wider=_WIDER)
+        return fit and replace(fit.among(seen[1:]), wider=_WIDER)
 
     def _equations(self, v: Array) -> Array:
         """(width - 1, size): how noise in each sum enters the equations of these residuals."""
@@ -262,7 +252,7 @@ class LogLinear(Linear):
 
     Args:
         outcome: the amount's column, with the logarithms of its bounds.
-        on, weight, confidence: see `Regression`.
+        on: see `Regression`.
     """
 
     ratio = "ratio of geometric means"
@@ -270,7 +260,6 @@ class LogLinear(Linear):
 
     @property
     def explained(self) -> str:
-        """The outcome's name."""
         return f"log {self.outcome.name}"
 
     def encode(self, cells: Cells) -> Array:

@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
+from hubbub.estimation import statistic_keys
+from hubbub.estimation.newton_sums import NewtonRegression, Scored
 from hubbub.estimation.pattern_regression import (
     OF_PATTERNS,
     PatternRegression,
     patterns_asked,
 )
-from hubbub.estimation.regression import Effects, Guess, Regression, newton, sandwich
+from hubbub.estimation.regression import Effects, Guess, OfOutcome, newton, sandwich
 from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     Answer,
@@ -38,26 +39,13 @@ from hubbub.estimation.statistic import (
     Parameters,
     one_hot,
 )
-from hubbub.estimation.statistic_keys import (
-    COVARIATES,
-    OUTCOME,
-    REFERENCE,
-    StatisticKeys,
-    covariates_table,
-)
+from hubbub.estimation.statistic_keys import StatisticKeys
 
 
 def logistic(
     outcome: Column, on: tuple[Levels | Column, ...], **more: Any
 ) -> Logistic | NewtonLogistic:
-    """A logistic regression: one sum where all covariates are classes, else a few Newton sums.
-
-    Args:
-        outcome, on, more: see `_OddsRatios`.
-
-    Raises:
-        StudyError: an outcome or covariates that are none.
-    """
+    """A logistic regression: one sum where all covariates are classes, else a few Newton sums."""
     classes = tuple(covariate for covariate in on if isinstance(covariate, Levels))
     if len(classes) == len(on):
         return Logistic(outcome=outcome, on=classes, **more)
@@ -65,27 +53,15 @@ def logistic(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OddsRatios(Regression):
-    """What both ways have in common; records that lack the outcome or a covariate are left out.
-
-    Args:
-        outcome: a column of two categories, of which the second is explained.
-        on: the covariates: classes, the first of which is compared with, or numeric columns.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: an outcome or covariates that are none.
-    """
-
-    outcome: Column
+class _OddsRatios(OfOutcome):
+    """What both ways have in common: an outcome of two categories, the second explained."""
 
     kind = "logistic"
     keys: ClassVar = {
-        "outcome": OUTCOME,
-        "covariates": COVARIATES,
-        "reference": REFERENCE,
-        **OF_PATTERNS,
-    }
+        "outcome": statistic_keys.OUTCOME,
+        "covariates": statistic_keys.COVARIATES,
+        "reference": statistic_keys.REFERENCE,
+    } | OF_PATTERNS
     methods = "odds ratios are from logistic regressions"
     ratio = "odds ratio"
 
@@ -96,7 +72,7 @@ class _OddsRatios(Regression):
         return logistic(outcome=outcome, on=on, **patterns_asked(keys, on), **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        return {"outcome": self.outcome.name, **covariates_table(self.on)}
+        return {"outcome": self.outcome.name, **statistic_keys.covariates_table(self.on)}
 
     def __post_init__(self) -> None:
         if len(self.outcome.categories) != 2:
@@ -104,11 +80,6 @@ class _OddsRatios(Regression):
                 f"expected an outcome of two categories, found {self.outcome.name}; declare them"
             )
         super().__post_init__()
-
-    @property
-    def explained(self) -> str:
-        """The outcome's name."""
-        return self.outcome.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +114,7 @@ class Logistic(_OddsRatios, PatternRegression):
         return self.through_layout(of_parts(levels, {number_of(): np.ones(1)}))
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block.
-
-        As if columns were independent.
-        """
+        """As if columns were independent."""
 
         def found(guess: Guess) -> Effects | None:
             each = max(records, 1.0) * self.covariates.shares(guess)
@@ -157,6 +125,9 @@ class Logistic(_OddsRatios, PatternRegression):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         return self.told_of(self.by_pattern(sums), sigma)
+
+    def records_of(self, cells: Array) -> tuple[Array, float]:
+        return cells.sum(axis=1), math.sqrt(2.0)
 
     def fitted(
         self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
@@ -189,15 +160,11 @@ class Logistic(_OddsRatios, PatternRegression):
 class NewtonLogistic(_OddsRatios, NewtonRegression):
     """Odds ratios per unit and between classes, from a few sums."""
 
-    @property
-    def first(self) -> int:
-        """Components before this one are no effects: the intercept."""
-        return 1
+    first = 1
 
     @property
     def size(self) -> int:
-        """How many numbers its block has: the score's, then the information's."""
-        return self.covariates.width + self._triangle.size
+        return self.covariates.width + self._triangle.size  # of the score, then the information
 
     @property
     def sensitivity(self) -> float:
@@ -208,11 +175,6 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
     def diameter(self) -> float:
         """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
         return 2.0 * self.sensitivity
-
-    @property
-    def start(self) -> Parameters:
-        """Parameters of the first sum: no effects."""
-        return np.zeros(self.covariates.width, np.float32)
 
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
         from scipy.special import expit  # which takes long to import
@@ -271,10 +233,6 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
             blur=sigma / scale,
             entries=self._triangle,
         )
-
-    @property
-    def _triangle(self) -> Triangle:
-        return Triangle(width=self.covariates.width)
 
     @property
     def _scale(self) -> float:

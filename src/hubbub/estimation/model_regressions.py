@@ -13,10 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hubbub.core.errors import StudyError
-from hubbub.core.tabular.column import Column
 from hubbub.estimation.intervals import normal_quantile
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Sum, Triangle
-from hubbub.estimation.regression import TOO_NOISY, Effects, Guess, Names, omitted, told
+from hubbub.estimation.regression import (
+    TOO_NOISY,
+    Effects,
+    Guess,
+    Names,
+    OfOutcome,
+    omitted,
+    told,
+)
 from hubbub.estimation.statistic import (
     Answer,
     Array,
@@ -29,7 +36,7 @@ from hubbub.estimation.statistic import (
 from hubbub.estimation.statistic_keys import StatisticKeys
 
 
-class ModelRegression(NewtonRegression):
+class ModelRegression(OfOutcome, NewtonRegression):
     """What they have in common."""
 
     @classmethod
@@ -113,13 +120,7 @@ class NewtonMultinomial(ModelRegression):
 
     Args:
         outcome: a column of three categories or more, each of which is compared with the first.
-        on, weight, confidence: see `Regression`.
-
-    Raises:
-        StudyError: an outcome or covariates that are none.
     """
-
-    outcome: Column
 
     kind = "multinomial"
     methods = "odds ratios of each class against the first are from multinomial regressions"
@@ -134,18 +135,13 @@ class NewtonMultinomial(ModelRegression):
         super().__post_init__()
 
     @property
-    def explained(self) -> str:
-        """The outcome's name."""
-        return self.outcome.name
-
-    @property
     def others(self) -> int:
         """How many classes are compared with the first."""
         return len(self.outcome.categories) - 1
 
     @property
-    def first(self) -> int:
-        """Components before this one are no effects: an intercept of each class."""
+    def first(self) -> int:  # type: ignore[override]
+        """An intercept of each class."""
         return self.others
 
     @property
@@ -173,11 +169,6 @@ class NewtonMultinomial(ModelRegression):
     def diameter(self) -> float:
         """The largest L2 distance of two records' blocks (docs/privacy.md P36)."""
         return 2.0 * self.sensitivity
-
-    @property
-    def start(self) -> Parameters:
-        """Parameters of a sum at no effects."""
-        return np.zeros(self.covariates.width * self.others, np.float32)
 
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
         from scipy.special import softmax  # which takes long to import
@@ -287,19 +278,14 @@ class NewtonPoisson(ModelRegression):
 
     Args:
         outcome: a column of counts from 0, whose public bound is the largest that counts.
-        on, weight, confidence: see `Regression`.
-
-    Raises:
-        StudyError: an outcome or covariates that are none.
     """
-
-    outcome: Column
 
     kind = "poisson"
     methods = (
         "rate ratios are from Poisson regressions, with standard errors adjusted for overdispersion"
     )
     ratio = "rate ratio"
+    first = 1
     sensitivity = 1.0  # docs/privacy.md P36
 
     def __post_init__(self) -> None:
@@ -309,16 +295,6 @@ class NewtonPoisson(ModelRegression):
                 f"{self.outcome.bounds[0]:g}; correct its bounds"
             )
         super().__post_init__()
-
-    @property
-    def explained(self) -> str:
-        """The outcome's name."""
-        return self.outcome.name
-
-    @property
-    def first(self) -> int:
-        """Components before this one are no effects: the intercept."""
-        return 1
 
     @property
     def size(self) -> int:
@@ -339,11 +315,6 @@ class NewtonPoisson(ModelRegression):
         turned = width * (1.0 + 2.0 * rate + 2.0 * square) + (1.0 - square) ** 2 / 4.0
         alike = 2.0 * width + 2.0 * (numbers - 1.0)
         return math.sqrt((max(turned, alike) + 1.0 / 16.0) / (width + 5.0 / 16.0))
-
-    @property
-    def start(self) -> Parameters:
-        """Parameters of a sum at no effects."""
-        return np.zeros(self.covariates.width, np.float32)
 
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
         at, high = self._at(parameters), self.outcome.bounds[1]
@@ -446,10 +417,6 @@ class NewtonPoisson(ModelRegression):
         column, number = np.array(self.covariates.column), np.array(self.covariates.number)
         raised = np.where(number, np.abs(effects), np.maximum(effects, 0.0))
         return sum(float(raised[column == place].max()) for place in range(len(self.on)))
-
-    @property
-    def _triangle(self) -> Triangle:
-        return Triangle(width=self.covariates.width)
 
 
 class _At(NamedTuple):

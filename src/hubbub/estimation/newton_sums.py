@@ -16,12 +16,13 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.estimation.regression import (
+    HIDDEN,
     SEVERAL,
     TOO_NOISY,
     Effects,
@@ -146,6 +147,17 @@ class Scored(NamedTuple):
     entries: Entries
     spread: float = 1.0
 
+    def of(self, seen: NDArray[np.bool_]) -> Scored:
+        """The same of some effects alone; of entries that are a `Triangle`."""
+        pairs = np.ix_(seen, seen)
+        return self._replace(
+            at=self.at[seen],
+            score=self.score[seen],
+            information=self.information[pairs],
+            noise=self.noise[pairs],
+            entries=Triangle(width=int(seen.sum())),
+        )
+
     @property
     def step(self) -> Array:
         """A Newton step, shortened where the noise is as large as the information."""
@@ -160,17 +172,14 @@ class NewtonRegression(Regression, Iterated):
     """A regression that is asked in a few sums.
 
     Args:
-        on, weight, confidence: see `Regression`.
+        on: see `Regression`.
     """
 
     steps = STEPS
     promised = 4.0  # steps that land far from a steep effect are left out
     rounds = sum(STEPS)
 
-    @property
-    def first(self) -> int:
-        """Components before this one are no effects: an intercept."""
-        return 0
+    first: ClassVar[int] = 0  # components before this one are no effects: an intercept
 
     @property
     def names(self) -> Names:
@@ -181,6 +190,15 @@ class NewtonRegression(Regression, Iterated):
     def per_unit(self) -> Array:
         """(effects,) times this they are per unit of a column."""
         return self.covariates.per_unit
+
+    @property
+    def start(self) -> Parameters:
+        """At no effects."""
+        return np.zeros(self.first + len(self.names), np.float32)
+
+    @property
+    def _triangle(self) -> Triangle:
+        return Triangle(width=self.first + len(self.covariates.names))
 
     def remarks(self, sums: Sequence[Sum]) -> tuple[str, ...]:
         """Sentences of what sums say besides effects."""
@@ -196,18 +214,25 @@ class NewtonRegression(Regression, Iterated):
 
     def answer_of_sums(self, told: Sequence[Scored]) -> Answer:
         """The answer that sums give, of which the last was taken where the others led."""
+        last = told[-1]
+        seen = self._seen(last)
+        if not seen.all():
+            told = [one.of(seen) for one in told]
+        shown = seen[self.first :]
         root = near_root(told, self.first)
         if root is not None and np.all(root.far):
-            moved = np.abs(root.values - told[-1].at[self.first :])
+            moved = np.zeros(len(shown))
+            moved[shown] = np.abs(root.values - told[-1].at[self.first :])
             which = spelled(self.names, moved >= moved.max() / 2)
             return self.make_answer(
                 f"{FAR}, most of all in {which}, as happens where it predicts nearly "
                 "everybody's outcome (separation): leave it out, or join classes"
             )
-        answer, last = self.answer_of(root), told[-1]
+        answer = self.answer_of(root and root.among(shown))
         if answer.refusal != TOO_NOISY:
             return answer
-        if len(told) > 1 and not self.answer_of(near_root([last], self.first)).refusal:
+        alone = near_root(told[-1:], self.first)
+        if len(told) > 1 and not self.answer_of(alone and alone.among(shown)).refusal:
             return replace(answer, refusal=APART)  # as the last sum alone has an answer
         information = last.information[self.first :, self.first :]
         if self.first:  # less what the intercept takes
@@ -215,6 +240,14 @@ class NewtonRegression(Regression, Iterated):
             inner = np.linalg.pinv(both[:, : self.first])
             information = information - both[:, self.first :].T @ inner @ both[:, self.first :]
         return replace(answer, refusal=too_noisy(self.names, information, last.blur))
+
+    def _seen(self, last: Scored) -> NDArray[np.bool_]:
+        """(q,) all but classes whose information is none; intercepts and numbers are among them."""
+        seen = np.ones(len(last.at), dtype=np.bool_)
+        if isinstance(last.entries, Triangle):
+            clear = np.diag(last.information)[self.first :] >= HIDDEN * last.blur
+            seen[self.first :] = self.covariates.number | clear
+        return seen
 
     def answer_of(self, root: Effects | None) -> Answer:
         """The answer that effects give, in units of their columns."""

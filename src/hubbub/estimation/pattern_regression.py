@@ -1,7 +1,5 @@
 """Regressions on classes: how a record says its pattern, and what is told of patterns.
 
-How a record says its pattern of classes where a model of few effects is read from the sum.
-
 Theory of operation (after ResidualPlanner, Xiao et al. 2023). Numbers by pattern have a component
 for each set of covariates: the empty one is their mean, that of one covariate how its classes
 differ, that of more an interaction. With one-hot vectors all components have the same noise; yet a
@@ -16,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -28,6 +26,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.settings import Key, text, texts
 from hubbub.estimation.intervals import chi_square_test
 from hubbub.estimation.regression import (
+    HIDDEN,
     TOO_NOISY,
     Effects,
     Names,
@@ -121,7 +120,7 @@ class PatternLayout:
 
 PER_CLASS = "trend per class"
 INTERACTION = "interaction"
-OF_PATTERNS: Mapping[str, Key] = {
+OF_PATTERNS: dict[str, Key] = {
     "interactions": Key(
         says='`"logistic"`, `"cox"` on classes: pairs of covariates whose interaction is '
         "in the model too, each with a test.",
@@ -190,7 +189,7 @@ class PatternRegression(Regression, OneSum):
         """How a record says its pattern: what is asked is more exact than other interactions."""
         pairs = (*self.interactions, *self._subgroup_pairs())
         return PatternLayout(
-            shape=tuple(map(len, self.on)),
+            shape=self.covariates.shape,
             kept=frozenset(frozenset(map(self._place, pair)) for pair in pairs),
         )
 
@@ -217,13 +216,17 @@ class PatternRegression(Regression, OneSum):
     ) -> Effects | None:
         """Effects of a design's components (patterns, components), in those patterns or in all."""
 
+    @abstractmethod
+    def records_of(self, cells: Array) -> tuple[Array, float]:
+        """(patterns,) records, and their noise where that of patterns' numbers is 1."""
+
     def asked_of_patterns(self) -> dict[str, Any]:
         """The keys of what is asked besides the effects themselves."""
         return table_of(interactions=self.interactions, trend=self.trend, subgroups=self.subgroups)
 
     def told_of(self, cells: Array, sigma: float) -> Answer:
         """The whole answer from noisy cells."""
-        main = self.fitted(cells, self.design, sigma)
+        main = self._fitted_where_seen(cells, sigma)
         names = (*self.covariates.names, *self._products(self.interactions))
         rows = main.rows(names, self.ratio, self.confidence) if main else ()
         if not rows:
@@ -234,6 +237,20 @@ class PatternRegression(Regression, OneSum):
             tests=tuple(self._tests(cells, main, sigma)),
             notes=(self.note, *omitted(names, main)),
         )
+
+    def _fitted_where_seen(self, cells: Array, sigma: float) -> Effects | None:
+        seen, kept = self.seen(cells, sigma)
+        fit = self.fitted(cells, self.design[:, seen], sigma, kept) if seen.any() else None
+        return fit and fit.among(seen)
+
+    def seen(self, cells: Array, sigma: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """(components,) of the model that somebody has, and (patterns,) with no other."""
+        number, noise = self.records_of(cells)
+        has = self.design.T != 0
+        seen = has @ number >= HIDDEN * sigma * noise * np.linalg.norm(
+            has @ self.layout.counts, axis=1
+        )
+        return seen, ~has[~seen].any(axis=0)
 
     def _tests(self, cells: Array, main: Effects | None, sigma: float) -> Iterator[NoisyTest]:
         """Of each interaction, where all of its effects are told."""
@@ -257,10 +274,9 @@ class PatternRegression(Regression, OneSum):
         """One row for each trend that is told."""
         for name in self.trend:
             place = self._place(name)
-            grid = np.indices([len(covariate) for covariate in self.on]).reshape(len(self.on), -1)
             columns = np.array(self.covariates.column)
             others = self.covariates.table[:, columns != place]
-            design = np.column_stack([grid[place], others])
+            design = np.column_stack([self.covariates.grid[place], others])
             fit = self.fitted(cells, design, sigma)
             if fit is not None and 0 in told(fit):
                 names = ((name, PER_CLASS), *(("", "") for _ in range(others.shape[1])))
@@ -273,9 +289,9 @@ class PatternRegression(Regression, OneSum):
         place, columns = self._place(self.subgroups), np.array(self.covariates.column)
         design = self.covariates.table[:, columns == place]
         names = tuple(name for name in self.covariates.names if name[0] == self.subgroups)
-        grid = np.indices([len(covariate) for covariate in self.on]).reshape(len(self.on), -1)
         for number, other in enumerate(self.on):
-            for level, kept in enumerate(grid[number] == np.arange(len(other))[:, None]):
+            grid = self.covariates.grid[number]
+            for level, kept in enumerate(grid == np.arange(len(other))[:, None]):
                 fit = None if number == place else self.fitted(cells, design, sigma, kept)
                 if fit is not None:
                     group = f"{other.column.name}: {other.names[level]}"
@@ -322,14 +338,10 @@ def wald(effects: Effects, which: slice) -> NoisyTest | None:
     return chi_square_test(INTERACTION, statistic, len(values))
 
 
-def patterns_asked(keys: StatisticKeys, on: tuple[Any, ...]) -> dict[str, Any]:
-    """What is asked of patterns besides effects, by the keys of a regression's table.
-
-    Raises:
-        StudyError: something is, and there are covariates that are numbers.
-    """
+def patterns_asked(keys: StatisticKeys, on: tuple[Any, ...], *others: str) -> dict[str, Any]:
+    """What is asked of patterns besides effects; refuses it, and other keys, beside numbers."""
     section = keys.section
-    asked = [key for key in OF_PATTERNS if key in section]
+    asked = [key for key in (*OF_PATTERNS, *others) if key in section]
     if asked and not all(isinstance(covariate, Levels) for covariate in on):
         raise section.refusal(
             asked[0], "absent beside covariates that are numbers", "give them break points"

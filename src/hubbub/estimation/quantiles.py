@@ -30,18 +30,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.intervals import (
-    CLEAR,
-    COMPLETE,
-    SURE,
-    around,
-    caution,
-    chi_square_test,
-    normal_quantile,
-    quadratic_form,
-    share,
-    two_sided,
-)
+from hubbub.estimation import intervals, statistic_keys
 from hubbub.estimation.risk_sets import PrefixCode, rising
 from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
@@ -59,16 +48,7 @@ from hubbub.estimation.statistic import (
     group_sums,
     in_own_groups,
 )
-from hubbub.estimation.statistic_keys import (
-    AT,
-    BINS,
-    BY,
-    COLUMN,
-    SPACING,
-    TEST,
-    StatisticKeys,
-    table_of,
-)
+from hubbub.estimation.statistic_keys import StatisticKeys
 
 # Wilcoxon's test of two groups, and Kruskal and Wallis' of more, from noisy counts in bins.
 #
@@ -106,9 +86,11 @@ def rank_test(counts: Array, rows: Array, sigma: float) -> NoisyTest:
     degrees = groups - 1
     if degrees == 1:
         z = float(excess[0] / np.sqrt(covariance[0, 0]))
-        return NoisyTest(name="Wilcoxon", statistic=z * z, degrees=1.0, p_value=two_sided(z), z=z)
-    statistic = quadratic_form(excess[:-1], covariance[:-1, :-1], degrees)
-    return chi_square_test("Kruskal-Wallis", statistic, float(degrees))
+        return NoisyTest(
+            name="Wilcoxon", statistic=z * z, degrees=1.0, p_value=intervals.two_sided(z), z=z
+        )
+    statistic = intervals.quadratic_form(excess[:-1], covariance[:-1, :-1], degrees)
+    return intervals.chi_square_test("Kruskal-Wallis", statistic, float(degrees))
 
 
 _TEST = "wilcoxon"
@@ -128,10 +110,6 @@ class Quantiles(OneSum):
         at: probabilities, each between 0 and 1.
         by: classes of the column that divides records into groups; records without it are left out.
         test: whether groups are compared by their ranks.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: edges that do not increase inside the bounds, or probabilities out of range.
     """
 
     column: Column
@@ -142,12 +120,12 @@ class Quantiles(OneSum):
 
     kind = "quantiles"
     keys: ClassVar = {
-        "column": COLUMN,
-        "at": AT,
-        "bins": BINS,
-        "spacing": SPACING,
-        "by": BY,
-        "test": TEST,
+        "column": statistic_keys.COLUMN,
+        "at": statistic_keys.AT,
+        "bins": statistic_keys.BINS,
+        "spacing": statistic_keys.SPACING,
+        "by": statistic_keys.BY,
+        "test": statistic_keys.TEST,
     }
     methods = "quantiles were read from binned distribution functions"
 
@@ -165,7 +143,9 @@ class Quantiles(OneSum):
 
     def settings(self) -> dict[str, Any]:
         test, bins = _TEST if self.test else "", self.edges[1:-1]
-        return table_of(column=self.column, at=self.at, bins=bins, by=self.by, test=test)
+        return statistic_keys.table_of(
+            column=self.column, at=self.at, bins=bins, by=self.by, test=test
+        )
 
     def __post_init__(self) -> None:
         _ = self._levels
@@ -221,11 +201,7 @@ class Quantiles(OneSum):
         return of_parts((self.by,) if self.by else (), bins | whole)
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block.
-
-        The error in the column's unit is that of the median, if values lie in its range like a
-        bell six standard deviations wide.
-        """
+        """Of the median, if values lie in the column's range like a bell of six deviations."""
         records = max(records / len(group_names(self.by)), 1.0)
         totals = self._code.totals
         noise = sigma * float(np.linalg.norm(totals[len(totals) // 2] - 0.5 * totals[-1])) / records
@@ -237,7 +213,10 @@ class Quantiles(OneSum):
             "the column's unit (one standard error)"
         )
         errors, group = {"probability": error, "value": unit}, " of a group" if self.by else ""
-        answered, possible = COMPLETE * clear >= CLEAR + SURE, clear >= CLEAR
+        answered, possible = (
+            intervals.COMPLETE * clear >= intervals.CLEAR + intervals.SURE,
+            clear >= intervals.CLEAR,
+        )
         return self.make_expectation(
             errors, sigma, told, answered=answered, possible=possible, group=group
         )
@@ -246,12 +225,13 @@ class Quantiles(OneSum):
         last = self._code.totals[-1]
         length = float(np.linalg.norm(last))
         told = [
-            (name, block, noise * float(caution(np.array(clear - CLEAR))))
+            (name, block, noise * float(intervals.caution(np.array(clear - intervals.CLEAR))))
             for name, block, noise in group_sums(sums, self.by, sigma)
-            if (clear := float(last @ block) / (noise * length)) >= CLEAR
+            if (clear := float(last @ block) / (noise * length)) >= intervals.CLEAR
         ]
         names = [name for name, *_ in told]
         few = [name for name in group_names(self.by) if told and name not in names]
+        kept = [place for place, name in enumerate(group_names(self.by)) if name in names]
         rows = tuple(
             replace(row, group=name)
             for name, block, noise in told
@@ -262,7 +242,7 @@ class Quantiles(OneSum):
             "" if told else TOO_FEW,
             rows=rows,
             curves=tuple(self._curve(name, block, noise) for name, block, noise in told),
-            tests=self._tests(sums.reshape(-1, self._code.bins), sigma) if told and not few else (),
+            tests=self._tests(sums.reshape(-1, self._code.bins)[kept], sigma),
             notes=(
                 f"records without {self.column.name}{' or group' if self.by else ''} are left out",
                 *(f"too few records of {name} for the noise" for name in few),
@@ -271,8 +251,8 @@ class Quantiles(OneSum):
         )
 
     def _tests(self, blocks: Array, sigma: float) -> tuple[NoisyTest, ...]:
-        """Whether groups differ in their ranks."""
-        if not self.test:
+        """Whether groups that are told differ in their ranks."""
+        if not self.test or len(blocks) < 2:
             return ()
         rows = self._code.counts
         return (rank_test(blocks @ rows.T, rows, sigma),)
@@ -290,7 +270,7 @@ class Quantiles(OneSum):
         unsure = np.abs(CubicSpline(edges, shares)(places) - smooth)
         unsure[:-1] *= ~np.repeat(single, _BETWEEN)
         crowded = (np.diff(shares) > _CROWDED) & ~single
-        records, z = float(self._code.totals[-1] @ sums), normal_quantile(self.confidence)
+        records, z = float(self._code.totals[-1] @ sums), intervals.normal_quantile(self.confidence)
         for p in self.at:
             noise = (sigma / records) ** 2 * self._noise(p)
             reach = z * np.sqrt(noise + p * (1 - p) / records + unsure**2)
@@ -350,11 +330,15 @@ class Quantiles(OneSum):
         return rising(np.clip(below, 0.0, 1.0))
 
     def _curve(self, name: str, sums: Array, sigma: float) -> Curve:
-        z, whole, first = normal_quantile(self.confidence), self._code.totals[-1], 1 - self._own
-        shares = [share(sums, below, whole, sigma, z) for below in self._below[first:-1]]
+        z, whole, first = (
+            intervals.normal_quantile(self.confidence),
+            self._code.totals[-1],
+            1 - self._own,
+        )
+        shares = [intervals.share(sums, below, whole, sigma, z) for below in self._below[first:-1]]
         y = self._monotone(sums)[first:-1]
         ends = np.array([(one.low, one.high) for one in shares]).reshape(-1, 2).T
-        low, high = around(y, *ends)
+        low, high = intervals.around(y, *ends)
         return Curve(
             name=name if self.by else self.column.name,
             column=self.column.name,

@@ -22,18 +22,7 @@ import numpy as np
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import number
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.intervals import (
-    CLEAR,
-    SURE,
-    at,
-    caution,
-    chi_square_test,
-    count,
-    estimate,
-    normal_quantile,
-    ratio_interval,
-    ratio_of,
-)
+from hubbub.estimation import intervals
 from hubbub.estimation.statistic import (
     TOO_FEW,
     Answer,
@@ -69,10 +58,6 @@ class EventRates(OneSum):
         horizon: until when; time after it, and events, do not count. All time, of numbers.
         by: classes of the column that divides records into groups.
         per: the time that rates are per, in the unit of the time's column.
-        weight, confidence: see `Statistic`.
-
-    Raises:
-        StudyError: a horizon that is none, or an event that is no such column.
     """
 
     time: Column
@@ -167,11 +152,8 @@ class EventRates(OneSum):
         return in_own_groups(block * known[:, None], self.by, cells)
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block.
-
-        As if a third had the event, and all were followed for half of the horizon; of numbers, as
-        if their mean and spread were a tenth of the bound.
-        """
+        # As if a third had the event, and all were followed for half of the horizon; of numbers, as
+        # if their mean and spread were a tenth of the bound.
         each = max(records / len(group_names(self.by)), 1.0)
         events, time = each * (_NUMBERS if self._is_number else _EVENTS), each * _HALF
         sampling = 1.0 / (each if self._is_number else events)
@@ -184,8 +166,8 @@ class EventRates(OneSum):
             sigma,
             told,
             # Where one in ten has the event it is told all the same, if they are followed so long.
-            answered=each / 10 >= (CLEAR + SURE) * sigma,
-            possible=_HALF * time >= CLEAR * sigma,
+            answered=each / 10 >= (intervals.CLEAR + intervals.SURE) * sigma,
+            possible=_HALF * time >= intervals.CLEAR * sigma,
             group=group,
         )
 
@@ -221,7 +203,7 @@ class EventRates(OneSum):
         if not self._is_number:
             return _Rate(name, events, time, sigma)
         poisson = 1.0 / self._most
-        if events < CLEAR * sigma or time <= 0:  # too few to see how they vary
+        if events < intervals.CLEAR * sigma or time <= 0:  # too few to see how they vary
             return _Rate(name, events, time, sigma, poisson)
         rate = events / time
         weights = np.array([1.0, -2 * _HALF * rate, (_HALF * rate) ** 2]) / _SQUARES
@@ -230,11 +212,17 @@ class EventRates(OneSum):
 
     def _rows(self, group: _Rate) -> list[Estimate]:
         """Events, time and the rate of a group."""
-        z, unit, names = normal_quantile(self.confidence), self.horizon / _HALF, self._names(group)
+        z, unit, names = (
+            intervals.normal_quantile(self.confidence),
+            self.horizon / _HALF,
+            self._names(group),
+        )
         events, error = max(group.events, 0.0) * self._most, group.sigma * self._most
         rows = [
-            count(events, error, z, "events", **names),
-            estimate(unit * group.time, unit * group.sigma, z, quantity="time at risk", **names),
+            intervals.count(events, error, z, "events", **names),
+            intervals.estimate(
+                unit * group.time, unit * group.sigma, z, quantity="time at risk", **names
+            ),
         ]
         if self._is_limited(group):
             scale = self.per / unit * self._most
@@ -248,18 +236,20 @@ class EventRates(OneSum):
 
     def _is_limited(self, one: _Rate) -> bool:
         """Whether the interval of a rate has an upper end."""
-        return one.interval(normal_quantile(self.confidence))[3] < _UNLIMITED
+        return one.interval(intervals.normal_quantile(self.confidence))[3] < _UNLIMITED
 
     def _ratio(self, one: _Rate, other: _Rate) -> list[Estimate]:
         """Of two rates, where both numbers of events stand clear of the noise."""
-        if min(one.events, other.events) < CLEAR * one.sigma + 0.5:
+        if min(one.events, other.events) < intervals.CLEAR * one.sigma + 0.5:
             return []
-        z = normal_quantile(self.confidence)
+        z = intervals.normal_quantile(self.confidence)
         logs, variances = zip(one.logarithm, other.logarithm, strict=True)
         effect, error = logs[0] - logs[1], math.sqrt(sum(variances))
         column = self.by.column.name if self.by else ""
         level = f"{one.name} against {other.name}"
-        return [ratio_of(effect, error, z, quantity=RATE_RATIO, column=column, level=level)]
+        return [
+            intervals.ratio_of(effect, error, z, quantity=RATE_RATIO, column=column, level=level)
+        ]
 
     def _tests(self, groups: list[_Rate]) -> list[NoisyTest]:
         """Whether groups have one rate: events less what their time explains."""
@@ -274,7 +264,7 @@ class EventRates(OneSum):
         covariance = centred @ np.diag(own) @ centred.T
         excess, degrees = events - rate * time, len(groups) - 1
         statistic = float(excess[:-1] @ np.linalg.solve(covariance[:-1, :-1], excess[:-1]))
-        return [chi_square_test("equal rates", statistic, float(degrees))]
+        return [intervals.chi_square_test("equal rates", statistic, float(degrees))]
 
     @property
     def _is_number(self) -> bool:
@@ -311,22 +301,22 @@ class _Rate:
     @property
     def clear(self) -> float:
         """How many standard deviations its time has above what is told."""
-        return self.time / self.sigma - CLEAR
+        return self.time / self.sigma - intervals.CLEAR
 
     def interval(self, z: float) -> tuple[float, float, float, float]:
         """Rate, standard error, and the ends of its interval."""
-        wider = replace(self, sigma=self.sigma * float(caution(np.array(self.clear))))
+        wider = replace(self, sigma=self.sigma * float(intervals.caution(np.array(self.clear))))
         noise = wider.sigma**2
         events = max(self.events, 0.0)
         variance = (noise, self.dispersion * max(self.time, 1.0), noise)
         rate = events / self.time
-        low, high = ratio_interval(events, self.time, variance, z, (0.0, _UNLIMITED))
-        return rate, math.sqrt(at(variance, rate)) / self.time, low, high
+        low, high = intervals.ratio_interval(events, self.time, variance, z, (0.0, _UNLIMITED))
+        return rate, math.sqrt(intervals.at(variance, rate)) / self.time, low, high
 
     @property
     def logarithm(self) -> tuple[float, float]:
         """Of its rate, without the mean of the noise's second order, and its variance."""
-        wider = float(caution(np.array(self.events / self.sigma - CLEAR)))
+        wider = float(intervals.caution(np.array(self.events / self.sigma - intervals.CLEAR)))
         second = self.sigma**2 / 2.0 * (1.0 / self.events**2 - 1.0 / self.time**2)
         noise = (wider * self.sigma) ** 2 * (1.0 / self.events**2 + 1.0 / self.time**2)
         sampling = self.dispersion / self.events

@@ -1,7 +1,5 @@
 """Regressions: covariates in a record's vector, and effects with what leaves them uncertain.
 
-Covariates of regressions: what they are in a record's vector.
-
 A numeric column is a number in [-1, 1]; classes are 0 or 1 each, but for the reference, which the
 others are compared with. Where there are no numbers, every combination of classes is a pattern.
 """
@@ -111,14 +109,14 @@ class Covariates:
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
         """The column of each component, and what is compared."""
-        found: list[tuple[str, str]] = []
+        names: list[tuple[str, str]] = []
         for covariate in self.on:
             if isinstance(covariate, Column):
-                found.append((covariate.name, PER_UNIT))
+                names.append((covariate.name, PER_UNIT))
             else:
                 first, *others = (covariate.names[place] for place in covariate.order)
-                found += [(covariate.column.name, f"{name} against {first}") for name in others]
-        return tuple(found)
+                names += [(covariate.column.name, f"{name} against {first}") for name in others]
+        return tuple(names)
 
     @property
     def number(self) -> tuple[bool, ...]:
@@ -128,29 +126,24 @@ class Covariates:
     @property
     def column(self) -> tuple[int, ...]:
         """The place of each component's column in `on`."""
-        widths = [
-            1 if isinstance(covariate, Column) else len(covariate) - 1 for covariate in self.on
-        ]
-        return tuple(int(place) for place in np.repeat(np.arange(len(widths)), widths))
+        widths = [1 if isinstance(one, Column) else len(one) - 1 for one in self.on]
+        return tuple(np.repeat(np.arange(len(widths)), widths).tolist())
 
     @property
     def per_unit(self) -> Array:
         """(components,) effects on a component of 1, times this, are per unit of the column."""
-        return np.array(
-            [
-                2.0 / (one.bounds[1] - one.bounds[0]) if isinstance(one, Column) else 1.0
-                for one in (self.on[place] for place in self.column)
-            ]
-        )
+        units = [2.0 / np.ptp(one.bounds) if isinstance(one, Column) else 1.0 for one in self.on]
+        return np.array(units)[list(self.column)]
 
     def moments(self, guess: Guess) -> Array:
         """(width, width) guessed, as if nothing were correlated."""
         apart = np.not_equal.outer(self.column, self.column)
-        blocks = [
-            np.zeros(1) if isinstance(covariate, Column) else guess.shares(len(covariate))[1:]
-            for covariate in self.on
-        ]
-        shares = np.concatenate(blocks)
+        shares = np.concatenate(
+            [
+                np.zeros(1) if isinstance(one, Column) else guess.shares(len(one))[1:]
+                for one in self.on
+            ]
+        )
         own = np.where(self.number, guess.variance, shares)
         inner = np.outer(shares, shares) * apart + np.diag(own)
         return np.block([[np.ones((1, 1)), shares[None]], [shares[:, None], inner]])
@@ -201,30 +194,37 @@ class Patterns(Covariates):
             )
 
     def __len__(self) -> int:
-        return math.prod(len(levels) for levels in self.on)
+        return math.prod(self.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many classes each column has; the last one's change fastest."""
+        return tuple(map(len, self.on))
 
     def places(self, cells: Cells) -> NDArray[np.int64]:
         """(n,) the number of each record's pattern, -1 where a covariate is missing."""
-        columns = [levels.places(cells) for levels in self.on]
-        place = np.zeros_like(columns[0])
-        for levels, column in zip(self.on, columns, strict=True):
-            place = place * len(levels) + column
-        return np.where(np.min(columns, axis=0) < 0, -1, place)
+        columns = np.array([levels.places(cells) for levels in self.on])
+        place = np.ravel_multi_index(tuple(np.maximum(columns, 0)), self.shape)
+        return np.where(columns.min(axis=0) < 0, -1, place)
 
     def shares(self, guess: Guess) -> Array:
         """(patterns,) guessed, as if columns were independent."""
-        found = np.ones(1)
-        for levels in self.on:
-            found = np.outer(found, guess.shares(len(levels))).ravel()
-        return found
+        shares = np.ones(1)
+        for classes in self.shape:
+            shares = np.kron(shares, guess.shares(classes))
+        return shares
+
+    @property
+    def grid(self) -> NDArray[np.int64]:
+        """(columns, patterns) the class of each column in each pattern."""
+        return np.indices(self.shape).reshape(len(self.on), -1)
 
     @property
     def table(self) -> Array:
         """(patterns, components) of 0 and 1, without the constant."""
-        grid = np.indices([len(levels) for levels in self.on]).reshape(len(self.on), -1)
         blocks = [
             np.eye(len(levels))[column][:, levels.order[1:]]
-            for levels, column in zip(self.on, grid, strict=True)
+            for levels, column in zip(self.on, self.grid, strict=True)
         ]
         return np.hstack(blocks)
 
@@ -256,6 +256,9 @@ _ENDLESS = 6.0  # logarithm of a ratio that no interval reaches: one of 400
 # Of a direction of length 1, columns that have as much of it are named; where as little is left of
 # the information in it, of what it would be without correlation.
 _ALIASED, _ALIKE = 0.3, 0.1
+# Deviations of its noise below which a class's records, or its information, are none: an effect of
+# a class that nobody is in is not told, and takes no other with it.
+HIDDEN = 3.0
 LEFT_OUT = "records without the outcome or a covariate are left out"
 NOISE = "below the noise"
 NO_END = (
@@ -316,6 +319,19 @@ class Effects:
             clear=self.clear[first:],
             sampling=self.sampling[first:],
             far=np.broadcast_to(self.far, self.values.shape)[first:],
+        )
+
+    def among(self, shown: NDArray[np.bool_]) -> Effects:
+        """The same where these are shown, beside others of which nothing is known."""
+        many, place = len(shown), np.flatnonzero(shown)
+        covariance = np.diag(np.full(many, math.inf))
+        covariance[np.ix_(place, place)] = self.covariance
+        values, clear, sampling = np.zeros((3, many))
+        values[place], clear[place], sampling[place] = self.values, self.clear, self.sampling
+        far = np.zeros(many, dtype=np.bool_)
+        far[place] = self.far
+        return replace(
+            self, values=values, covariance=covariance, clear=clear, sampling=sampling, far=far
         )
 
     def per(self, unit: Array) -> Effects:
@@ -419,6 +435,17 @@ class Regression(Statistic):
         rows = found.rows(names, self.ratio, self.confidence) if found else ()
         notes = (self.note, *omitted(names, found))
         return self.make_answer("" if rows else TOO_NOISY, rows=rows, notes=notes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfOutcome(Regression):
+    """A regression whose covariates explain one column, its outcome."""
+
+    outcome: Column
+
+    @property
+    def explained(self) -> str:
+        return self.outcome.name
 
 
 def newton(at: Callable[[Array], tuple[Array, Array]], width: int, sigma: float) -> Root | None:
@@ -550,7 +577,7 @@ def too_noisy(names: Names, information: Array, blur: float) -> str:
         blur: standard deviation of the noise in an entry of it.
     """
     own = np.diag(information)
-    hidden = own < SEVERAL[1] * blur
+    hidden = own < HIDDEN * blur
     if hidden.any():
         cure = "leave it out, or join rare classes with others"
         return TOO_NOISY if hidden.all() else f"{TOO_NOISY} in {spelled(names, hidden)}: {cure}"

@@ -1,7 +1,5 @@
 """Counts in ordered bins whose running totals have little noise, and risk sets made of them.
 
-Counts in ordered bins, coded so that their running totals come out with little noise.
-
 Theory of operation (after Henzinger, Upadhyay, Upadhyay 2023 and Fichtenberger et al. 2023). F is
 the lower triangular Toeplitz matrix whose entries are the coefficients of (1 - x)^-a. Records are
 summed as F counts, with independent noise; F^-1 has the coefficients of (1 - x)^a, and running
@@ -89,14 +87,9 @@ def _lower(power: float, size: int) -> Array:
 
 def rising(values: Array) -> Array:
     """The non-decreasing values that are nearest in squares: neighbours that fall are pooled."""
-    pools: list[tuple[float, int]] = []
-    for value in values.tolist():
-        mean, size = value, 1
-        while pools and pools[-1][0] > mean:
-            before, length = pools.pop()
-            mean, size = (mean * size + before * length) / (size + length), size + length
-        pools.append((mean, size))
-    return np.repeat([mean for mean, _ in pools], [size for _, size in pools])
+    from scipy.optimize import isotonic_regression  # which takes long to import
+
+    return np.asarray(isotonic_regression(values).x)
 
 
 # Who is at risk and who has the event, bin by bin and group by group, from prefix-coded blocks.
@@ -186,12 +179,12 @@ class RiskSets:
         """The edges of its bins: those that are stated, with `at`, each moved back to a step."""
         start, *inner = sorted({*self.edges, *self.at})
         column, least = self.time, 1e-9 * (self.edges[-1] - start)
-        found = [start]
+        edges = [start]
         for edge in inner:
             end = column.at_step(int(self.clock(np.array(edge))) - 1) if column.step else edge
-            if end > found[-1] + least:
-                found.append(end)
-        return tuple(found)
+            if end > edges[-1] + least:
+                edges.append(end)
+        return tuple(edges)
 
     def clock(self, times: Array) -> Array:
         """Times on a scale on which who leaves and who has the event is spread evenly in a bin.
@@ -335,16 +328,13 @@ class RiskSets:
         times, ended = cells[self.time.name], cells[self.event.name]
         died = (ended >= 1) & (ended < 1 + self.causes)
         known = ~np.isnan(times) & (died | ((ended >= 0) & (ended < 1)))
-        if self.entry:
-            known = known & self._before(cells[self.entry.name], times, self.entry)
+        if self.entry:  # who was observed from a known time on that came before the last
+            entered = np.clip(cells[self.entry.name], *self.entry.bounds)
+            known &= entered < np.clip(times, *self.time.bounds)
         place, part = self._placed(times)
         cause = np.where(died, ended - 1.0, 0.0).astype(np.int64)
         inside_grid = known & died & (place < self.bins)
         return _Seen(place, part, inside_grid, known, cause)
-
-    def _before(self, entries: Array, times: Array, entry: Column) -> NDArray[np.bool_]:
-        """(n,) who was observed from a known time on that came before the last."""
-        return np.asarray(np.clip(entries, *entry.bounds) < np.clip(times, *self.time.bounds))
 
     def _placed(self, times: Array) -> tuple[NDArray[np.intp], Array]:
         """(n,) bins of times, one more after the horizon; and how much of each had passed."""
@@ -355,6 +345,16 @@ class RiskSets:
         within = np.clip(np.where(np.isnan(times), edges[0], times), edges[0], edges[-1])
         part = (self.clock(within) - start[inside]) / long[inside]
         return place, np.clip(part, 0.0, 1.0)
+
+    def coded(self, events: Array, exposed: Array) -> Array:
+        """(width,) a group's sum with so many events, alike of all kinds, and so many exposed.
+
+        Nobody in it left inside a bin, nor entered late: who entered is who is exposed more.
+        """
+        left = exposed - np.append(exposed[1:], 0.0) - np.append(events, 0.0)
+        each = self._events.matrix @ events[::-1] / self.causes
+        told = np.concatenate([*[each] * self.causes, self._leaving.matrix @ left[::-1]])
+        return np.pad(told, (0, self.width - len(told)))
 
     @cached_property
     def events(self) -> Array:
@@ -469,7 +469,6 @@ class Followed(Statistic):
         time: a numeric column: how long a record was followed.
         event: a column of categories, all but the first of which are events.
         edges: increasing edges of the bins in the unit of the time, the horizon last.
-        weight, confidence: see `Statistic`.
     """
 
     time: Column

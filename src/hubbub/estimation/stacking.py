@@ -1,7 +1,5 @@
 """One vector for all questions of a study, and what several of its blocks tell alike.
 
-One cohort, one number: what several blocks of a study tell alike is made the same in all.
-
 Theory of operation. Blocks count the same records by different columns: the total, how many have a
 class, how many had an event in a bin. Each of these *margins* is a linear function of a block, and
 without noise those of one name are equal. Their noise is independent and, in the stacked vector, of
@@ -84,14 +82,16 @@ def of_parts(levels: Sequence[Levels], told: Mapping[Margin, MarginArray]) -> Ma
         levels: the classes that divide it; none for a single part.
         told: what a part tells, (width,) each.
     """
-    shape = [len(level) for level in levels]
+    shape = tuple(map(len, levels))
+    grid = np.indices(shape).reshape(len(shape), math.prod(shape))
     margins: dict[Margin, Told] = {}
     for number in range(min(_TOGETHER, len(levels)) + 1):
         for named in itertools.combinations(range(len(levels)), number):
             if any(not one.column.complete for k, one in enumerate(levels) if k not in named):
                 continue
             for place in itertools.product(*(range(shape[k]) for k in named)):
-                inside = _inside(shape, dict(zip(named, place, strict=True)))
+                is_there = [grid[k] == at for k, at in zip(named, place, strict=True)]
+                inside = np.ones(grid.shape[1]) * np.all(is_there, axis=0)
                 classes = {
                     (levels[k].column.name, levels[k].names[at])
                     for k, at in zip(named, place, strict=True)
@@ -100,15 +100,6 @@ def of_parts(levels: Sequence[Levels], told: Mapping[Margin, MarginArray]) -> Ma
                     both = Margin(margin.counted, margin.classes | classes)
                     margins[both] = Told(inside, row)
     return margins
-
-
-def _inside(shape: Sequence[int], fixed: Mapping[int, int]) -> MarginArray:
-    """(parts,) 1 where the classes of some columns are these."""
-    grid = np.indices(tuple(shape)).reshape(len(shape), math.prod(shape))
-    inside = np.ones(grid.shape[1], dtype=bool)
-    for column, place in fixed.items():
-        inside &= grid[column] == place
-    return inside.astype(np.float64)
 
 
 def equations(blocks: Sequence[tuple[slice, float, Margins]], size: int) -> MarginArray:
@@ -183,23 +174,18 @@ def stack(statistics: Mapping[str, OneSum | Iterated], relation: str = "add-remo
             f"expected statistics and one of the relations {RELATIONS}, found {len(statistics)} "
             f"statistics and {relation!r}; correct the study"
         )
-    bounds = [
-        asked.diameter if relation == "substitute" else asked.sensitivity
-        for asked in statistics.values()
-    ]
-    rounds = max(asked.rounds for asked in statistics.values())
+    each = tuple(statistics.values())
+    bounds = [asked.diameter if relation == "substitute" else asked.sensitivity for asked in each]
+    rounds = max(asked.rounds for asked in each)
     needs = [
         asked.weight * bound**2 * _noise_to_sampling(asked) * asked.rounds / rounds
-        for asked, bound in zip(statistics.values(), bounds, strict=True)
+        for asked, bound in zip(each, bounds, strict=True)
     ]
-    return Stacked(
-        names=tuple(statistics),
-        statistics=tuple(statistics.values()),
-        parts=tuple(need / sum(needs) for need in needs),
-        scales=tuple(
-            math.sqrt(need / sum(needs)) / bound for need, bound in zip(needs, bounds, strict=True)
-        ),
-    )
+    scales = [
+        math.sqrt(need / sum(needs)) / bound for need, bound in zip(needs, bounds, strict=True)
+    ]
+    parts = tuple(need / sum(needs) for need in needs)
+    return Stacked(names=tuple(statistics), statistics=each, parts=parts, scales=tuple(scales))
 
 
 @lru_cache(maxsize=256)
@@ -281,12 +267,14 @@ class Stacked:
     @property
     def sensitivity(self) -> float:
         """The largest L2 norm of a stacked vector: 1 where scales are made for add-remove."""
-        return math.hypot(*(one.sensitivity * s for one, s in self._scaled()))
+        scaled = zip(self.statistics, self.scales, strict=True)
+        return math.hypot(*(asked.sensitivity * scale for asked, scale in scaled))
 
     @property
     def diameter(self) -> float:
         """The largest L2 distance of two stacked vectors: 1 where they are for substitution."""
-        return math.hypot(*(one.diameter * s for one, s in self._scaled()))
+        scaled = zip(self.statistics, self.scales, strict=True)
+        return math.hypot(*(asked.diameter * scale for asked, scale in scaled))
 
     @property
     def rounds(self) -> int:
@@ -373,14 +361,13 @@ class Stacked:
 
     def expected_of(self, name: str, records: float, sigma: float) -> Expectation:
         """The same of one question."""
-        (part,) = (one for one in self._parts() if one.name == name)
+        part = self._part(name)
         noise = sigma / part.unit / math.sqrt(self.rounds / part.asked.rounds)
         return part.asked.expected(records, noise)
 
     def own(self, name: str, noisy: Array, sigma: float) -> tuple[Array, float]:
         """The block of one question in a noisy sum (size,), in its own unit, and its noise."""
-        (part,) = (one for one in self._parts() if one.name == name)
-        return part.mean(noisy[None], sigma)
+        return self._part(name).mean(noisy[None], sigma)
 
     def answers(self, noisy: Sequence[Array], sigma: float) -> dict[str, Answer]:
         """What the noisy sums say.
@@ -419,8 +406,8 @@ class Stacked:
         ]
         return equations(blocks, self.size)
 
-    def _scaled(self) -> Iterator[tuple[OneSum | Iterated, float]]:
-        return zip(self.statistics, self.scales, strict=True)
+    def _part(self, name: str) -> _Part:
+        return next(part for part in self._parts() if part.name == name)
 
     def _parts(self) -> Iterator[_Part]:
         """Each question with its scale, and its places in the vector and in the parameters."""

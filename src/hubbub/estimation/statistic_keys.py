@@ -119,7 +119,7 @@ HORIZON = Key(
     default="none",
 )
 # Of times to an event on a grid.
-GRID: Mapping[str, Key] = {
+GRID: dict[str, Key] = {
     "time": TIME,
     "event": EVENT,
     "entry": ENTRY,
@@ -387,7 +387,11 @@ def covariates_table(on: tuple[Levels | Column, ...]) -> dict[str, Any]:
         for covariate in on
         if isinstance(covariate, Levels) and covariate.reference
     }
-    return {"covariates": dict(map(_covariate_told, on)), **({"reference": first} if first else {})}
+    how: dict[str, Any] = {
+        column_of(one).name: (list(one.cuts) or _CATEGORIES) if isinstance(one, Levels) else _NUMBER
+        for one in on
+    }
+    return {"covariates": how, **({"reference": first} if first else {})}
 
 
 def grid_table(
@@ -415,24 +419,13 @@ def classes_told(one: Levels | Column) -> str | dict[str, list[float]]:
     return column_of(one).name
 
 
-def _cuts(path: str, value: object, low: float, high: float) -> tuple[float, ...]:
+def _cuts(path: str, value: Any, low: float, high: float) -> tuple[float, ...]:
     """Break points that rise between two bounds."""
-    cuts = _numbers(value)
+    is_list = isinstance(value, list) and all(map(is_number, value))
+    cuts = tuple(float(one) + 0.0 for one in value) if is_list else ()
     if not 0 < len(cuts) < MOST_BINS or any(a >= b for a, b in pairwise((low, *cuts, high))):
         raise StudyError(
             f"expected {path} to be break points that rise between the "
             f"public bounds {low:g} and {high:g}, got {str(value)[:80]}; put them in order"
         )
     return cuts
-
-
-def _covariate_told(one: Levels | Column) -> tuple[str, Any]:
-    if not isinstance(one, Levels):
-        return one.name, _NUMBER
-    return one.column.name, list(one.cuts) if one.cuts else _CATEGORIES
-
-
-def _numbers(value: object) -> tuple[float, ...]:
-    if not isinstance(value, list) or not all(map(is_number, value)):
-        return ()
-    return tuple(float(one) + 0.0 for one in value)

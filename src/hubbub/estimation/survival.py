@@ -1,7 +1,5 @@
 """Survival: a curve from noisy events and numbers at risk, what it says, and the statistic.
 
-One group's noisy events and numbers at risk, and the survival curve that they give.
-
 Theory of operation. With D_k events in a bin and Y_k records at risk in it, all linear in the noisy
 sum, the cumulative hazard at the edges is H_t = sum_k<=t log Y_k - log(Y_k - D_k) and S = exp(-H).
 Who left after a part u of a bin with the hazard h is at risk for u of it, less what makes that the
@@ -28,18 +26,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hubbub.estimation.intervals import (
-    CLEAR,
-    COMPLETE,
-    SURE,
-    around,
-    caution,
-    chi_square_test,
-    count,
-    normal_quantile,
-    quadratic_form,
-    two_sided,
-)
+from hubbub.estimation import intervals, statistic_keys
 from hubbub.estimation.regression import Patterns
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising
 from hubbub.estimation.stacking import Margins
@@ -54,16 +41,7 @@ from hubbub.estimation.statistic import (
     NoisyTest,
     group_names,
 )
-from hubbub.estimation.statistic_keys import (
-    AT,
-    BY,
-    GRID,
-    STRATA,
-    TEST,
-    StatisticKeys,
-    grid_table,
-    table_of,
-)
+from hubbub.estimation.statistic_keys import StatisticKeys
 
 _DRAWS = 2000  # of a band's simulation
 _CLEAR = 8.0  # standard deviations of noise that survivors have while a curve goes on
@@ -73,43 +51,19 @@ _STEEPEST, _POWERS = 2.5, (0.2, 4.0)  # of what bins tell of the hazard inside
 _SEED = 1  # public: bands follow from the noisy sum alone
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SurvivalCourse:
-    """One group's noisy events and numbers at risk, and the curve that they give.
+    """One group's noisy sum, and the curve that it gives.
 
     Args:
         sets: how its times are summed, numbers at risk counted.
-        events: (bins,).
-        exposed: (bins + 1,) at risk in each bin, who left in it in part, and at the horizon.
-        partly: (bins,) sums of 2 u (1 - u) over who left after a part u of each bin.
-        at_risk: (bins + 1,) just after each edge.
-        inside: (bins,) the sums of 2 u (1 - u) of who left and of who entered, together.
-        records: all of them, whenever they were observed.
+        sums: (width,) noisy.
         sigma: standard deviation of the noise in each number of the sum.
     """
 
     sets: RiskSets
-    events: Array
-    exposed: Array
-    partly: Array
-    at_risk: Array
-    inside: Array
-    records: float
+    sums: Array
     sigma: float
-
-    @classmethod
-    def of(cls, sets: RiskSets, sums: Array, sigma: float) -> SurvivalCourse:
-        """From one group's noisy sum, (width,)."""
-        return cls(
-            sets=sets,
-            events=sets.events @ sums,
-            exposed=sets.exposed @ sums,
-            partly=sets.partly @ sums,
-            at_risk=sets.at_risk @ sums,
-            inside=np.abs(sets.partly) @ sums,
-            records=float(sets.records @ sums),
-            sigma=sigma,
-        )
 
     @classmethod
     def guess(
@@ -121,30 +75,35 @@ class SurvivalCourse:
         horizon, most of them early.
         """
         entered, places = records * sets.entered, np.arange(sets.bins + 1) / sets.bins
-        part = COMPLETE * _FOLLOWED**places if skewed else 1.0 - 2 / 3 * places
-        at_risk = entered * part
-        return cls(
-            sets=sets,
-            events=entered[:-1] * -np.diff(part) / (1 if skewed else 2),
-            exposed=at_risk,
-            partly=np.zeros(sets.bins),
-            at_risk=at_risk,
-            inside=np.zeros(sets.bins),
-            records=records,
-            sigma=sigma,
-        )
+        part = intervals.COMPLETE * _FOLLOWED**places if skewed else 1.0 - 2 / 3 * places
+        events = entered[:-1] * -np.diff(part) / (1 if skewed else 2)
+        return cls(sets, sets.coded(events, entered * part), sigma)
 
     @classmethod
     def together(cls, courses: Sequence[SurvivalCourse]) -> SurvivalCourse:
         """All groups as one, with the noise of each."""
-        first, counted = courses[0], ("events", "exposed", "partly", "at_risk", "inside")
-        sums = {name: np.sum([getattr(one, name) for one in courses], axis=0) for name in counted}
-        return cls(
-            sets=first.sets,
-            records=sum(course.records for course in courses),
-            sigma=first.sigma * math.sqrt(len(courses)),
-            **sums,
-        )
+        sums = np.sum([course.sums for course in courses], axis=0)
+        return cls(courses[0].sets, sums, courses[0].sigma * math.sqrt(len(courses)))
+
+    @cached_property
+    def events(self) -> Array:
+        """(bins,) of all kinds."""
+        return np.asarray(self.sets.events @ self.sums)
+
+    @cached_property
+    def exposed(self) -> Array:
+        """(bins + 1,) at risk in each bin, who left in it in part, and at the horizon."""
+        return np.asarray(self.sets.exposed @ self.sums)
+
+    @cached_property
+    def partly(self) -> Array:
+        """(bins,) sums of 2 u (1 - u) over who left after a part u of each bin."""
+        return np.asarray(self.sets.partly @ self.sums)
+
+    @cached_property
+    def inside(self) -> Array:
+        """(bins,) the sums of 2 u (1 - u) of who left and of who entered, together."""
+        return np.asarray(np.abs(self.sets.partly) @ self.sums)
 
     @cached_property
     def entered(self) -> Array:
@@ -172,11 +131,8 @@ class SurvivalCourse:
         slope = 12.0 * (0.5 - np.trapezoid(passed, dx=1 / _INSIDE, axis=1))
         noise = self.sigma**2 * np.sum(self.sets.events**2, axis=1)
         drawn = (np.maximum(self.events, 0.0) + noise) / np.maximum(self.exposed[:-1], 1.0) ** 2
-        last = len(width) - 1
-        before, after = (
-            np.maximum(np.arange(last + 1) - 1, 0),
-            np.minimum(np.arange(1, last + 2), last),
-        )
+        place = np.arange(len(width))
+        before, after = np.maximum(place - 1, 0), np.minimum(place + 1, place[-1])
         rates, apart = drawn / width**2, middle[after] - middle[before]
         doubt = width**4 * (rates[after] + rates[before]) / (apart * np.maximum(hazard, 1e-12)) ** 2
         limited = np.clip(slope, -_STEEPEST, _STEEPEST)
@@ -193,11 +149,16 @@ class SurvivalCourse:
 
     @cached_property
     def wider(self) -> Array:
-        """(length,) how many times wider the noise is taken, as bins are told that are clear."""
+        """(length,) how many times wider noise and chance are taken, as only clear bins are told.
+
+        Both lead to more survivors than there should be where a bin is the last that is told.
+        """
         errors = self.sigma * np.linalg.norm(self._left, axis=1)
-        clear = np.minimum.accumulate((self.entered - self.events) / errors - _CLEAR)
+        left = self.entered - self.events
+        drawn = np.maximum(left * self.events / np.maximum(self.entered, 1.0), 0.0)
+        clear = np.minimum.accumulate((left - _CLEAR * errors) / np.sqrt(errors**2 + drawn))
         shown = min(-(-self.sets.bins // 4), self.length)  # are told together
-        return caution(np.minimum(clear, clear[shown - 1])[: self.length])
+        return intervals.caution(np.minimum(clear, clear[shown - 1])[: self.length])
 
     def bins_clear_of(self, deviations: float) -> int:
         """How many bins come before the first with fewer survivors than so much of their noise."""
@@ -231,32 +192,21 @@ class SurvivalCourse:
     def promised(cls, sets: RiskSets, records: float, sigma: float) -> bool:
         """Whether there will be a curve: to the horizon as guessed, cut short if skewed."""
         goes, least = (
-            cls.guess(sets, records, sigma, skewed=skewed).bins_clear_of(_CLEAR + SURE)
+            cls.guess(sets, records, sigma, skewed=skewed).bins_clear_of(_CLEAR + intervals.SURE)
             for skewed in (False, True)
         )
         return goes == sets.bins and 4 * least >= sets.bins
 
-    @property
-    def end(self) -> float:
-        """Until when it is told."""
-        return self.sets.grid[self.length]
-
     def tells(self, time: float) -> bool:
         """Whether it goes as far; a whole one goes to the horizon, also between two steps."""
-        return self.length == self.sets.bins or time <= self.end
+        return self.length == self.sets.bins or time <= self.sets.grid[self.length]
 
-    @property
+    @cached_property
     def covariance(self) -> Array:
         """(length, length) of the cumulative hazard, by noise, sampling and the doubt of slopes."""
         rows = self._noise_rows * (self.sigma * self.wider)[:, None]
         drawn = self.greenwood + self._doubt
         return np.asarray(rows @ rows.T + np.minimum.outer(drawn, drawn))
-
-    @property
-    def noise(self) -> Array:
-        """(length,) variance of the cumulative hazard by noise, and by the doubt of slopes."""
-        noise = (self.sigma * self.wider) ** 2 * np.sum(self._noise_rows**2, axis=1)
-        return np.asarray(noise + self._doubt)
 
     @cached_property
     def _doubt(self) -> Array:
@@ -269,9 +219,9 @@ class SurvivalCourse:
 
     @cached_property
     def greenwood(self) -> Array:
-        """(length,) its sampling variance, after Greenwood."""
+        """(length,) its sampling variance, after Greenwood, of the last bins with caution."""
         y, left = self._positive
-        return np.cumsum(np.maximum(self.events[: self.length], 0.0) / (y * left))
+        return np.cumsum(self.wider**2 * np.maximum(self.events[: self.length], 0.0) / (y * left))
 
     @property
     def at_risk_errors(self) -> Array:
@@ -283,10 +233,18 @@ class SurvivalCourse:
         noise = np.sum(self.sets.at_risk**2, axis=1)
         return np.asarray(np.sqrt(self.sigma**2 * noise + inside))
 
-    @property
-    def records_error(self) -> float:
-        """Standard error of the number of records, by noise."""
-        return float(self.sigma * self.wider[0] * np.linalg.norm(self.sets.records))
+    def counted(self, name: str, z: float) -> Estimate:
+        """How many records a group of this name has, whenever they were observed."""
+        row = self.sets.records
+        error = float(self.sigma * self.wider[0] * np.linalg.norm(row))
+        return intervals.count(float(row @ self.sums), error, z, group=name)
+
+    def told_at_risk(self) -> dict[str, tuple[float, ...]]:
+        """Numbers at risk just after each edge up to where it ends, and their errors."""
+        end = self.length + 1
+        counts = np.maximum((self.sets.at_risk @ self.sums)[:end], 0.0)
+        errors = self.at_risk_errors[:end]
+        return {"at_risk": tuple(counts.tolist()), "at_risk_error": tuple(errors.tolist())}
 
     @property
     def _positive(self) -> tuple[Array, Array]:
@@ -306,10 +264,11 @@ class SurvivalCourse:
         risen = np.cumsum(np.maximum(self.events[: self.length], 0.0) / y)
         per_hazard = np.where(risen > 0, self.greenwood / np.maximum(risen, 1e-300), 1.0 / y)
         middle = self.hazard + z * z * per_hazard / 2
-        root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - self.hazard**2, 0.0))
+        noise = np.diag(self.covariance) - self.greenwood
+        root = np.sqrt(np.maximum(z * z * noise + middle**2 - self.hazard**2, 0.0))
         low, high = (np.exp(-np.maximum(middle + sign * root, 0.0)) for sign in (1, -1))
         falling = np.minimum.accumulate(low), np.maximum.accumulate(high[::-1])[::-1]
-        return around(self.survived, *falling)
+        return intervals.around(self.survived, *falling)
 
     def band_quantile(self, confidence: float) -> float:
         """How many standard deviations a band reaches that holds the whole curve."""
@@ -322,20 +281,18 @@ class SurvivalCourse:
 
     def curve(self, name: str, confidence: float) -> Curve:
         """The curve up to where it ends."""
-        low, high = self.ends(normal_quantile(confidence))
+        low, high = self.ends(intervals.normal_quantile(confidence))
         band = self.ends(self.band_quantile(confidence))
-        end = self.length + 1
         return Curve(
             name=name,
             column=self.sets.time.name,
-            x=self.sets.grid[:end],
+            x=self.sets.grid[: self.length + 1],
             y=from_one(self.survived),
             low=from_one(low),
             high=from_one(high),
             band_low=from_one(band[0]),
             band_high=from_one(band[1]),
-            at_risk=tuple(map(float, np.maximum(self.at_risk[:end], 0.0))),
-            at_risk_error=tuple(map(float, self.at_risk_errors[:end])),
+            **self.told_at_risk(),
         )
 
 
@@ -405,8 +362,10 @@ class CurveReadings:
     """
 
     def __init__(self, course: SurvivalCourse, name: str, confidence: float) -> None:
-        self._course, self._name = course, name
-        self._z = normal_quantile(confidence)
+        self._course, self._sets, self._name = course, course.sets, name
+        self._z = intervals.normal_quantile(confidence)
+        # The curve, and its lower and upper ends, from 1 at time 0 on.
+        self._lines = [from_one(one) for one in (course.survived, *course.ends(self._z))]
 
     def median(self) -> list[Estimate]:
         """The median time, where the curve and its interval's ends come down to one half."""
@@ -418,9 +377,7 @@ class CurveReadings:
             return []
         first, last = self._edge(low, -1), self._edge(high, 1)
         error = (last - first) / (2 * self._z)
-        ends = map(self._time, (middle, first, last))
-        value, low, high = ends
-        return [self._row("median", "", (value, error, low, high))]
+        return [self._row("median", "", error, *map(self._time, (middle, first, last)))]
 
     def _crossing(self, line: Sequence[float], reach: float) -> float:
         """When a line comes to one half, on the clock, moved by its doubt; infinite if never."""
@@ -465,34 +422,11 @@ class CurveReadings:
         value, low, high = (
             float(np.interp(clock, self._sets.ticks[: len(line)], line)) for line in self._lines
         )
-        error = (high - low) / (2 * self._z)
-        return self._row("survival", f"{time:g}", (value, error, low, high))
-
-    def mean(self) -> list[Estimate]:
-        """The mean time up to the horizon, where the curve goes so far."""
-        if self._course.length < self._course.sets.bins:
-            return []
-        mean, horizon = self._mean("restricted mean", self._area, self._error), self._sets.edges[-1]
-        return [replace(mean, low=max(mean.low, 0.0), high=min(mean.high, horizon))]
-
-    def mean_less(self, other: CurveReadings) -> list[Estimate]:
-        """The same less that of another group, whose records and noise are others."""
-        if not (self.mean() and other.mean()):
-            return []
-        apart, error = self._area - other._area, math.hypot(self._error, other._error)
-        difference = self._mean("difference of restricted means", apart, error)
-        level = f"{self._name} against {other._name}"
-        return [replace(difference, group="", level=level, p_value=two_sided(apart / error))]
-
-    def _mean(self, quantity: str, value: float, error: float) -> Estimate:
-        level, reach = f"to {self._sets.edges[-1]:g}", self._z * error
-        return self._row(quantity, level, (value, error, value - reach, value + reach))
+        return self._row("survival", f"{time:g}", (high - low) / (2 * self._z), value, low, high)
 
     def _row(
-        self, quantity: str, level: str, numbers: tuple[float, float, float, float]
+        self, quantity: str, level: str, error: float, value: float, low: float, high: float
     ) -> Estimate:
-        """One number with its standard error and the ends of its interval."""
-        value, error, low, high = numbers
         return Estimate(
             quantity=quantity,
             column=self._sets.time.name,
@@ -504,51 +438,67 @@ class CurveReadings:
             high=high,
         )
 
-    @property
-    def _sets(self) -> RiskSets:
-        return self._course.sets
+    def mean(self) -> list[Estimate]:
+        """The mean time up to the horizon, where the curve goes so far."""
+        horizon = self._sets.edges[-1]
+        if self._course.length < self._sets.bins:
+            return []
+        names = {"column": self._sets.time.name, "level": f"to {horizon:g}", "group": self._name}
+        ends, what = (0.0, horizon), "restricted mean"
+        return [
+            intervals.estimate(
+                self._area, self._error, self._z, within=ends, quantity=what, **names
+            )
+        ]
 
-    @cached_property
-    def _lines(self) -> tuple[tuple[float, ...], ...]:
-        """The curve, and its lower and upper ends, from 1 at time 0 on."""
-        survived = (self._course.survived, *self._course.ends(self._z))
-        return tuple(from_one(one) for one in survived)
+    def mean_less(self, other: CurveReadings) -> list[Estimate]:
+        """The same less that of another group, whose records and noise are others."""
+        if not (self.mean() and other.mean()):
+            return []
+        apart, error = self._area - other._area, math.hypot(self._error, other._error)
+        difference = intervals.estimate(
+            *(apart, error, self._z),
+            quantity="difference of restricted means",
+            column=self._sets.time.name,
+            level=f"{self._name} against {other._name}",
+            p_value=intervals.two_sided(apart / error),
+        )
+        return [difference]
 
     @cached_property
     def _parts(self) -> Array:
-        """(length,) areas under the curve, bin by bin; on steps it falls at their values."""
+        """(length + 1,) areas under the curve, bin by bin; on steps it falls at their values.
+
+        And after the last edge, where the horizon lies between two steps.
+        """
         clock, hazard = self._inside(self._lines[0])
         grid = np.asarray(self._sets.grid[: len(self._lines[0])])
         if not self._sets.time.step:
             places = np.linspace(grid[:-1], grid[1:], _PLACES + 1, axis=1)
             heights = np.exp(-np.interp(places, clock, hazard))
-            return np.asarray(np.trapezoid(heights, places, axis=1))
+            return np.append(np.trapezoid(heights, places, axis=1), 0.0)
         areas = []
         for k, many in enumerate(np.minimum(self._sets.values[: len(grid) - 1], _PLACES)):
             first, last = self._sets.ticks[k : k + 2]
             values = first + (last - first) * np.arange(many) / many
             survived = np.exp(-np.interp(values, clock, hazard))
             areas.append((grid[k + 1] - grid[k]) * survived.mean())
-        return np.array(areas)
-
-    @property
-    def _rest(self) -> float:
-        """The area after the last edge, where the horizon lies between two steps."""
-        return (self._sets.edges[-1] - self._sets.grid[-1]) * self._lines[0][-1]
+        rest = self._sets.edges[-1] - self._sets.grid[-1]
+        return np.array([*areas, rest * self._lines[0][-1]])
 
     @property
     def _area(self) -> float:
-        return float(self._parts.sum()) + self._rest
+        return float(self._parts.sum())
 
     @cached_property
     def _error(self) -> float:
         """Of the area: hazards of a bin bear on half of it, or less, and on all that follow."""
-        after = np.cumsum(self._parts[::-1])[::-1] + self._rest
+        parts, after = self._parts[:-1], np.cumsum(self._parts[::-1])[::-1][:-1]
         half = (1.0 + 1.0 / self._sets.values[: len(after)]) / 2
-        gradient = after - self._parts * half  # by the hazard of each bin
+        gradient = after - parts * half  # by the hazard of each bin
         steps = np.diff(np.append(gradient, 0.0))  # by the cumulative hazard at each edge
         hazard, rough = self._hazards(self._lines[0])
-        doubt = float(np.sum((self._parts * hazard * rough / 12) ** 2))
+        doubt = float(np.sum((parts * hazard * rough / 12) ** 2))
         return math.sqrt(max(float(steps @ self._course.covariance @ steps), 0.0) + doubt)
 
 
@@ -568,10 +518,6 @@ class Survival(OnRiskSets):
         strata: classes within which the test compares groups.
         at: times at which survival is told in a row, up to the horizon.
         time, event, edges, entry: see `OnRiskSets`; the event has two categories.
-
-    Raises:
-        StudyError: edges outside of the bounds or not increasing, or an event that is no such
-            column.
     """
 
     by: Levels | None = None
@@ -580,12 +526,11 @@ class Survival(OnRiskSets):
     strata: Levels | None = None
 
     kind = "survival"
-    keys: ClassVar = {
-        **GRID,
-        "by": BY,
-        "test": TEST,
-        "at": AT,
-        "strata": STRATA,
+    keys: ClassVar = statistic_keys.GRID | {
+        "by": statistic_keys.BY,
+        "test": statistic_keys.TEST,
+        "at": statistic_keys.AT,
+        "strata": statistic_keys.STRATA,
     }
     methods = (
         "survival was estimated by the Kaplan-Meier method on a grid of times that was "
@@ -604,9 +549,9 @@ class Survival(OnRiskSets):
         return cls(**grid, **compared, at=at, strata=strata, **keys.common)
 
     def settings(self) -> dict[str, Any]:
-        grid = grid_table(self.time, self.event, self.edges, self.entry)
+        grid = statistic_keys.grid_table(self.time, self.event, self.edges, self.entry)
         test = _TEST if self.test else ""
-        return grid | table_of(by=self.by, test=test, at=self.at, strata=self.strata)
+        return grid | statistic_keys.table_of(by=self.by, test=test, at=self.at, strata=self.strata)
 
     def __post_init__(self) -> None:
         _ = self.sets
@@ -631,7 +576,7 @@ class Survival(OnRiskSets):
         each = max(records / len(group_names(self.by)), 1.0)
         together = sigma * math.sqrt(len(self.strata) if self.strata else 1)  # of all strata
         course = SurvivalCourse.guess(sets, each, together)
-        variance = course.noise + course.greenwood
+        variance = np.diag(course.covariance)
         early, error = (
             survived * math.sqrt(variance[place]) if len(variance) else math.inf
             for survived, place in ((0.9, (len(variance) - 1) // 4), (0.6, -1))
@@ -650,10 +595,10 @@ class Survival(OnRiskSets):
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
-        blocks = sums.reshape(len(group_names(self.by)), -1, self.sets.width)
-        parts = [[SurvivalCourse.of(self.sets, one, sigma) for one in group] for group in blocks]
-        courses = [SurvivalCourse.together(group) for group in parts]
         names = group_names(self.by)
+        blocks = sums.reshape(len(names), -1, self.sets.width)
+        parts = [[SurvivalCourse(self.sets, one, sigma) for one in group] for group in blocks]
+        courses = [SurvivalCourse.together(group) for group in parts]
         named = list(zip(names, courses, strict=True))
         if self.by:
             named.insert(0, ("", SurvivalCourse.together(courses)))
@@ -680,11 +625,10 @@ class Survival(OnRiskSets):
         )
 
     def _rows(self, name: str, course: SurvivalCourse) -> list[Estimate]:
-        z = normal_quantile(self.confidence)
-        records = count(course.records, course.records_error, z)
+        z = intervals.normal_quantile(self.confidence)
         readings = CurveReadings(course, name, self.confidence)
         times = [readings.survival(time) for time in self.at if course.tells(time)]
-        return [replace(records, group=name), *readings.median(), *times, *readings.mean()]
+        return [course.counted(name, z), *readings.median(), *times, *readings.mean()]
 
     def _apart(self, named: Sequence[tuple[str, SurvivalCourse]]) -> list[Estimate]:
         """Restricted means of the other groups less that of the first."""
@@ -712,10 +656,10 @@ def log_rank(strata: list[list[SurvivalCourse]], sigma: float) -> NoisyTest:
     each = [_compared(courses, sigma) for courses in strata]
     excess, covariance = (np.sum(parts, axis=0) for parts in zip(*each, strict=True))
     degrees = len(strata[0]) - 1
-    statistic = quadratic_form(excess, covariance, degrees)
+    statistic = intervals.quadratic_form(excess, covariance, degrees)
     z = float(excess[0] / math.sqrt(covariance[0, 0]))
     name = "log-rank" if len(strata) == 1 else "stratified log-rank"
-    return chi_square_test(name, statistic, degrees, z=z if degrees == 1 else None)
+    return intervals.chi_square_test(name, statistic, degrees, z=z if degrees == 1 else None)
 
 
 def _compared(courses: list[SurvivalCourse], sigma: float) -> tuple[Array, Array]:
@@ -723,7 +667,10 @@ def _compared(courses: list[SurvivalCourse], sigma: float) -> tuple[Array, Array
 
     Over the bins in which enough are at risk in all.
     """
-    sets, end = courses[0].sets, max(SurvivalCourse.together(courses).bins_clear_of(CLEAR), 1)
+    sets, end = (
+        courses[0].sets,
+        max(SurvivalCourse.together(courses).bins_clear_of(intervals.CLEAR), 1),
+    )
     events = np.array([course.events[:end] for course in courses])
     risk = np.array([course.entered[:end] for course in courses])
     total = risk.sum(axis=0)

@@ -91,3 +91,20 @@ def test_only_what_is_told_apart_is_called_better_or_worse() -> None:
     sheet = validation_sheet.sheet_of(VALIDATION | {"all": everybody, "groups": []})
     assert "cannot be told from guessing (0.500)" in sheet.sentences[0]
     assert sheet.tables[0].rows == (("AUC", "0.600 (0.400 to 0.800)", "0.500", "cannot tell"),)
+
+
+def test_a_difference_of_shares_is_in_percentage_points() -> None:
+    row = {
+        "quantity": "risk difference",
+        "column": "arm",
+        "level": "b against a",
+        "group": "",
+        "value": -0.014,
+        "low": -0.03,
+        "high": 0.002,
+        "p_value": None,
+    }
+    answer = {"kind": "crosstab", "rows": [row], "tests": [], "curves": []}
+    ((_, cell),) = answers.tables_of(answer)["compared"].rows
+    assert "−1.4 percentage points" in cell or "-1.4 percentage points" in cell
+    assert "%" not in cell

@@ -236,6 +236,8 @@ def _cell(row: Mapping[str, Any]) -> str:
     if row["value"] is None:
         return NOT_KNOWN
     shown, unit = _shown(row), " %" if _is_share(row["quantity"]) else ""
+    if row["quantity"] == "risk difference":
+        unit = " percentage points"
     if row["low"] == row["value"] == row["high"]:  # known without an interval
         return f"{shown(row['value'])}{unit}"
     ends = (row["low"], row["high"])

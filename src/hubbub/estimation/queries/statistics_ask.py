@@ -29,45 +29,34 @@ class StatisticsAsk(Ask):
     answers = "statistics.json"
 
     def keys(self) -> dict[str, Keys]:
-        """See `Ask`."""
         from hubbub.estimation.kinds import AskedStatistics, statistic_keys
 
         return {"statistics": keys_of(AskedStatistics), "statistics.NAME": listed(statistic_keys())}
 
     def schemas(self) -> dict[str, Any]:
-        """See `Ask`."""
         from hubbub.estimation.kinds import statistics_schema
 
         return {"statistics": statistics_schema()}
 
     def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
-        """See `Ask`."""
         from hubbub.estimation.kinds import statistics_from
 
-        table = top.table("statistics")
-        return {
-            "statistics": statistics_from(
-                table, columns_with_target(around.data), alone=around.is_main
-            )
-        }
+        table, columns = top.table("statistics"), columns_with_target(around.data)
+        return {"statistics": statistics_from(table, columns, alone=around.is_main)}
 
     def canonical(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
         return {"statistics": study.statistics.canonical()}
 
     def parts(self, study: Study) -> dict[str, float]:
-        """See `Ask`."""
         part = study.statistics.epsilon
         return {"statistics.epsilon": part} if part else {}
 
     def query(self, study: Study, dimension: int | None = None) -> StatisticsQuery:
-        """See `Ask`."""
         from hubbub.estimation.queries.statistics_query import statistics_of
 
         return statistics_of(study)
 
     def cells(self, study: Study) -> Mapping[str, Column]:
-        """See `Ask`."""
         columns = columns_with_target(study.data)
         asked = [one for _, one in study.statistics.named]
         times = {getattr(getattr(one, key, None), "name", "") for one in asked for key in _TIMES}

@@ -193,17 +193,14 @@ class SumsQuery(KeptQuery):
 
     @property
     def numbers(self) -> int:
-        """Of the stacked vector."""
         return self.layout.numbers
 
     @property
     def broadcast_numbers(self) -> int:
-        """Of what is kept of sums."""
         return self.layout.start.size
 
     @property
     def takes_raw_records(self) -> bool:
-        """It is asked of cells, which are not standardised."""
         return True
 
     def units(self, silo: SiloData) -> int:
@@ -211,7 +208,6 @@ class SumsQuery(KeptQuery):
         return 0 if silo.cells is None else len(silo.cells)
 
     def max_units(self, silo: SiloData) -> int:
-        """Of them."""
         return silo.max_cells
 
     def task(self, silo: SiloData) -> LocalTask:
@@ -229,16 +225,13 @@ class SumsQuery(KeptQuery):
         return StatisticTask(self.layout, silo.cells, silo.max_cells)
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
-        """All silos' cells."""
         cells = [silo.cells for silo in silos if silo.cells is not None]
         return StatisticTask(self.layout, pooled(cells), sum(silo.max_cells for silo in silos))
 
     def start(self, model: Parameters | None) -> Parameters:
-        """What is kept before the first sum."""
         return self.layout.start
 
     def misfit(self, sent: Parameters, begin: Parameters | None, sums: int) -> str:
-        """It carries sums that nobody has made, or begins elsewhere."""
         return self.layout.misfit(sent, begin, sums)
 
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
@@ -246,13 +239,11 @@ class SumsQuery(KeptQuery):
         return _KeptSums(self.layout, planned.total_sigma)
 
     def restored(self, folder: Path, state: QueryState) -> QueryState:
-        """With the sums that were made."""
         kept = sums_in(folder, self.layout, self.kept_in)
         made = self.layout.made(kept)
         return replace(state, step=made, parameters=kept) if made else state
 
     def store(self, folder: Path, state: QueryState) -> None:
-        """The sums so far."""
         write_sums(folder, state.parameters, self.kept_in)
 
     def kept(self, state: QueryState) -> bytes:
@@ -261,11 +252,9 @@ class SumsQuery(KeptQuery):
         return parameters.tobytes() if self.layout.made(parameters) else b""
 
     def has_enough(self, state: QueryState) -> bool:
-        """Whether enough sums were made."""
         return self.is_enough(state.parameters)
 
     def is_enough(self, parameters: Parameters) -> bool:
-        """Whether enough sums were made."""
         return self.layout.is_enough(parameters)
 
     def check_complete(self, state: QueryState) -> None:

@@ -25,37 +25,30 @@ class SynthesisAsk(Ask):
     answers = "synthetic.json"
 
     def keys(self) -> dict[str, Keys]:
-        """See `Ask`."""
         from hubbub.estimation.synthesis.synthetic_keys import AskedSynthesis
 
         return {"synthetic": keys_of(AskedSynthesis)}
 
     def schemas(self) -> dict[str, Any]:
-        """See `Ask`."""
         return {key: schema(keys) | {"required": []} for key, keys in self.keys().items()}
 
     def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
-        """See `Ask`."""
         from hubbub.estimation.synthesis.synthetic_keys import synthesis_from
 
         table = top.table("synthetic")
         return {"synthetic": synthesis_from(table, around.columns, alone=around.is_main)}
 
     def canonical(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
         return {"synthetic": study.synthetic.canonical()}
 
     def parts(self, study: Study) -> dict[str, float]:
-        """See `Ask`."""
         part = study.synthetic.epsilon
         return {"synthetic.epsilon": part} if part else {}
 
     def query(self, study: Study, dimension: int | None = None) -> SynthesisQuery:
-        """See `Ask`."""
         from hubbub.estimation.queries.synthesis_query import synthesis_of
 
         return synthesis_of(study)
 
     def cells(self, study: Study) -> Mapping[str, Column]:
-        """See `Ask`."""
         return columns_of(study.data)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -77,15 +77,16 @@ def _one_way(data: SyntheticData, confidence: float) -> Answer:
             strict=True,
         )
         for level, share, drawn in shares:
-            names = {"column": column.name, "level": level}
-            rows.append(_measured(share, group="measured", **names))
-            rows.append(_plain(float(drawn), group="synthetic", **names))
-    columns = [column.name for column in data.design.columns]
-    drawn_on = [
-        (columns[step.column], " and ".join(columns[k] for k in step.parents))
+            own = {"column": column.name, "level": level}
+            rows.append(_measured(share, group="measured", **own))
+            rows.append(_plain(float(drawn), group="synthetic", **own))
+    names = [column.name for column in data.design.columns]
+    order = ", ".join(
+        " given ".join(
+            filter(None, (names[step.column], " and ".join(names[k] for k in step.parents)))
+        )
         for step in data.choice.steps
-    ]
-    order = ", ".join(f"{name} given {given}" if given else name for name, given in drawn_on)
+    )
     return Answer(
         kind=KIND,
         title="Synthetic records beside the noisy sums",
@@ -113,12 +114,10 @@ def _pairs(data: SyntheticData, confidence: float) -> Answer:
         confidence=confidence,
         rows=tuple(rows),
         notes=(
-            (
-                f"{len(chosen)} of {len(data.design.pairs)} pairs were measured level by "
-                "level: each column with the targets, and with the columns on which it "
-                "depends most according to the first noisy sum"
-            ),
-            ("model-dependent: based on a pair that was not measured, or on three columns or more"),
+            f"{len(chosen)} of {len(data.design.pairs)} pairs were measured level by level: each "
+            "column with the targets, and with the columns on which it depends most according to "
+            "the first noisy sum",
+            "model-dependent: based on a pair that was not measured, or on three columns or more",
         ),
     )
 
@@ -144,26 +143,17 @@ def _two_way(data: SyntheticData, confidence: float) -> Answer:
         confidence=confidence,
         rows=tuple(rows),
         notes=(
-            (
-                f"of {cells} cells, in {inside} the synthetic share is inside the interval of "
-                "the sums"
-            ),
-            (
-                f"shown are {len(shown)} of {len(_chosen(data))} pairs that were measured level by "
-                "level, those with a target first, then those that depend most; pair_shares has all"
-            ),
+            f"of {cells} cells, in {inside} the synthetic share is inside the interval of the sums",
+            f"shown are {len(shown)} of {len(_chosen(data))} pairs that were measured level by "
+            "level, those with a target first, then those that depend most; pair_shares has all",
         ),
     )
 
 
 def _measured(share: Share, **names: Any) -> Estimate:
     """A share by the sums."""
-    ends: dict[str, Any] = {
-        "standard_error": share.standard_error,
-        "low": share.low,
-        "high": share.high,
-    }
-    return Estimate(quantity="share", value=share.value, **ends, **names)
+    del (known := asdict(share))["basis"]
+    return Estimate(quantity="share", **known, **names)
 
 
 def _plain(value: float, **names: Any) -> Estimate:
@@ -186,20 +176,15 @@ def _pair_name(data: SyntheticData, pair: tuple[int, int]) -> str:
 
 def _variation(data: SyntheticData, pair: tuple[int, int]) -> tuple[float, float]:
     """Between model and sums, at what was measured of a pair, and what noise explains of it."""
-    components, (first, second) = (
-        data.components,
-        (data.design.columns[k].contrasts for k in pair),
-    )
-    effect, many = components.effect(pair), components.records
+    components = data.components
+    first, second = (data.design.columns[k].contrasts for k in pair)
+    effect, many = components.by[pair], components.records
     modelled = first.T @ data.model.pairs[pair] @ second
     apart = np.where(effect.known, effect.value / many - modelled, 0.0)
     noise = np.where(effect.known, effect.variance, 0.0)
     cells: NDArray[np.float64] = first @ apart @ second.T
     spread = first**2 @ noise @ (second**2).T
-    return (
-        0.5 * float(np.abs(cells).sum()),
-        expected_variation(spread, many),
-    )
+    return 0.5 * float(np.abs(cells).sum()), expected_variation(spread, many)
 
 
 @dataclass(frozen=True)
@@ -258,15 +243,11 @@ class SynthesisQuery(SumsQuery):
                 f"synthetic.targets have too many levels together: {', '.join(crowded)} will not "
                 "be counted with each of them; take fewer bins, categories or targets"
             )
-        return QueryWarnings(
-            records_unknown=(
-                (
-                    "data.records is not stated: the accuracy of synthetic records cannot be "
-                    "computed in advance"
-                ),
-            ),
-            sums=tuple(sums),
+        unknown = (
+            "data.records is not stated: the accuracy of synthetic records cannot be computed in "
+            "advance"
         )
+        return QueryWarnings(records_unknown=(unknown,), sums=tuple(sums))
 
     def plan_rows(self, planned: PlannedQuery[Query], records: int) -> list[PlanRow]:
         """What noise alone will do to the records, and which columns are too fine for it."""
@@ -274,17 +255,12 @@ class SynthesisQuery(SumsQuery):
             return []
         expected = foreseen(self.design, planned.total_sigma, records)
         fine = ", ".join(expected.too_fine) or "none"
-        return [
-            PlanRow(
-                "synthetic records", expected.column, "share that the noise misplaces in a column"
-            ),
-            PlanRow(
-                "synthetic records",
-                expected.pair,
-                "share that the noise misplaces in a pair, at most",
-            ),
-            PlanRow("synthetic records", fine, "columns too fine for the noise"),
-        ]
+        told: dict[str, float | str] = {
+            "share that the noise misplaces in a column": expected.column,
+            "share that the noise misplaces in a pair, at most": expected.pair,
+            "columns too fine for the noise": fine,
+        }
+        return [PlanRow("synthetic records", value, what) for what, value in told.items()]
 
     def synthetic(self, plan: Plan, parameters: Parameters) -> SyntheticData:
         """What the sums give, by a plan's noise."""

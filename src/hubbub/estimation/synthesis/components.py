@@ -1,7 +1,4 @@
-"""Components of noisy sums, and shares, coefficients and expectations that follow from them.
-
-What noisy sums say of each component: its number, and the variance that noise gives it.
-"""
+"""Components of noisy sums, and shares, coefficients and expectations that follow from them."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import chdtri, expit, ndtri, stdtrit
 
 from hubbub.core.errors import UserError
@@ -55,10 +53,6 @@ class Components:
         """About how many units there are; 1 at the least."""
         return max(float(self.by[()].value), 1.0)
 
-    def effect(self, key: Key) -> Component:
-        """A component's."""
-        return self.by[key]
-
     def expected(self, pair: tuple[int, int]) -> Array:
         """The interaction of a pair if it were independent."""
         a, b = (self.by[(k,)].value for k in pair)
@@ -71,7 +65,7 @@ class Components:
     def shares(self, key: Key) -> Array:
         """The shares of the cells of a column or of a pair, as measured: some may be negative."""
         contrasts = [self.columns[k].contrasts for k in key]
-        sizes = [one.size for one in (self.columns[k] for k in key)]
+        sizes = [self.columns[k].size for k in key]
         total = np.full(sizes, self.records / np.prod(sizes))
         if len(key) == 1:
             total = total + contrasts[0] @ self.by[key].value
@@ -138,11 +132,10 @@ def _part(design: Design, key: Key, numbers: int) -> tuple[slice, ...]:
 # says, by how far these two are apart.
 
 MEASURED, MODEL_DEPENDENT = "measured", "model-dependent"
-_HALVINGS = 60
 _UPPER = 0.10  # chance with which the model's true error is beyond what is allowed for it
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Share:
     """A share of all records, or of those of a level of another column.
 
@@ -169,11 +162,7 @@ def one_way(components: Components, column: int, confidence: float) -> list[Shar
 
 
 def two_way(
-    components: Components,
-    pair: tuple[int, int],
-    confidence: float,
-    *,
-    models: Array,
+    components: Components, pair: tuple[int, int], confidence: float, *, models: Array
 ) -> list[list[Share]]:
     """The shares of a pair's cells.
 
@@ -206,23 +195,15 @@ def _shares(
     counted = (1.0 / len(found) - found) ** 2 * float(components.by[()].variance)
     sampled = np.clip(found * (1 - found), 1 / many, None) / many
     errors = np.sqrt((counted + noise) / many**2 + sampled)
-    return [
-        Share(
-            value=float(value),
-            standard_error=float(error),
-            low=float(value - z * error),
-            high=float(value + z * error),
-            basis=basis,
-        )
-        for value, error in zip(found, errors, strict=True)
-    ]
+    spans = np.array([found, errors, found - z * errors, found + z * errors]).T.tolist()
+    return [Share(*span, basis) for span in spans]
 
 
 def _interaction(
     components: Components, pair: tuple[int, int], models: Array
 ) -> tuple[Array, Array, str]:
     """A pair's interaction as shares, and the variance of each entry besides sampling."""
-    effect, many = components.effect(pair), components.records
+    effect, many = components.by[pair], components.records
     if components.is_whole(pair):
         return effect.value / many, effect.variance / many**2, MEASURED
     first, second = (components.columns[k].contrasts for k in pair)
@@ -254,14 +235,10 @@ def most_spread(apart: Array, noise: Array) -> float:
 
     if excess(0.0) <= 0:
         return 0.0
-    low, high = 0.0, float(np.sum(apart**2)) / bound
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
-    return high
+    return float(brentq(excess, 0.0, float(np.sum(apart**2)) / bound))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Combined:
     """An estimate from several synthetic tables.
 
@@ -326,14 +303,7 @@ def combine(
     many = len(values)
     error = sqrt((1 + 1 / many) * float(np.var(values, ddof=1)))
     mean, reach = float(np.mean(values)), float(stdtrit(many - 1, 0.5 + confidence / 2)) * error
-    return Combined(
-        value=mean,
-        standard_error=error,
-        low=mean - reach,
-        high=mean + reach,
-        tables=many,
-        basis=basis,
-    )
+    return Combined(mean, error, mean - reach, mean + reach, many, basis)
 
 
 def expected_variation(noise: Array, many: float) -> float:
@@ -351,7 +321,7 @@ def expected_variation(noise: Array, many: float) -> float:
 _STEPS, _SMALL = 50, 1e-9
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Coefficient:
     """A logarithm of an odds ratio.
 
@@ -388,25 +358,13 @@ def pair_coefficients(
     counts, noise = _counts(components, pair)
     explained, explaining = (components.columns[k] for k in pair)
     names, given = _features(explaining)
-    rows, columns = _known(explained), _known(explaining)
+    rows, columns = (list(range(len(one.levels))) for one in (explained, explaining))  # not gaps
     spread = noise[np.ix_(rows, columns, rows, columns)]
     outcome = np.array([1.0 if k == event else 0.0 for k in rows])
     found, errors = _solved(counts[np.ix_(rows, columns)], spread, outcome, given)
     reach = float(ndtri(0.5 + confidence / 2))
-    return {
-        name: Coefficient(
-            value=float(value),
-            standard_error=float(error),
-            low=float(value - reach * error),
-            high=float(value + reach * error),
-        )
-        for name, value, error in zip(names, found[1:], errors[1:], strict=True)
-    }
-
-
-def _known(column: CodedColumn) -> list[int]:
-    """Its levels but the missing."""
-    return list(range(len(column.levels)))
+    spans = np.array([found, errors, found - reach * errors, found + reach * errors]).T[1:].tolist()
+    return {name: Coefficient(*span) for name, span in zip(names, spans, strict=True)}
 
 
 def _features(column: CodedColumn) -> tuple[list[str], Array]:
@@ -423,27 +381,20 @@ def _counts(components: Components, pair: tuple[int, int]) -> tuple[Array, Array
     """The counts of the pair's cells, and (a, b, a, b) the covariance that noise gives them."""
     a, b = (components.columns[k].contrasts for k in pair)
     turned = pair[0] > pair[1]
-    effect = components.effect((pair[1], pair[0]) if turned else pair)
+    effect = components.by[pair[1], pair[0]] if turned else components.by[pair]
     ones = [np.full((len(one), 1), 1 / len(one)) for one in (a, b)]
-    records, value, spread = components.by[()], effect.value, effect.variance
+    if turned:
+        effect = Component(value=effect.value.T, variance=effect.variance.T)
     parts = [
-        (np.kron(ones[0], ones[1]), records.value.reshape(-1), records.variance.reshape(-1)),
-        (np.kron(a, ones[1]), *_told(components, pair[0])),
-        (np.kron(ones[0], b), *_told(components, pair[1])),
-        (
-            np.kron(a, b),
-            (value.T if turned else value).reshape(-1),
-            (spread.T if turned else spread).reshape(-1),
-        ),
+        (np.kron(ones[0], ones[1]), components.by[()]),
+        (np.kron(a, ones[1]), components.by[pair[:1]]),
+        (np.kron(ones[0], b), components.by[pair[1:]]),
+        (np.kron(a, b), effect),
     ]
     shape = (len(a), len(b))
-    counts = np.sum([matrix @ told for matrix, told, _ in parts], axis=0)
-    noise = np.sum([matrix * variance @ matrix.T for matrix, _, variance in parts], axis=0)
+    counts = np.sum([matrix @ one.value.ravel() for matrix, one in parts], axis=0)
+    noise = np.sum([matrix * one.variance.ravel() @ matrix.T for matrix, one in parts], axis=0)
     return counts.reshape(shape), noise.reshape(*shape, *shape)
-
-
-def _told(components: Components, column: int) -> tuple[Array, Array]:
-    return components.by[(column,)].value, components.by[(column,)].variance
 
 
 def _solved(counts: Array, noise: Array, outcome: Array, given: Array) -> tuple[Array, Array]:

@@ -1,7 +1,5 @@
 """What a record sends: columns as public levels, and how they differ from the mean.
 
-A column as public levels, and the contrasts in which its levels are counted.
-
 Levels are categories, or ranges between public cuts, and one more for missing cells. The contrasts
 of m levels are m - 1 orthonormal vectors, all orthogonal to 1: they say how the counts of levels
 differ, the number of records being told apart. The first ones tell groups of neighbouring levels

@@ -1,7 +1,5 @@
 """The model of synthetic records: which pairs it rests on, its tables, and cells drawn of it.
 
-Which pairs are measured level by level, and in which order columns are drawn.
-
 All of it follows from the noisy first sum, so it costs nothing. Columns are put in one by one, each
 with its parents, on which it is drawn: the targets, and of the columns that are in already those on
 which it depends most. Parents are all neighbours of each other, so a column and its parents are a
@@ -39,9 +37,7 @@ class SpanningStep:
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """Of the column with each of its parents."""
-        return tuple(
-            (min(self.column, parent), max(self.column, parent)) for parent in self.parents
-        )
+        return tuple(_pair(self.column, parent) for parent in self.parents)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,21 +61,31 @@ class PairChoice:
 def choose(design: Design, components: Components) -> PairChoice:
     """What follows from the components of the first sum."""
     excess, scores = _dependencies(components)
-    many, steps = len(design.columns), []
-    first = design.targets or (_most_dependent(many, excess),)
-    for k, target in enumerate(first):
-        steps.append(SpanningStep(column=target, parents=_fitting(design, target, first[:k])))
-    inside, outside = list(first), [k for k in range(many) if k not in first]
-    always = design.targets
+    many, targets = len(design.columns), design.targets
+    first = targets or (_most_dependent(many, excess),)
+    parents = {target: _fitting(design, target, first[:k]) for k, target in enumerate(first)}
+    outside = [k for k in range(many) if k not in first]
     while outside:
-        column, parent = _strongest(inside, outside, always, excess, scores)
-        wanted = [*always] + ([parent] if parent is not None else [])
-        if parent is not None:
-            wanted += _further(column, parent, steps, always, excess, scores)
-        steps.append(SpanningStep(column=column, parents=_fitting(design, column, wanted)))
-        inside.append(column)
+        # The pair that depends most, of a column that is in and one that is not.
+        links = [_pair(a, b) for a in parents if a not in targets for b in outside]
+        strong = [pair for pair in links if scores[pair] > _STANDS_OUT]
+        column, wanted = outside[0], [*targets]
+        if strong:
+            best = max(strong, key=lambda pair: (excess[pair], -pair[0], -pair[1]))
+            column, parent = best if best[0] in outside else best[::-1]
+            wanted.append(parent)
+            # One more of the parent's own parents, or none.
+            others = [one for one in parents[parent] if one not in targets]
+            near = [one for one in others if scores[_pair(one, column)] > _SECOND]
+            wanted += sorted(near, key=lambda one: -excess[_pair(one, column)])[:1]
+        parents[column] = _fitting(design, column, wanted)
         outside.remove(column)
+    steps = [SpanningStep(column=column, parents=on) for column, on in parents.items()]
     return PairChoice(steps=tuple(steps), scores=scores)
+
+
+def _pair(one: int, other: int) -> tuple[int, int]:
+    return min(one, other), max(one, other)
 
 
 def _dependencies(
@@ -88,7 +94,7 @@ def _dependencies(
     """What each pair has beyond independence, squared and less its noise; and how it stands out."""
     excess, scores = {}, {}
     for pair in combinations(range(len(components.columns)), 2):
-        effect = components.effect(pair)
+        effect = components.by[pair]
         known = effect.known
         apart = (effect.value - components.expected(pair))[known]
         variance = effect.variance[known]
@@ -104,38 +110,6 @@ def _most_dependent(many: int, excess: dict[tuple[int, int], float]) -> int:
         total[a] += max(one, 0.0)
         total[b] += max(one, 0.0)
     return int(np.argmax(total))
-
-
-def _strongest(
-    inside: list[int],
-    outside: list[int],
-    always: tuple[int, ...],
-    excess: dict[tuple[int, int], float],
-    scores: dict[tuple[int, int], float],
-) -> tuple[int, int | None]:
-    """The column that comes next, and on which it hangs; None where none stands out."""
-    links = [(min(a, b), max(a, b), a, b) for a in inside if a not in always for b in outside]
-    links = [link for link in links if scores[link[:2]] > _STANDS_OUT]
-    if not links:
-        return outside[0], None
-    _, _, parent, column = max(links, key=lambda one: (excess[one[:2]], -one[0], -one[1]))
-    return column, parent
-
-
-def _further(
-    column: int,
-    parent: int,
-    steps: list[SpanningStep],
-    always: tuple[int, ...],
-    excess: dict[tuple[int, int], float],
-    scores: dict[tuple[int, int], float],
-) -> list[int]:
-    """One more of the parent's own parents, or none."""
-    (step,) = (one for one in steps if one.column == parent)
-    links = [(min(one, column), max(one, column)) for one in step.parents if one not in always]
-    links = [link for link in links if scores[link] > _SECOND]
-    best = max(links, key=lambda one: excess[one], default=None)
-    return [] if best is None else [best[0] if best[1] == column else best[1]]
 
 
 def _fitting(design: Design, column: int, wanted: list[int] | tuple[int, ...]) -> tuple[int, ...]:
@@ -347,7 +321,7 @@ def _pair_table(
     """The shares of a pair's cells: none below 0, with the columns' own shares."""
     a, b = pair
     independent = np.outer(alone[a], alone[b])
-    effect = components.effect(pair)
+    effect = components.by[pair]
     coded = [components.columns[k] for k in pair]
     by = coded[0].contrasts.T @ independent @ coded[1].contrasts
     apart = np.where(effect.known, effect.value / components.records - by, 0.0)
@@ -404,7 +378,7 @@ def _clique(
     joint = _joint_of(parents, before, alone)
     given = []
     for parent in parents:
-        pair = (min(parent, column), max(parent, column))
+        pair = _pair(parent, column)
         given.append(tables[pair] if pair[0] == parent else tables[pair].T)
     table = joint[..., None] * alone[column]
     if len(parents) == 1:
