@@ -21,6 +21,7 @@ from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
 
 if TYPE_CHECKING:
+    from hubbub.core.planning.plan import Plan
     from hubbub.core.planning.query import Query, SteppedQuery
     from hubbub.core.study.study import Study
 
@@ -128,6 +129,14 @@ class Ask(ABC):
     def extras(self, study: Study, dimension: int | None) -> Sequence[Query]:
         """What has to be asked besides."""
         return ()
+
+    def foreseen(self, plan: Plan) -> dict[str, Any]:
+        """What a plan says of it besides, as plain values, which `plan of TABLE` renders."""
+        return {}
+
+    def is_telling(self, study: Study) -> bool:
+        """Whether its answer will stand out from the noise, as far as public numbers say."""
+        return True
 
     def own_code(self, study: Study) -> list[str]:
         """Names of functions that it calls, of hubbub or not."""

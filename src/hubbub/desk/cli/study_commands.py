@@ -18,13 +18,12 @@ from hubbub.core.errors import UserError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.sampling_comparison import as_table
 from hubbub.core.planning.study_plan import plan
+from hubbub.core.runs.renderers import render
 from hubbub.core.settings import shown
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.terminal import STUDY, add_command, argument, emit, number, say, table
+from hubbub.desk.cli.terminal import STUDY, add_command, argument, emit, number, say, show, table
 from hubbub.desk.report.promise import broken, exposure_rows, number_rows
-from hubbub.desk.report.scores import score_name
 from hubbub.estimation.queries.statistics_query import planned_answers
-from hubbub.learning.queries.validation.validation_query import foreseen_validation
 
 if TYPE_CHECKING:
     from hubbub.desk.cli.ledger_books import PlannedSpending
@@ -133,8 +132,7 @@ def _plan(options: argparse.Namespace) -> int:
         if study.statistics:
             answers = planned_answers(made).items()
             more["statistics"] = {name: answer.to_dict() for name, answer in answers}
-        if foreseen := foreseen_validation(made):
-            more["validation"] = foreseen
+        more |= {ask.tables[0]: said for ask in study.asks if (said := ask.foreseen(made))}
         if spent:
             more["ledgers"] = {name: asdict(own) for name, own in spent.items()}
         emit({**made.to_dict(), "own_code": study.own_code, **more})
@@ -196,7 +194,9 @@ def show_plan(made: Plan) -> None:
     rows = [(name, words, value) for name, value, words in number_rows(plain)]
     table("Noise and messages", ("quantity", "what it is", "value"), rows, texts=2)
     _show_statistics(made)
-    _show_validation(made)
+    for ask in study.asks:
+        if foreseen := ask.foreseen(made):
+            show(render(f"plan of {ask.tables[0]}", foreseen, study))
     if study.attestation:
         from hubbub.core.verification.attestation.policy import policy_of
 
@@ -228,32 +228,3 @@ def _show_statistics(made: Plan) -> None:
     said = "expected standard error (noise and sampling)"
     head = ("statistic", "kind", "answered", "least epsilon", "part", said)
     table("Statistics: expected precision, before any record is read", head, rows, texts=len(head))
-
-
-def _show_validation(made: Plan) -> None:
-    """On which records the model will be scored, and how exactly, before any is touched."""
-    foreseen = foreseen_validation(made)
-    if foreseen is None:
-        return
-    much = foreseen["flatters"]
-    flattered = "not known" if much is None else f"up to about {much:.2g}"
-    rows = [
-        (
-            f"{name} records" + ("  <- taken" if name == foreseen["records"] else ""),
-            "beyond 1" if error is None else f"{error:.2g}",
-            "nothing" if name == "held-back" else flattered,
-        )
-        for name, error in foreseen["errors"].items()
-    ]
-    if not made.study.data.records:
-        rows = [(foreseen["records"], "not known: state data.records", "")]
-    asked = made.study.validation
-    share = "" if foreseen["rate"] is None else f", if {foreseen['rate']:.3g} have the outcome"
-    if share and asked is not None and not asked.rate:
-        share += " (state your own guess in validation.rate)"
-    table(
-        f"Private validation: the {score_name(foreseen['score'])} of the trained model{share}",
-        ("compared with", "standard error (noise and sampling)", "may flatter by"),
-        rows,
-        texts=3,
-    )

@@ -28,9 +28,7 @@ from hubbub.core.verification.evidence.collecting import FILE
 from hubbub.core.verification.evidence.evidence_file import MODEL
 from hubbub.estimation.data_frame import data_frame
 from hubbub.estimation.queries.sums_query import KeptQuery
-from hubbub.estimation.queries.synthesis_query import SYNTHESIS, synthesis_of
 from hubbub.estimation.statistic import Answer
-from hubbub.estimation.synthesis.release import SyntheticData
 from hubbub.learning.queries.training_ask import SCORES
 from hubbub.learning.runs import baselines, trained_model
 from hubbub.learning.study.training import model_header
@@ -221,16 +219,18 @@ class Result:
         return data_frame(rows, library or self.library)
 
     @property
-    def synthetic(self) -> SyntheticData:
+    def synthetic(self) -> Any:
         """The synthetic records that the study asks for.
 
         Raises:
             StudyError: it asks for none.
         """
-        state = self.states.get(SYNTHESIS)
-        query = synthesis_of(self.plan.study)
-        assert state is not None, "a run of a study with them has them"  # noqa: S101
-        return replace(query.synthetic(self.plan, state.parameters), library=self.library)
+        planned = self.plan.planned("synthetic")
+        if planned is None:
+            raise StudyError("expected a study with [synthetic], got one without; add it")
+        query: Any = planned.query
+        records = query.synthetic(self.plan, self.states[planned.purpose].parameters)
+        return replace(records, library=self.library)
 
     @property
     def steps(self) -> int:

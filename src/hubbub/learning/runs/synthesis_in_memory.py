@@ -114,7 +114,8 @@ def synthesize(
     privacy = {**context.tables["privacy"], "epsilon": float(epsilon)}
     tables = {**context.tables, "study": {"name": _NAME}, _NAME: keys, "privacy": privacy}
     study = Study.from_table(array_inputs.plain(tables))
-    return ReleasableQuery(context=context, study=study).release().synthetic
+    made: SyntheticData = ReleasableQuery(context=context, study=study).release().synthetic
+    return made
 
 
 def synthetic(folder: str | Path) -> SyntheticData:

@@ -33,6 +33,7 @@ from hubbub.core.tabular.levels import Levels
 from hubbub.learning.study.training import learning_of
 
 if TYPE_CHECKING:
+    from hubbub.core.planning.plan import Plan
     from hubbub.learning.queries.validation.validation_query import ValidationQuery
 
 
@@ -174,6 +175,18 @@ class ValidationAsk(Ask):
         from hubbub.learning.queries.validation.validation_query import ValidationQuery
 
         return ValidationQuery(study, dimension)
+
+    def foreseen(self, plan: Plan) -> dict[str, Any]:
+        """On which records the model is scored, and how exactly."""
+        from hubbub.learning.queries.validation.validation_query import foreseen_validation
+
+        return foreseen_validation(plan)
+
+    def is_telling(self, study: Study) -> bool:
+        """Whether its records are enough for its noise."""
+        from hubbub.learning.queries.validation.layout import whose_records
+
+        return whose_records(study).is_telling
 
     def held_back_share(self, study: Study) -> float:
         """Where the records of the training would not do."""

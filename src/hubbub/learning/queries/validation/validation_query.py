@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -299,8 +299,8 @@ def _sums_of(kept: Mapping[str, NDArray[Any]], size: int) -> Array:
     return sums
 
 
-def foreseen_validation(plan: Plan) -> dict[str, Any] | None:
-    """What a plan says of its validation, as plain values; None if it asks for none.
+def foreseen_validation(plan: Plan) -> dict[str, Any]:
+    """What a plan says of its validation, as plain values.
 
     Its noise is the most that a round may have, whoever is missing from it.
 
@@ -311,9 +311,9 @@ def foreseen_validation(plan: Plan) -> dict[str, Any] | None:
         the second class that they are for; None of other targets.
     """
     planned, records = plan.planned(VALIDATION), plan.study.data.records
-    if planned is None or not isinstance(planned.query, ValidationQuery):
-        return None
-    whose, layout, asked = planned.query.whose, planned.query.layout, planned.query.asked
+    assert planned is not None, "a plan of this query"  # noqa: S101
+    query = cast("ValidationQuery", planned.query)
+    whose, layout, asked = query.whose, query.layout, query.asked
     errors: dict[str, float | None] = {HELD_BACK: None, TRAINING: None}
     if records:
         sigma = planned.total_sigma / sqrt(asked.sums)
