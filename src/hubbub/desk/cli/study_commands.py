@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 _LONGEST = 200  # letters of a study's name
 _LEDGERS = Path("runs/ledgers")  # where `hubbub run` has them
 TRIAL = (
-    argument("--epsilon", "this epsilon instead of the study's, to try it out", metavar="EPSILON"),
+    argument(
+        "--epsilon",
+        "this epsilon instead of the study's, to try it out; parts of it keep their share",
+        metavar="EPSILON",
+    ),
     argument(
         "--set",
         "another value, to try it out, such as training.steps=100; may be repeated",
@@ -71,19 +75,24 @@ def load_trial(path: Path, options: argparse.Namespace) -> Study:
     if not is_trial(options):
         return study
     values = toml_table(read_text(path).removeprefix("\ufeff"))
-    changes = [] if options.epsilon is None else [f"privacy.epsilon={options.epsilon}"]
-    changes += options.set
-    for change in changes:
-        _put(values, change)
+    changes = list(options.set)
     if options.epsilon is not None:
+        _put(values, f"privacy.epsilon={options.epsilon}")
         epsilon, cap = values["privacy"]["epsilon"], values["privacy"].get("cap", 0)
         if not isinstance(epsilon, int | float):
             raise UserError(
                 f"expected a number after --epsilon, got {shown(epsilon)}; write for example 0.5"
             )
+        # What is asked beside the main query keeps its share of the study's epsilon.
+        ratio = epsilon / study.privacy.epsilon
+        parts = {key: part for ask in study.asks for key, part in ask.parts(study).items()}
+        shares = [f"{key}={part * ratio:.6g}" for key, part in parts.items()]
+        changes = [f"privacy.epsilon={options.epsilon}", *shares, *changes]
         # A cap below epsilon is a proposal for later; what ledgers allow counts anyway.
         if isinstance(cap, int | float) and cap < epsilon:
             values["privacy"].pop("cap", None)
+    for change in changes:
+        _put(values, change)
     if values["study"]["name"] == study.name:
         said = ", ".join(change.replace("=", " = ", 1) for change in changes)
         values["study"]["name"] = f"{study.name}, trial of {said}"[:_LONGEST]
