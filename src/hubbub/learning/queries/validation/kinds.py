@@ -95,21 +95,22 @@ def _observed(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Risks(Kind):
-    """The chance of the second class, in fine bins, by what came.
-
-    Args:
-        bins: of the chance.
-        rate: share of the records that has the second class, as far as anybody knows.
-    """
+class _OfRisks(Kind):
+    """A risk in fine bins."""
 
     bins: Bins
-    rate: float = RATE
 
     @property
     def code(self) -> PrefixCode:
-        """Running totals of fine bins have little noise, wherever the chances lie."""
+        """Running totals of fine bins have little noise, wherever the risks lie."""
         return fine_code(len(self.bins))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Risks(_OfRisks):
+    """The chance of the second class, by what came."""
+
+    rate: float = RATE  # share of the records that has the second class, as far as anybody knows
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -153,14 +154,8 @@ class Risks(Kind):
         )
 
     def _auc(self, table: NoisyTable) -> ValidationScore | None:
-        interval = concordance(
-            table,
-            (_ranked, _pairs),
-            _slopes,
-            kinds=1,
-            most=len(self.bins),
-            variance=_auc_variance,
-        )
+        pairs, most = (_ranked, _pairs), len(self.bins)
+        interval = concordance(table, pairs, _slopes, kinds=1, most=most, variance=_auc_variance)
         return score("auc", interval.within(0.0, 1.0), null=0.5, gain=interval.less(0.5))
 
     def _brier(self, table: NoisyTable) -> ValidationScore | None:
@@ -257,26 +252,16 @@ def _logistic_slope(x: Array, table: NoisyTable) -> ScoreInterval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Times(Kind):
-    """The risk of an event until the horizon, in fine bins, by what came when.
+class Times(_OfRisks):
+    """The risk of an event until the horizon, by what came when.
 
     An outcome is an interval of a public grid in which a record had the event or was lost, or that
     it was followed to the grid's end. Within an interval half of who is lost is lost before the
     events and half after them, as in a life table; for concordance who is lost in an interval
     outlives its events.
-
-    Args:
-        bins: of the risk.
-        ends: of the intervals, rising; the last is the horizon.
     """
 
-    bins: Bins
-    ends: tuple[float, ...]
-
-    @property
-    def code(self) -> PrefixCode:
-        """Running totals of fine bins have little noise, wherever the risks lie."""
-        return fine_code(len(self.bins))
+    ends: tuple[float, ...]  # of the intervals, rising; the last is the horizon
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -304,7 +289,7 @@ class Times(Kind):
 
     def scored(self, table: NoisyTable) -> ValidationScores:
         """Concordance, Brier score and calibration of the risk until the horizon."""
-        many, risk, seen = len(self.ends), self.bins.points, np.eye(self.outcomes)
+        many, risk, seen = len(self.ends), self.bins.points, np.eye(self.shape[1])
         counted = (self._ranked, self._comparable)
         c_index = concordance(
             table,
@@ -315,9 +300,8 @@ class Times(Kind):
         )
         # Of each outcome the records, their risks, and their squares: (3, outcomes) sums, flat.
         powers = np.stack([risk**power for power in range(3)])[:, None, :, None]
-        shape = (3, self.outcomes, len(self.bins), self.outcomes)
-        weights = np.broadcast_to(powers * seen[:, None, :], shape)
-        sums = table.sums(*weights.reshape(-1, len(self.bins), self.outcomes))
+        weights = np.broadcast_to(powers * seen[:, None, :], (3, len(seen), *self.shape))
+        sums = table.sums(*weights.reshape(-1, *self.shape))
 
         # At the horizon, who was lost weighed by the inverse chance (Graf et al. 1999).
         def brier(n: Array) -> Array:
@@ -354,7 +338,7 @@ class Times(Kind):
 
     def _powers(self, n: Array) -> Array:
         """(…, 3, outcomes) of each outcome the records, their risks, and their squares."""
-        return n.reshape(*n.shape[:-1], 3, self.outcomes)
+        return n.reshape(*n.shape[:-1], 3, self.shape[1])
 
     def _records(self, n: Array) -> Array:
         return np.asarray(self._powers(n)[..., 0, :].sum(-1))
@@ -403,11 +387,7 @@ class Times(Kind):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassValidation(Kind):
-    """More than two classes: the class that is said, by the class that is.
-
-    Args:
-        many: how many there are.
-    """
+    """More than two classes: the class that is said, by the class that is."""
 
     many: int
 
@@ -436,6 +416,9 @@ class ClassValidation(Kind):
         def right(n: Array) -> Array:
             return np.asarray(np.trace(n, axis1=-2, axis2=-1))
 
+        def share_found(k: int) -> ScoreInterval:
+            return table.ratio(lambda n: n[..., k, k], lambda n: n[..., k].sum(-1))
+
         accuracy = table.ratio(right, _all)
         return ValidationScores(
             score(
@@ -444,27 +427,20 @@ class ClassValidation(Kind):
                 null=float(np.clip(columns[common] / max(columns.sum(), 1.0), 0.0, 1.0)),
                 gain=table.ratio(lambda n: right(n) - n[..., common].sum(-1), _all),
             ),
-            *(self._share_found(table, k) for k in range(self.many)),
+            *(
+                score(f"found_of_class_{k}", share_found(k).within(0.0, 1.0))
+                for k in range(self.many)
+            ),
         )
-
-    def _share_found(self, table: NoisyTable, k: int) -> ValidationScore | None:
-        share = table.ratio(lambda n: n[..., k, k], lambda n: n[..., k].sum(-1))
-        return score(f"found_of_class_{k}", share.within(0.0, 1.0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Amounts(Kind):
-    """A predicted amount or count, in bins, by the bin of the number that came.
+    """A predicted amount or count, in bins, by the bin of the number that came."""
 
-    Args:
-        bins: of predictions.
-        seen: of what came.
-        counts: whether these are counts, whose deviance is told.
-    """
-
-    bins: Bins
-    seen: Bins
-    counts: bool = False
+    bins: Bins  # of predictions
+    seen: Bins  # of what came
+    counts: bool = False  # whether these are counts, whose deviance is told
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import hypot, inf, log, sqrt
+from math import hypot, inf, log, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -61,17 +61,11 @@ _FINE = 50  # bins, of which a score is as good as not rounded
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationBlock:
-    """Tables of which a record is in one at most.
+    """Tables of which a record is in one at most."""
 
-    Args:
-        by: what they are by, a column or "centre"; empty for the table of all.
-        groups: of each table, its name.
-        part: of the budget; all parts add up to 1.
-    """
-
-    by: str
-    groups: tuple[str, ...]
-    part: float
+    by: str  # a column or "centre"; empty for the table of all
+    groups: tuple[str, ...]  # the tables' names
+    part: float  # of the budget; all parts add up to 1
 
     @property
     def scale(self) -> float:
@@ -81,20 +75,15 @@ class ValidationBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationLayout:
-    """All tables of a validation as one vector.
+    """All tables of a validation as one vector."""
 
-    Args:
-        kind: of the target.
-        blocks: one for all records, one for centres, one for each column.
-    """
-
-    kind: Kind
-    blocks: tuple[ValidationBlock, ...]
+    kind: Kind  # of the target
+    blocks: tuple[ValidationBlock, ...]  # of all records, of centres, of each column
 
     @property
     def cells(self) -> int:
         """Of a table."""
-        return self.kind.predictions * self.kind.outcomes
+        return prod(self.kind.shape)
 
     @cached_property
     def size(self) -> int:
@@ -134,12 +123,7 @@ class ValidationLayout:
         return self.kind.scored(exact).scores[0]
 
     def foreseen(self, records: float, sigma: float) -> float:
-        """The standard error to expect of the telling score of all records.
-
-        Args:
-            records: that it is asked of.
-            sigma: of the noise in each number of the vector.
-        """
+        """The standard error of the telling score of so many records, with this noise."""
         counts, noise = self.kind.guess(records), sigma / self.blocks[0].scale
         noisy = self._decoded(self.encoded(counts).reshape(counts.shape), noise)
         scores = self.kind.scored(noisy).scores
@@ -149,11 +133,7 @@ class ValidationLayout:
 
 @lru_cache(maxsize=16)
 def layout_of(study: Study) -> ValidationLayout:
-    """The tables that a study asks for.
-
-    Raises:
-        StudyError: they are too many.
-    """
+    """The tables that a study asks for; StudyError if they are too many."""
     asked = _asked(study)
     # A record is in one table of each block, so the blocks share the budget and not the tables.
     named = [(CENTRE, study.parties.names)] if asked.centres else []
@@ -258,11 +238,7 @@ def groups_of(
 ) -> NDArray[np.intp]:
     """(units, blocks) in which table of each block a silo's units are.
 
-    Args:
-        layout: of the tables.
-        records: of the silo.
-        centre: the silo's place among all.
-        places: the most records of a patient; 0 where each record is a unit.
+    `centre` is its place among all, `places` the most records of a patient, or 0.
     """
     first = np.arange(len(records))
     if records.patients is not None:
@@ -284,21 +260,15 @@ class WhoseRecords:
 
     Held-back records tell the truth; records of the training may flatter the model, and are more.
     The measure of flattery is an upper end of what was seen (docs/validation.md).
-
-    Args:
-        held_back: whether they are kept from the training.
-        share: of each silo's records that is kept from it; 0 if none is.
-        score: the telling one, "auc" for example.
-        errors: the standard errors to expect of it, on held-back records and on those of the
-            training; None where the number of records is not public.
-        flatters: by how much the score may be too good on records of the training, about; None
-            where the model's size is not public.
     """
 
-    held_back: bool
-    share: float
-    score: str
+    held_back: bool  # whether they are kept from the training
+    share: float  # of each silo's records that is kept from it; 0 if none is
+    score: str  # the telling one, "auc" for example
+    # Its standard errors on held-back records and on those of the training; None where the number
+    # of records is not public.
     errors: tuple[float, float] | None
+    # By how much it may be too good on the latter; None where the model's size is not public.
     flatters: float | None
 
     @property

@@ -232,6 +232,3 @@ def _levels(section: Section, name: str, value: object, columns: Mapping[str, Co
             f"{str(value)[:80]}; write some, such as [60, 75]"
         )
     return Levels(column=column, cuts=tuple(float(cut) for cut in cuts))
-
-
-# `[validation]`: scores of the trained model. What they need is loaded when they are asked.
