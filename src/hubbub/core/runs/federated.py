@@ -228,7 +228,7 @@ def _answered(
     """The study with the answer of a query that is asked at a model, the first one if None."""
     query, state = planned.query, prepared.start(planned.query, model)
     if folder is not None:
-        kept = folder.restored(query, state)
+        kept = query.restored(folder.path, state)
         state = _caught_up(planned, kept, folder)
         if state.step > kept.step:
             folder.store(query, state)

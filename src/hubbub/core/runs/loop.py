@@ -61,8 +61,7 @@ def ask(
     """Ask for a query's sums until they are made, or its attempts are used up.
 
     Args:
-        planned: the query with its noise.
-        summation: see `Summation`.
+        planned, summation: the query with its noise, and what gives its sums.
         state: where to go on, with all attempts that were charged for it.
         divisor: the public constant by which a sum is divided (docs/privacy.md P14).
         keep: called with the state after every step, before the next one begins.
@@ -125,11 +124,6 @@ class Metrics:
     Most rows are made on a thread of its own while the next step goes on: they are a function of
     public things, the model, the test set and the attempts so far. One that is not made yet when a
     run ends early is made when the run goes on, from the checkpoint.
-
-    Args:
-        prepared: the study, ready to run.
-        schedule: evaluations on held-back records.
-        private: whether the rows say the epsilon so far.
     """
 
     def __init__(
@@ -205,15 +199,13 @@ def train(
     schedule: EvaluationSchedule | None = None,
     private: bool = True,
 ) -> QueryState:
-    """Ask the main query, and look now and then what has come of it.
+    """Ask the main query as `ask` does, and look now and then what has come of it.
 
     Args:
-        prepared: the study, ready to run.
-        summation: see `Summation`.
+        prepared, summation: the study, ready to run, and what gives its sums.
         progress: called after every step.
-        divisor: the public constant by which a sum is divided (docs/privacy.md P14).
+        divisor, keep, settle: see `ask`.
         start: where to go on; the beginning if None.
-        keep, settle: see `ask`.
         schedule: evaluations besides the metrics of the public test set.
         private: whether the rows say the epsilon so far.
     """

@@ -24,9 +24,9 @@ another name and then moved into place, so that none is ever half there.
 from __future__ import annotations
 
 import json
-import stat
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -152,10 +152,6 @@ class RunFolder:
             else:
                 write_audit(self.path / AUDIT, audit)
 
-    def restored(self, query: SteppedQuery, state: QueryState) -> QueryState:
-        """Where a query beside the main one stood; IntegrityError if its file was altered."""
-        return query.restored(self.path, state)
-
     def store(self, query: SteppedQuery, state: QueryState) -> None:
         """Put on disk what a query's sums have given so far."""
         with _usable(self.path, apart=self._apart):
@@ -167,13 +163,10 @@ class RunFolder:
         return None if noted is None else bytes.fromhex(noted)
 
     @property
-    def purposes(self) -> frozenset[str]:
-        """What sessions were opened for."""
-        return frozenset(self._notes.sessions)
-
-    def sessions(self, purpose: str) -> frozenset[bytes]:
-        """The sessions that were opened for a purpose."""
-        return frozenset(bytes.fromhex(one) for one in self._notes.sessions.get(purpose, ()))
+    def sessions(self) -> dict[str, frozenset[bytes]]:
+        """The sessions that were opened, by purpose."""
+        noted = self._notes.sessions.items()
+        return {purpose: frozenset(map(bytes.fromhex, ids)) for purpose, ids in noted}
 
     def new_transcript(
         self,
@@ -185,9 +178,9 @@ class RunFolder:
         purpose: str,
     ) -> Transcript:
         """Begin the transcript of a session, and write down that the session is open."""
-        known = self._notes.sessions
-        sessions = {**known, purpose: (*known.get(purpose, ()), session.hex())}
-        self._notes = replace(self._notes, sessions=sessions)
+        noted = dict(self._notes.sessions)
+        noted[purpose] = (*noted.get(purpose, ()), session.hex())
+        self._notes = replace(self._notes, sessions=noted)
         with _usable(self.path, apart=self._apart):
             self._write_notes()
         return Transcript(
@@ -297,20 +290,19 @@ def _line(row: Mapping[str, float]) -> str:
 
 def _refuse_odd(path: Path) -> None:
     """Refuse a folder whose entries lead elsewhere: a run goes on in it, and would write there."""
-    entries = list(path.iterdir())
-    inside = [one for folder in entries if _kind(folder, stat.S_ISDIR) for one in folder.iterdir()]
-    for entry in (*entries, *inside):
-        if not _kind(entry, stat.S_ISREG, stat.S_ISDIR):
+    entries = list(os.scandir(path))
+    entries += [
+        inner
+        for entry in entries
+        if entry.is_dir(follow_symlinks=False)
+        for inner in os.scandir(entry)
+    ]
+    for entry in entries:
+        if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
             raise IntegrityError(
                 f"expected files and folders alone in {path}, found {entry.name}, which is a link "
                 "or a pipe or the like; restore it, or start a new run"
             )
-
-
-def _kind(path: Path, *kinds: Callable[[int], bool]) -> bool:
-    """Whether what is there itself, no link followed, is of one of these kinds."""
-    mode = path.lstat().st_mode
-    return any(is_kind(mode) for is_kind in kinds)
 
 
 @contextmanager

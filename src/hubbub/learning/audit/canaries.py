@@ -145,12 +145,7 @@ class Canaries:
 
 
 class _Noted:
-    """A silo's canaries; batch after batch it notes who was in.
-
-    Args:
-        task: what sums them.
-        drawn: (steps, places of the silo), where it is noted.
-    """
+    """A silo's canaries; batch after batch it notes who was in, (steps, places of the silo)."""
 
     def __init__(self, task: learning.TrainingTask, drawn: NDArray[np.bool_]) -> None:
         self._task, self._drawn, self._step = task, drawn, 0
@@ -187,11 +182,7 @@ Drawn = NDArray[np.bool_]
 
 
 class MaskedFrames(NoRecorder):
-    """Counts small numbers in the masked vectors of a session as they come.
-
-    Args:
-        round_parameters: the numbers of the rounds.
-    """
+    """Counts small numbers in the masked vectors of a session as they come."""
 
     def __init__(self, round_parameters: RoundParameters) -> None:
         self._round_parameters = round_parameters
@@ -218,20 +209,14 @@ class MaskedFrames(NoRecorder):
 
 
 class Matrices:
-    """Lifts projected sums, and counts how often a matrix is the last one.
+    """Lifts projected sums, and counts how often a matrix is the last one."""
 
-    Args:
-        lift: from a projected sum to the whole one; None where nothing is projected.
-    """
-
-    def __init__(self, lift: Lift | None) -> None:
+    def __init__(self, lift: Lift) -> None:
         self._lift, self._last = lift, np.zeros(0)
         self.seen = Seen()
 
     def __call__(self, projected: Array, draw: Draw) -> Array:
         """The lifted sum."""
-        if self._lift is None:
-            return projected
         mark = self._lift(np.ones_like(projected), draw)
         again = int(np.array_equal(mark, self._last))
         self._last, self.seen = mark, self.seen + Seen(matrices=1, repeated=again)
@@ -242,11 +227,8 @@ def of_lists(drawn: Drawn, places: Drawn) -> Seen:
     """Whether all joint batches of a session look like those of one list.
 
     So many records would be in two batches running as places are. Fresh lists look so by chance,
-    which is known; where that is not rare, nothing is said.
-
-    Args:
-        drawn: (steps, records), who was in which batch.
-        places: (steps, records), which places of its list each batch has.
+    which is known; where that is not rare, nothing is said. Both are (steps, records): who was in
+    which batch, and which places of its list each batch has.
     """
     from scipy.stats import hypergeom  # which takes long to import
 
@@ -282,20 +264,13 @@ class AuditRun:
 
 @dataclass(frozen=True, kw_only=True)
 class _View:
-    """A training as the adversary has it.
-
-    Args:
-        sums: (steps, canaries) in units of C, lifted where they were projected.
-        rate: with which chance a canary is in a batch.
-        noise: sigma / C of what else is in its part of a sum.
-        groups: of the canaries, where they take turns.
-    """
+    """A training as the adversary has it."""
 
     canaries: Canaries
-    sums: Array
-    rate: float
-    noise: float
-    groups: NDArray[np.intp] | None = None
+    sums: Array  # (steps, canaries) in units of C, lifted where they were projected
+    rate: float  # with which chance a canary is in a batch
+    noise: float  # sigma / C of what else is in its part of a sum
+    groups: NDArray[np.intp] | None = None  # of the canaries, where they take turns
 
 
 def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
@@ -305,10 +280,9 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
     """
     canaries = Canaries.tossed(made, count)
     round_parameters, steps = canaries.round_parameters(), made.mechanism.steps
-    frames, matrices = (
-        MaskedFrames(round_parameters),
-        Matrices(learning.lift_of(round_parameters, canaries.model())),
-    )
+    frames = MaskedFrames(round_parameters)
+    lift = learning.lift_of(round_parameters, canaries.model())
+    matrices = None if lift is None else Matrices(lift)
     everybody = _set_up(made, canaries, round_parameters)
     asked = NoisySums(
         set_up=lambda: everybody.rounds,
@@ -316,15 +290,14 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
         round_parameters=round_parameters,
         epoch=made.mechanism.epoch,
         lost=_lost,
-        lift=matrices if round_parameters.projection else None,
+        lift=matrices,
     )
     sums, model = np.zeros((steps, count)), np.zeros(canaries.features, dtype=np.float32)
     places = np.zeros((steps, count), dtype=bool)
     for step in range(1, steps + 1):
         sums[step - 1] = _summed(asked, step, model)[:count] / made.clip
-        places[step - 1, _drawn_places(round_parameters, asked.rounds.aggregator.attempt.seed)] = (
-            True
-        )
+        drawn = _drawn_places(round_parameters, asked.rounds.aggregator.attempt.seed)
+        places[step - 1, drawn] = True
         progress(before + step)
     view = _View(
         canaries=canaries,
@@ -335,7 +308,7 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
         noise=sqrt(made.stated.noise_multiplier**2 + share_of_others(made, count)),
         groups=canaries.groups(groups) if (groups := _groups(everybody)) else None,
     )
-    seen = frames.seen + matrices.seen
+    seen = frames.seen + (matrices.seen if matrices else Seen())
     if places.any():
         seen += of_lists(canaries.drawn, places)
     return AuditRun(trials=tuple(_trials(made, view)), seen=seen)

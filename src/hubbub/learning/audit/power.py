@@ -71,13 +71,7 @@ class ForeseenRule:
 
 
 class ExpectedPower:
-    """What so many canaries a run are expected to show of a study as it is planned.
-
-    Args:
-        plan: of the study.
-        canaries: in a run; where sums are projected, they are in each other's way.
-        confidence: of the bound; the `choice` of rules is made at it.
-    """
+    """What so many canaries a run are expected to show of a study as it is planned."""
 
     def __init__(self, plan: Plan, canaries: int, confidence: float) -> None:
         self.choice = Choice(plan.study, plan.stated.noise_multiplier, confidence)
@@ -158,7 +152,7 @@ def _canaries(plan: Plan, asked: int | None) -> int:
 def _runs(plan: Plan, canaries: int, confidence: float) -> int:
     """Enough of them, or as many as the time allows."""
     mechanism, few = plan.mechanism, plan.mechanism.needs_joint_seed
-    affordable = min(_wrapped(plan) // canaries, int(_STEPS / _dear(mechanism, canaries)))
+    affordable = min(_wrapped(plan) // canaries, int(_STEPS / _cost(mechanism, canaries)))
     least = max(_LEAST_RUNS[few], min(ceil(_TRIALS / canaries), affordable))
     foreseen = ExpectedPower(plan, canaries, confidence)
 
@@ -168,7 +162,7 @@ def _runs(plan: Plan, canaries: int, confidence: float) -> int:
     return least + bisect_left(range(least, max(least, affordable)), True, key=enough)
 
 
-def _dear(mechanism: Mechanism, canaries: int) -> float:
+def _cost(mechanism: Mechanism, canaries: int) -> float:
     """How many steps a run costs, one that makes Gaussian matrices being several."""
     projection = mechanism.projection
     if projection is None or projection.kind != "gaussian":

@@ -58,21 +58,13 @@ _FEWEST = 50  # weights; of fewer no column is worth leaving out for the noise a
 
 @dataclass(frozen=True)
 class TrainingQuery(SteppedQuery):
-    """The training of a study's model.
-
-    Args:
-        training: how it is trained.
-        data: what is public about the records.
-        privacy: what is promised.
-        dimension: how many trainable parameters the model has; None if that is not public yet.
-        held_back: share of each silo's records that is kept from it.
-    """
+    """The training of a study's model."""
 
     training: Training
     data: Data
     privacy: Privacy
-    dimension: int | None
-    held_back: float = 0.0
+    dimension: int | None  # trainable parameters of the model; None if that is not public yet
+    held_back: float = 0.0  # share of each silo's records that is kept from it
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -332,13 +324,8 @@ def too_wide(study: Study) -> str:
 
     Each weight has noise of its own, and what a record says is shared among all. The room follows
     from public numbers: what is promised to so many units, and how many silos' noise an adversary
-    does not know. `experiments/wide.py` has measured what wide tables lose.
-
-    Args:
-        study: trains a model, or none.
-
-    Returns:
-        A sentence with what to do; empty where there is room, or it is not known.
+    does not know. `experiments/wide.py` has measured what wide tables lose. The sentence is empty
+    where there is room, or it is not known.
     """
     model, data, parties = study.model, study.data, study.parties
     if model is None or model.kind != "logistic" or model.extractor or not data.records:
@@ -377,11 +364,7 @@ def _built(plan: Plan, *, flattened: bool = False) -> Any:
 def _model_findings(path: Path, plan: Plan, course: Course, shown: Set[bytes]) -> Iterator[Finding]:
     """The model is what the last step gave, and what silos were shown before they were asked at it.
 
-    Args:
-        path: of its file.
-        plan: of the study.
-        course: of its training.
-        shown: the RESULTs of all sessions.
+    `shown` are the RESULTs of all sessions.
     """
     # Whose order of parameters is not known here is compared number by number.
     claim = f"{path} holds the model that the last step gave"

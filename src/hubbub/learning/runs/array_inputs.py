@@ -78,12 +78,8 @@ def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> t
 def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
     """Refuse classes that silos spell in several ways, where nobody has stated what they are.
 
-    Args:
-        targets: of every silo, by its name.
-
-    Raises:
-        DataError: no silo holds every class that occurs, as with 0 and 1 at one silo and words at
-            another; or two classes differ in case or spaces only.
+    No silo may hold every class that occurs, as with 0 and 1 at one silo and words at another; or
+    two classes differ in case or spaces only.
     """
     each = {who: set(map(_spelled, values)) for who, values in targets.items()}
     everything = set[str]().union(*each.values())
@@ -129,11 +125,7 @@ def _check_targets(who: str, targets: list[Any]) -> None:
 
 
 def columns_alike(tables: Mapping[str, Table]) -> tuple[str, ...]:
-    """The names of the data frames' columns, in their order; empty if all are arrays.
-
-    Raises:
-        DataError: they differ in name or order, where features go by their place.
-    """
+    """The names of the data frames' columns, in one order or refused; empty if all are arrays."""
     names = {
         who: list(map(str, own))
         for who, table in tables.items()
@@ -321,12 +313,7 @@ def plain(value: Any) -> Any:
 def arrays_of(who: str, table: Any) -> Any:
     """Features and targets of a `torch.utils.data.Dataset`; whatever else is there stays as it is.
 
-    Args:
-        who: the silo, for sentences.
-        table: (X, y), or what has a length and gives a pair (x, y) at each place below it.
-
-    Raises:
-        DataError: its records are no pairs, or differ in shape.
+    It has a length and gives a pair (x, y) at each place below it.
     """
     if hasattr(table, "dataset") and hasattr(table, "batch_size"):
         raise DataError(
@@ -358,17 +345,11 @@ def arrays_of(who: str, table: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Tables:
-    """What silos have in memory.
-
-    Args:
-        cells: of every silo by its name.
-        digests: of the whole tables, by the silos' names.
-        patient: the column that says whose a row is; empty: each row is a unit.
-    """
+    """What silos have in memory, by their names."""
 
     cells: Mapping[str, CodedCells] = field(repr=False)
-    digests: Mapping[str, str] = field(repr=False)
-    patient: str
+    digests: Mapping[str, str] = field(repr=False)  # of the whole tables
+    patient: str  # the column that says whose a row is; empty: each row is a unit
 
 
 def tables_of(
@@ -377,17 +358,9 @@ def tables_of(
     patients: str | Mapping[str, Any] | None,
     most_per_patient: int | None,
 ) -> Tables:
-    """The tables of silos, checked.
+    """The tables of silos by their names, checked.
 
-    Args:
-        silos: each silo's table by its name.
-        columns: what is public of each column.
-        patients: whose each row is: a column of every table, keys by each silo's name, or None.
-        most_per_patient: how many rows of a patient count.
-
-    Raises:
-        StudyError: there are patients, and it is not said how many rows of one count.
-        DataError: a table does not fit the columns, or a row has no patient.
+    Patients are a column of every table, keys by each silo's name, or None.
     """
     if patients is not None and not most_per_patient:
         raise StudyError(

@@ -139,27 +139,16 @@ class _Chance:
 
 @dataclass(frozen=True, kw_only=True)
 class _Sums:
-    """Clipped sums as in the protocol, by somebody who adds the noise in the open.
-
-    Args:
-        round_parameters: of the rounds.
-        task: all silos' records, one silo's after the other's.
-        counts: each silo's number of records.
-        capacities: the most records that each silo may hold.
-        lift: from projected sums to whole ones.
-        source: of all that is drawn.
-        order: the seed of batches that share out all records, epoch by epoch.
-        groups: of each silo's places, where they take turns (P25).
-    """
+    """Clipped sums as in the protocol, by somebody who adds the noise in the open."""
 
     round_parameters: RoundParameters
-    task: LocalTask = field(repr=False)
-    counts: Sequence[int] = field(repr=False)
+    task: LocalTask = field(repr=False)  # all silos' records, one silo's after the other's
+    counts: Sequence[int] = field(repr=False)  # of records, by silo
     capacities: Sequence[int]
     lift: Lift | None
-    source: SecureSource = field(repr=False)
-    order: bytes = field(repr=False)
-    groups: Sequence[Groups] = ()
+    source: SecureSource = field(repr=False)  # of all that is drawn
+    order: bytes = field(repr=False)  # seed of batches that share out all records by epoch
+    groups: Sequence[Groups] = ()  # of each silo's places, where they take turns (P25)
 
     @classmethod
     def of(cls, prepared: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:

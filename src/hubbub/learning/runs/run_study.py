@@ -383,7 +383,7 @@ def telling(progress: bool | Progress | None, study: Study) -> Iterator[Progress
             f"{type(progress).__name__}; leave it out"
         )
     elif (show := _notebook_display()) and progress is not False:
-        yield _NotebookBar(study.name, steps_of(study), show)
+        yield _notebook_bar(study.name, steps_of(study), show)
     elif progress:
         with _terminal_bar(study.name, steps_of(study)) as bar:
             yield bar
@@ -402,35 +402,16 @@ def _notebook_display() -> Callable[..., Any] | None:
     return display  # type: ignore[no-any-return,unused-ignore]
 
 
-class _Page:
-    """What a notebook shows: HTML, and a line where there is no HTML."""
+def _notebook_bar(title: str, total: int, show: Callable[..., Any]) -> Progress:
+    """A bar in a notebook, which every step redraws in its place; a line where there is no HTML."""
 
-    def __init__(self, html: str, words: str) -> None:
-        self._html, self._words = html, words
+    def page(step: int, row: Mapping[str, float]) -> dict[str, str]:
+        words = _words(title, step, total, row)
+        bar = f'<progress value="{step}" max="{total}"></progress>'
+        return {"text/html": f"<div>{bar} {escape(words)}</div>", "text/plain": words}
 
-    def _repr_html_(self) -> str:
-        return self._html
-
-    def __repr__(self) -> str:
-        return self._words
-
-
-class _NotebookBar:
-    """A bar in a notebook, which every step redraws in its place."""
-
-    def __init__(self, title: str, total: int, show: Callable[..., Any]) -> None:
-        self._title, self._total = title, total
-        self._shown = show(self._page(0, {}), display_id=True)
-
-    def __call__(self, step: int, row: Mapping[str, float]) -> None:
-        """So many steps are done."""
-        if self._shown is not None:
-            self._shown.update(self._page(step, row))
-
-    def _page(self, step: int, row: Mapping[str, float]) -> _Page:
-        words = _words(self._title, step, self._total, row)
-        bar = f'<progress value="{step}" max="{self._total}"></progress>'
-        return _Page(f"<div>{bar} {escape(words)}</div>", words)
+    place = show(page(0, {}), raw=True, display_id=True)
+    return _tell_nobody if place is None else lambda *done: place.update(page(*done), raw=True)
 
 
 @contextmanager

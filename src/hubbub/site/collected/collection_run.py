@@ -480,7 +480,7 @@ def _last_words(
     box = sums.boxes.get(purpose)
     if box is None:  # the sum was taken by a process that has ended since
         box = sums.box_of(plan.main, round_parameters_of(plan.main))
-    sessions = [session for each in folder.purposes for session in folder.sessions(each)]
+    sessions = [session for ids in folder.sessions.values() for session in ids]
     parts = []
     for silo in box.collector.named:
         word = box.last_word(silo)
