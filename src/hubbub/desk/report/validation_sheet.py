@@ -27,8 +27,8 @@ from hubbub.desk.report.sheet import Figure, Sheet, SheetOfModel, Table
 Validation = Mapping[str, Any]
 _INTERVALS = (
     "One noisy sum compared the published model's predictions with the outcomes. Every "
-    "interval covers both the sampling of people and the added noise. Predictions were "
-    "first rounded to public bins."
+    "interval covers both the sampling of people and the added noise. Predictions and amounts "
+    "were first put into public bins; beyond the public bounds they count in the outermost."
 )
 _LEAST = 0.05  # a net benefit that an axis shows at least
 _CLOSE = ("brier", "deviance_explained", "r_squared")  # how near numbers are, not only their order
