@@ -78,7 +78,15 @@ class Ask(ABC):
     def schemas(self) -> dict[str, Any]:
         """The JSON schema of each of its tables."""
         keys = self.keys()
-        return {key: schema(keys[key]) for key in self.tables}
+        within = {
+            table: {
+                name.partition(".")[2]: schema(keys[name])
+                for name in keys
+                if name.startswith(f"{table}.")
+            }
+            for table in self.tables
+        }
+        return {table: schema(keys[table], **inner) for table, inner in within.items()}
 
     @abstractmethod
     def read(self, top: Section, around: Surroundings) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -134,22 +135,14 @@ def columns_alike(tables: Mapping[str, Table]) -> tuple[str, ...]:
     first = next(iter(names), None)
     for who, own in names.items():
         if first is not None and own != names[first]:
+            pairs = enumerate(zip_longest(own, names[first]), 1)
+            place, (name, other) = next(pair for pair in pairs if len({*pair[1]}) > 1)
             raise DataError(
                 "expected data frames with the same columns in the same order, found "
-                f"{_difference(own, names[first])} for {who} and not for {first}; put "
-                "them in one order, or use columns to say what they are"
+                f"{name!r} in place {place} for {who} and {other!r} for {first}; put them in one "
+                "order, or use columns to say what they are"
             )
     return () if first is None else tuple(names[first])
-
-
-def _difference(own: Sequence[str], others: Sequence[str]) -> str:
-    """What one data frame's columns have that another's have not."""
-    more = [name for name in own if name not in others]
-    fewer = [name for name in others if name not in own]
-    if more or fewer:
-        return ", ".join([*map(repr, more), *(f"no {name!r}" for name in fewer)][:_SHOWN])
-    moved = next(k for k, names in enumerate(zip(own, others, strict=True)) if len({*names}) > 1)
-    return f"{own[moved]!r} in place {moved + 1}"
 
 
 def records_of(
@@ -236,8 +229,7 @@ def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
 
 def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
     """Numbers of a type."""
-    table = _on_cpu(table)
-    wrong: list[str] = []
+    table, wrong = _on_cpu(table), list[str]()
     with suppress(TypeError, ValueError):
         columns = {str(name): table[name] for name in column_names(table) or ()} or {"": table}
         wrong = [name for name, column in columns.items() if not _are_numbers(column)]

@@ -140,7 +140,7 @@ def run_prepared(
     *,
     baseline: str | None = None,
     ledgers: str | Path | None = None,
-    progress: loop.Progress | None = None,
+    progress: loop.Progress = _tell_nobody,
     notice: Notice | None = None,
     audit: Mapping[str, Any] | None = None,
     metric_log: MetricLog | None = None,
@@ -194,10 +194,7 @@ def resume(
 
     Args:
         folder: of the run; the study is read from it, and the ledgers stay where they were.
-        progress: see `run`.
-        device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
-        notice: called with a few words before something slow, such as the mixing of a shuffled
-            token list.
+        progress, device, notice: see `run`.
         trust_code: code that the study names may run here, known or not.
         log: see `run`; rows that were made before are not told again.
 
@@ -265,7 +262,7 @@ def resume(
 def _finished(
     prepared: prepared_study.PreparedStudy,
     baseline: str | None,
-    progress: loop.Progress | None,
+    progress: loop.Progress,
     notice: Notice | None,
     ledgers: Mapping[int, Ledger],
     folder: run_folder.RunFolder | None,
@@ -273,7 +270,7 @@ def _finished(
     metric_log: MetricLog,
 ) -> result.Result:
     """Train, and put the results where they belong."""
-    began, progress = time.perf_counter(), progress or _tell_nobody
+    began = time.perf_counter()
     asks = baseline is None or bool(prepared.plan.beside)
     saver = None if folder is None else checkpoint.CheckpointWriter(folder.keep)
     backend = local_backend.LocalBackend(

@@ -6,7 +6,7 @@ for, and records that are scored leave nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -166,13 +166,7 @@ class TrainedModel:
         return inputs
 
     def exposures(self, table: Any) -> NDArray[np.float64] | None:
-        """For how long, or of how much, each record of a table is counted; None: it says nothing.
-
-        Args:
-            table: a file, a data frame or an array.
-
-        Returns:
-            (n,) in the exposure's own unit, above 0.
+        """(n,) above 0: for how long, or of how much, each record counts; None: it is not said.
 
         Raises:
             DataError: a cell is no exposure above 0.
@@ -180,27 +174,22 @@ class TrainedModel:
         outcome = self.study.data.outcome
         if outcome is None or not outcome.exposure or hasattr(table, "dtype"):
             return None
-        is_file = isinstance(table, str | Path)
-        cells = read_cells(Path(table), [outcome.exposure]) if is_file else cells_of(table)
+        cells = _cells(table, [outcome.exposure])
         if outcome.exposure not in cells:
             return None
-        where = f"{Path(table).name if is_file else 'the table'}, column {outcome.exposure!r}"
+        where = f"{_origin(table)}, column {outcome.exposure!r}"
         return read_column(cells[outcome.exposure], outcome.rule_of(outcome.exposure), where)
 
     def _encoded(self, table: Any) -> NDArray[np.float32]:
         """Features of a file or a table in memory."""
-        is_file = isinstance(table, str | Path)
-        origin = Path(table).name if is_file else "the table"
+        origin = _origin(table)
         columns, target = silo_records.encoding(self.study)
         if not columns and is_own(self.study.data.source):
             raise DataError(
                 "expected an array of features, since the study's records come from a function, "
                 f"found {origin}; call hubbub.load and give its predict an array"
             )
-        if is_file:
-            cells = read_cells(Path(table), [column.name for column in columns])
-        else:
-            cells = cells_of(table)
+        cells = _cells(table, [column.name for column in columns])
         if self.column_names:  # of data frames that were fitted by their places
             if missing := [name for name in self.column_names if name not in cells]:
                 raise DataError(
@@ -208,14 +197,27 @@ class TrainedModel:
                     f"{missing[0]!r}; add it"
                 )
             # Whatever they are called, none is a target; and truth values are numbers, as in `fit`.
-            own = {n: [_TRUTH.get(text, text) for text in cells[n]] for n in self.column_names}
             read = [
-                read_column(texts, number_rule, f"{origin}, column {name!r}")
-                for name, texts in own.items()
+                read_column(
+                    [_TRUTH.get(text, text) for text in cells[name]],
+                    number_rule,
+                    f"{origin}, column {name!r}",
+                )
+                for name in self.column_names
             ]
             return np.column_stack(read).astype(np.float32)
         outcome = self.study.data.outcome
         return encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
+
+
+def _origin(table: Any) -> str:
+    """What sentences call a table."""
+    return Path(table).name if isinstance(table, str | Path) else "the table"
+
+
+def _cells(table: Any, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """These columns' cells of a file, or all of a table in memory."""
+    return read_cells(Path(table), names) if isinstance(table, str | Path) else cells_of(table)
 
 
 def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> TrainedModel:
@@ -335,12 +337,7 @@ def _digits(column: NDArray[np.floating[Any]]) -> list[float]:
 
 
 def _study_in(folder: Path) -> Study:
-    """The study of a finished run.
-
-    Raises:
-        UserError: there is no model in the folder, or no study.
-        StudyError: the study was damaged.
-    """
+    """The study of a finished run, or UserError."""
     study = Study.load(folder / "study.toml") if (folder / "study.toml").is_file() else None
     if study is not None and study.model is None:
         raise UserError(
