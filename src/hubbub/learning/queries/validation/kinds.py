@@ -8,7 +8,6 @@ them has little noise. Of amounts, counts and more than two classes the cells ar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import log, sqrt
 
@@ -83,15 +82,15 @@ class Kind(ABC):
 
 
 def _observed(
-    table: NoisyTable,
-    bins: Bins,
-    mean: Callable[[NoisyTable], ScoreInterval],
-    ends: tuple[float, float] = (0.0, 1.0),
+    table: NoisyTable, bins: Bins, came: Array, ends: tuple[float, float] = (0.0, 1.0)
 ) -> ScoreCurve | None:
-    """What came, on average, over what was foretold: a point for each fifth of the records."""
-    groups = fifths(table, bins.points)
-    points = [(at, mean(table.part(group)).within(*ends, wide=np.inf)) for at, group in groups]
-    return curve("observed", points)
+    """What outcomes came to, on average, over what was foretold: a point for each fifth."""
+
+    def mean(group: slice) -> ScoreInterval:
+        sums = table.part(group).sums(came, np.ones(1))
+        return sums.ratio(_place(0), _place(1)).within(*ends, wide=np.inf)
+
+    return curve("observed", [(at, mean(group)) for at, group in fifths(table, bins.points)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,11 +144,7 @@ class Risks(_OfRisks):
             self._brier(table),
             score("calibration_gap", apart.ratio(_place(0), _place(1)).within(-1.0, 1.0)),
             score("calibration_slope", _logistic_slope(odds, table)),
-            calibration=_observed(
-                table,
-                self.bins,
-                lambda group: group.sums(_SECOND, _BOTH).ratio(_place(0), _place(1)),
-            ),
+            calibration=_observed(table, self.bins, _SECOND),
             decisions=self._decisions(table),
         )
 
@@ -319,6 +314,14 @@ class Times(_OfRisks):
             mean = self._powers(n)[..., 1, :].sum(-1) / self._records(n)
             return np.asarray(mean - came / (came + stayed))
 
+        # The risk that was seen, by a life table of each fifth, over what was foretold.
+        def observed(group: slice) -> ScoreInterval:
+            came = (
+                table.part(group).sums(*seen[:, None, :]).smooth(lambda n: 1.0 - self.survival(n))
+            )
+            return came.within(0.0, 1.0, wide=np.inf)
+
+        points = [(at, observed(group)) for at, group in fifths(table, self.bins.points)]
         own, null = sums.smooth(brier), sums.smooth(brier_of_null)
         gain = sums.smooth(lambda n: brier_of_null(n) - brier(n))
         share = float(np.clip(null.value, 0.0, 0.25))
@@ -326,14 +329,7 @@ class Times(_OfRisks):
             score("c_index", c_index.within(0.0, 1.0), null=0.5, gain=c_index.less(0.5)),
             score("brier", own.within(0.0, 1.0), null=share, gain=gain),
             score("calibration_gap", sums.smooth(gap).within(-1.0, 1.0)),
-            # The risk that was seen, by a life table of each group, over what was foretold.
-            calibration=_observed(
-                table,
-                self.bins,
-                lambda group: group.sums(*seen[:, None, :]).smooth(
-                    lambda n: 1.0 - self.survival(n)
-                ),
-            ),
+            calibration=curve("observed", points),
         )
 
     def _powers(self, n: Array) -> Array:
@@ -473,30 +469,29 @@ class Amounts(Kind):
         of two records is higher (Harrell et al. 1982).
         """
         x, y = self.bins.points, self.seen.points
-        apart = x[:, None] - y
         widest = max(*x, *y) - min(*x, *y)  # that a prediction can be off, as both are rounded
-        squares, mean_of_outcomes = _weighted(apart**2), _weighted(y)
+        # Sums of 1, of both from the middle, of their squares and product, and of what they differ.
+        u, v = x[:, None] - (x[0] + x[-1]) / 2, y - (x[0] + x[-1]) / 2
+        sums = table.sums(np.ones(1), u, v, u**2, v**2, u * v, np.abs(u - v))
+
+        def squares(n: Array) -> Array:
+            return np.asarray(n[..., 3] - 2 * n[..., 5] + n[..., 4])
 
         def spread(n: Array) -> Array:
             """Records times the sum of squares about the mean of what came."""
-            columns = n.sum(-2)
-            return np.asarray(_all(n) * (columns * y**2).sum(-1) - (columns * y).sum(-1) ** 2)
-
-        # The slope of a line through what came over what was foretold, by least squares.
-        def joint(n: Array) -> Array:
-            both = (n * x[:, None] * y).sum((-1, -2))
-            return np.asarray(_all(n) * both - (n.sum(-1) * x).sum(-1) * (n.sum(-2) * y).sum(-1))
-
-        def alone(n: Array) -> Array:
-            rows = n.sum(-1)
-            return np.asarray(_all(n) * (rows * x**2).sum(-1) - (rows * x).sum(-1) ** 2)
+            return np.asarray(n[..., 0] * n[..., 4] - n[..., 2] ** 2)
 
         c_index = table.ratio(_ordered_alike, _pairs_apart)
-        r_squared = table.ratio(lambda n: spread(n) - _all(n) * squares(n), spread)
-        rmse = table.ratio(squares, _all).root()
-        rmse_of_null = sqrt(max(table.ratio(spread, lambda n: _all(n) ** 2).value, 0.0))
-        mae = table.ratio(_weighted(np.abs(apart)), _all)
-        gap = table.ratio(_weighted(apart), _all)
+        r_squared = sums.ratio(lambda n: spread(n) - n[..., 0] * squares(n), spread)
+        rmse = sums.ratio(squares, _place(0)).root()
+        rmse_of_null = sqrt(max(sums.ratio(spread, lambda n: n[..., 0] ** 2).value, 0.0))
+        mae = sums.ratio(_place(6), _place(0))
+        gap = sums.ratio(lambda n: n[..., 1] - n[..., 2], _place(0))
+        # Of a line through what came over what was foretold, by least squares.
+        slope = sums.ratio(
+            lambda n: n[..., 0] * n[..., 5] - n[..., 1] * n[..., 2],
+            lambda n: n[..., 0] * n[..., 3] - n[..., 1] ** 2,
+        )
         if mae.value <= 0:  # noise has left nothing of it
             mae = UNKNOWN
         return ValidationScores(
@@ -506,13 +501,8 @@ class Amounts(Kind):
             score("rmse", rmse.within(0.0, widest), null=rmse_of_null, gain=r_squared),
             score("mae", mae.within(0.0, widest)),
             score("calibration_gap", gap.within(-widest, widest)),
-            score("calibration_slope", table.ratio(joint, alone)),
-            calibration=_observed(
-                table,
-                self.bins,
-                lambda group: group.ratio(mean_of_outcomes, _all),
-                (float(y[0]), float(y[-1])),
-            ),
+            score("calibration_slope", slope),
+            calibration=_observed(table, self.bins, y, (float(y[0]), float(y[-1]))),
         )
 
     def _deviance(self, table: NoisyTable) -> ValidationScore | None:
@@ -524,11 +514,11 @@ class Amounts(Kind):
         alone = xlogy(seen, np.where(seen > 0, seen, 1.0))
 
         def explained(n: Array) -> Array:
-            records, total = _all(n), (n.sum(-2) * seen).sum(-1)
-            null = 2.0 * ((n.sum(-2) * alone).sum(-1) - total * np.log(total / records))
-            return np.asarray(1.0 - (n * own).sum((-1, -2)) / null)
+            records, total = n[..., 0], n[..., 1]
+            null = 2.0 * (n[..., 3] - total * np.log(total / records))
+            return np.asarray(1.0 - n[..., 2] / null)
 
-        interval = table.smooth(explained)
+        interval = table.sums(np.ones(1), seen, own, alone).smooth(explained)
         shown = interval.within(-np.inf, 1.0, wide=1.0)
         return score("deviance_explained", shown, null=0.0, gain=interval)
 
@@ -536,11 +526,6 @@ class Amounts(Kind):
 def _all(n: Array) -> Array:
     """Records of a table."""
     return np.asarray(n.sum((-1, -2)))
-
-
-def _weighted(weights: Array) -> Function:
-    """Gives the sum of a table's counts with these weights."""
-    return lambda n: np.asarray((n * weights).sum((-1, -2)))
 
 
 def _ordered_alike(n: Array) -> Array:

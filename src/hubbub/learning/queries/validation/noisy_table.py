@@ -339,9 +339,10 @@ class NoisyTable(_Noisy):
         sent = wide if self.decoded is None else wide.reshape(-1, wide.shape[-1]) @ self.decoded
         flat, noise = (part.reshape(len(wide), -1) for part in (wide, sent))
         counts = self.counts.T.ravel()
+        sampled = np.maximum(counts, 0.0) if self.decoded is None else counts  # as in `covariance`
         return NoisySums(
             counts=flat @ counts,
-            varies=(flat * counts) @ flat.T + self.sigma**2 * noise @ noise.T,
+            varies=(flat * sampled) @ flat.T + self.sigma**2 * noise @ noise.T,
         )
 
 
