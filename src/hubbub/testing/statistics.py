@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -453,6 +453,11 @@ def _plain(answer: Answer) -> str:
     return json.dumps(answer.to_dict(), sort_keys=True)
 
 
+def _any_sums(case: _Case) -> AbstractContextManager[None]:
+    law = f"{case.name} has an answer for any finite sums"
+    return completing(law, "where sums say nothing, give `make_answer` a refusal")
+
+
 def _answers(case: _Case) -> None:
     """Any finite sums have an answer, of them alone, that another instance finds and JSON keeps."""
     asked, rng = case.statistic, np.random.default_rng(5)
@@ -462,10 +467,7 @@ def _answers(case: _Case) -> None:
     wild += [[1e3 * rng.standard_normal(asked.size) for _ in fair]]
     for sums in (fair, *wild):
         before = [vector.copy() for vector in sums]
-        with completing(
-            f"{case.name} has an answer for any finite sums",
-            "where sums say nothing, give `make_answer` a refusal",
-        ):
+        with _any_sums(case):
             answer = _answered(asked, sums, 1.0)
             plain = _plain(answer)
             kept = json.loads(plain)
@@ -513,10 +515,7 @@ def _intervals(case: _Case) -> None:
     asked, rng = case.statistic, np.random.default_rng(9)
     fair = np.array(_sums(case, 1.0, rng, np.ones(len(case.blocks))))
     for sums, sigma in ((fair, 1.0), *_wild(fair, rng)):
-        with completing(
-            f"{case.name} has an answer for any finite sums",
-            "where sums say nothing, give `make_answer` a refusal",
-        ):
+        with _any_sums(case):
             answer = _answered(asked, list(sums), sigma)
         both: list[Any] = [*answer.tests, *answer.rows]
         p_values = [one.p_value for one in both if one.p_value is not None]

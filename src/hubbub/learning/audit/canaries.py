@@ -171,12 +171,9 @@ class _Noted:
 # What must not be: vectors that are not masked, a matrix or a token list that was there before.
 #
 # A mask that is left out, or used again, leaves a silo's own vector, or the difference of two, on
-# the wire: numbers that are small beside the word. So of every masked vector, and of its
-# difference to the same silo's last one, the small numbers are counted: under fresh masks each
-# number is small with the same known chance, whatever was masked (docs/privacy.md P4). And a
-# matrix by which sums are projected must be new in every step, or the next gradient may lie along
-# it (P8 (4)). Joint batches that are charged as drawn from fresh lists must not all be those of
-# one list (P9 (b)).
+# the wire: numbers that are small beside the word. Under fresh masks each number is small with the
+# same known chance, whatever was masked (docs/privacy.md P4). A matrix by which sums are projected
+# must be new in every step (P8 (4)), and lists of joint batches that are charged as fresh (P9 (b)).
 
 Drawn = NDArray[np.bool_]
 
@@ -240,15 +237,12 @@ def of_lists(drawn: Drawn, places: Drawn) -> Seen:
 
 # Runs of a study with canaries in the place of records, as the stated adversary sees them.
 #
-# Everything of a step but the model is the study's own: silos make their lists, sample, clip,
-# project, add their shares of the noise, round, mask and sign; the aggregator adds up and
-# decodes. The adversary is the stated one. It looks at the sums (scores.py), and at what else
-# messages tell. It knows the shares of its own silos, and may do without
-# others', so those send no noise; the seeds of the projections, and which places of its list a
-# joint batch has; and it chooses the model. Nobody has other records: what those
-# are, the adversary of the definition knows. Where a list serves for several batches, it knows
-# whose places are whose, too, and where noise is correlated, who is in which group: the account
-# does without these secrets (docs/privacy.md P9, P25).
+# Everything of a step but the model is the study's own. The adversary looks at the sums (power.py),
+# and at what else messages tell. It knows the shares of its own silos, and may do without others',
+# so those send no noise; the seeds of the projections, and which places of its list a joint batch
+# has; and it chooses the model. Nobody has other records: the adversary of the definition knows
+# them. It knows what the account does without: whose places are whose where a list serves for
+# several batches, and who is in which group where noise is correlated (docs/privacy.md P9, P25).
 
 # Called after every step with how many are done, of all runs together.
 Progress = Callable[[int], None]

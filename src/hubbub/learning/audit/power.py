@@ -7,10 +7,9 @@ longer projections, and for batches in which all others are alike. So the best r
 canaries is known before anything was seen, and so is how many are needed.
 
 There are runs enough for most of what endless ones would show, within what they cost: the smaller
-epsilon is, the more. A plain sum has a coordinate for every canary, so runs are large. Where sums
-are projected, canaries are in each other's way: what all others add to a canary's score is kept to
-a small part of the noise. Where batches are joint, a run has as many records as canaries, and every
-silo wraps a token of each in a layer for every silo.
+epsilon is, the more. Where sums are projected, canaries are in each other's way: what all others
+add to a canary's score is kept to a small part of the noise. Where batches are joint, every silo
+wraps a token of each canary in a layer for every silo.
 """
 
 from __future__ import annotations
@@ -128,12 +127,7 @@ def _released(plan: Plan, canaries: int) -> list[Release]:
 def size_of(
     plan: Plan, runs: int | None, canaries: int | None, confidence: float
 ) -> tuple[int, int]:
-    """Runs, and canaries in each of them; by the study where nothing is asked for.
-
-    Raises:
-        StudyError: the study cannot be audited, a number is out of its range, or joint batches
-            need more canaries.
-    """
+    """Runs, and canaries in each of them, by the study where nothing is asked; or StudyError."""
     check_size(2 if runs is None else runs, 1 if canaries is None else canaries, confidence)
     check_auditable(plan.study)
     canaries = _canaries(plan, canaries)
@@ -212,8 +206,7 @@ def _fitting(mechanism: Mechanism, canaries: int) -> int:
 
 # What the sums of a training tell of each canary: scores, larger where its coin is likelier True.
 #
-# A score is the logarithm of a ratio of two probabilities of all that was seen of a canary. The
-# first kind takes a study at its word: a coin of its own for each record and attempt. The others
+# The first kind takes a study at its word: a coin for each record and attempt. The others
 # believe that coins are tossed less often than is promised; of a sound study they tell less, and
 # of one that draws the same batch twice, or has one batch for ever, they tell more than they may.
 #
@@ -240,13 +233,12 @@ def scores_of(
     column: Array = _INDEPENDENT,
     groups: Groups | None = None,
 ) -> Array:
-    """The scores of canaries.
+    """The scores of canaries, which are C against -C if `exchanged`, or C against nothing.
 
     Args:
         seen: (steps, canaries) sums in units of C.
         noise: sigma / C that the adversary does not know.
         rate: with which chance a record is in a batch.
-        exchanged: whether a canary is C against -C, or C against nothing.
         same: for how many steps a coin is believed to hold; 0 for all.
         column: first one of the matrix by which noise goes on over the steps (P25).
         groups: (canaries,) in which group each is, if that is known.
@@ -280,12 +272,11 @@ def _with_coins(shifted: Array, rate: float, same: int) -> Array:
 
 def _shifted(seen: Array, noise: float, column: Array) -> Array:
     """log of the density of N(c, z^2) over that of N(0, z^2), c what a canary adds in each step."""
-    steps, whole = len(seen), np.zeros_like(seen)
-    for lag, one in enumerate(column[:steps]):
-        whole[lag:] += one * seen[: steps - lag]
-    shifted = np.zeros_like(seen)
-    for lag, one in enumerate(column[:steps]):
-        shifted[: steps - lag] += one * whole[lag:]
+    steps, whitened, shifted = len(seen), np.zeros_like(seen), np.zeros_like(seen)
+    for lag, entry in enumerate(column[:steps]):
+        whitened[lag:] += entry * seen[: steps - lag]
+    for lag, entry in enumerate(column[:steps]):
+        shifted[: steps - lag] += entry * whitened[lag:]
     squares = np.cumsum(column[:steps] ** 2)
     lengths = squares[np.minimum(np.arange(steps)[::-1], len(squares) - 1)]
     return np.asarray((2 * shifted - lengths[:, None]) / (2 * noise**2))

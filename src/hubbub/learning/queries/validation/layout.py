@@ -191,16 +191,10 @@ def _kind(study: Study, asked: Validation) -> Kind:
 class SiloTask:
     """One silo's records beside the trained model, ready for the sum.
 
-    Guarantees:
-        1. A unit's part depends on that unit and on public numbers alone, and its L2 norm is at
-           most 1 (docs/privacy.md P27): a patient's is the mean of the records'.
-        2. The model sees batches of one public shape, whatever the silo holds (P19): who is of
-           another group is an empty row.
-
-    Args:
-        layout: of the tables.
-        evaluation: sums the cells of rows.
-        groups: (units, blocks) the place of each unit's group in each block; -1: in none.
+    A unit's part depends on that unit and on public numbers alone, and is no longer than 1
+    (docs/privacy.md P27): a patient's is the mean of the records'. The model sees batches of one
+    public shape, whatever the silo holds (P19): who is of another group is an empty row. `groups`
+    are (units, blocks) places; -1: in none.
     """
 
     def __init__(self, layout: ValidationLayout, evaluation: Any, groups: NDArray[np.intp]) -> None:
@@ -329,9 +323,6 @@ def usual_bins(study: Study) -> int:
     Each cell of the table has noise of its own, so fewer bins tell more of a score; and a
     prediction counts as its bin's middle, so fewer bins tell another score. What is taken has the
     least of both together, of the usual table by which a plan foresees.
-
-    Args:
-        study: with a validation, whatever number of bins it has.
     """
     asked = _asked(study)
 

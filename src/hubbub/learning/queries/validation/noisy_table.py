@@ -367,11 +367,7 @@ class ExactTable(NoisyTable):
 
     def ratio(self, top: Function, bottom: Function) -> ScoreInterval:
         """The score alone."""
-        return self.smooth(lambda counts: top(counts) / bottom(counts))
-
-    def smooth(self, function: Function) -> ScoreInterval:
-        """The score alone."""
-        value = float(function(self.counts))
+        value = float(top(self.counts) / bottom(self.counts))
         return ScoreInterval(value=value, low=value, high=value)
 
 
