@@ -12,7 +12,7 @@ Joint batches have as many canaries as records, and no larger a share of them th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, log, sqrt
 from typing import Any
@@ -256,32 +256,30 @@ class AuditRun:
     seen: Seen = field(default_factory=Seen)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _View:
-    """A training as the adversary has it."""
-
-    canaries: Canaries
-    sums: Array  # (steps, canaries) in units of C, lifted where they were projected
-    rate: float  # with which chance a canary is in a batch
-    noise: float  # sigma / C of what else is in its part of a sum
-    groups: NDArray[np.intp] | None = None  # of the canaries, where they take turns
-
-
 def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
     """One training with canaries, as the stated adversary sees it.
 
     Steps that other runs made `before` count in the progress, too.
     """
     canaries = Canaries.tossed(made, count)
-    round_parameters, steps = canaries.round_parameters(), made.mechanism.steps
-    frames = MaskedFrames(round_parameters)
-    lift = learning.lift_of(round_parameters, canaries.model())
+    numbers, steps = canaries.round_parameters(), made.mechanism.steps
+    frames, lift = MaskedFrames(numbers), learning.lift_of(numbers, canaries.model())
     matrices = None if lift is None else Matrices(lift)
-    everybody = _set_up(made, canaries, round_parameters)
+    everybody = federate(
+        layout_of(made),
+        numbers,
+        canaries.tasks(),
+        study=made.study.id,
+        # The adversary's own, those of other sums, and where shares are fixed those that drop
+        # out (P3, P4).
+        noiseless=range(made.shares + 1, made.study.parties.silos + 1),
+        attempts_per_list=made.mechanism.attempts_per_list,
+        epoch=made.mechanism.epoch,
+    )
     asked = NoisySums(
         set_up=lambda: everybody.rounds,
         record=lambda _: frames,
-        round_parameters=round_parameters,
+        round_parameters=numbers,
         epoch=made.mechanism.epoch,
         lost=_lost,
         lift=matrices,
@@ -289,85 +287,51 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
     sums, model = np.zeros((steps, count)), np.zeros(canaries.features, dtype=np.float32)
     places = np.zeros((steps, count), dtype=bool)
     for step in range(1, steps + 1):
-        sums[step - 1] = _summed(asked, step, model)[:count] / made.clip
-        drawn = _drawn_places(round_parameters, asked.rounds.aggregator.attempt.seed)
-        places[step - 1, drawn] = True
+        total, _ = asked.round(step, model, 1)
+        if total is None:  # all parties are in this process, so that one of them failed
+            raise raised_by(AbsentError(asked.rounds.attendance.named_absent))
+        sums[step - 1] = np.asarray(total)[:count] / made.clip
+        seed = asked.rounds.aggregator.attempt.seed
+        # Everybody knows which places a fresh list's joint batch has (P9).
+        if numbers.batch and numbers.fresh_lists and seed:
+            drawn = without_replacement(seed, numbers.records, numbers.batch, 1)
+            places[step - 1, drawn] = True
         progress(before + step)
-    view = _View(
-        canaries=canaries,
-        sums=sums,
-        rate=round_parameters.batch / count
-        if round_parameters.batch
-        else round_parameters.sample_rate,
-        noise=sqrt(made.stated.noise_multiplier**2 + share_of_others(made, count)),
-        groups=canaries.groups(groups) if (groups := _groups(everybody)) else None,
-    )
     seen = frames.seen + (matrices.seen if matrices else Seen())
     if places.any():
         seen += of_lists(canaries.drawn, places)
-    return AuditRun(trials=tuple(_trials(made, view)), seen=seen)
-
-
-def _set_up(made: Plan, canaries: Canaries, round_parameters: RoundParameters) -> Federation:
-    """A session of the study's silos with canaries."""
-    study = made.study
-    return federate(
-        layout_of(made),
-        round_parameters,
-        canaries.tasks(),
-        study=study.id,
-        # The adversary's own, those of other sums, and where shares are fixed those that drop
-        # out (P3, P4).
-        noiseless=range(made.shares + 1, study.parties.silos + 1),
-        attempts_per_list=made.mechanism.attempts_per_list,
-        epoch=made.mechanism.epoch,
-    )
-
-
-def _groups(everybody: Federation) -> list[Groups]:
-    """Of each silo, in the order of the roster."""
-    parties = everybody.peers.parties.values()
-    silos = [party.silo for party in parties if isinstance(party, SiloParty)]
-    drawn = [silo.batches for silo in silos if isinstance(silo, Silo)]
-    return [one.groups for one in drawn if isinstance(one, GroupBatches)]
+    return AuditRun(trials=tuple(_trials(canaries, sums, everybody)), seen=seen)
 
 
 def _lost(_number: int, _in_a_row: int, lost: AbsentError) -> None:
     raise raised_by(lost)
 
 
-def _summed(asked: NoisySums, step: int, model: Parameters) -> Array:
-    """The noisy sum of a step; all parties are in this process, so that there is one."""
-    total, _ = asked.round(step, model, 1)
-    if total is None:
-        raise raised_by(AbsentError(asked.rounds.attendance.named_absent))
-    return np.asarray(total)
-
-
-def _drawn_places(round_parameters: RoundParameters, seed: bytes | None) -> NDArray[np.intp]:
-    """Which places a fresh list's joint batch has: everybody knows (P9)."""
-    if not (round_parameters.batch and round_parameters.fresh_lists and seed):
-        return np.zeros(0, dtype=np.intp)
-    return without_replacement(seed, round_parameters.records, round_parameters.batch, 1)
-
-
-def _trials(made: Plan, view: _View) -> list[Trials]:
-    """The scores of every kind."""
-    coins, exchanged = view.canaries.coins, view.canaries.exchanged
+def _trials(canaries: Canaries, sums: Array, everybody: Federation) -> Iterator[Trials]:
+    """The scores of every kind, of (steps, canaries) sums in units of C."""
+    made, coins, exchanged = canaries.plan, canaries.coins, canaries.exchanged
+    # What else is in a canary's part of a sum.
+    noise = sqrt(made.stated.noise_multiplier**2 + share_of_others(made, coins.size))
     if made.mechanism.attempts_per_list > 1:
-        own = np.where(view.canaries.drawn, view.sums, 0.0)
-        return [Trials(scores=scores_of(own, view.noise, 1.0, exchanged=True), coins=coins)]
-    known = [] if view.groups is None else [(1, view.groups)]
-    trials = (
-        scores_of(
-            view.sums,
-            view.noise,
-            view.rate,
+        own = np.where(canaries.drawn, sums, 0.0)
+        yield Trials(scores=scores_of(own, noise, 1.0, exchanged=True), coins=coins)
+        return
+    numbers = canaries.round_parameters()
+    rate = numbers.batch / coins.size if numbers.batch else numbers.sample_rate
+    # Groups that take turns, of each silo in the order of the roster.
+    parties = everybody.peers.parties.values()
+    silos = [party.silo for party in parties if isinstance(party, SiloParty)]
+    batches = [silo.batches for silo in silos if isinstance(silo, Silo)]
+    turns = [part.groups for part in batches if isinstance(part, GroupBatches)]
+    known = [(1, canaries.groups(turns))] if turns else []
+    for same, groups in (*known, *((same, None) for same in kinds_of(len(sums)))):
+        scores = scores_of(
+            sums,
+            noise,
+            rate,
             exchanged=exchanged,
             same=same,
             column=made.mechanism.noise.column,
             groups=groups,
         )
-        for same, groups in (*known, *((same, None) for same in kinds_of(len(view.sums))))
-    )
-    return [Trials(scores=scores, coins=coins) for scores in trials]
+        yield Trials(scores=scores, coins=coins)

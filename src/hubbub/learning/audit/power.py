@@ -136,10 +136,13 @@ def size_of(
 
 def _canaries(plan: Plan, asked: int | None) -> int:
     """In a run."""
-    mechanism = plan.mechanism
+    mechanism, each = plan.mechanism, share_of_others(plan, 2)
     if not mechanism.needs_joint_seed:
         return MOST_CANARIES if asked is None else asked
-    fewer = max(min(_apart(plan), _wrapped(plan) // _PARTS, _MOST), _least(mechanism))
+    # As many as are hardly in each other's way.
+    room = _OTHERS * plan.stated.noise_multiplier**2
+    apart = max(1, int(room / each)) if each else MOST_CANARIES
+    fewer = max(min(apart, _wrapped(plan) // _PARTS, _MOST), _least(mechanism))
     return _fitting(mechanism, fewer if asked is None else asked)
 
 
@@ -170,13 +173,6 @@ def joint_part(mechanism: Mechanism, records: int) -> int:
     if not mechanism.has_joint_batches:
         return 0
     return records * mechanism.batch // mechanism.records
-
-
-def _apart(plan: Plan) -> int:
-    """How many canaries are hardly in each other's way."""
-    room = _OTHERS * plan.stated.noise_multiplier**2
-    each = share_of_others(plan, 2)
-    return MOST_CANARIES if not each else max(1, int(room / each))
 
 
 def _wrapped(plan: Plan) -> int:
@@ -243,21 +239,18 @@ def scores_of(
         column: first one of the matrix by which noise goes on over the steps (P25).
         groups: (canaries,) in which group each is, if that is known.
     """
+    turns = len(column)
 
     def likelihood(of: Array) -> Array:
-        each = _of_groups(of, noise, rate, same, column)
+        # log of how likely the sums are with a canary of each group, relative to without one.
+        shifted, share = _shifted(of, noise, column), min(1.0, turns * rate)
+        parts = [_with_coins(shifted[first::turns], share, same) for first in range(turns)]
+        each = np.array(parts)
         if groups is None:
             return np.asarray(logsumexp(each, axis=0) - np.log(len(each)))
         return np.asarray(np.take_along_axis(each, groups[None], axis=0)[0])
 
     return np.asarray(likelihood(seen) - (likelihood(-seen) if exchanged else 0.0))
-
-
-def _of_groups(seen: Array, noise: float, rate: float, same: int, column: Array) -> Array:
-    """log of how likely the sums are with a canary of each group, relative to without one."""
-    turns = len(column)
-    shifted, each = _shifted(seen, noise, column), min(1.0, turns * rate)
-    return np.array([_with_coins(shifted[first::turns], each, same) for first in range(turns)])
 
 
 def _with_coins(shifted: Array, rate: float, same: int) -> Array:

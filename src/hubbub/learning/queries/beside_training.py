@@ -6,7 +6,7 @@ well the model does on records that silos hold back, with noise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from hubbub.core.verification.replay.course import Course
 
 
+State = Mapping[str, NDArray[Any]]
 STANDARDISATION, EVALUATION = "standardisation", "evaluation"
 _Z = 1.96  # standard errors on either side
 
@@ -125,7 +126,14 @@ class StandardisingQuery(AtModel, SteppedQuery):
 
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """From the sum to shift and scale."""
-        return _Standardising(self.asked.bound)
+
+        def fold(state: State, total: Array | None) -> State:
+            if total is None:
+                return dict(state)
+            standardisation = standardisation_from(total, self.asked.bound)
+            return {"shift": standardisation.shift, "scale": standardisation.scale}
+
+        return Folded(fold)
 
     def standardisation(self, state: QueryState) -> Standardisation:
         """What follows from the sum; IntegrityError if it was lost."""
@@ -175,28 +183,30 @@ class StandardisingQuery(AtModel, SteppedQuery):
             )
 
 
-class _Standardising:
-    """Makes shift and scale of a noisy sum; what goes down stays as it is."""
+class Folded:
+    """Makes of each noisy sum what is remembered next; what goes down, the model, stays as it is.
 
-    def __init__(self, bound: float) -> None:
-        self._bound = bound
-        self._state: dict[str, NDArray[Any]] = {}
+    Args:
+        fold: from what is remembered, which it checks, and the next sum, or none yet.
+    """
+
+    def __init__(self, fold: Callable[[State, Array | None], State]) -> None:
+        self._fold, self._state = fold, fold({}, None)
 
     def step(
         self, parameters: Parameters, total: Array | RevealedSum, divisor: float
     ) -> Parameters:
         """The same parameters as before."""
-        standardisation = standardisation_from(np.asarray(total) / divisor, self._bound)
-        self._state = {"shift": standardisation.shift, "scale": standardisation.scale}
+        self._state = self._fold(self._state, np.asarray(total) / divisor)
         return parameters
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Shift and scale, once there was a sum."""
-        return self._state
+        """What is remembered."""
+        return dict(self._state)
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from there."""
-        self._state = dict(state)
+        """Go on from there; IntegrityError if this is the state of something else."""
+        self._state = self._fold(state, None)
 
 
 class FeatureSums:

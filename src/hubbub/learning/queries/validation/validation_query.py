@@ -38,7 +38,7 @@ from hubbub.core.planning.query import (
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records
 from hubbub.estimation.queries.sums_query import KeptQuery, promise_of
-from hubbub.learning.queries.beside_training import AtModel, evaluation_of
+from hubbub.learning.queries.beside_training import AtModel, Folded, State, evaluation_of
 from hubbub.learning.queries.validation.layout import (
     DIAMETER,
     SiloTask,
@@ -57,7 +57,6 @@ from hubbub.learning.queries.validation.validation_ask import (
 
 if TYPE_CHECKING:
     from hubbub.core.planning.plan import Plan
-    from hubbub.core.protocol.round.aggregator import RevealedSum
     from hubbub.core.protocol.round.projected_sum import LocalTask
 
 VALIDATION = "validation"
@@ -169,7 +168,12 @@ class ValidationQuery(AtModel, KeptQuery):
 
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """Keeps the noisy sums."""
-        return _Kept(self.layout.size)
+
+        def fold(state: State, total: Array | None) -> State:
+            sums = _sums_of(state, self.layout.size)
+            return {_SUMS: sums if total is None else np.vstack([sums, total])}
+
+        return Folded(fold)
 
     def sums(self, state: QueryState) -> Array:
         """(made, numbers) the noisy sums that there are."""
@@ -238,29 +242,6 @@ class ValidationQuery(AtModel, KeptQuery):
         }
         text = json.dumps(answer, indent=1)
         return Released(files={VALIDATED: text}, values={VALIDATION: json.loads(text)})
-
-
-class _Kept:
-    """Keeps every noisy sum; what goes down, the model, stays as it is."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._sums = np.zeros((0, size))
-
-    def step(
-        self, parameters: Parameters, total: Array | RevealedSum, divisor: float
-    ) -> Parameters:
-        """The same parameters as before."""
-        self._sums = np.vstack([self._sums, np.asarray(total) / divisor])
-        return parameters
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """All sums."""
-        return {_SUMS: self._sums}
-
-    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from there; IntegrityError if they are of something else."""
-        self._sums = _sums_of(state, self._size)
 
 
 def _sums_of(kept: Mapping[str, NDArray[Any]], size: int) -> Array:
