@@ -1,20 +1,11 @@
 """The run folder: what a run leaves on disk, and in which order.
 
-    study.toml          what was asked for
-    plan.json           what followed from it
-    run.json            where the ledgers are, and the sessions that were opened
-    audit.json          what an audit of the study has found, if the run was given one
-    lock                held while a process works on the run
-    metrics.jsonl       one row per evaluation
-    checkpoints/        where the training stood after the newest steps
-    transcript/         what the aggregator sent and used, a file per session
-    sums.json           noisy sums of statistics
-    statistics.json     what the sums of statistics say, and a file NAME.csv for each of them
-    validation-sums.json, validation.json
-                        noisy sums of the validation, and what they say
-    model.safetensors   the trained model
-    evidence.json       what was claimed, signed
-    report.html         for people
+    study.toml, plan.json           what was asked for, and what followed from it
+    run.json, lock                  where ledgers are, and the sessions; held while a process works
+    metrics.jsonl, checkpoints/     a row per evaluation; where the training stood
+    transcript/                     what the aggregator sent and used, a file per session
+    model.safetensors, *.json       what was trained, and what each ask's files say
+    evidence.json, report.html      what was claimed, signed; for people
 
 A session is noted before anything is charged in it, so that after a crash the ledgers can say how
 much of the study is spent. Metrics are appended as they come. The other files are written under
@@ -27,7 +18,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,11 +76,11 @@ class RunFolder:
             study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers or ""), sessions={}
         )
         folder = cls(path, notes, full=plan.study.transcript == "full")
-        with _usable(path, apart=folder._apart):
+        with folder._disk():
             path.mkdir(parents=True, exist_ok=True)
             refuse_used(path, apart=folder._apart)
         with _locked(path):
-            with _usable(path, apart=folder._apart):
+            with folder._disk():
                 write_text(path / "study.toml", plan.study.as_toml())
                 write_text(path / "plan.json", plan.to_json())
                 folder.keep_audit(audit)
@@ -141,12 +132,12 @@ class RunFolder:
         """Note the heads of the ledgers, once: what they hold after them may be this run's."""
         if not self._notes.heads:
             self._notes = replace(self._notes, heads={k: v.hex() for k, v in heads.items()})
-            with _usable(self.path, apart=self._apart):
+            with self._disk():
                 self._write_notes()
 
     def keep_audit(self, audit: Mapping[str, Any] | None) -> None:
         """Have the run's evidence say what an audit has found, see `read_audit`, or nothing."""
-        with _usable(self.path, apart=self._apart):
+        with self._disk():
             if audit is None:
                 (self.path / AUDIT).unlink(missing_ok=True)
             else:
@@ -154,7 +145,7 @@ class RunFolder:
 
     def store(self, query: SteppedQuery, state: QueryState) -> None:
         """Put on disk what a query's sums have given so far."""
-        with _usable(self.path, apart=self._apart):
+        with self._disk():
             query.store(self.path, state)
 
     def head(self, silo: str) -> bytes | None:
@@ -181,7 +172,7 @@ class RunFolder:
         noted = dict(self._notes.sessions)
         noted[purpose] = (*noted.get(purpose, ()), session.hex())
         self._notes = replace(self._notes, sessions=noted)
-        with _usable(self.path, apart=self._apart):
+        with self._disk():
             self._write_notes()
         return Transcript(
             self.path,
@@ -203,9 +194,6 @@ class RunFolder:
 
         A crash may come after a sum and before the step along it. It was paid for, so nobody may
         choose to do without it (docs/evidence.md).
-
-        Raises:
-            IntegrityError: a transcript was altered.
         """
         from hubbub.core.verification.replay.replayed_session import Replay, other_player
 
@@ -228,7 +216,7 @@ class RunFolder:
         Raises:
             IntegrityError: the checkpoint or a transcript was altered.
         """
-        with _usable(self.path, apart=self._apart):
+        with self._disk():
             for path in files(self.path):
                 recover(path)
             newest = checkpoint.newest_checkpoint(self.path / "checkpoints")
@@ -240,21 +228,20 @@ class RunFolder:
     def keep(self, state: QueryState, heads: Mapping[str, bytes]) -> None:
         """Put the new rows of metrics on disk, and the state with the heads of the ledgers."""
         self.append_rows(state)
-        with _usable(self.path, apart=self._apart):
-            checkpoint.write_checkpoint(
-                self.path / "checkpoints", checkpoint.Checkpoint(state=state, heads=heads)
-            )
+        kept = checkpoint.Checkpoint(state=state, heads=heads)
+        with self._disk():
+            checkpoint.write_checkpoint(self.path / "checkpoints", kept)
 
     def append_rows(self, state: QueryState) -> None:
         """Add the rows that are new to the metrics."""
         new = state.rows[self._rows :]
         if new:
-            with (
-                _usable(self.path, apart=self._apart),
-                appending(self.path / "metrics.jsonl") as file,
-            ):
+            with self._disk(), appending(self.path / "metrics.jsonl") as file:
                 write_all(file, "".join(_line(row) for row in new).encode())
             self._rows += len(new)
+
+    def _disk(self) -> AbstractContextManager[None]:
+        return _usable(self.path, apart=self._apart)
 
     def _write_notes(self) -> None:
         write_text(self.path / "run.json", self._notes.to_json())
@@ -321,11 +308,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def make_room(path: Path) -> None:
-    """Make the folder in which a run's folder, and perhaps its ledgers, will be.
-
-    Raises:
-        UserError: it cannot be made.
-    """
+    """Make the folder in which a run's folder, and perhaps its ledgers, will be; or UserError."""
     with _usable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -350,9 +333,6 @@ def answers_in(folder: Path) -> Iterator[tuple[str, Counter[str]]]:
     """Of each session of a run its purpose, and how many attempts each silo has answered in it.
 
     Each was charged before it was answered (docs/privacy.md P15). No signature is looked at.
-
-    Raises:
-        IntegrityError: a transcript was altered.
     """
     for path in files(folder):
         header = read_header(path)

@@ -4,12 +4,10 @@ A baseline is a calculation by somebody who holds all records; nothing of it is 
 and publishing its result is a release of its own (docs/privacy.md P17). A rehearsal is one, too: it
 has the law of a run and none of its protection.
 
-Batches are drawn as the plan accounts for them, silo by silo; the clipped sum over all of them is
-then made at once. Joint ones have exactly b records of all silos' together; whoever draws them
-knows them, so tokens have no part in it. Local DP then holds against whoever owns no more records
-than the plan's stated adversary: others know more of the batch (P10). A silo alone has its own part
-of such a batch, as large as chance makes it: so a record's chance is the plan's b / n, however many
-records the silo has.
+Batches are drawn as the plan accounts for them; joint ones have exactly b records of all silos'
+together, and whoever draws them knows them. Local DP then holds against whoever owns no more
+records than the plan's stated adversary (P10). A silo alone has its own part of such a batch, as
+large as chance makes it: a record's chance is the plan's b / n.
 """
 
 from __future__ import annotations

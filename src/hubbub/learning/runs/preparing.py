@@ -62,17 +62,14 @@ def prepare(
     """Load what the study asks of, build the model, make the plan unless one is given.
 
     Args:
-        study: what to run.
-        made: a plan that was made before.
+        study, made: what to run, and a plan that was made before.
         device: where gradients are made.
         whose: the parties whose records are at hand, silos or "test"; everybody's if None.
         folder: what relative paths of records are relative to.
         handed: records and a model that are in memory.
 
     Raises:
-        StudyError: the study cannot be run.
-        UserError: there is no such device.
-        DataError: a silo's records do not fit it.
+        StudyError, UserError, DataError: as `hubbub.run`.
     """
     if study.is_unattested:  # which the study format knows, and this version cannot run
         raise StudyError(

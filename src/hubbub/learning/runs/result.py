@@ -134,36 +134,29 @@ class Result:
         )
 
     def predict(self, table: Any) -> NDArray[np.float32]:
-        """Predictions for new records, which stay where they are.
+        """Predictions for new records, which stay where they are; see `TrainedModel.predict`.
 
         Args:
-            table: a file, a data frame or an array; see `TrainedModel.predict`.
+            table: a file, a data frame or an array.
 
         Returns:
-            (n,): the probability of the second class; (n, classes) for more than two classes; for
-            other targets see `TrainedModel.predict`.
+            (n,) the probability of the second class, or what other targets have.
         """
         return self.trained.predict(table)
 
     def predict_frame(self, table: Any) -> Any:
-        """Predictions for new records as a data frame, of the library that the table is of.
+        """The same as a data frame; see `TrainedModel.predict_frame`.
 
         Args:
-            table: a file, a data frame or an array; see `TrainedModel.predict`.
-
-        Returns:
-            A row for each record; see `TrainedModel.predict_frame`.
+            table: as `predict` takes it.
         """
         return self.trained.predict_frame(table)
 
     def with_library(self, library: str) -> Result:
-        """The same, whose data frames are of another library.
+        """The same, whose data frames are of "pandas", "polars" or "pyarrow".
 
         Args:
-            library: "pandas", "polars" or "pyarrow"; "": the first of them that is installed.
-
-        Returns:
-            A result like this one.
+            library: of these; "": the first of them that is installed.
         """
         answers = {
             name: replace(answer, library=library) for name, answer in self.statistics.items()
