@@ -71,20 +71,6 @@ class Result:
         states: where every query came to, by purpose.
         library: whose data frames its frames are; "": of the first that is installed.
         column_names: see `TrainedModel`.
-
-    >>> import hubbub
-    >>> rng = np.random.default_rng(0)
-    >>> def table():
-    ...     return rng.uniform(-1, 1, (50, 2)), np.arange(50) % 2
-    >>> silos = {"north": table(), "south": table(), "east": table()}
-    >>> result = hubbub.fit(silos, test=table(), epsilon=1, steps=2)
-    >>> sorted(result.final)
-    ['accuracy', 'auc', 'brier', 'calibration_slope', 'epsilon', 'loss', 'step']
-    >>> print(result)  # doctest: +ELLIPSIS
-    fit: 2 of 2 steps
-    epsilon ... at delta 1e-05 against the aggregator together with 1 silo
-    made public, since it was not stated: the number of records (150); how many ...
-    loss ..., accuracy ..., auc ...
     """
 
     model: Any = field(repr=False)

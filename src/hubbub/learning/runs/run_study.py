@@ -206,20 +206,6 @@ def resume(
             holds one of its ledgers.
         IntegrityError: a checkpoint, a ledger or another file of the run was altered.
         StudyError, DataError, ModelError, BudgetError: as for `run`.
-
-    >>> import contextlib, tempfile
-    >>> from dataclasses import replace
-    >>> from importlib import resources
-    >>> heart = Study.load(resources.files("hubbub.learning.datasets") / "heart.toml")
-    >>> study = heart.changed(training=replace(heart.training, steps=2))
-    >>> def stop(step, metrics):
-    ...     raise KeyboardInterrupt
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     with contextlib.suppress(KeyboardInterrupt):
-    ...         _ = run(study, f"{home}/run", progress=stop)
-    ...     result = resume(f"{home}/run")
-    >>> [row["step"] for row in result.metrics], result.epsilon <= 1.0
-    ([1, 2], True)
     """
     with ExitStack() as stack:
         opened, study = stack.enter_context(run_folder.RunFolder.again(Path(folder)))

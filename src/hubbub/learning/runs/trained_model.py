@@ -45,13 +45,6 @@ class TrainedModel:
         standardisation: what features go through before the module; None if nothing.
         column_names: of the data frames that `fit` took by the places of their columns, in their
             order; empty where the study names the columns, and where there were only arrays.
-
-    >>> import hubbub
-    >>> rng = np.random.default_rng(0)
-    >>> silos = {name: (rng.uniform(-1, 1, (50, 2)), np.arange(50) % 2) for name in "abc"}
-    >>> trained = hubbub.fit(silos, epsilon=1, steps=2).trained
-    >>> trained.predict(np.zeros((3, 2), dtype=np.float32)).shape, trained.classes
-    ((3,), ('0', '1'))
     """
 
     study: Study
@@ -278,22 +271,20 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
             f"expected {path / STANDARDISED}, which the study's features need, found none; copy it "
             "again"
         )
+    listed: Any = None
+    with suppress(ValueError):  # of the data frames that it was fitted to
+        listed = json_value(header.get("columns", "[]"))
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise IntegrityError(
+            f"expected {path / MODEL} to list names of columns, found others; copy it again"
+        )
     return TrainedModel(
         study=study,
         module=module.eval(),
         shape=shape,
         standardisation=standardised,
-        column_names=_column_names(path / MODEL, header),
+        column_names=tuple(listed),
     )
-
-
-def _column_names(path: Path, header: Mapping[str, str]) -> tuple[str, ...]:
-    """What a model's file says of the data frames that it was fitted to."""
-    with suppress(ValueError):
-        names = json_value(header.get("columns", "[]"))
-        if isinstance(names, list) and all(isinstance(name, str) for name in names):
-            return tuple(names)
-    raise IntegrityError(f"expected {path} to list names of columns, found others; copy it again")
 
 
 def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
