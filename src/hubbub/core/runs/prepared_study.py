@@ -60,11 +60,6 @@ class PreparedStudy:
         return [self.plan.main.query.units(silo) for silo in self.silos]
 
     @property
-    def max_units(self) -> list[int]:
-        """The most that each may have of them; public."""
-        return [self.plan.main.query.max_units(silo) for silo in self.silos]
-
-    @property
     def tasks(self) -> list[LocalTask]:
         """Every silo's records, ready for the main query's sums."""
         return self.tasks_of(self.plan.main.query)
@@ -72,11 +67,6 @@ class PreparedStudy:
     def tasks_of(self, query: Query) -> list[LocalTask]:
         """Every silo's records, ready for a query's sums."""
         return [query.task(silo) for silo in self.silos]
-
-    @property
-    def pooled_task(self) -> LocalTask:
-        """All silos' records, one silo's after the other's, for who may see them all."""
-        return self.plan.main.query.pooled_task(self.silos)
 
     def lift(self, round_parameters: RoundParameters) -> Lift | None:
         """From projected sums back to whole ones, where the study projects them."""

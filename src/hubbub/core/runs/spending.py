@@ -7,14 +7,11 @@ P15). This file reads ledgers and writes none.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import inf
-from pathlib import Path
 from typing import Any
 
-from hubbub.core.disk import write_text
 from hubbub.core.errors import StudyError
 from hubbub.core.ledger.entry import Cap, Entry
 from hubbub.core.ledger.privacy_ledger import Ledger
@@ -40,10 +37,6 @@ class Spending:
     def to_dict(self) -> dict[str, Any]:
         """The spending as plain values."""
         return asdict(self)
-
-    def write(self, folder: Path) -> None:
-        """Put it into a run's folder, for the report."""
-        write_text(folder / SPENDING, json.dumps(self.to_dict(), indent=2))
 
 
 def spending(

@@ -40,6 +40,7 @@ from hubbub.core.verification.evidence.evidence_file import (
     signed,
     wrong,
 )
+from hubbub.learning.queries.beside_training import AtModel
 from hubbub.learning.study import training as training_keys
 from hubbub.learning.study.model import told_shape
 from hubbub.learning.study.training import EXPONENTIAL, Training, is_header_of, learning_of
@@ -57,7 +58,7 @@ _FEWEST = 50  # weights; of fewer no column is worth leaving out for the noise a
 
 
 @dataclass(frozen=True)
-class TrainingQuery(SteppedQuery):
+class TrainingQuery(AtModel, SteppedQuery):
     """The training of a study's model."""
 
     training: Training
@@ -101,11 +102,6 @@ class TrainingQuery(SteppedQuery):
         return self.dimension
 
     @property
-    def broadcast_numbers(self) -> int | None:
-        """The model's parameters."""
-        return self.dimension
-
-    @property
     def short_broadcast(self) -> bool:
         """Whether the study asks for it."""
         return self.training.broadcast_dtype == "bfloat16"
@@ -129,10 +125,6 @@ class TrainingQuery(SteppedQuery):
     def units(self, silo: SiloData) -> int:
         """Records that are trained on, or patients."""
         return 0 if silo.records is None else silo.records.units
-
-    def max_units(self, silo: SiloData) -> int:
-        """Of records, held back or not."""
-        return silo.max_units
 
     def task(self, silo: SiloData) -> LocalTask:
         """A silo's records, in batches of a public number of rows (P19)."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,26 +95,22 @@ def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> Qu
     sigma = plan.noise_multiplier * plan.clip
     # A silo divides by its part of the expected batch.
     share = max(1.0, plan.divisor / len(tasks))
-    runs = []
-    for silo, task in enumerate(tasks):
+
+    def of_silo(silo: int, task: LocalTask) -> loop.Summation:
         noise = sums.noise_of(sigma)
 
-        def summation(
-            step: int,
-            parameters: prepared_study.Parameters,
-            _left: int,
-            silo: int = silo,
-            task: LocalTask = task,
-            noise: Callable[[int], Array] = noise,
-        ) -> loop.Summed:
+        def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
             chance = sums.chance(step, parameters)
             rows = sums.rows(silo, chance)
-            total = clipped_sum(sums.round_parameters, task, parameters, rows, chance.draw) + noise(
-                step
-            )
-            return loop.Summed(gradient=sums.lifted(total, chance))
+            total = clipped_sum(sums.round_parameters, task, parameters, rows, chance.draw)
+            return loop.Summed(gradient=sums.lifted(total + noise(step), chance))
 
-        runs.append(loop.train(prepared, summation, progress, divisor=share))
+        return summation
+
+    runs = [
+        loop.train(prepared, of_silo(silo, task), progress, divisor=share)
+        for silo, task in enumerate(tasks)
+    ]
     # What all silos' models have at a step, on average.
     rows = tuple(
         {
@@ -126,13 +123,12 @@ def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> Qu
     return replace(runs[0], rows=rows)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Chance:
+class _Chance(NamedTuple):
     """What is drawn once for all silos in a step; None where the study asks for no such thing."""
 
     step: int
     draw: Draw | None
-    batch: Places | None = field(repr=False)
+    batch: Places | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,11 +151,12 @@ class _Sums:
         if not projects:
             dimension = prepared.plan.main.numbers or round_parameters.dimension
             round_parameters = replace(round_parameters, projection="", dimension=dimension)
-        source, capacities = SecureSource(), prepared.max_units
+        query, silos = prepared.plan.main.query, prepared.silos
+        source, capacities = SecureSource(), [query.max_units(silo) for silo in silos]
         turns = round_parameters.noise_epoch
         return cls(
             round_parameters=round_parameters,
-            task=prepared.pooled_task,
+            task=query.pooled_task(silos),
             counts=prepared.counts,
             capacities=capacities,
             lift=prepared.lift(round_parameters),
@@ -171,18 +168,14 @@ class _Sums:
     def chance(self, step: int, parameters: prepared_study.Parameters) -> _Chance:
         """A fresh matrix and a joint batch for a step, if there are such."""
         seed = self.source.bytes(SEED_BYTES)
-        draw = draw_of(seed, step, 0, parameters) if self.round_parameters.projection else None
-        batch = self.batch(step) if self.round_parameters.batch else None
-        return _Chance(step=step, draw=draw, batch=batch)
-
-    def batch(self, step: int) -> Places:
-        """Places of exactly b records: drawn anew (P10), or the step's part of an epoch (P9)."""
-        round_parameters = self.round_parameters
-        if not round_parameters.fresh_lists:
-            return partition(self.order, round_parameters.records, round_parameters.batch, step)
-        return without_replacement(
-            self.source.bytes(SEED_BYTES), round_parameters.records, round_parameters.batch, step
-        )
+        numbers, batch = self.round_parameters, None
+        draw = draw_of(seed, step, 0, parameters) if numbers.projection else None
+        if numbers.batch:
+            # Places of exactly b records: drawn anew (P10), or the step's part of an epoch (P9).
+            chosen = without_replacement if numbers.fresh_lists else partition
+            order = self.source.bytes(SEED_BYTES) if numbers.fresh_lists else self.order
+            batch = chosen(order, numbers.records, numbers.batch, step)
+        return _Chance(step, draw, batch)
 
     def rows(self, silo: int, chance: _Chance) -> Rows:
         """A silo's records in the joint batch, or a Poisson batch of its own (P1)."""
@@ -198,20 +191,16 @@ class _Sums:
     def exact(self, parameters: prepared_study.Parameters, chance: _Chance) -> Array:
         """The clipped sum over every silo's part of the batch, without noise."""
         batch, rate = chance.batch, self.round_parameters.sample_rate
-        if self.groups:
-            batch = self._of_groups(chance.step)
+        if self.groups:  # which take turns (P25)
+            first, places = 0, []
+            for group, count in zip(self.groups, self.counts, strict=True):
+                heads = group.heads(self.source, chance.step, rate)
+                places.append(first + heads[heads < count])
+                first += count
+            batch = np.concatenate(places)
         elif batch is None:
             batch = poisson_batches(self.source, self.counts, self.capacities, rate)
         return clipped_sum(self.round_parameters, self.task, parameters, batch, chance.draw)
-
-    def _of_groups(self, step: int) -> Places:
-        """The places of all records in a step's batch, where groups take turns (P25)."""
-        first, places = 0, []
-        for group, count in zip(self.groups, self.counts, strict=True):
-            heads = group.heads(self.source, step, self.round_parameters.sample_rate)
-            places.append(first + heads[heads < count])
-            first += count
-        return np.concatenate(places)
 
     def noise_of(self, sigma: float) -> Callable[[int], Array]:
         """The noise on every number of a sum, by the step of one training."""

@@ -22,7 +22,7 @@ from hubbub.core.planning.query import QueryState, Released
 from hubbub.core.runs import prepared_study, run_folder
 from hubbub.core.runs.renderers import render
 from hubbub.core.runs.run_folder import REPORT
-from hubbub.core.runs.spending import Spending
+from hubbub.core.runs.spending import SPENDING, Spending
 from hubbub.core.tabular.records import STANDARDISED, Standardisation
 from hubbub.core.verification.evidence.collecting import FILE
 from hubbub.core.verification.evidence.evidence_file import MODEL
@@ -282,7 +282,7 @@ def conclude(
     if result.scores:
         write_text(folder.path / SCORES, json.dumps(scores_to_dict(result.scores), indent=2))
     if spending is not None:
-        spending.write(folder.path)
+        write_text(folder.path / SPENDING, json.dumps(spending.to_dict(), indent=2))
     if evidence is not None:
         run_folder.write_evidence(folder.path, evidence())
     render("folder", folder.path, seconds=time.perf_counter() - began, thorough=True)

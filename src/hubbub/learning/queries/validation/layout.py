@@ -134,7 +134,7 @@ class ValidationLayout:
 @lru_cache(maxsize=16)
 def layout_of(study: Study) -> ValidationLayout:
     """The tables that a study asks for; StudyError if they are too many."""
-    asked = _asked(study)
+    asked = study.validation
     # A record is in one table of each block, so the blocks share the budget and not the tables.
     named = [(CENTRE, study.parties.names)] if asked.centres else []
     named += [(levels.column.name, levels.names) for levels in asked.by]
@@ -151,12 +151,6 @@ def layout_of(study: Study) -> ValidationLayout:
             "fewer bins or groups"
         )
     return layout
-
-
-def _asked(study: Study) -> Validation:
-    asked: Validation | None = study.validation
-    assert asked is not None, "a validation is asked for"  # noqa: S101
-    return asked
 
 
 def _kind(study: Study, asked: Validation) -> Kind:
@@ -279,7 +273,7 @@ class WhoseRecords:
 @lru_cache(maxsize=16)
 def whose_records(study: Study) -> WhoseRecords:
     """Which records a study's validation is of."""
-    asked, layout, records = _asked(study), layout_of(study), study.data.records
+    asked, layout, records = study.validation, layout_of(study), study.data.records
     errors = flatters = None
     if records:
         # About the noise in a number of the sum: the classical Gaussian mechanism's, in shares.
@@ -292,10 +286,15 @@ def whose_records(study: Study) -> WhoseRecords:
         )
         if (parameters := model_dimension(study)) is not None:
             flatters = min(0.5, _RANKS * sqrt(parameters / records))
-    # Where nobody says, what is nearer to the truth, noise and flattery taken together.
     held_back = asked.records == HELD_BACK
-    if asked.records == AUTO:
-        held_back = _takes_held_back(study, errors, flatters)
+    if asked.records == AUTO and not study.shows_counts:
+        # Where nobody says: those that are kept anyway or are enough, or else what is nearer to the
+        # truth, noise and flattery taken together.
+        if learning_of(study)[1].evaluate is not None or errors is None or flatters is None:
+            held_back = True
+        else:
+            held, every = errors
+            held_back = held <= _GOOD_ENOUGH or held < hypot(every, flatters)
     return WhoseRecords(
         held_back=held_back,
         share=asked.holdout if held_back else 0.0,
@@ -305,18 +304,6 @@ def whose_records(study: Study) -> WhoseRecords:
     )
 
 
-def _takes_held_back(
-    study: Study, errors: tuple[float, float] | None, flatters: float | None
-) -> bool:
-    """Where they are kept anyway, or are enough, or the others would be further off."""
-    if study.shows_counts:
-        return False
-    if learning_of(study)[1].evaluate is not None or errors is None or flatters is None:
-        return True
-    held, all_others = errors
-    return held <= _GOOD_ENOUGH or held < sqrt(all_others**2 + flatters**2)
-
-
 def usual_bins(study: Study) -> int:
     """The number of bins by which a study's telling score is told best; 0 where it has none.
 
@@ -324,7 +311,7 @@ def usual_bins(study: Study) -> int:
     prediction counts as its bin's middle, so fewer bins tell another score. What is taken has the
     least of both together, of the usual table by which a plan foresees.
     """
-    asked = _asked(study)
+    asked = study.validation
 
     def with_bins(number: int) -> Study:
         return study.changed(validation=replace(asked, bins=number))
