@@ -79,8 +79,8 @@ def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> t
 def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
     """Refuse classes that silos spell in several ways, where nobody has stated what they are.
 
-    No silo may hold every class that occurs, as with 0 and 1 at one silo and words at another; or
-    two classes differ in case or spaces only.
+    So it is where no silo holds every class that occurs, as with 0 and 1 at one silo and words at
+    another, and where two classes differ in case or spaces only.
     """
     each = {who: set(map(_spelled, values)) for who, values in targets.items()}
     everything = set[str]().union(*each.values())
