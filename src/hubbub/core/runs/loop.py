@@ -133,7 +133,9 @@ class Metrics:
         self._evaluator = prepared.with_own_model()
         self._steps = prepared.plan.mechanism.steps
         self._asked = schedule.after if schedule else frozenset()
-        self._due = evaluated_after(self._steps, prepared.looks) | self._asked
+        # After about so many steps the model is evaluated, and at the end.
+        every = max(1, self._steps // prepared.looks) if prepared.looks else self._steps
+        self._due = {*range(every, self._steps + 1, every), self._steps} | self._asked
         self._pool = ThreadPoolExecutor(1)
         self._next: Future[Scores] | None = None
 
@@ -230,9 +232,3 @@ def train(
     if complete is not state:
         keep(complete)
     return complete
-
-
-def evaluated_after(steps: int, looks: int) -> set[int]:
-    """After which steps the model is evaluated: about so many times, and at the end."""
-    every = max(1, steps // looks) if looks else steps
-    return {*range(every, steps + 1, every), steps}

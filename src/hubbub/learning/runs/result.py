@@ -180,11 +180,10 @@ class Result:
 
         Returns:
             "by" and "group" (empty for all records), "count" of records with noise, "score", and
-            what `validation.json` says of each: "value", "low", "high", "null" and others.
+            what `validation.json` says of each.
 
         Raises:
-            StudyError: the study asks for none.
-            UserError: the library is not installed.
+            StudyError, UserError: the study asks for none, or the library is not installed.
         """
         if self.validation is None:
             raise StudyError("expected a study with [validation], got one without; ask for it")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -75,7 +74,7 @@ class CoefficientsQuery(SumsQuery):
     turn = Turn.LAST  # at the model that is released
 
     @cached_property
-    def steps(self) -> ModelSums:
+    def steps(self) -> OwnSums | NewtonSteps:
         """What a record sends."""
         data, relation = self.data, self.privacy.relation
         on = covariates_of(data.features)
@@ -166,7 +165,7 @@ class CoefficientsQuery(SumsQuery):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSums(ABC):
+class _ModelSums:
     """All that is asked of a record, as one vector: the block of a regression on its scale."""
 
     asked: OneSum | Iterated  # the regression
@@ -200,22 +199,6 @@ class ModelSums(ABC):
         """Of all units' vectors."""
         return self.stacked.sum(cells, parameters, shares)
 
-    @abstractmethod
-    def rounds(self, sums: int) -> int:
-        """How many sums are asked for, where a study wants so many."""
-
-    @abstractmethod
-    def update(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Parameters:
-        """Where the next sum is taken."""
-
-    @abstractmethod
-    def answer(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Answer:
-        """What the noisy sums say."""
-
-    @abstractmethod
-    def expected(self, records: float, sigma: float, sums: int) -> Expectation:
-        """What may be said before records are touched, with this noise in each of so many sums."""
-
     def _titled(self, answer: Answer, notes: Sequence[str]) -> Answer:
         """With a title of its own, and these notes if it has any."""
         title = f"Coefficients of the model: {answer.title}"
@@ -223,7 +206,7 @@ class ModelSums(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnSums(ModelSums):
+class OwnSums(_ModelSums):
     """Amounts and times to an event, by regressions that find their own way.
 
     An amount's are those of least squares, which one sum of moments tells (docs/privacy.md P23
@@ -257,7 +240,7 @@ class OwnSums(ModelSums):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewtonSteps(ModelSums):
+class NewtonSteps(_ModelSums):
     """Score and information at the released model, and Newton steps from there (P32).
 
     A record sends the block of a logistic regression on numbers (P23 (f)), of counts or of several
