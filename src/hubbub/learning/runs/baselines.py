@@ -57,33 +57,27 @@ def central(prepared: prepared_study.PreparedStudy, baseline: str) -> loop.Summa
     Independent noise of N silos, added up, is one draw of sqrt(N) times the deviation.
     """
     plan, sums = prepared.plan, _Sums.of(prepared, projects=baseline != "non-private")
-    if baseline == REHEARSAL:
-        return _rehearsed(sums)
-    sigma = plan.noise_multiplier * plan.clip
-    # One curator adds the noise once; in local DP each silo adds all of it by itself.
-    each = {"trusted": sigma, "local-dp": sigma * sqrt(plan.study.parties.silos)}.get(baseline, 0)
-    noise = sums.noise_of(each)
+    numbers, rehearses = sums.round_parameters, baseline == REHEARSAL
+    sigma, silos = plan.noise_multiplier * plan.clip, plan.study.parties.silos
+    # One curator adds the noise once; in local DP each silo adds all of it by itself; a rehearsal
+    # has the law of a run: the noise of all shares, on the grid (P3, P5).
+    noise = sums.noise_of(
+        {
+            "trusted": sigma,
+            "local-dp": sigma * sqrt(silos),
+            REHEARSAL: numbers.sigma_grid * sqrt(len(sums.counts)),
+        }.get(baseline, 0.0)
+    )
 
     def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
-        chance = sums.chance(step, parameters)
-        total = sums.exact(parameters, chance) + noise(step)
-        return loop.Summed(gradient=sums.lifted(total, chance))
-
-    return summation
-
-
-def _rehearsed(sums: _Sums) -> loop.Summation:
-    """The law of a run: the noise of all shares, rounded onto the grid and decoded (P3, P5)."""
-    round_parameters = sums.round_parameters
-    noise = sums.noise_of(round_parameters.sigma_grid * sqrt(len(sums.counts)))
-
-    def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
-        sent = round_parameters.sent(parameters)
+        sent = numbers.sent(parameters) if rehearses else parameters
         chance = sums.chance(step, sent)
-        residues = add_and_round(
-            sums.exact(sent, chance), noise(step), _WORD_BITS, grid_step=round_parameters.grid_step
-        )
-        total = decoded(round_parameters, ring.to_integers(residues))
+        total, added = sums.exact(sent, chance), noise(step)
+        if rehearses:
+            residues = add_and_round(total, added, _WORD_BITS, grid_step=numbers.grid_step)
+            total = decoded(numbers, ring.to_integers(residues))
+        else:
+            total = total + added
         return loop.Summed(gradient=sums.lifted(total, chance))
 
     return summation
