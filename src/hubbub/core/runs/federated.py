@@ -158,10 +158,8 @@ def train_federated(
     """Ask all that a study asks: every silo adds its share of the noise, only sums are seen.
 
     Args:
-        prepared: the study, ready to run.
-        sessions: where sums are asked for.
-        start: where to go on; the beginning if None.
-        progress, keep, settle: see `train`.
+        prepared, sessions: the study, ready to run, and where sums are asked for.
+        start, progress, keep, settle: see `train`.
         offer: told how features are standardised, before silos are told.
         release: told the model that is released, before what is asked last is asked at it.
         begin: told where the main query goes on, with all that counts as spent.

@@ -65,8 +65,7 @@ def ask(
         state: where to go on, with all attempts that were charged for it.
         divisor: the public constant by which a sum is divided (docs/privacy.md P14).
         keep: called with the state after every step, before the next one begins.
-        settle: returns once `keep` is done with the last state, whose optimizer the next step
-            writes over.
+        settle: returns once `keep` is done with it, whose optimizer the next step writes over.
         follow: what else is learned after a step, before the state is kept.
     """
     most, stepper = planned.mechanism.steps, planned.query.stepper(planned)
@@ -204,9 +203,8 @@ def train(
     """Ask the main query as `ask` does, and look now and then what has come of it.
 
     Args:
-        prepared, summation: the study, ready to run, and what gives its sums.
+        prepared, summation, divisor, keep, settle: see `ask`.
         progress: called after every step.
-        divisor, keep, settle: see `ask`.
         start: where to go on; the beginning if None.
         schedule: evaluations besides the metrics of the public test set.
         private: whether the rows say the epsilon so far.

@@ -232,8 +232,7 @@ def scores_of(
     """The scores of canaries, which are C against -C if `exchanged`, or C against nothing.
 
     Args:
-        seen: (steps, canaries) sums in units of C.
-        noise: sigma / C that the adversary does not know.
+        seen, noise: (steps, canaries) sums, and the noise that is not known, in units of C.
         rate: with which chance a record is in a batch.
         same: for how many steps a coin is believed to hold; 0 for all.
         column: first one of the matrix by which noise goes on over the steps (P25).

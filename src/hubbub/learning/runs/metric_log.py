@@ -6,8 +6,7 @@ What goes there is what `metrics.jsonl` has, and of that only what is named here
     loss, metrics      of the published model on the public test set, the study's own among them
     held_back_...      of records that silos held back: from noisy sums that epsilon includes
 
-No loss or gradient of a training record is in a row, so none can be told. Baselines have rows
-without noise, and are refused.
+Baselines have rows without noise, and are refused.
 """
 
 from __future__ import annotations

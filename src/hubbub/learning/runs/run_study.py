@@ -350,13 +350,7 @@ def _heads(study: Study, books: Mapping[int, Ledger]) -> dict[str, bytes]:
 def telling(progress: bool | Progress | None, study: Study) -> Iterator[Progress]:
     """What to call after every step of a study, until it is over.
 
-    Args:
-        progress: a function is called after every step; True shows a bar, False nothing; None shows
-            one in a notebook, where people wait in front of it.
-        study: what is run.
-
-    Raises:
-        StudyError: `progress` is neither a function nor a truth value.
+    A function is; True shows a bar, False nothing, None one in a notebook, where people wait.
     """
     if callable(progress):
         yield progress

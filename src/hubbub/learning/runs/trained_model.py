@@ -290,12 +290,9 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
 def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
     """What a table of predictions holds: columns of the row's number, probabilities and class.
 
-    Returns:
-        "row" from 1, "score" (the probability of the second of two classes) or a column
-        "score of CLASS" for each of more, and "predicted", the most probable class. For amounts
-        and counts "predicted"; of counts with an exposure "rate", in one unit of it, and
-        "predicted" where the table has that column, for the row's own; for times to an event
-        "free of it after TIME" for each of the grid.
+    "row" is from 1, "score" the probability of the second of two classes, or "score of CLASS" for
+    each of more; of counts with an exposure "rate" is in one unit of it, and "predicted" there
+    where the table has that column; for times there is "free of it after TIME" of the grid.
     """
     predicted, classes = trained.predict(table), trained.classes
     columns: dict[str, list[Any]] = {"row": list(range(1, len(predicted) + 1))}

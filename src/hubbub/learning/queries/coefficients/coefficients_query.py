@@ -245,10 +245,8 @@ class NewtonSteps(_ModelSums):
 
     A record sends the block of a logistic regression on numbers (P23 (f)), of counts or of several
     classes (P36), taken at the effects that the released model has. The first two sums lead a step
-    on each, two more one step together, and all others are taken there; what those that were taken
-    near the root say together is the answer, and the released model is one of these places. So
-    nothing has to be found from zero, and one sum may do where such a regression by itself needs
-    ten.
+    on each, two more one step together, and all others are taken there; those that were taken near
+    the root say together the answer. So one sum may do where such a regression needs ten.
     """
 
     asked: NewtonLogistic | ModelRegression

@@ -499,14 +499,8 @@ def concordance(
     """The share of pairs that are ordered alike, of neighbouring bins together.
 
     Noise in both records of a pair adds up over bins. So no more bins are told apart than leave it
-    small.
-
-    Args:
-        table: of fine bins.
-        counted, slopes: how many pairs are ordered alike, and all of them; their derivatives.
-        kinds: how many pairs of outcomes are compared.
-        most: groups of bins.
-        variance: of a share and the records of each outcome, by sampling; None: by counts alone.
+    small, `most` at most. `counted` are the pairs that are ordered alike, and all of them, of so
+    many `kinds` of outcomes; `variance` is by sampling, of a share and the records of each outcome.
     """
     interval, bins = UNKNOWN, len(table.counts)
     finest = max(bins // most, 1)  # of bins together
