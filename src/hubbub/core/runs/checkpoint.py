@@ -105,11 +105,7 @@ def _digest(content: Sequence[bytes | memoryview]) -> str:
 
 
 def newest_checkpoint(folder: Path) -> Checkpoint | None:
-    """The one after the last step that was kept; None if there is none yet.
-
-    Raises:
-        IntegrityError: the file is not what was written, or was made by something else.
-    """
+    """The one after the last step that was kept, or IntegrityError; None if there is none yet."""
     checkpoints = _checkpoints(folder)
     if not checkpoints:
         return None

@@ -189,11 +189,7 @@ class LocalBackend:
 
 
 def opened_ledgers(home: Path | None, study: Study, stack: ExitStack) -> dict[int, Ledger]:
-    """Every silo's ledger by roster index, for this run alone; none without a folder for them.
-
-    Raises:
-        UserError: another run holds one of them.
-    """
+    """Every silo's ledger by roster index, for this run alone; none without a folder for them."""
     if home is None:
         return {}
     books = {

@@ -67,11 +67,7 @@ class RunFolder:
         ledgers: Path | None,
         audit: Mapping[str, Any] | None = None,
     ) -> Iterator[RunFolder]:
-        """Make the folder of a new run and put the study, the plan and its audit into it.
-
-        Raises:
-            UserError: it holds something already, or cannot be written.
-        """
+        """Make the folder of a new run, or UserError, and put study, plan and audit into it."""
         notes = RunMetadata(
             study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers or ""), sessions={}
         )
@@ -93,8 +89,7 @@ class RunFolder:
         """Open the folder of a run that was interrupted.
 
         Raises:
-            UserError: there is no run in it, it is finished, or another process works on it.
-            IntegrityError: a file in it was altered.
+            UserError, IntegrityError: there is none, it is at work or finished; it was altered.
         """
         if not (path / "run.json").is_file():
             raise UserError(
@@ -211,11 +206,7 @@ class RunFolder:
         return [path for path in files(self.path) if read_header(path).purpose == purpose]
 
     def last_checkpoint(self) -> checkpoint.Checkpoint | None:
-        """Where the training stood; metrics and transcripts are put back to whole rows.
-
-        Raises:
-            IntegrityError: the checkpoint or a transcript was altered.
-        """
+        """Where the training stood; metrics and transcripts are put back to whole rows."""
         with self._disk():
             for path in files(self.path):
                 recover(path)

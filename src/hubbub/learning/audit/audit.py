@@ -177,8 +177,8 @@ def _chosen(
 ) -> tuple[int, Rule]:
     """The kind of scores, and the rule about them, that show most; other runs must judge them.
 
-    That is the rule which is foreseen to be the best of a sound study, if no other surely shows
-    more: the best of many that were tried on few canaries is a lucky one.
+    That is the one that is foreseen to be best, if no other surely shows more: of many that were
+    tried on few canaries the best is a lucky one.
     """
     candidates = [(choice.value(rates_of(foreseen, _joined(seen, 0))), 0, foreseen)]
     for kind in range(len(seen[0].trials)):

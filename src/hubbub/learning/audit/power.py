@@ -7,9 +7,8 @@ longer projections, and for batches in which all others are alike. So the best r
 canaries is known before anything was seen, and so is how many are needed.
 
 There are runs enough for most of what endless ones would show, within what they cost: the smaller
-epsilon is, the more. Where sums are projected, canaries are in each other's way: what all others
-add to a canary's score is kept to a small part of the noise. Where batches are joint, every silo
-wraps a token of each canary in a layer for every silo.
+epsilon is, the more. Where sums are projected, what all others add to a canary's score is kept to a
+small part of the noise. Where batches are joint, tokens of canaries are dear.
 """
 
 from __future__ import annotations

@@ -341,9 +341,8 @@ def too_wide(study: Study) -> str:
 def _built(plan: Plan, *, flattened: bool = False) -> Any:
     """The study's model with its first weights; None if its own code or data must say how large.
 
-    A model is built only where it is one of hubbub's: code that a study names is never run here.
-    Where the shape of a record is not stated, the weights are right all the same, but have the
-    names of a model whose records are rows, or, `flattened`, made into rows.
+    Code that a study names is never run here. Where the shape of a record is not stated, the
+    weights are right, with the names of a model of rows, or, `flattened`, of records as rows.
     """
     if plan.study.model is None:
         return None

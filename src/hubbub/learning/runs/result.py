@@ -289,11 +289,7 @@ def conclude(
 
 
 def answered_in(folder: Path, plan: Plan) -> Result | None:
-    """What a folder holds of a study that asks for statistics alone; None if it is not finished.
-
-    Raises:
-        IntegrityError: a file of it was altered.
-    """
+    """What a folder holds of a study that asks for statistics alone; None if it is not finished."""
     query = plan.main.query
     finished = all((folder / name).is_file() for name in (FILE, REPORT))
     if not finished or not isinstance(query, KeptQuery):

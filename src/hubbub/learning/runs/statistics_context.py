@@ -254,11 +254,7 @@ class StatisticsContext:
         )
 
     def study(self, questions: Questions, epsilon: float) -> Study:
-        """A query as a study.
-
-        Raises:
-            StudyError: a question is none, or a number is out of its range.
-        """
+        """A query as a study, or StudyError."""
         privacy = {**self.tables["privacy"], "epsilon": epsilon}
         head = {"study": {"name": _NAME}, _NAME: _named(questions)}
         return Study.from_table(array_inputs.plain({**self.tables, **head, "privacy": privacy}))

@@ -27,7 +27,7 @@ _ledgers_of: dict[str, set[Path | str | None]] = {}
 
 
 def warn_if_uncounted(ledgers: Mapping[str, Path | str | None]) -> None:
-    """Warn where a silo was asked before and these ledgers do not hold it; call before it is asked.
+    """Warn where a silo was asked before, and not by these ledgers; call before it is asked.
 
     By each silo's name they are a folder, or what stands for one in memory; None: no ledger.
     """

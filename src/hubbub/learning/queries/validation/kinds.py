@@ -220,10 +220,7 @@ def _auc_variance(auc: float, records: Array) -> float:
 
 
 def _logistic_slope(x: Array, table: NoisyTable) -> ScoreInterval:
-    """The slope of a logistic regression of what came on `x`, with its sandwich error.
-
-    It solves the score on noisy counts.
-    """
+    """The slope of a logistic regression on `x`, by the score of noisy counts, with its error."""
     rows, ones = table.counts.sum(axis=1), table.counts[:, 1]
     design = np.column_stack([np.ones_like(x), x])
     effects = np.array([0.0, 1.0])

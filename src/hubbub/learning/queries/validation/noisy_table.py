@@ -221,17 +221,11 @@ class _Noisy(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyTable(_Noisy):
-    """Counts of predictions by outcomes.
+    """Counts of predictions by outcomes."""
 
-    Args:
-        counts: (bins, outcomes), with noise; some may be below 0.
-        sigma: standard deviation of the noise in each number that was sent.
-        decoded: (bins, numbers) how the counts of each outcome follow from the numbers that were
-            sent of it; None: they were sent themselves.
-    """
-
-    counts: Array = field(repr=False)
-    sigma: float
+    counts: Array = field(repr=False)  # (bins, outcomes), with noise; some may be below 0
+    sigma: float  # standard deviation of the noise in each number that was sent
+    # (bins, numbers) how the counts of an outcome follow from what was sent; None: they were sent.
     decoded: Array | None = field(default=None, repr=False)
 
     @property
@@ -360,10 +354,7 @@ class NoisySums(_Noisy):
 
 
 class ExactTable(NoisyTable):
-    """Counts of so many records that neither sampling nor noise moves a score.
-
-    Derivatives of a large table take long, and an interval of no width needs none.
-    """
+    """Counts of so many records that no derivative, which takes long, is needed of a score."""
 
     def ratio(self, top: Function, bottom: Function) -> ScoreInterval:
         """The score alone."""
@@ -434,13 +425,7 @@ class ScoreCurve:
 
 
 class ValidationScores:
-    """All that one table says.
-
-    Args:
-        scores: the telling one first; None where noise hides it.
-        calibration: what is foretold against what came.
-        decisions: net benefit over thresholds: the model, and everybody treated.
-    """
+    """All that one table says, the telling score first: None of what noise hides."""
 
     def __init__(
         self,
