@@ -28,7 +28,8 @@ Validation = Mapping[str, Any]
 _INTERVALS = (
     "One noisy sum compared the published model's predictions with the outcomes. Every "
     "interval covers both the sampling of people and the added noise. Predictions and amounts "
-    "were first put into public bins; beyond the public bounds they count in the outermost."
+    "were first put into public bins; beyond the public bounds they count in the outermost. "
+    "A c-index compares only records in different bins of the outcome."
 )
 _LEAST = 0.05  # a net benefit that an axis shows at least
 _CLOSE = ("brier", "deviance_explained", "r_squared")  # how near numbers are, not only their order
