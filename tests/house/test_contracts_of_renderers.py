@@ -16,9 +16,10 @@ from tests.house.outside import plain_text
 from hubbub.core.registered import registered
 from hubbub.core.runs.renderers import ENTRY_POINTS
 from hubbub.testing import check_renderer
+from hubbub.testing.renderers import RENDERERS
 
 
-@pytest.mark.parametrize("kind", registered(ENTRY_POINTS))
+@pytest.mark.parametrize("kind", RENDERERS)
 def test_a_renderer_keeps_its_contract(kind: str) -> None:
     check_renderer(registered(ENTRY_POINTS)[kind].load(), kind)
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from hubbub.core.errors import ModelError
 from hubbub.core.tabular.records import Records
-from hubbub.learning import EvaluationTask, TrainingTask, method_for
+from hubbub.learning import EvaluationTask, TrainingTask, method_for, model_state
 from hubbub.learning.batches import per_unit_model
 from hubbub.learning.frozen import frozen_features
 from hubbub.learning.model_state import ModelState, state_unchanged, writes_refused
@@ -142,6 +142,17 @@ def test_a_model_that_writes_at_chosen_weights_alone_keeps_nothing_and_adds_zero
     again = [task.clipped_sum(vector, np.arange(ROWS)) for task in tasks]
     assert all(np.array_equal(a, b) for a, b in zip(quiet, again, strict=True))
     assert quiet[0].any()
+
+
+def test_an_evaluation_copies_the_model_once_however_many_pieces_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Remembering(frozen_parameter, 1e9)  # which is asked row by row
+    task, taken, copied = evaluated(model, records()), [], model_state._taken
+    monkeypatch.setattr(model_state, "_taken", lambda one: taken.append(one) or copied(one))
+    vector = nn.utils.parameters_to_vector([model.weight, *model.last.parameters()])
+    task.clipped_sum(vector.detach().numpy().copy(), np.arange(ROWS))
+    assert len(taken) == 1
 
 
 @pytest.mark.slow

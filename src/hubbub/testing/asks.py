@@ -12,7 +12,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -76,7 +76,9 @@ def check_ask(
     ask = ask() if isinstance(ask, type) else ask
     _describes(ask)
     gaps = "target" not in (data or {})  # of which models make features
-    with _installed(ask), made_up_silos(columns, gaps=gaps) as folder:
+    # The ask is found, as if a package registered it.
+    standing = installed(ENTRY_POINTS, ask, {other.tables[0]: other for other in asks()})
+    with standing, made_up_silos(columns, gaps=gaps) as folder:
         content = study_table(folder, columns, {**tables}, data or {})
         _reads(ask, content)
         study = Study.from_table(content)
@@ -92,11 +94,6 @@ def check_ask(
 
 def _name(ask: Ask) -> str:
     return f"[{ask.tables[0]}]"
-
-
-def _installed(ask: Ask) -> AbstractContextManager[str]:
-    """The ask is found, as if a package registered it."""
-    return installed(ENTRY_POINTS, ask, {other.tables[0]: other for other in asks()})
 
 
 @contextmanager
@@ -217,9 +214,8 @@ def _reads(ask: Ask, content: dict[str, Any]) -> None:
         json.dumps(ask.canonical(study), allow_nan=False)
     for name in ask.tables:
         if name in content:
-            check_keys(
-                *(name, content[name], partial(_with_table, content, name)), keys=ask.keys()[name]
-            )
+            read = partial(lambda name, table: Study.from_table({**content, name: table}), name)
+            check_keys(name, content[name], read, keys=ask.keys()[name])
     parts = ask.parts(study)
     hold(
         f"{_name(ask)} takes parts of epsilon by the keys that say so",
@@ -228,10 +224,6 @@ def _reads(ask: Ask, content: dict[str, Any]) -> None:
         f"{parts}",
         "name each part's key, such as `statistics.epsilon`",
     )
-
-
-def _with_table(content: dict[str, Any], name: str, table: dict[str, Any]) -> Study:
-    return Study.from_table({**content, name: table})
 
 
 def _opens_nothing(ask: Ask, study: Study) -> None:

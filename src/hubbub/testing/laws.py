@@ -21,23 +21,13 @@ _watchers: list[Callable[[str, tuple[Any, ...]], None]] = [lambda *_: None]
 
 
 def hold(law: str, holds: object, found: str, mend: str) -> None:
-    """Refuse what breaks a law.
-
-    Raises:
-        AssertionError: `holds` is false; it says which law, what was found and how to mend it.
-    """
+    """Refuse what breaks a law by an AssertionError: which, what was found, how to mend it."""
     if not holds:
         raise AssertionError(f"expected that {law}, found {found}; {mend}")
 
 
 def too_often(hits: int, number: int, chance: float, alarm: float = 1e-6) -> bool:
-    """Whether so many hits or more of a number come with a probability of `alarm` at most.
-
-    Args:
-        hits, number: of trials that do not depend on one another.
-        chance: of a hit, at most.
-        alarm: the largest probability of a false alarm.
-    """
+    """Whether so many hits of independent trials come with a probability of `alarm` at most."""
     from scipy.special import bdtrc  # which takes long to import
 
     return bool(bdtrc(hits - 1, number, chance) <= alarm)
@@ -75,14 +65,7 @@ def check_keys(
     read: Callable[[dict[str, Any]], object],
     keys: Collection[str] | None = None,
 ) -> None:
-    """Each key is read, and named where it is refused.
-
-    Args:
-        name: of the table, for sentences.
-        table: that is read without a fault.
-        read: reads one like it.
-        keys: those to try; all that the table has if None.
-    """
+    """Each of these keys, or of all, is read, and named where it is refused; `table` is sound."""
     for key in [key for key in table if keys is None or key in keys]:
         for content in (
             {other: value for other, value in table.items() if other != key},

@@ -54,7 +54,8 @@ def check_source(
     with installed(ENTRY_POINTS, source, sources()) as name:
         content = {**data, "source": data.get("source", name)}
         study = _reads(source, content)
-        stream = _opened(source, study.data, party, folder)
+        with completing("a silo's cells are opened", "mend `stream`, or hand over its folder"):
+            stream = source.stream(study.data, party, folder)
         _gives(stream, study.data, cells)
         _refuses(source, study.data, party, folder, cells)
 
@@ -96,11 +97,6 @@ def _reads(source: TableSource, data: dict[str, Any]) -> Study:
         "open what is named in `stream`, at the silo that has approved it",
     )
     return study
-
-
-def _opened(source: TableSource, data: Data, party: str, folder: Path) -> CellStream:
-    with completing("a silo's cells are opened", "mend `stream`, or hand over its folder"):
-        return source.stream(data, party, folder)
 
 
 def _gives(stream: CellStream, data: Data, cells: Mapping[str, Sequence[str]]) -> None:

@@ -6,11 +6,10 @@ from there. That is a search and no proof: a bound that it finds broken is wrong
 not may be (docs/privacy.md P23).
 
 Intervals are tried in releases of records drawn anew from 2,000, 100 of them or, where a kind needs
-many sums, 40. A sound statistic is refused with a probability of at most 1e-6, so much is let
-through: 28 misses of a row's value or more of 100 are refused, 17 or more of 40, and 13 or 9
-releases without the answer that a plan promised. Intervals a third as long as they should be are
-refused by a row with a probability of .99 or, of many sums, .83; half as long with .67 or .07.
-Noise that is left out is noticed where it is the larger part.
+many sums, 40. A sound statistic is refused with a probability of at most 1e-6: 28 misses of a row's
+value of 100 are refused, 17 of 40, and 13 or 9 releases without the answer that a plan promised.
+Intervals a third as long as they should be are refused by a row with a probability of .99 or, of
+many sums, .83; half as long with .67 or .07.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,6 +33,7 @@ from hubbub.estimation.statistic import (
     Answer,
     Array,
     Cells,
+    Estimate,
     Iterated,
     OneSum,
     Parameters,
@@ -453,6 +453,11 @@ def _plain(answer: Answer) -> str:
     return json.dumps(answer.to_dict(), sort_keys=True)
 
 
+def _any_sums(case: _Case) -> AbstractContextManager[None]:
+    law = f"{case.name} has an answer for any finite sums"
+    return completing(law, "where sums say nothing, give `make_answer` a refusal")
+
+
 def _answers(case: _Case) -> None:
     """Any finite sums have an answer, of them alone, that another instance finds and JSON keeps."""
     asked, rng = case.statistic, np.random.default_rng(5)
@@ -462,10 +467,7 @@ def _answers(case: _Case) -> None:
     wild += [[1e3 * rng.standard_normal(asked.size) for _ in fair]]
     for sums in (fair, *wild):
         before = [vector.copy() for vector in sums]
-        with completing(
-            f"{case.name} has an answer for any finite sums",
-            "where sums say nothing, give `make_answer` a refusal",
-        ):
+        with _any_sums(case):
             answer = _answered(asked, sums, 1.0)
             plain = _plain(answer)
             kept = json.loads(plain)
@@ -513,10 +515,7 @@ def _intervals(case: _Case) -> None:
     asked, rng = case.statistic, np.random.default_rng(9)
     fair = np.array(_sums(case, 1.0, rng, np.ones(len(case.blocks))))
     for sums, sigma in ((fair, 1.0), *_wild(fair, rng)):
-        with completing(
-            f"{case.name} has an answer for any finite sums",
-            "where sums say nothing, give `make_answer` a refusal",
-        ):
+        with _any_sums(case):
             answer = _answered(asked, list(sums), sigma)
         both: list[Any] = [*answer.tests, *answer.rows]
         p_values = [one.p_value for one in both if one.p_value is not None]
@@ -590,14 +589,8 @@ def _foreseen(case: _Case) -> None:
 # 4. and 5. Whether an answer is true.
 
 
-def _rows(answer: Answer) -> dict[RowOf, tuple[float, float, float, float]]:
-    return {
-        (row.quantity, row.column, row.level, row.group): (
-            *(row.value, row.low, row.high),
-            row.standard_error,
-        )
-        for row in answer.rows
-    }
+def _rows(answer: Answer) -> dict[RowOf, Estimate]:
+    return {(row.quantity, row.column, row.level, row.group): row for row in answer.rows}
 
 
 def _exact(case: _Case, truth: Truth) -> None:
@@ -612,9 +605,9 @@ def _exact(case: _Case, truth: Truth) -> None:
         "name rows by quantity, column, level and group",
     )
     wrong = {
-        row: (rows[row][0], value)
+        row: (rows[row].value, value)
         for row, value in true.items()
-        if not math.isclose(rows[row][0], value, rel_tol=1e-6, abs_tol=1e-6)
+        if not math.isclose(rows[row].value, value, rel_tol=1e-6, abs_tol=1e-6)
     }
     hold(
         f"{case.name} gives the true answer where there is no noise",
@@ -624,31 +617,26 @@ def _exact(case: _Case, truth: Truth) -> None:
     )
 
 
-def _largest_noise(case: _Case) -> float:
-    """With which a plan still promises an answer, to a tenth; 0 where it never does."""
-    sigma, records = 1000.0, float(len(case.blocks))
-    while sigma > _QUIET and not case.statistic.expected(records, sigma).answered:
-        sigma /= 1.1
-    return sigma if sigma > _QUIET else 0.0
-
-
 def _releases(case: _Case) -> None:
     """Whether promised answers come, and their intervals hold what they are of.
 
     What has an error without noise, too, is of those from whom records are drawn; what has none, as
     a count, is of the records.
     """
-    asked, rng, sigma = case.statistic, np.random.default_rng(7), _largest_noise(case)
+    asked, rng, number = case.statistic, np.random.default_rng(7), len(case.blocks)
+    # The largest noise with which a plan still promises an answer, to a tenth.
+    sigma = 1000.0
+    while sigma > _QUIET and not asked.expected(float(number), sigma).answered:
+        sigma /= 1.1
     hold(
-        f"{case.name} is answered of {len(case.blocks)} records with some noise",
-        sigma > 0,
+        f"{case.name} is answered of {number} records with some noise",
+        sigma > _QUIET,
         "no noise with which `expected` says so",
         "let `expected` promise an answer where noise allows one, or give the suite other cells",
     )
-    number = len(case.blocks)
     quiet = np.random.default_rng(8)
     of_all = _rows(_answered(asked, _sums(case, 0.0, quiet, np.ones(number)), _QUIET))
-    counted = {row for row, told in of_all.items() if not told[3] > 1e3 * _QUIET}
+    counted = {key for key, row in of_all.items() if not row.standard_error > 1e3 * _QUIET}
     releases = _RELEASES_OF_MANY_SUMS if isinstance(asked, Iterated) else _RELEASES
     held: dict[RowOf, list[bool]] = {}
     refused = 0
@@ -659,11 +647,11 @@ def _releases(case: _Case) -> None:
         mine = of_all
         if counted:
             own = _answered(asked, _sums(case, 0.0, quiet, weights), _QUIET)
-            mine = of_all | {row: told for row, told in _rows(own).items() if row in counted}
-        for row, (_, low, high, _) in _rows(answer).items():
-            if row in mine:
-                value = mine[row][0]
-                held.setdefault(row, []).append(not (value < low or value > high))
+            mine = of_all | {key: row for key, row in _rows(own).items() if key in counted}
+        for key, row in _rows(answer).items():
+            if key in mine:
+                value = mine[key].value
+                held.setdefault(key, []).append(not (value < row.low or value > row.high))
     each = _FALSE_ALARM / (len(held) + 1)
     hold(
         f"{case.name} is answered where a plan promises that",
@@ -672,11 +660,11 @@ def _releases(case: _Case) -> None:
         "let `expected` promise less",
     )
     miss = 1 - asked.confidence + _SHORT
-    for row, hits in held.items():
+    for key, hits in held.items():
         misses = len(hits) - sum(hits)
         hold(
             f"intervals of {case.name} hold their value in {asked.confidence:.3g} of releases",
             not too_often(misses, len(hits), miss, each),
-            f"that {misses} of {len(hits)} of {' '.join(filter(None, row))} do not",
+            f"that {misses} of {len(hits)} of {' '.join(filter(None, key))} do not",
             "count the noise in, as well as sampling",
         )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 from math import ceil
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -16,6 +17,7 @@ from hubbub.core.ledger.entry import LedgerMechanism
 from hubbub.core.ledger.privacy_ledger import Entry
 from hubbub.core.ledger.tally import Tally, cost_of, kind_of, rows_of
 from hubbub.core.planning import exposure
+from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.privacy.accountant import Composition
 from ledger.book import entry
 
@@ -83,6 +85,24 @@ def test_p15_a_cap_of_the_other_relation_is_charged_too(projection, batches):
     assert other > 0
     if batches == "poisson":
         assert other < upper(kind, 2, "substitute", 1e-5)
+
+
+def test_p10_a_row_of_joint_batches_says_which_records_the_adversary_owns_and_others_none():
+    """Of all records at once nobody has to guess who is in: to own some of them tells nothing."""
+    joint = Mechanism(
+        purpose="training",
+        relation="substitute",
+        delta=1e-5,
+        steps=STEPS,
+        records=100,
+        sampling="without-replacement",
+        sample_rate=0.1,
+        tokens="per-step",
+    )
+    every = replace(joint, purpose="validation", sampling="full-batch", sample_rate=1.0)
+    for mechanism, known in ((joint, 40), (every, 0)):
+        row = kind_of(SimpleNamespace(mechanism=mechanism, noise_multiplier=2.0, known_records=40))
+        assert (row.purpose, row.known_records) == (mechanism.purpose, known)
 
 
 @pytest.mark.slow

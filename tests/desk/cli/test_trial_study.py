@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 
 import pytest
 
@@ -53,6 +54,20 @@ def test_a_plan_of_a_trial_has_its_values_and_leaves_the_file_alone(study, capsy
     assert main(["plan", str(study), "--epsilon", "2"]) == 0
     said = capsys.readouterr().out
     assert "a trial, “hearts, trial of privacy.epsilon = 2”" in said
+
+
+def test_parts_of_epsilon_keep_their_share_in_a_trial(study, capsys):
+    study.write_text(STUDY + "[validation]\nepsilon = 0.3\n")
+    whole = tomllib.loads(STUDY)["privacy"]["epsilon"]
+    usual = asked(capsys, "plan", study)["validation"]["epsilon_alone"]
+    for epsilon in (0.25, 2.0):
+        tried = asked(capsys, "plan", study, "--epsilon", epsilon)
+        share = tried["validation"]["epsilon_alone"] / usual
+        assert share == pytest.approx(epsilon / whole, rel=0.02)
+    stated = asked(capsys, "plan", study, "--epsilon", 2, "--set", "validation.epsilon=0.1")
+    assert 0.09 < stated["validation"]["epsilon_alone"] <= 0.1
+    assert main(["plan", str(study), "--epsilon", "0.25"]) == 0
+    assert "privacy.epsilon = 0.25, validation.epsilon = 0.075" in capsys.readouterr().out
 
 
 @pytest.mark.slow

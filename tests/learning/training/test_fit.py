@@ -295,7 +295,7 @@ def test_data_frames_in_another_order_are_not_taken_by_place():
     pandas = pytest.importorskip("pandas")
     frames = {n: (pandas.DataFrame(x, columns=[*"abc"]), y) for n, (x, y) in SILOS.items()}
     frames["south"] = (frames["south"][0][[*"cab"]], frames["south"][1])
-    with pytest.raises(DataError, match="in place 1 for south and not for north; put"):
+    with pytest.raises(DataError, match=r"in place 1 for south and .* for north; put"):
         hubbub.fit(frames, **SHORT)
     named = {one: {"low": -1, "high": 1} for one in "abc"}
     assert hubbub.fit(frames, **SHORT, columns=named).plan.dimension == 4
@@ -512,7 +512,10 @@ def test_what_was_spent_is_every_silos_where_all_have_spent_alike(tmp_path):
     ("change", "words"),
     [
         (lambda table: table.assign(ward="A"), "found others in 'ward'"),
-        (lambda table: table.rename(columns={"b": "c"}), "'c', no 'b' for south and not for north"),
+        (
+            lambda table: table.rename(columns={"b": "c"}),
+            "'c' in place 2 for south and 'b' for north",
+        ),
         (lambda table: table[["b", "a"]], "'b' in place 1 for south"),
     ],
 )

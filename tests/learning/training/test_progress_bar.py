@@ -31,8 +31,9 @@ class Handle:
     def __init__(self, shown) -> None:
         self.shown = shown
 
-    def update(self, page) -> None:
-        self.shown.append(page._repr_html_())
+    def update(self, page, *, raw) -> None:
+        assert raw
+        self.shown.append(page["text/html"])
 
 
 @pytest.fixture
@@ -40,9 +41,11 @@ def notebook(monkeypatch):
     """A notebook that remembers all that was shown in it."""
     shown: list[str] = []
 
-    def display(page, *, display_id):
+    def display(page, *, raw, display_id):
+        assert raw
         assert display_id
-        shown.append(page._repr_html_())
+        assert "of 3 steps" in page["text/plain"]
+        shown.append(page["text/html"])
         return Handle(shown)
 
     shell, shows = ModuleType("IPython"), ModuleType("IPython.display")

@@ -37,12 +37,10 @@ _KINDS = {"<f4": "F32", "<f8": "F64", "<i8": "I64"}  # as safetensors calls them
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Where a training stood, and the heads of the silos' ledgers at that time.
-
-    A ledger that does not hold its head any more was put back to an older copy.
-    """
+    """Where a training stood."""
 
     state: QueryState
+    # Of the silos' ledgers at that time: one that does not hold its own was put back.
     heads: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -52,9 +50,6 @@ class CheckpointWriter:
     A state that is not on disk when the process dies is lost with its step, whose attempt stays
     charged (docs/privacy.md P15). So whoever is about to charge the next attempt waits for it first
     (`wait`), or, where the parties charge it elsewhere, lets the step be lost.
-
-    Args:
-        write: puts a state and the heads of the ledgers into the run's folder.
     """
 
     def __init__(self, write: Callable[[QueryState, Mapping[str, bytes]], None]) -> None:
@@ -86,11 +81,7 @@ class CheckpointWriter:
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Put a state on disk, all at once or not at all, and remove all but the newest two.
-
-    Raises:
-        OSError: the disk does not take it; the checkpoints before it are as they were.
-    """
+    """Put a state on disk, all at once or not at all, and remove all but the newest two."""
     folder.mkdir(exist_ok=True)
     content, name = _packed(checkpoint), f"step-{checkpoint.state.step:08d}"
     with ThreadPoolExecutor(1) as beside:  # it is hashed while the disk takes it
@@ -100,29 +91,25 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
             return folder / f"{name}-{digest.result()}.safetensors"
 
         write_bytes(folder / name, *content, named=named)
-    for _, old in _found(folder)[:-_KEPT]:
+    for old, _ in _checkpoints(folder)[:-_KEPT]:
         old.unlink(missing_ok=True)
     return named()
 
 
 def _digest(content: Sequence[bytes | memoryview]) -> str:
     """SHA-256 of the pieces one after the other."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for piece in content:
-        whole.update(piece)
-    return whole.hexdigest()
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def newest_checkpoint(folder: Path) -> Checkpoint | None:
-    """The one after the last step that was kept; None if there is none yet.
-
-    Raises:
-        IntegrityError: the file is not what was written, or was made by something else.
-    """
-    checkpoints = _found(folder)
+    """The one after the last step that was kept, or IntegrityError; None if there is none yet."""
+    checkpoints = _checkpoints(folder)
     if not checkpoints:
         return None
-    _, path = checkpoints[-1]
+    path, digest = checkpoints[-1]
     try:
         content = read_bytes(path, most=_MOST_BYTES)
     except OSError as error:
@@ -130,8 +117,7 @@ def newest_checkpoint(folder: Path) -> Checkpoint | None:
             f"expected a checkpoint that can be read at {path}, got: {why_of(error)}; delete it "
             "to go on from the one before, or restore a backup"
         ) from None
-    match = _NAME.fullmatch(path.name)
-    if match is None or hashlib.sha256(content).hexdigest() != match[2]:
+    if hashlib.sha256(content).hexdigest() != digest:
         raise IntegrityError(
             f"expected the checkpoint {path} to have the digest in its name, it was altered; "
             "delete it to go on from the one before, or restore a backup"
@@ -139,12 +125,12 @@ def newest_checkpoint(folder: Path) -> Checkpoint | None:
     return _unpacked(path, content)
 
 
-def _found(folder: Path) -> list[tuple[int, Path]]:
-    """The checkpoints in a folder, oldest first; of one step, in the order of writing."""
-    if not folder.is_dir():
-        return []
-    named = [(int(m[1]), path) for path in folder.iterdir() if (m := _NAME.fullmatch(path.name))]
-    return sorted(named, key=lambda one: (one[0], one[1].stat().st_mtime_ns))
+def _checkpoints(folder: Path) -> list[tuple[Path, str]]:
+    """The checkpoints in a folder and their digests, oldest first; of one step, as written."""
+    paths = folder.iterdir() if folder.is_dir() else ()
+    named = [(path, match) for path in paths if (match := _NAME.fullmatch(path.name))]
+    named.sort(key=lambda pair: (int(pair[1][1]), pair[0].stat().st_mtime_ns))
+    return [(path, match[2]) for path, match in named]
 
 
 def _packed(checkpoint: Checkpoint) -> list[bytes | memoryview]:
@@ -206,27 +192,18 @@ def _unpacked(path: Path, content: bytes) -> Checkpoint:
         ) from None
 
 
-# What a run must know of itself to go on after a crash.
-
 _FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunMetadata:
-    """What a run must know of itself to go on after a crash: `run.json`.
+    """What a run must know of itself to go on after a crash: `run.json`."""
 
-    Args:
-        study: the study id, hexadecimal.
-        baseline: which one, or None for hubbub.
-        ledgers: the folder of the silos' ledgers; empty where each silo keeps its own elsewhere.
-        sessions: the sessions that were opened, by what was summed in them.
-        heads: of the silos' ledgers before anything was charged, hexadecimal; none before that.
-    """
-
-    study: str
-    baseline: str | None
-    ledgers: str
-    sessions: Mapping[str, tuple[str, ...]]
+    study: str  # its id, hexadecimal
+    baseline: str | None  # which one, or None for hubbub
+    ledgers: str  # the folder of the silos'; empty where each silo keeps its own elsewhere
+    sessions: Mapping[str, tuple[str, ...]]  # that were opened, by what was summed in them
+    # Of the silos' ledgers before anything was charged, hexadecimal; none before that.
     heads: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -245,11 +222,7 @@ class RunMetadata:
 
 
 def read_metadata(path: Path) -> RunMetadata:
-    """What `run.json` says.
-
-    Raises:
-        IntegrityError: it is not as this version writes it.
-    """
+    """What `run.json` says; IntegrityError if that is not as this version writes it."""
     try:
         said = json_value(read_bytes(path))
         if said.pop("format") != _FORMAT:

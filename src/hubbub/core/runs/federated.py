@@ -30,27 +30,21 @@ from hubbub.core.session.offer import round_parameters_of
 from hubbub.core.session.rounds import NoisySums, NoRecorder, Recorder, Rounds
 from hubbub.core.tabular.records import Standardisation
 
-# Where the sums of a run come from: sessions, their transcripts, and what was paid for in them.
-#
-# The same for a run in one process and among machines; what differs is who sets a session up, and
-# who says what was paid for (`Backend`).
+FindLift = Callable[[RoundParameters], Lift | None]
+
+
+def no_lift(_: RoundParameters) -> None:
+    """Nothing is projected."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionPlan:
-    """What a session is set up for.
-
-    Args:
-        plan: of the study.
-        planned: the query whose sums are made in it.
-        round_parameters: the numbers of the rounds.
-        tasks: what the silos sum, where they are in this process.
-    """
+    """What a session is set up for: the sums of one query."""
 
     plan: Plan
     planned: PlannedQuery[Query]
     round_parameters: RoundParameters
-    tasks: Sequence[LocalTask] = field(repr=False)
+    tasks: Sequence[LocalTask] = field(repr=False)  # of the silos that are in this process
 
     @property
     def purpose(self) -> str:
@@ -59,7 +53,7 @@ class SessionPlan:
 
 
 class Backend(Protocol):
-    """Where the parties are."""
+    """Where the parties are: in one process, or apart."""
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
         """Set a session up."""
@@ -72,28 +66,47 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSessions:
-    """The sessions of one run.
+class Asked:
+    """What gives a query's sums, and the attempts that were paid for before, seen or lost."""
 
-    Args:
-        backend: where the parties are.
-        plan: of the study.
-        folder: the run's, if it has one.
-        stack: closes the transcripts.
-        opened: the sums that were asked for, by purpose.
-    """
+    summation: loop.Summation
+    charged: int = 0
+
+
+# Opens a session for a query, with everybody's task and what lifts projected sums.
+Opened = Callable[..., Asked]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSessions:
+    """The sessions of one run, their transcripts, and what was paid for in them."""
 
     backend: Backend
     plan: Plan
     folder: RunFolder | None
-    stack: ExitStack = field(repr=False)
-    opened: dict[str, NoisySums] = field(default_factory=dict)
+    stack: ExitStack = field(repr=False)  # closes the transcripts
+    opened: dict[str, NoisySums] = field(default_factory=dict)  # that were asked for, by purpose
+
+    def asked(
+        self,
+        planned: PlannedQuery[Query],
+        tasks: Sequence[LocalTask],
+        lift: FindLift = no_lift,
+    ) -> Asked:
+        """What asks for a query's sums through the protocol, by the run's ledgers."""
+        sums = self.open(planned, tasks, lift)
+
+        def summation(number: int, parameters: Parameters, left: int) -> loop.Summed:
+            total, made = sums.round(number, parameters, left)
+            return loop.Summed(gradient=total, attempts=made)
+
+        return Asked(summation=summation, charged=self.charged(planned.purpose))
 
     def open(
         self,
         planned: PlannedQuery[Query],
         tasks: Sequence[LocalTask],
-        lift: Callable[[RoundParameters], Lift | None] = lambda _: None,
+        lift: FindLift = no_lift,
     ) -> NoisySums:
         """Set up a session for a query's sums."""
         round_parameters = round_parameters_of(planned)
@@ -130,34 +143,6 @@ class RunSessions:
         return self.stack.enter_context(transcript)
 
 
-FindLift = Callable[[RoundParameters], Lift | None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What asks for a query's sums.
-
-    Args:
-        summation: gives them.
-        charged: attempts that were paid for before, whether their sums were seen or lost.
-    """
-
-    summation: loop.Summation
-    charged: int = 0
-
-
-class Opened(Protocol):
-    """Opens a session for a query, with everybody's task."""
-
-    def __call__(
-        self,
-        planned: PlannedQuery[Query],
-        tasks: Sequence[LocalTask],
-        lift: FindLift = lambda _: None,
-    ) -> Asked:
-        """What asks for its sums."""
-
-
 def train_federated(
     prepared: PreparedStudy,
     sessions: RunSessions,
@@ -173,15 +158,13 @@ def train_federated(
     """Ask all that a study asks: every silo adds its share of the noise, only sums are seen.
 
     Args:
-        prepared: the study, ready to run.
-        sessions: where sums are asked for.
-        start: where to go on; the beginning if None.
-        progress, keep, settle: see `train`.
+        prepared, sessions: the study, ready to run, and where sums are asked for.
+        start, progress, keep, settle: see `train`.
         offer: told how features are standardised, before silos are told.
         release: told the model that is released, before what is asked last is asked at it.
         begin: told where the main query goes on, with all that counts as spent.
     """
-    opened = private_queries(sessions)
+    opened = sessions.asked
     prepared = ask_before(prepared, opened, sessions.folder)
     offer(prepared.standardisation)
     schedule = evaluations(prepared, opened)
@@ -216,9 +199,7 @@ def ask_before(
     """
     for planned in prepared.plan.stepped:
         if planned is not prepared.plan.main and not planned.query.is_asked_last:
-            state = prepared.start(planned.query)
-            state = _answer(prepared, planned, opened, folder, state)
-            prepared = prepared.with_answer(planned, state)
+            prepared = _answered(prepared, planned, opened, folder)
     return prepared
 
 
@@ -231,25 +212,21 @@ def ask_last(
     """Ask what is asked at what the main query has led to, as `ask_before` does."""
     for planned in prepared.plan.stepped:
         if planned.query.is_asked_last:
-            begin = planned.query.start(trained.parameters)
-            assert begin is not None, "a query begins with the model or its own"  # noqa: S101
-            state = QueryState(parameters=begin)
-            state = _answer(prepared, planned, opened, folder, state)
-            prepared = prepared.with_answer(planned, state)
+            prepared = _answered(prepared, planned, opened, folder, trained.parameters)
     return prepared
 
 
-def _answer(
+def _answered(
     prepared: PreparedStudy,
     planned: PlannedQuery[SteppedQuery],
     opened: Opened,
     folder: run_folder.RunFolder | None,
-    state: QueryState,
-) -> QueryState:
-    """Where a query that begins with a state came to."""
-    query = planned.query
+    model: Parameters | None = None,
+) -> PreparedStudy:
+    """The study with the answer of a query that is asked at a model, the first one if None."""
+    query, state = planned.query, prepared.start(planned.query, model)
     if folder is not None:
-        kept = folder.restored(query, state)
+        kept = query.restored(folder.path, state)
         state = _caught_up(planned, kept, folder)
         if state.step > kept.step:
             folder.store(query, state)
@@ -263,37 +240,30 @@ def _answer(
             keep=lambda state: None if folder is None else folder.store(query, state),
         )
     query.check_complete(state)
-    return state
+    return prepared.with_answer(planned, state)
 
 
 def _caught_up(
     planned: PlannedQuery[SteppedQuery],
     state: QueryState,
     folder: run_folder.RunFolder | None,
-    lift: FindLift = lambda _: None,
+    lift: FindLift = no_lift,
 ) -> QueryState:
     """A state with the sums that were made, and whose steps a crash has lost."""
     if folder is None:
         return state
-    found = lift(round_parameters_of(planned))
-    sums = folder.sums_after(state, planned.purpose, found)
+    sums = folder.sums_after(state, planned.purpose, lift(round_parameters_of(planned)))
     return loop.caught_up(planned, state, sums, divisor=planned.mechanism.divisor)
 
 
 def evaluations(prepared: PreparedStudy, opened: Opened) -> loop.EvaluationSchedule | None:
-    """Evaluations on held-back records between the steps, if the study asks for them."""
-    for planned in prepared.plan.beside:
-        if planned.query.turn is Turn.BETWEEN:
-            return _schedule(prepared, planned, opened)
-    return None
+    """Evaluations on held-back records between the steps, if the study asks for them.
 
-
-def _schedule(
-    prepared: PreparedStudy,
-    planned: PlannedQuery[Query],
-    opened: Opened,
-) -> loop.EvaluationSchedule:
-    """After every so many steps a sum, unless its attempts were charged before and lost."""
+    After every so many steps there is a sum, unless its attempts were charged before and lost.
+    """
+    between = (one for one in prepared.plan.beside if one.query.turn is Turn.BETWEEN)
+    if (planned := next(between, None)) is None:
+        return None
     every, asked = planned.mechanism.every, opened(planned, prepared.tasks_of(planned.query))
     spent = asked.charged
 
@@ -316,30 +286,7 @@ def _schedule(
     return loop.EvaluationSchedule(after=frozenset(steps), at=at)
 
 
-def private_queries(sessions: RunSessions) -> Opened:
-    """Sums through the protocol, by the run's ledgers."""
-
-    def opened(
-        planned: PlannedQuery[Query],
-        tasks: Sequence[LocalTask],
-        lift: FindLift = lambda _: None,
-    ) -> Asked:
-        sums = sessions.open(planned, tasks, lift)
-
-        def summation(number: int, parameters: Parameters, left: int) -> loop.Summed:
-            total, made = sums.round(number, parameters, left)
-            return loop.Summed(gradient=total, attempts=made)
-
-        return Asked(summation=summation, charged=sessions.charged(planned.purpose))
-
-    return opened
-
-
-def exact_queries(
-    planned: PlannedQuery[Query],  # noqa: ARG001 (without noise, all are alike)
-    tasks: Sequence[LocalTask],
-    lift: FindLift = lambda _: None,  # noqa: ARG001 (and nothing is projected)
-) -> Asked:
+def exact_queries(_: PlannedQuery[Query], tasks: Sequence[LocalTask]) -> Asked:
     """Sums without noise or protocol, for the baseline that keeps no privacy."""
 
     def summation(_number: int, parameters: Parameters, _left: int) -> loop.Summed:

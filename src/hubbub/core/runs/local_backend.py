@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubbub.core.errors import BudgetError, StudyError
+from hubbub.core.errors import BudgetError
 from hubbub.core.ledger.entry import Entry, LedgerMechanism
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.ledger.tally import attempts_of, entry_of, kind_of
@@ -21,7 +21,7 @@ from hubbub.core.protocol.token_lists.process_pool import cores
 from hubbub.core.runs import federated, run_folder, spending
 from hubbub.core.session.ask import AbsentError
 from hubbub.core.session.attestation_exchange import Attests
-from hubbub.core.session.in_process import Federation, Notice, federate, raised_by
+from hubbub.core.session.in_process import Notice, federate, raised_by
 from hubbub.core.session.offer import layout_of
 from hubbub.core.session.rounds import Rounds
 from hubbub.core.study.study import Study
@@ -39,37 +39,22 @@ _WORTH_THREADS = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class LocalBackend:
-    """All parties in this process, each with a ledger.
-
-    Args:
-        study: the run's.
-        keys: everybody's, in the order of the roster: the same in all of the run's sessions.
-        ledgers: the silos' by roster index; empty where nothing is written down.
-        folder: the run's, if it has one.
-        notice: told in a few words what takes long.
-        attester: makes evidence of this machine, where the study asks for some.
-        plan: of all that the run will ask silos for, if that is known: a ledger lets it in whole.
-        saved: returns when the newest state is on disk, before anything more is charged.
-    """
+    """All parties in this process, each with a ledger."""
 
     study: Study
-    keys: Sequence[Keys] = field(repr=False)
-    ledgers: Mapping[int, Ledger] = field(repr=False)
+    keys: Sequence[Keys] = field(repr=False)  # in the roster's order, the same in all sessions
+    ledgers: Mapping[int, Ledger] = field(repr=False)  # by roster index; empty if there are none
     folder: run_folder.RunFolder | None
-    notice: Notice = field(default=lambda _: None, repr=False)
+    notice: Notice = field(default=lambda _: None, repr=False)  # told what takes long
     attester: Attester = field(default=machine_evidence, repr=False)
+    # Of all that the run will ask silos for, if that is known: a ledger lets it in whole.
     plan: Plan | None = field(default=None, repr=False)
+    # Returns when the newest state is on disk, before anything more is charged.
     saved: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def set_up(self, wanted: federated.SessionPlan) -> Rounds:
-        """Set a session up."""
-        return self.federated(
-            wanted, attempts_per_list=wanted.planned.mechanism.attempts_per_list
-        ).rounds
-
-    def federated(self, wanted: federated.SessionPlan, *, attempts_per_list: int) -> Federation:
-        """Everybody in a new session, with a shuffled token list for so many attempts."""
-        planned, round_parameters = wanted.planned, wanted.round_parameters
+        """Set a session up, with everybody in it."""
+        planned, asked = wanted.planned, self.study.attestation
         kind = kind_of(planned)
         most = self._most(kind, planned.mechanism.rows)
         rows = {} if self.plan is None else attempts_of(self.plan)
@@ -84,27 +69,24 @@ class LocalBackend:
             except BudgetError as error:
                 raise BudgetError(f"{self.study.parties.names[index - 1]}: {error}") from None
 
+        def attests(_: int) -> Attests:  # every party's evidence is of this machine
+            assert asked is not None, "evidence is asked for"  # noqa: S101
+            return StudyAttestation(asked=asked, attester=self.attester)
+
         return federate(
             layout_of(wanted.plan),
-            round_parameters,
+            wanted.round_parameters,
             wanted.tasks,
             study=self.study.id,
-            attempts_per_list=attempts_per_list,
+            attempts_per_list=planned.mechanism.attempts_per_list,
             epoch=planned.mechanism.epoch,
             keys=self.keys,
             record=record if self.ledgers else None,
-            threads=cores() if round_parameters.dimension >= _WORTH_THREADS else 1,
+            threads=cores() if wanted.round_parameters.dimension >= _WORTH_THREADS else 1,
             purpose=wanted.purpose,
             notice=self.notice,
-            attests=self._attests(),
-        )
-
-    def _attests(self) -> Callable[[int], Attests] | None:
-        """How every party shows evidence: all of them run on this machine."""
-        asked = self.study.attestation
-        if asked is None:
-            return None
-        return lambda _: StudyAttestation(asked=asked, attester=self.attester)
+            attests=None if asked is None else attests,
+        ).rounds
 
     def lost(self, _number: int, _in_a_row: int, lost: AbsentError) -> None:
         """Nobody of this process comes back: what its ledger said is raised."""
@@ -142,7 +124,7 @@ class LocalBackend:
         """Whether sessions that the run does not know have paid for attempts since it began."""
         if self.folder is None:
             return False
-        known = {session for name in self.folder.purposes for session in self.folder.sessions(name)}
+        known = frozenset().union(*self.folder.sessions.values())
         return any(
             entry.session not in known
             for index, ledger in self.ledgers.items()
@@ -175,7 +157,11 @@ class LocalBackend:
             ledger_head=ledger.head,
             ledger_rows=ledger.rows,
             attempts=rows * plan.mechanism.epoch,
-            data_set=_spent(ledger, asked.delta, asked.relation),
+            data_set={
+                "epsilon": spending.certified(ledger.tally, asked),
+                "delta": asked.delta,
+                "relation": asked.relation,
+            },
         )
 
     def _most(self, kind: LedgerMechanism, rows: int) -> dict[int, int]:
@@ -189,10 +175,8 @@ class LocalBackend:
     def _paid(self, index: int, purpose: str) -> list[Entry]:
         """A silo's entries since the run began, but those that are surely for other purposes."""
         assert self.folder is not None, "what is counted began with a folder"  # noqa: S101
-        folder = self.folder
-        others = {
-            session for name in folder.purposes - {purpose} for session in folder.sessions(name)
-        }
+        sessions = self.folder.sessions
+        others = {one for name, ids in sessions.items() if name != purpose for one in ids}
         since = self._since(self.ledgers[index], index)
         return [entry for entry in since if entry.session not in others]
 
@@ -205,11 +189,7 @@ class LocalBackend:
 
 
 def opened_ledgers(home: Path | None, study: Study, stack: ExitStack) -> dict[int, Ledger]:
-    """Every silo's ledger by roster index, for this run alone; none without a folder for them.
-
-    Raises:
-        UserError: another run holds one of them.
-    """
+    """Every silo's ledger by roster index, for this run alone; none without a folder for them."""
     if home is None:
         return {}
     books = {
@@ -219,13 +199,3 @@ def opened_ledgers(home: Path | None, study: Study, stack: ExitStack) -> dict[in
     for book in books.values():
         stack.enter_context(book.held())
     return books
-
-
-def _spent(ledger: Ledger, delta: float, relation: str) -> dict[str, Any]:
-    """What was ever spent on the data set; None past what is certified."""
-    try:
-        epsilon = ledger.epsilon(delta=delta, relation=relation)
-    except StudyError:
-        epsilon = float("inf")
-    known = epsilon if epsilon < float("inf") else None
-    return {"epsilon": known, "delta": delta, "relation": relation}

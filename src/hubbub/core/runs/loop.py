@@ -61,13 +61,11 @@ def ask(
     """Ask for a query's sums until they are made, or its attempts are used up.
 
     Args:
-        planned: the query with its noise.
-        summation: see `Summation`.
+        planned, summation: the query with its noise, and what gives its sums.
         state: where to go on, with all attempts that were charged for it.
         divisor: the public constant by which a sum is divided (docs/privacy.md P14).
         keep: called with the state after every step, before the next one begins.
-        settle: returns once `keep` is done with the last state, whose optimizer the next step
-            writes over.
+        settle: returns once `keep` is done with it, whose optimizer the next step writes over.
         follow: what else is learned after a step, before the state is kept.
     """
     most, stepper = planned.mechanism.steps, planned.query.stepper(planned)
@@ -125,11 +123,6 @@ class Metrics:
     Most rows are made on a thread of its own while the next step goes on: they are a function of
     public things, the model, the test set and the attempts so far. One that is not made yet when a
     run ends early is made when the run goes on, from the checkpoint.
-
-    Args:
-        prepared: the study, ready to run.
-        schedule: evaluations on held-back records.
-        private: whether the rows say the epsilon so far.
     """
 
     def __init__(
@@ -139,7 +132,9 @@ class Metrics:
         self._evaluator = prepared.with_own_model()
         self._steps = prepared.plan.mechanism.steps
         self._asked = schedule.after if schedule else frozenset()
-        self._due = evaluated_after(self._steps, prepared.looks) | self._asked
+        # After about so many steps the model is evaluated, and at the end.
+        every = max(1, self._steps // prepared.looks) if prepared.looks else self._steps
+        self._due = {*range(every, self._steps + 1, every), self._steps} | self._asked
         self._pool = ThreadPoolExecutor(1)
         self._next: Future[Scores] | None = None
 
@@ -205,15 +200,12 @@ def train(
     schedule: EvaluationSchedule | None = None,
     private: bool = True,
 ) -> QueryState:
-    """Ask the main query, and look now and then what has come of it.
+    """Ask the main query as `ask` does, and look now and then what has come of it.
 
     Args:
-        prepared: the study, ready to run.
-        summation: see `Summation`.
+        prepared, summation, divisor, keep, settle: see `ask`.
         progress: called after every step.
-        divisor: the public constant by which a sum is divided (docs/privacy.md P14).
         start: where to go on; the beginning if None.
-        keep, settle: see `ask`.
         schedule: evaluations besides the metrics of the public test set.
         private: whether the rows say the epsilon so far.
     """
@@ -238,9 +230,3 @@ def train(
     if complete is not state:
         keep(complete)
     return complete
-
-
-def evaluated_after(steps: int, looks: int) -> set[int]:
-    """After which steps the model is evaluated: about so many times, and at the end."""
-    every = max(1, steps // looks) if looks else steps
-    return {*range(every, steps + 1, every), steps}

@@ -24,25 +24,17 @@ Parameters = NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedStudy:
-    """A study made ready to run.
+    """A study made ready to run."""
 
-    Args:
-        plan: of all that it asks.
-        silos: what each silo at hand has.
-        learner: the model as this machine makes gradients of it; None where none is trained.
-        test: the public test set; None if there is none.
-        states: where queries beside the main one came to, by purpose.
-        standardisation: how features are standardised; None if they are not, or not yet.
-        looks: about how often the model is evaluated on the way; 0: in the end alone.
-    """
-
-    plan: Plan
-    silos: tuple[SiloData, ...] = field(repr=False)
+    plan: Plan  # of all that it asks
+    silos: tuple[SiloData, ...] = field(repr=False)  # what each silo at hand has
+    # The model as this machine makes gradients of it; None where none is trained.
     learner: Any = field(default=None, repr=False)
-    test: Records | None = field(default=None, repr=False)
+    test: Records | None = field(default=None, repr=False)  # the public test set
+    # Where queries beside the main one came to, by purpose.
     states: Mapping[str, QueryState] = field(default_factory=dict, repr=False)
-    standardisation: Any = field(default=None, repr=False)
-    looks: int = 20
+    standardisation: Any = field(default=None, repr=False)  # of features; None if not, or not yet
+    looks: int = 20  # about how often the model is evaluated on the way; 0: in the end alone
 
     @property
     def study(self) -> Study:
@@ -54,9 +46,10 @@ class PreparedStudy:
         """What goes down for the main query's first sum."""
         return self.start(self.plan.main.query).parameters
 
-    def start(self, query: SteppedQuery) -> QueryState:
-        """Where a query begins."""
-        model = None if self.learner is None else self.learner.initial
+    def start(self, query: SteppedQuery, model: Parameters | None = None) -> QueryState:
+        """Where a query begins, at a model or the first one."""
+        if model is None and self.learner is not None:
+            model = self.learner.initial
         parameters = query.start(model)
         assert parameters is not None, "a query begins with the model or its own"  # noqa: S101
         return QueryState(parameters=parameters)
@@ -67,11 +60,6 @@ class PreparedStudy:
         return [self.plan.main.query.units(silo) for silo in self.silos]
 
     @property
-    def max_units(self) -> list[int]:
-        """The most that each may have of them; public."""
-        return [self.plan.main.query.max_units(silo) for silo in self.silos]
-
-    @property
     def tasks(self) -> list[LocalTask]:
         """Every silo's records, ready for the main query's sums."""
         return self.tasks_of(self.plan.main.query)
@@ -79,11 +67,6 @@ class PreparedStudy:
     def tasks_of(self, query: Query) -> list[LocalTask]:
         """Every silo's records, ready for a query's sums."""
         return [query.task(silo) for silo in self.silos]
-
-    @property
-    def pooled_task(self) -> LocalTask:
-        """All silos' records, one silo's after the other's, for who may see them all."""
-        return self.plan.main.query.pooled_task(self.silos)
 
     def lift(self, round_parameters: RoundParameters) -> Lift | None:
         """From projected sums back to whole ones, where the study projects them."""
@@ -118,18 +101,12 @@ class PreparedStudy:
 
     def standardised(self, made: Any) -> PreparedStudy:
         """The study with everybody's features standardised."""
-        return replace(
-            self,
-            silos=tuple(_standardised(silo, made) for silo in self.silos),
-            test=None if self.test is None else made.of(self.test),
-            standardisation=made,
+
+        def of(records: Records | None) -> Records | None:
+            return None if records is None else made.of(records)
+
+        silos = (
+            replace(silo, records=of(silo.records), held_back=of(silo.held_back))
+            for silo in self.silos
         )
-
-
-def _standardised(silo: SiloData, made: Any) -> SiloData:
-    """A silo with standardised features."""
-    return replace(
-        silo,
-        records=None if silo.records is None else made.of(silo.records),
-        held_back=None if silo.held_back is None else made.of(silo.held_back),
-    )
+        return replace(self, silos=tuple(silos), test=of(self.test), standardisation=made)

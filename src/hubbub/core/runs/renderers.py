@@ -6,6 +6,8 @@ A package registers a function under the entry point `hubbub.renderers`:
     notebook    of a `Result`: HTML
     page        of a `Result` and a path: writes one HTML file
     folder      of a run's folder: writes the report of what lies there
+    NAME        of values that a query releases under this name: what is to be said of them
+    plan of NAME    of what an ask foresees of its table NAME, and the study: a sheet
 """
 
 from __future__ import annotations

@@ -1,20 +1,11 @@
 """The run folder: what a run leaves on disk, and in which order.
 
-    study.toml          what was asked for
-    plan.json           what followed from it
-    run.json            where the ledgers are, and the sessions that were opened
-    audit.json          what an audit of the study has found, if the run was given one
-    lock                held while a process works on the run
-    metrics.jsonl       one row per evaluation
-    checkpoints/        where the training stood after the newest steps
-    transcript/         what the aggregator sent and used, a file per session
-    sums.json           noisy sums of statistics
-    statistics.json     what the sums of statistics say, and a file NAME.csv for each of them
-    validation-sums.json, validation.json
-                        noisy sums of the validation, and what they say
-    model.safetensors   the trained model
-    evidence.json       what was claimed, signed
-    report.html         for people
+    study.toml, plan.json           what was asked for, and what followed from it
+    run.json, lock                  where ledgers are, and the sessions; held while a process works
+    metrics.jsonl, checkpoints/     a row per evaluation; where the training stood
+    transcript/                     what the aggregator sent and used, a file per session
+    model.safetensors, *.json       what was trained, and what each ask's files say
+    evidence.json, report.html      what was claimed, signed; for people
 
 A session is noted before anything is charged in it, so that after a crash the ledgers can say how
 much of the study is spent. Metrics are appended as they come. The other files are written under
@@ -24,10 +15,10 @@ another name and then moved into place, so that none is ever half there.
 from __future__ import annotations
 
 import json
-import stat
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,20 +67,16 @@ class RunFolder:
         ledgers: Path | None,
         audit: Mapping[str, Any] | None = None,
     ) -> Iterator[RunFolder]:
-        """Make the folder of a new run and put the study, the plan and its audit into it.
-
-        Raises:
-            UserError: it holds something already, or cannot be written.
-        """
+        """Make the folder of a new run, or UserError, and put study, plan and audit into it."""
         notes = RunMetadata(
             study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers or ""), sessions={}
         )
         folder = cls(path, notes, full=plan.study.transcript == "full")
-        with _usable(path, apart=folder._apart):
+        with folder._disk():
             path.mkdir(parents=True, exist_ok=True)
             refuse_used(path, apart=folder._apart)
         with _locked(path):
-            with _usable(path, apart=folder._apart):
+            with folder._disk():
                 write_text(path / "study.toml", plan.study.as_toml())
                 write_text(path / "plan.json", plan.to_json())
                 folder.keep_audit(audit)
@@ -102,8 +89,7 @@ class RunFolder:
         """Open the folder of a run that was interrupted.
 
         Raises:
-            UserError: there is no run in it, it is finished, or another process works on it.
-            IntegrityError: a file in it was altered.
+            UserError, IntegrityError: there is none, it is at work or finished; it was altered.
         """
         if not (path / "run.json").is_file():
             raise UserError(
@@ -141,24 +127,20 @@ class RunFolder:
         """Note the heads of the ledgers, once: what they hold after them may be this run's."""
         if not self._notes.heads:
             self._notes = replace(self._notes, heads={k: v.hex() for k, v in heads.items()})
-            with _usable(self.path, apart=self._apart):
+            with self._disk():
                 self._write_notes()
 
     def keep_audit(self, audit: Mapping[str, Any] | None) -> None:
         """Have the run's evidence say what an audit has found, see `read_audit`, or nothing."""
-        with _usable(self.path, apart=self._apart):
+        with self._disk():
             if audit is None:
                 (self.path / AUDIT).unlink(missing_ok=True)
             else:
                 write_audit(self.path / AUDIT, audit)
 
-    def restored(self, query: SteppedQuery, state: QueryState) -> QueryState:
-        """Where a query beside the main one stood; IntegrityError if its file was altered."""
-        return query.restored(self.path, state)
-
     def store(self, query: SteppedQuery, state: QueryState) -> None:
         """Put on disk what a query's sums have given so far."""
-        with _usable(self.path, apart=self._apart):
+        with self._disk():
             query.store(self.path, state)
 
     def head(self, silo: str) -> bytes | None:
@@ -167,13 +149,10 @@ class RunFolder:
         return None if noted is None else bytes.fromhex(noted)
 
     @property
-    def purposes(self) -> frozenset[str]:
-        """What sessions were opened for."""
-        return frozenset(self._notes.sessions)
-
-    def sessions(self, purpose: str) -> frozenset[bytes]:
-        """The sessions that were opened for a purpose."""
-        return frozenset(bytes.fromhex(one) for one in self._notes.sessions.get(purpose, ()))
+    def sessions(self) -> dict[str, frozenset[bytes]]:
+        """The sessions that were opened, by purpose."""
+        noted = self._notes.sessions.items()
+        return {purpose: frozenset(map(bytes.fromhex, ids)) for purpose, ids in noted}
 
     def new_transcript(
         self,
@@ -185,10 +164,10 @@ class RunFolder:
         purpose: str,
     ) -> Transcript:
         """Begin the transcript of a session, and write down that the session is open."""
-        known = self._notes.sessions
-        sessions = {**known, purpose: (*known.get(purpose, ()), session.hex())}
-        self._notes = replace(self._notes, sessions=sessions)
-        with _usable(self.path, apart=self._apart):
+        noted = dict(self._notes.sessions)
+        noted[purpose] = (*noted.get(purpose, ()), session.hex())
+        self._notes = replace(self._notes, sessions=noted)
+        with self._disk():
             self._write_notes()
         return Transcript(
             self.path,
@@ -210,9 +189,6 @@ class RunFolder:
 
         A crash may come after a sum and before the step along it. It was paid for, so nobody may
         choose to do without it (docs/evidence.md).
-
-        Raises:
-            IntegrityError: a transcript was altered.
         """
         from hubbub.core.verification.replay.replayed_session import Replay, other_player
 
@@ -230,12 +206,8 @@ class RunFolder:
         return [path for path in files(self.path) if read_header(path).purpose == purpose]
 
     def last_checkpoint(self) -> checkpoint.Checkpoint | None:
-        """Where the training stood; metrics and transcripts are put back to whole rows.
-
-        Raises:
-            IntegrityError: the checkpoint or a transcript was altered.
-        """
-        with _usable(self.path, apart=self._apart):
+        """Where the training stood; metrics and transcripts are put back to whole rows."""
+        with self._disk():
             for path in files(self.path):
                 recover(path)
             newest = checkpoint.newest_checkpoint(self.path / "checkpoints")
@@ -247,21 +219,20 @@ class RunFolder:
     def keep(self, state: QueryState, heads: Mapping[str, bytes]) -> None:
         """Put the new rows of metrics on disk, and the state with the heads of the ledgers."""
         self.append_rows(state)
-        with _usable(self.path, apart=self._apart):
-            checkpoint.write_checkpoint(
-                self.path / "checkpoints", checkpoint.Checkpoint(state=state, heads=heads)
-            )
+        kept = checkpoint.Checkpoint(state=state, heads=heads)
+        with self._disk():
+            checkpoint.write_checkpoint(self.path / "checkpoints", kept)
 
     def append_rows(self, state: QueryState) -> None:
         """Add the rows that are new to the metrics."""
         new = state.rows[self._rows :]
         if new:
-            with (
-                _usable(self.path, apart=self._apart),
-                appending(self.path / "metrics.jsonl") as file,
-            ):
+            with self._disk(), appending(self.path / "metrics.jsonl") as file:
                 write_all(file, "".join(_line(row) for row in new).encode())
             self._rows += len(new)
+
+    def _disk(self) -> AbstractContextManager[None]:
+        return _usable(self.path, apart=self._apart)
 
     def _write_notes(self) -> None:
         write_text(self.path / "run.json", self._notes.to_json())
@@ -297,20 +268,19 @@ def _line(row: Mapping[str, float]) -> str:
 
 def _refuse_odd(path: Path) -> None:
     """Refuse a folder whose entries lead elsewhere: a run goes on in it, and would write there."""
-    entries = list(path.iterdir())
-    inside = [one for folder in entries if _kind(folder, stat.S_ISDIR) for one in folder.iterdir()]
-    for entry in (*entries, *inside):
-        if not _kind(entry, stat.S_ISREG, stat.S_ISDIR):
+    entries = list(os.scandir(path))
+    entries += [
+        inner
+        for entry in entries
+        if entry.is_dir(follow_symlinks=False)
+        for inner in os.scandir(entry)
+    ]
+    for entry in entries:
+        if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
             raise IntegrityError(
                 f"expected files and folders alone in {path}, found {entry.name}, which is a link "
                 "or a pipe or the like; restore it, or start a new run"
             )
-
-
-def _kind(path: Path, *kinds: Callable[[int], bool]) -> bool:
-    """Whether what is there itself, no link followed, is of one of these kinds."""
-    mode = path.lstat().st_mode
-    return any(is_kind(mode) for is_kind in kinds)
 
 
 @contextmanager
@@ -329,11 +299,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def make_room(path: Path) -> None:
-    """Make the folder in which a run's folder, and perhaps its ledgers, will be.
-
-    Raises:
-        UserError: it cannot be made.
-    """
+    """Make the folder in which a run's folder, and perhaps its ledgers, will be; or UserError."""
     with _usable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -358,9 +324,6 @@ def answers_in(folder: Path) -> Iterator[tuple[str, Counter[str]]]:
     """Of each session of a run its purpose, and how many attempts each silo has answered in it.
 
     Each was charged before it was answered (docs/privacy.md P15). No signature is looked at.
-
-    Raises:
-        IntegrityError: a transcript was altered.
     """
     for path in files(folder):
         header = read_header(path)

@@ -7,14 +7,11 @@ P15). This file reads ledgers and writes none.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import inf
-from pathlib import Path
 from typing import Any
 
-from hubbub.core.disk import write_text
 from hubbub.core.errors import StudyError
 from hubbub.core.ledger.entry import Cap, Entry
 from hubbub.core.ledger.privacy_ledger import Ledger
@@ -26,34 +23,20 @@ SPENDING = "spending.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """What the records of the silo that has spent most have spent, this run included.
+    """What the records of the silo that has spent most have spent, this run included."""
 
-    Args:
-        silo: its name; "every silo" where all have spent alike.
-        before: epsilon of all that was charged before the run; None past what is certified.
-        epsilon: of all that was ever charged, the run's included: *spent in all*; the same.
-        delta, relation: at which both are counted, as the study's.
-        charge: this is the so-manieth charge; a run that was resumed is several.
-        cap: the most that the silo allows all studies together; None: it has set none.
-        left: how much of the cap is left, as the cap counts it; None without one.
-    """
-
-    silo: str
-    before: float | None
-    epsilon: float | None
-    delta: float
+    silo: str  # its name; "every silo" where all have spent alike
+    before: float | None  # of all that was charged before the run; None past what is certified
+    epsilon: float | None  # of all that was ever charged, the run's included: *spent in all*
+    delta: float  # at which both are counted, as the study's
     relation: str
-    charge: int
-    cap: float | None = None
-    left: float | None = None
+    charge: int  # this is the so-manieth charge; a run that was resumed is several
+    cap: float | None = None  # the most that the silo allows all studies together
+    left: float | None = None  # of the cap, as the cap counts it
 
     def to_dict(self) -> dict[str, Any]:
         """The spending as plain values."""
         return asdict(self)
-
-    def write(self, folder: Path) -> None:
-        """Put it into a run's folder, for the report."""
-        write_text(folder / SPENDING, json.dumps(self.to_dict(), indent=2))
 
 
 def spending(
@@ -61,19 +44,28 @@ def spending(
 ) -> Spending | None:
     """What the silo that has spent most has spent; None where nothing is written down.
 
-    Args:
-        ledgers: the silos', by name.
-        heads: what each of them ended with before the run; None: all of it is the run's.
-        privacy: of the run's study.
+    `heads` are what ledgers ended with before the run; of one without, all is the run's.
     """
-    spent = {name: _known(ledger.tally, privacy) for name, ledger in ledgers.items()}
-    if not spent:
+    if not ledgers:
         return None
-    counted = {name: inf if epsilon is None else epsilon for name, epsilon in spent.items()}
-    name = max(counted, key=counted.__getitem__)
-    found = _of(name, ledgers[name], heads.get(name), spent[name], privacy)
-    alike = len(counted) > 1 and len(set(counted.values())) == 1
-    return replace(found, silo="every silo") if alike else found
+    spent = {name: certified(ledger.tally, privacy) for name, ledger in ledgers.items()}
+    name = max(spent, key=lambda name: inf if (own := spent[name]) is None else own)
+    ledger = ledgers[name]
+    entries = list(ledger.entries())
+    mine = len(list(ledger.entries(after=heads.get(name))))
+    earlier = Tally()
+    for entry in entries[: len(entries) - mine]:
+        earlier.add(entry)
+    return Spending(
+        silo="every silo" if len(spent) > 1 and len({*spent.values()}) == 1 else name,
+        before=certified(earlier, privacy),
+        epsilon=spent[name],
+        delta=privacy.delta,
+        relation=privacy.relation,
+        charge=_charges(entries),
+        cap=None if ledger.cap is None else ledger.cap.epsilon,
+        left=_left(ledger),
+    )
 
 
 def set_caps(ledgers: Iterable[Ledger], privacy: Privacy) -> None:
@@ -88,26 +80,6 @@ def set_caps(ledgers: Iterable[Ledger], privacy: Privacy) -> None:
             ledger.set_cap(cap)
 
 
-def _of(
-    name: str, ledger: Ledger, head: bytes | None, epsilon: float | None, privacy: Privacy
-) -> Spending:
-    entries = list(ledger.entries())
-    mine = len(list(ledger.entries(after=head)))
-    earlier = Tally()
-    for entry in entries[: len(entries) - mine]:
-        earlier.add(entry)
-    return Spending(
-        silo=name,
-        before=_known(earlier, privacy),
-        epsilon=epsilon,
-        delta=privacy.delta,
-        relation=privacy.relation,
-        charge=_charges(entries),
-        cap=None if ledger.cap is None else ledger.cap.epsilon,
-        left=_left(ledger),
-    )
-
-
 def _charges(entries: Iterable[Entry]) -> int:
     """In how many sessions studies were asked: of those for several purposes only one counts."""
     seen: dict[bytes, dict[str, set[bytes]]] = {}
@@ -116,8 +88,8 @@ def _charges(entries: Iterable[Entry]) -> int:
     return sum(max(map(len, purposes.values())) for purposes in seen.values())
 
 
-def _known(tally: Tally, privacy: Privacy) -> float | None:
-    """What it comes to; None past what is certified."""
+def certified(tally: Tally, privacy: Privacy) -> float | None:
+    """Epsilon of all that was charged, at a study's delta; None past what is certified."""
     try:
         epsilon = tally.epsilon(delta=privacy.delta, relation=privacy.relation)
     except StudyError:

@@ -21,6 +21,7 @@ from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
 
 if TYPE_CHECKING:
+    from hubbub.core.planning.plan import Plan
     from hubbub.core.planning.query import Query, SteppedQuery
     from hubbub.core.study.study import Study
 
@@ -66,7 +67,15 @@ class Ask(ABC):
     def schemas(self) -> dict[str, Any]:
         """The JSON schema of each of its tables."""
         keys = self.keys()
-        return {key: schema(keys[key]) for key in self.tables}
+        within = {
+            table: {
+                name.partition(".")[2]: schema(keys[name])
+                for name in keys
+                if name.startswith(f"{table}.")
+            }
+            for table in self.tables
+        }
+        return {table: schema(keys[table], **inner) for table, inner in within.items()}
 
     @abstractmethod
     def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
@@ -117,6 +126,14 @@ class Ask(ABC):
     def extras(self, study: Study, dimension: int | None) -> Sequence[Query]:
         """What has to be asked besides."""
         return ()
+
+    def foreseen(self, plan: Plan) -> dict[str, Any]:
+        """What a plan says of it besides, as plain values, which `plan of TABLE` renders."""
+        return {}
+
+    def is_telling(self, study: Study) -> bool:
+        """Whether its answer will stand out from the noise, as far as public numbers say."""
+        return True
 
     def own_code(self, study: Study) -> list[str]:
         """Names of functions that it calls, of hubbub or not."""

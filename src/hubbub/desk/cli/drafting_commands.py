@@ -22,7 +22,6 @@ from hubbub.core.planning.study_plan import plan
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.target import KINDS
-from hubbub.desk.cli.drafted_validation import TOO_FEW, with_validation
 from hubbub.desk.cli.terminal import (
     STUDY,
     Either,
@@ -52,6 +51,10 @@ from hubbub.learning.queries.training_query import about_own_code, too_wide
 _TIDY = ("--tidy", "tidy")
 _MISFITS = "in a run such cells count as missing, or their rows are left out"
 _ALIKE = 3  # faults of one kind in a file that are shown
+_TOO_FEW = (
+    "no [validation] was drafted: with so few records at this epsilon, the noise would hide how "
+    "good the model is; add silos, raise epsilon, or use public test records (data.test)"
+)
 _VALUES = re.compile(r"'[^']*'|\d[\d.,e+-]*")  # in which faults of one kind differ
 
 
@@ -182,8 +185,26 @@ def _init(options: argparse.Namespace, read: Survey | None = None) -> int:
                 return _init(options, None if asked else read)  # a query may change with them
         return _ask(options, survey, questions)
     share = options.test_share or 0.0
-    drafted = with_validation(replace(draft(survey, given), test_share=share, asked=asked))
+    drafted = _with_validation(replace(draft(survey, given), test_share=share, asked=asked))
     return _write(options, drafted)
+
+
+def _with_validation(made: Draft) -> Draft:
+    """The draft with the least part of epsilon that tells how good the model is; none if none does.
+
+    With a test share it is validated whatever that tells.
+    """
+    tried = made
+    for share in made.validation_shares:
+        tried = replace(made, validation_epsilon=share * EPSILON)
+        study = Study.parse(draft_text(tried))
+        (ask,) = (ask for ask in study.asks if "validation" in ask.tables)
+        # With the number of bins that tells most.
+        bins = ask.usual(study).get("validation", {}).get("bins", 0)
+        tried = replace(tried, validation_bins=bins)
+        if ask.is_telling(Study.parse(draft_text(tried))):
+            return tried
+    return tried if made.test_share else made
 
 
 def _refuse(options: argparse.Namespace) -> None:
@@ -453,7 +474,7 @@ def _last_words(
             "and only public records (data.test) can measure the model"
         )
     else:
-        lines.append(f"epsilon {EPSILON:g}: all of it trains the model; {TOO_FEW}")
+        lines.append(f"epsilon {EPSILON:g}: all of it trains the model; {_TOO_FEW}")
     private = "; ".join(made.private)
     lines += [
         (

@@ -63,7 +63,7 @@ _GROUPS: dict[str, dict[str, str]] = {
     "check a run, and report it": {
         "verify": "verification_commands",
         "report": "verification_commands",
-        "audit": "verification_commands",
+        "audit": "audit_command",
         "table": "table_command",
         "dossier": "dossier_command",
     },

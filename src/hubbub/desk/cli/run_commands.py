@@ -17,6 +17,7 @@ from hubbub.core.disk import file_name
 from hubbub.core.errors import UserError
 from hubbub.core.planning.plan_rows import promised_against
 from hubbub.core.planning.study_plan import steps_of
+from hubbub.core.runs.renderers import render
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.study_commands import TRIAL, is_trial, load_trial, trial_words
 from hubbub.desk.cli.terminal import (
@@ -40,7 +41,6 @@ from hubbub.desk.report.promise import broken
 from hubbub.desk.report.scores import score_table, what_next
 from hubbub.desk.report.sheet import Sheet
 from hubbub.desk.report.trust_models import called
-from hubbub.desk.report.validation_sheet import next_step
 from hubbub.learning.metric_words import in_brief
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _run(options: argparse.Namespace) -> int:
     if study.training and not baseline:
         following = what_next(scores, result.final)
         if result.validation is not None and not scores:
-            following = next_step(result.validation)
+            following = render("validation", result.validation).next_step
         lines.append(following)
     answer(options, content, *lines, *([_COPIED] if is_cut else []))
     return int(is_cut)

@@ -18,13 +18,12 @@ from hubbub.core.errors import UserError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.sampling_comparison import as_table
 from hubbub.core.planning.study_plan import plan
+from hubbub.core.runs.renderers import render
 from hubbub.core.settings import shown
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.terminal import STUDY, add_command, argument, emit, number, say, table
+from hubbub.desk.cli.terminal import STUDY, add_command, argument, emit, number, say, show, table
 from hubbub.desk.report.promise import broken, exposure_rows, number_rows
-from hubbub.desk.report.scores import score_name
 from hubbub.estimation.queries.statistics_query import planned_answers
-from hubbub.learning.queries.validation.validation_query import foreseen_validation
 
 if TYPE_CHECKING:
     from hubbub.desk.cli.ledger_books import PlannedSpending
@@ -32,7 +31,11 @@ if TYPE_CHECKING:
 _LONGEST = 200  # letters of a study's name
 _LEDGERS = Path("runs/ledgers")  # where `hubbub run` has them
 TRIAL = (
-    argument("--epsilon", "this epsilon instead of the study's, to try it out", metavar="EPSILON"),
+    argument(
+        "--epsilon",
+        "this epsilon instead of the study's, to try it out; parts of it keep their share",
+        metavar="EPSILON",
+    ),
     argument(
         "--set",
         "another value, to try it out, such as training.steps=100; may be repeated",
@@ -72,19 +75,24 @@ def load_trial(path: Path, options: argparse.Namespace) -> Study:
     if not is_trial(options):
         return study
     values = toml_table(read_text(path).removeprefix("\ufeff"))
-    changes = [] if options.epsilon is None else [f"privacy.epsilon={options.epsilon}"]
-    changes += options.set
-    for change in changes:
-        _put(values, change)
+    changes = list(options.set)
     if options.epsilon is not None:
+        _put(values, f"privacy.epsilon={options.epsilon}")
         epsilon, cap = values["privacy"]["epsilon"], values["privacy"].get("cap", 0)
         if not isinstance(epsilon, int | float):
             raise UserError(
                 f"expected a number after --epsilon, got {shown(epsilon)}; write for example 0.5"
             )
+        # What is asked beside the main query keeps its share of the study's epsilon.
+        ratio = epsilon / study.privacy.epsilon
+        parts = {key: part for ask in study.asks for key, part in ask.parts(study).items()}
+        shares = [f"{key}={part * ratio:.6g}" for key, part in parts.items()]
+        changes = [f"privacy.epsilon={options.epsilon}", *shares, *changes]
         # A cap below epsilon is a proposal for later; what ledgers allow counts anyway.
         if isinstance(cap, int | float) and cap < epsilon:
             values["privacy"].pop("cap", None)
+    for change in changes:
+        _put(values, change)
     if values["study"]["name"] == study.name:
         said = ", ".join(change.replace("=", " = ", 1) for change in changes)
         values["study"]["name"] = f"{study.name}, trial of {said}"[:_LONGEST]
@@ -133,8 +141,7 @@ def _plan(options: argparse.Namespace) -> int:
         if study.statistics:
             answers = planned_answers(made).items()
             more["statistics"] = {name: answer.to_dict() for name, answer in answers}
-        if foreseen := foreseen_validation(made):
-            more["validation"] = foreseen
+        more |= {ask.tables[0]: said for ask in study.asks if (said := ask.foreseen(made))}
         if spent:
             more["ledgers"] = {name: asdict(own) for name, own in spent.items()}
         emit({**made.to_dict(), "own_code": study.own_code, **more})
@@ -196,7 +203,9 @@ def show_plan(made: Plan) -> None:
     rows = [(name, words, value) for name, value, words in number_rows(plain)]
     table("Noise and messages", ("quantity", "what it is", "value"), rows, texts=2)
     _show_statistics(made)
-    _show_validation(made)
+    for ask in study.asks:
+        if foreseen := ask.foreseen(made):
+            show(render(f"plan of {ask.tables[0]}", foreseen, study))
     if study.attestation:
         from hubbub.core.verification.attestation.policy import policy_of
 
@@ -228,32 +237,3 @@ def _show_statistics(made: Plan) -> None:
     said = "expected standard error (noise and sampling)"
     head = ("statistic", "kind", "answered", "least epsilon", "part", said)
     table("Statistics: expected precision, before any record is read", head, rows, texts=len(head))
-
-
-def _show_validation(made: Plan) -> None:
-    """On which records the model will be scored, and how exactly, before any is touched."""
-    foreseen = foreseen_validation(made)
-    if foreseen is None:
-        return
-    much = foreseen["flatters"]
-    flattered = "not known" if much is None else f"up to about {much:.2g}"
-    rows = [
-        (
-            f"{name} records" + ("  <- taken" if name == foreseen["records"] else ""),
-            "beyond 1" if error is None else f"{error:.2g}",
-            "nothing" if name == "held-back" else flattered,
-        )
-        for name, error in foreseen["errors"].items()
-    ]
-    if not made.study.data.records:
-        rows = [(foreseen["records"], "not known: state data.records", "")]
-    asked = made.study.validation
-    share = "" if foreseen["rate"] is None else f", if {foreseen['rate']:.3g} have the outcome"
-    if share and asked is not None and not asked.rate:
-        share += " (state your own guess in validation.rate)"
-    table(
-        f"Private validation: the {score_name(foreseen['score'])} of the trained model{share}",
-        ("compared with", "standard error (noise and sampling)", "may flatter by"),
-        rows,
-        texts=3,
-    )

@@ -14,13 +14,13 @@ from typing import Any
 
 from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_most, chance, finite
 from hubbub.core.planning import plan_rows
+from hubbub.core.runs import renderers
 from hubbub.desk.report import (
     answers,
     arrangements,
     markup,
     promise,
     trust_models,
-    validation_sheet,
     who_sees_what,
 )
 from hubbub.desk.report.markup import Html, section, table, tag
@@ -29,13 +29,11 @@ from hubbub.desk.report.scores import (
     in_a_sentence,
     interval_of,
     learning,
-    score_name,
-    shown,
     telling,
     verdict,
     what_next,
 )
-from hubbub.desk.report.sheet import full, html_of
+from hubbub.desk.report.sheet import SheetOfModel, full, html_of
 from hubbub.learning import metric_words
 
 # How the page can be checked: what was checked already, how anybody does it again, and the rest.
@@ -204,7 +202,7 @@ def render(
     statistics: Statistics | None = None,
     spending: Mapping[str, Any] | None = None,
     scores: Scores | None = None,
-    validation: validation_sheet.Validation | None = None,
+    validation: Mapping[str, Any] | None = None,
 ) -> str:
     """The report of a run as one self-contained HTML page, to be stored as UTF-8.
 
@@ -236,7 +234,7 @@ def render(
     so_far, by_coalition = promise.axis(plan, mode, metrics)
     compared = comparison or (arrangements.arrangements_of(beside) if beside else None)
     joining = arrangements.joining(compared) if trains or compared else None
-    said = validation_sheet.sheet_of(validation) if validation else None
+    validated = renderers.render("validation", validation) if validation else None
     # In red where the promise rests on a belief in machines.
     items = [
         tag("li", words, class_="alarm") if words.startswith(_ALARMS) else tag("li", words)
@@ -245,13 +243,13 @@ def render(
     title = "Before you rely on it"
     warnings = [section(title, tag("ul", *items), class_="warnings")] if items else []
     sections = [
-        _summary(plan, metrics, mode, against, checked, spending, parts, scores or {}, validation),
+        _summary(plan, metrics, mode, against, checked, spending, parts, scores or {}, validated),
         *([joining] if joining and comparison else []),  # which was asked for
         *warnings,
         *([_asked(statistics)] if statistics else []),
-        *([section(said.title, *html_of(said))] if said else []),
+        *([section(validated.sheet.title, *html_of(validated.sheet))] if validated else []),
         *(
-            [learning(metrics, against, so_far, scores or {}, validated=validation is not None)]
+            [learning(metrics, against, so_far, scores or {}, validated=validated is not None)]
             if trains
             else []
         ),
@@ -277,11 +275,11 @@ def _summary(
     spending: Mapping[str, Any] | None,
     parts: Sequence[Mapping[str, Any]],
     scores: Scores,
-    validation: validation_sheet.Validation | None,
+    validated: SheetOfModel | None,
 ) -> markup.Html:
     """The first screen: what happened in one sentence, a picture, and a few figures."""
-    validated = _validated_tile(validation) if validation else []
-    tiles = [*(validated or _learned_tile(metrics, scores)), *_privacy_tiles(plan, against)]
+    validation = [_tile(*validated.telling)] if validated and validated.telling else []
+    tiles = [*(validation or _learned_tile(metrics, scores)), *_privacy_tiles(plan, against)]
     if mode is trust_models.FEDERATED:
         tiles += _spent_tile(spending, parts)
     if mode is trust_models.FEDERATED:
@@ -290,7 +288,7 @@ def _summary(
     is_federated = mode is trust_models.FEDERATED
     alarms = promise.broken(plan, spending) if is_federated else []
     following = (
-        [_next(metrics, scores, validation)] if is_federated and plan.get("trains", True) else []
+        [_next(metrics, scores, validated)] if is_federated and plan.get("trains", True) else []
     )
     answer = (
         markup.tag("dl", *tiles, class_="tiles"),
@@ -349,27 +347,11 @@ def _learned_tile(metrics: Metrics, scores: Scores) -> list[markup.Html]:
     return [_tile(metric_words.label_of(name), words.shown(finite(last, name)), remark)]
 
 
-def _validated_tile(validation: validation_sheet.Validation) -> list[markup.Html]:
-    """The telling score of the private validation; nothing where it has none."""
-    if validation["refusal"]:
-        return []
-    name, one = next(iter(validation["all"]["scores"].items()))
-    remark = (
-        f"{interval_of(one)} (95 %, sampling and noise): {verdict(name, one)}. "
-        f"On {validation_sheet.whose(validation)}"
-    )
-    return [_tile(score_name(name), shown(one["value"]), remark)]
-
-
-def _next(
-    metrics: Metrics,
-    scores: Scores,
-    validation: validation_sheet.Validation | None,
-) -> str:
+def _next(metrics: Metrics, scores: Scores, validated: SheetOfModel | None) -> str:
     """What to do with the model, as a sentence of its own."""
     said = what_next(scores, metrics[-1] if metrics else {})
-    if validation and not telling(scores):
-        said = validation_sheet.next_step(validation)
+    if validated and not telling(scores):
+        said = validated.next_step
     return f"What to do next: {said.removeprefix('next: ')}."
 
 

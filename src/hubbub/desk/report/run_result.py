@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hubbub.core.disk import write_bytes
 from hubbub.core.number_format import at_most
 from hubbub.core.planning.plan_rows import promised_against, spoken
 from hubbub.core.planning.study_plan import steps_of
+from hubbub.core.runs import renderers
 from hubbub.core.runs.run_folder import REPORT
 from hubbub.desk.report import answers as answer_sheets
-from hubbub.desk.report import validation_sheet
 from hubbub.desk.report.answers import Answer
 from hubbub.desk.report.arrangements import UNCHARGED_BASELINE
 from hubbub.desk.report.markup import join, tag
@@ -61,8 +62,8 @@ def sheets_of(result: Result) -> Iterator[Sheet]:
         if said := in_a_sentence(scores_to_dict(result.scores), result.final):
             sentences.append(said)
     yield Sheet(title=f"{named}: {steps} of {total} {what}", sentences=tuple(sentences))
-    if result.validation is not None:
-        yield validation_sheet.sheet_of(result.validation)
+    for name, values in result.values.items():
+        yield renderers.render(name, values).sheet
     for name, answer in result.statistics.items():
         yield answer_sheets.sheet_of(name, answer.to_dict())
 
@@ -74,7 +75,7 @@ def shown_in_notebook(
     *,
     final: Row | None = None,
     scores: Scores | None = None,
-    validation: validation_sheet.Validation | None = None,
+    validation: Mapping[str, Any] | None = None,
     answers: Mapping[str, Answer],
 ) -> str:
     """HTML for a notebook, which has a style of its own for headings and tables.
@@ -96,8 +97,9 @@ def shown_in_notebook(
         head = ("metric", "value", "what it says")
         parts.append(table_html(Table(head, rows, "The model", words=(0, 2))))
     if validation is not None:
-        parts += html_of(validation_sheet.sheet_of(validation), picture)
-        parts.append(tag("p", full(validation_sheet.next_step(validation))))
+        validated = renderers.render("validation", validation)
+        parts += html_of(validated.sheet, picture)
+        parts.append(tag("p", full(validated.next_step)))
     elif final is not None and metrics:
         parts.append(tag("p", full(what_next(scores or {}, final))))
     for name, answer in answers.items():

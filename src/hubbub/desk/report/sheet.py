@@ -1,8 +1,9 @@
 """What is to be said of a run, an answer or a model: once, for all forms in which it is read.
 
 A `Sheet` holds sentences, tables and figures as values and knows no form. What it is about makes it
-(`answers`, `validation_sheet`, `run_result`, `paper.manuscript`); a renderer sets it: as lines or
-HTML here, on a terminal in `cli.terminal`, in the files of a paper in `paper.formats`.
+(`answers`, `run_result`, `paper.manuscript`; of values that a query releases, what is registered
+under their name in `hubbub.renderers`); a renderer sets it: as lines or HTML here, on a terminal in
+`cli.terminal`, in the files of a paper in `paper.formats`.
 """
 
 from __future__ import annotations
@@ -78,6 +79,23 @@ class Sheet:
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SheetOfModel:
+    """What is to be said of a model's scores.
+
+    Args:
+        sheet: all of them.
+        telling: the name and value of the first score, and a remark; empty where there is none.
+        next_step: what to do with the model, or about it.
+        methods: sentences for a paper; empty where there is no score.
+    """
+
+    sheet: Sheet
+    telling: tuple[str, str, str] | tuple[()] = ()
+    next_step: str
+    methods: str = ""
 
 
 def full(clause: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hubbub.core.study.study import Study
 from hubbub.desk.report import charts
 from hubbub.desk.report.markup import Html
 from hubbub.desk.report.scores import (
@@ -21,16 +22,58 @@ from hubbub.desk.report.scores import (
     shown,
     verdict,
 )
-from hubbub.desk.report.sheet import Figure, Sheet, Table
+from hubbub.desk.report.sheet import Figure, Sheet, SheetOfModel, Table
 
 Validation = Mapping[str, Any]
 _INTERVALS = (
     "One noisy sum compared the published model's predictions with the outcomes. Every "
-    "interval covers both the sampling of people and the added noise. Predictions were "
-    "first rounded to public bins."
+    "interval covers both the sampling of people and the added noise. Predictions and amounts "
+    "were first put into public bins; beyond the public bounds they count in the outermost. "
+    "A c-index compares only records in different bins of the outcome."
 )
 _LEAST = 0.05  # a net benefit that an axis shows at least
 _CLOSE = ("brier", "deviance_explained", "r_squared")  # how near numbers are, not only their order
+
+
+def told(validation: Validation) -> SheetOfModel:
+    """What is to be said of a validation, as `validation.json` has it."""
+    if validation["refusal"]:
+        return SheetOfModel(sheet=sheet_of(validation), next_step=next_step(validation))
+    name, score = next(iter(validation["all"]["scores"].items()))
+    who = whose(validation)
+    return SheetOfModel(
+        sheet=sheet_of(validation),
+        telling=(
+            score_name(name),
+            shown(score["value"]),
+            f"{interval_of(score)} (95 %, sampling and noise): {verdict(name, score)}. On {who}",
+        ),
+        next_step=next_step(validation),
+        methods=f"The model was validated on {who}, by a noisy sum over public bins of predictions "
+        "and outcomes. Intervals contain the values that the noisy counts do not contradict.",
+    )
+
+
+def planned(foreseen: Validation, study: Study) -> Sheet:
+    """On which records the model will be scored, and how exactly, before any is touched."""
+    much = foreseen["flatters"]
+    flattered = "not known" if much is None else f"up to about {much:.2g}"
+    rows = tuple(
+        (
+            f"{name} records" + ("  <- taken" if name == foreseen["records"] else ""),
+            "beyond 1" if error is None else f"{error:.2g}",
+            "nothing" if name == "held-back" else flattered,
+        )
+        for name, error in foreseen["errors"].items()
+    )
+    if not study.data.records:
+        rows = ((foreseen["records"], "not known: state data.records", ""),)
+    share = "" if foreseen["rate"] is None else f", if {foreseen['rate']:.3g} have the outcome"
+    if share and not study.validation.rate:
+        share += " (state your own guess in validation.rate)"
+    title = f"Private validation: the {score_name(foreseen['score'])} of the trained model{share}"
+    head = ("compared with", "standard error (noise and sampling)", "may flatter by")
+    return Sheet(title="", tables=(Table(head, rows, title, words=(0, 1, 2)),))
 
 
 def sheet_of(validation: Validation) -> Sheet:

@@ -12,7 +12,7 @@ Joint batches have as many canaries as records, and no larger a share of them th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, log, sqrt
 from typing import Any
@@ -145,12 +145,7 @@ class Canaries:
 
 
 class _Noted:
-    """A silo's canaries; batch after batch it notes who was in.
-
-    Args:
-        task: what sums them.
-        drawn: (steps, places of the silo), where it is noted.
-    """
+    """A silo's canaries; batch after batch it notes who was in, (steps, places of the silo)."""
 
     def __init__(self, task: learning.TrainingTask, drawn: NDArray[np.bool_]) -> None:
         self._task, self._drawn, self._step = task, drawn, 0
@@ -176,22 +171,15 @@ class _Noted:
 # What must not be: vectors that are not masked, a matrix or a token list that was there before.
 #
 # A mask that is left out, or used again, leaves a silo's own vector, or the difference of two, on
-# the wire: numbers that are small beside the word. So of every masked vector, and of its
-# difference to the same silo's last one, the small numbers are counted: under fresh masks each
-# number is small with the same known chance, whatever was masked (docs/privacy.md P4). And a
-# matrix by which sums are projected must be new in every step, or the next gradient may lie along
-# it (P8 (4)). Joint batches that are charged as drawn from fresh lists must not all be those of
-# one list (P9 (b)).
+# the wire: numbers that are small beside the word. Under fresh masks each number is small with the
+# same known chance, whatever was masked (docs/privacy.md P4). A matrix by which sums are projected
+# must be new in every step (P8 (4)), and lists of joint batches that are charged as fresh (P9 (b)).
 
 Drawn = NDArray[np.bool_]
 
 
 class MaskedFrames(NoRecorder):
-    """Counts small numbers in the masked vectors of a session as they come.
-
-    Args:
-        round_parameters: the numbers of the rounds.
-    """
+    """Counts small numbers in the masked vectors of a session as they come."""
 
     def __init__(self, round_parameters: RoundParameters) -> None:
         self._round_parameters = round_parameters
@@ -218,20 +206,14 @@ class MaskedFrames(NoRecorder):
 
 
 class Matrices:
-    """Lifts projected sums, and counts how often a matrix is the last one.
+    """Lifts projected sums, and counts how often a matrix is the last one."""
 
-    Args:
-        lift: from a projected sum to the whole one; None where nothing is projected.
-    """
-
-    def __init__(self, lift: Lift | None) -> None:
+    def __init__(self, lift: Lift) -> None:
         self._lift, self._last = lift, np.zeros(0)
         self.seen = Seen()
 
     def __call__(self, projected: Array, draw: Draw) -> Array:
         """The lifted sum."""
-        if self._lift is None:
-            return projected
         mark = self._lift(np.ones_like(projected), draw)
         again = int(np.array_equal(mark, self._last))
         self._last, self.seen = mark, self.seen + Seen(matrices=1, repeated=again)
@@ -242,11 +224,8 @@ def of_lists(drawn: Drawn, places: Drawn) -> Seen:
     """Whether all joint batches of a session look like those of one list.
 
     So many records would be in two batches running as places are. Fresh lists look so by chance,
-    which is known; where that is not rare, nothing is said.
-
-    Args:
-        drawn: (steps, records), who was in which batch.
-        places: (steps, records), which places of its list each batch has.
+    which is known; where that is not rare, nothing is said. Both are (steps, records): who was in
+    which batch, and which places of its list each batch has.
     """
     from scipy.stats import hypergeom  # which takes long to import
 
@@ -258,15 +237,12 @@ def of_lists(drawn: Drawn, places: Drawn) -> Seen:
 
 # Runs of a study with canaries in the place of records, as the stated adversary sees them.
 #
-# Everything of a step but the model is the study's own: silos make their lists, sample, clip,
-# project, add their shares of the noise, round, mask and sign; the aggregator adds up and
-# decodes. The adversary is the stated one. It looks at the sums (scores.py), and at what else
-# messages tell. It knows the shares of its own silos, and may do without
-# others', so those send no noise; the seeds of the projections, and which places of its list a
-# joint batch has; and it chooses the model. Nobody has other records: what those
-# are, the adversary of the definition knows. Where a list serves for several batches, it knows
-# whose places are whose, too, and where noise is correlated, who is in which group: the account
-# does without these secrets (docs/privacy.md P9, P25).
+# Everything of a step but the model is the study's own. The adversary looks at the sums (power.py),
+# and at what else messages tell. It knows the shares of its own silos, and may do without others',
+# so those send no noise; the seeds of the projections, and which places of its list a joint batch
+# has; and it chooses the model. Nobody has other records: the adversary of the definition knows
+# them. It knows what the account does without: whose places are whose where a list serves for
+# several batches, and who is in which group where noise is correlated (docs/privacy.md P9, P25).
 
 # Called after every step with how many are done, of all runs together.
 Progress = Callable[[int], None]
@@ -280,127 +256,82 @@ class AuditRun:
     seen: Seen = field(default_factory=Seen)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _View:
-    """A training as the adversary has it.
-
-    Args:
-        sums: (steps, canaries) in units of C, lifted where they were projected.
-        rate: with which chance a canary is in a batch.
-        noise: sigma / C of what else is in its part of a sum.
-        groups: of the canaries, where they take turns.
-    """
-
-    canaries: Canaries
-    sums: Array
-    rate: float
-    noise: float
-    groups: NDArray[np.intp] | None = None
-
-
 def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
     """One training with canaries, as the stated adversary sees it.
 
     Steps that other runs made `before` count in the progress, too.
     """
     canaries = Canaries.tossed(made, count)
-    round_parameters, steps = canaries.round_parameters(), made.mechanism.steps
-    frames, matrices = (
-        MaskedFrames(round_parameters),
-        Matrices(learning.lift_of(round_parameters, canaries.model())),
+    numbers, steps = canaries.round_parameters(), made.mechanism.steps
+    frames, lift = MaskedFrames(numbers), learning.lift_of(numbers, canaries.model())
+    matrices = None if lift is None else Matrices(lift)
+    everybody = federate(
+        layout_of(made),
+        numbers,
+        canaries.tasks(),
+        study=made.study.id,
+        # The adversary's own, those of other sums, and where shares are fixed those that drop
+        # out (P3, P4).
+        noiseless=range(made.shares + 1, made.study.parties.silos + 1),
+        attempts_per_list=made.mechanism.attempts_per_list,
+        epoch=made.mechanism.epoch,
     )
-    everybody = _set_up(made, canaries, round_parameters)
     asked = NoisySums(
         set_up=lambda: everybody.rounds,
         record=lambda _: frames,
-        round_parameters=round_parameters,
+        round_parameters=numbers,
         epoch=made.mechanism.epoch,
         lost=_lost,
-        lift=matrices if round_parameters.projection else None,
+        lift=matrices,
     )
     sums, model = np.zeros((steps, count)), np.zeros(canaries.features, dtype=np.float32)
     places = np.zeros((steps, count), dtype=bool)
     for step in range(1, steps + 1):
-        sums[step - 1] = _summed(asked, step, model)[:count] / made.clip
-        places[step - 1, _drawn_places(round_parameters, asked.rounds.aggregator.attempt.seed)] = (
-            True
-        )
+        total, _ = asked.round(step, model, 1)
+        if total is None:  # all parties are in this process, so that one of them failed
+            raise raised_by(AbsentError(asked.rounds.attendance.named_absent))
+        sums[step - 1] = np.asarray(total)[:count] / made.clip
+        seed = asked.rounds.aggregator.attempt.seed
+        # Everybody knows which places a fresh list's joint batch has (P9).
+        if numbers.batch and numbers.fresh_lists and seed:
+            drawn = without_replacement(seed, numbers.records, numbers.batch, 1)
+            places[step - 1, drawn] = True
         progress(before + step)
-    view = _View(
-        canaries=canaries,
-        sums=sums,
-        rate=round_parameters.batch / count
-        if round_parameters.batch
-        else round_parameters.sample_rate,
-        noise=sqrt(made.stated.noise_multiplier**2 + share_of_others(made, count)),
-        groups=canaries.groups(groups) if (groups := _groups(everybody)) else None,
-    )
-    seen = frames.seen + matrices.seen
+    seen = frames.seen + (matrices.seen if matrices else Seen())
     if places.any():
         seen += of_lists(canaries.drawn, places)
-    return AuditRun(trials=tuple(_trials(made, view)), seen=seen)
-
-
-def _set_up(made: Plan, canaries: Canaries, round_parameters: RoundParameters) -> Federation:
-    """A session of the study's silos with canaries."""
-    study = made.study
-    return federate(
-        layout_of(made),
-        round_parameters,
-        canaries.tasks(),
-        study=study.id,
-        # The adversary's own, those of other sums, and where shares are fixed those that drop
-        # out (P3, P4).
-        noiseless=range(made.shares + 1, study.parties.silos + 1),
-        attempts_per_list=made.mechanism.attempts_per_list,
-        epoch=made.mechanism.epoch,
-    )
-
-
-def _groups(everybody: Federation) -> list[Groups]:
-    """Of each silo, in the order of the roster."""
-    parties = everybody.peers.parties.values()
-    silos = [party.silo for party in parties if isinstance(party, SiloParty)]
-    drawn = [silo.batches for silo in silos if isinstance(silo, Silo)]
-    return [one.groups for one in drawn if isinstance(one, GroupBatches)]
+    return AuditRun(trials=tuple(_trials(canaries, sums, everybody)), seen=seen)
 
 
 def _lost(_number: int, _in_a_row: int, lost: AbsentError) -> None:
     raise raised_by(lost)
 
 
-def _summed(asked: NoisySums, step: int, model: Parameters) -> Array:
-    """The noisy sum of a step; all parties are in this process, so that there is one."""
-    total, _ = asked.round(step, model, 1)
-    if total is None:
-        raise raised_by(AbsentError(asked.rounds.attendance.named_absent))
-    return np.asarray(total)
-
-
-def _drawn_places(round_parameters: RoundParameters, seed: bytes | None) -> NDArray[np.intp]:
-    """Which places a fresh list's joint batch has: everybody knows (P9)."""
-    if not (round_parameters.batch and round_parameters.fresh_lists and seed):
-        return np.zeros(0, dtype=np.intp)
-    return without_replacement(seed, round_parameters.records, round_parameters.batch, 1)
-
-
-def _trials(made: Plan, view: _View) -> list[Trials]:
-    """The scores of every kind."""
-    coins, exchanged = view.canaries.coins, view.canaries.exchanged
+def _trials(canaries: Canaries, sums: Array, everybody: Federation) -> Iterator[Trials]:
+    """The scores of every kind, of (steps, canaries) sums in units of C."""
+    made, coins, exchanged = canaries.plan, canaries.coins, canaries.exchanged
+    # What else is in a canary's part of a sum.
+    noise = sqrt(made.stated.noise_multiplier**2 + share_of_others(made, coins.size))
     if made.mechanism.attempts_per_list > 1:
-        own = np.where(view.canaries.drawn, view.sums, 0.0)
-        return [Trials(scores=scores_of(own, view.noise, 1.0, exchanged=True), coins=coins)]
-    known = [] if view.groups is None else [(1, view.groups)]
-    trials = (
-        scores_of(
-            view.sums,
-            view.noise,
-            view.rate,
+        own = np.where(canaries.drawn, sums, 0.0)
+        yield Trials(scores=scores_of(own, noise, 1.0, exchanged=True), coins=coins)
+        return
+    numbers = canaries.round_parameters()
+    rate = numbers.batch / coins.size if numbers.batch else numbers.sample_rate
+    # Groups that take turns, of each silo in the order of the roster.
+    parties = everybody.peers.parties.values()
+    silos = [party.silo for party in parties if isinstance(party, SiloParty)]
+    batches = [silo.batches for silo in silos if isinstance(silo, Silo)]
+    turns = [part.groups for part in batches if isinstance(part, GroupBatches)]
+    known = [(1, canaries.groups(turns))] if turns else []
+    for same, groups in (*known, *((same, None) for same in kinds_of(len(sums)))):
+        scores = scores_of(
+            sums,
+            noise,
+            rate,
             exchanged=exchanged,
             same=same,
             column=made.mechanism.noise.column,
             groups=groups,
         )
-        for same, groups in (*known, *((same, None) for same in kinds_of(len(view.sums))))
-    )
-    return [Trials(scores=scores, coins=coins) for scores in trials]
+        yield Trials(scores=scores, coins=coins)

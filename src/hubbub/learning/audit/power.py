@@ -7,10 +7,8 @@ longer projections, and for batches in which all others are alike. So the best r
 canaries is known before anything was seen, and so is how many are needed.
 
 There are runs enough for most of what endless ones would show, within what they cost: the smaller
-epsilon is, the more. A plain sum has a coordinate for every canary, so runs are large. Where sums
-are projected, canaries are in each other's way: what all others add to a canary's score is kept to
-a small part of the noise. Where batches are joint, a run has as many records as canaries, and every
-silo wraps a token of each in a layer for every silo.
+epsilon is, the more. Where sums are projected, what all others add to a canary's score is kept to a
+small part of the noise. Where batches are joint, tokens of canaries are dear.
 """
 
 from __future__ import annotations
@@ -71,13 +69,7 @@ class ForeseenRule:
 
 
 class ExpectedPower:
-    """What so many canaries a run are expected to show of a study as it is planned.
-
-    Args:
-        plan: of the study.
-        canaries: in a run; where sums are projected, they are in each other's way.
-        confidence: of the bound; the `choice` of rules is made at it.
-    """
+    """What so many canaries a run are expected to show of a study as it is planned."""
 
     def __init__(self, plan: Plan, canaries: int, confidence: float) -> None:
         self.choice = Choice(plan.study, plan.stated.noise_multiplier, confidence)
@@ -134,12 +126,7 @@ def _released(plan: Plan, canaries: int) -> list[Release]:
 def size_of(
     plan: Plan, runs: int | None, canaries: int | None, confidence: float
 ) -> tuple[int, int]:
-    """Runs, and canaries in each of them; by the study where nothing is asked for.
-
-    Raises:
-        StudyError: the study cannot be audited, a number is out of its range, or joint batches
-            need more canaries.
-    """
+    """Runs, and canaries in each of them, by the study where nothing is asked; or StudyError."""
     check_size(2 if runs is None else runs, 1 if canaries is None else canaries, confidence)
     check_auditable(plan.study)
     canaries = _canaries(plan, canaries)
@@ -148,17 +135,20 @@ def size_of(
 
 def _canaries(plan: Plan, asked: int | None) -> int:
     """In a run."""
-    mechanism = plan.mechanism
+    mechanism, each = plan.mechanism, share_of_others(plan, 2)
     if not mechanism.needs_joint_seed:
         return MOST_CANARIES if asked is None else asked
-    fewer = max(min(_apart(plan), _wrapped(plan) // _PARTS, _MOST), _least(mechanism))
+    # As many as are hardly in each other's way.
+    room = _OTHERS * plan.stated.noise_multiplier**2
+    apart = max(1, int(room / each)) if each else MOST_CANARIES
+    fewer = max(min(apart, _wrapped(plan) // _PARTS, _MOST), _least(mechanism))
     return _fitting(mechanism, fewer if asked is None else asked)
 
 
 def _runs(plan: Plan, canaries: int, confidence: float) -> int:
     """Enough of them, or as many as the time allows."""
     mechanism, few = plan.mechanism, plan.mechanism.needs_joint_seed
-    affordable = min(_wrapped(plan) // canaries, int(_STEPS / _dear(mechanism, canaries)))
+    affordable = min(_wrapped(plan) // canaries, int(_STEPS / _cost(mechanism, canaries)))
     least = max(_LEAST_RUNS[few], min(ceil(_TRIALS / canaries), affordable))
     foreseen = ExpectedPower(plan, canaries, confidence)
 
@@ -168,7 +158,7 @@ def _runs(plan: Plan, canaries: int, confidence: float) -> int:
     return least + bisect_left(range(least, max(least, affordable)), True, key=enough)
 
 
-def _dear(mechanism: Mechanism, canaries: int) -> float:
+def _cost(mechanism: Mechanism, canaries: int) -> float:
     """How many steps a run costs, one that makes Gaussian matrices being several."""
     projection = mechanism.projection
     if projection is None or projection.kind != "gaussian":
@@ -182,13 +172,6 @@ def joint_part(mechanism: Mechanism, records: int) -> int:
     if not mechanism.has_joint_batches:
         return 0
     return records * mechanism.batch // mechanism.records
-
-
-def _apart(plan: Plan) -> int:
-    """How many canaries are hardly in each other's way."""
-    room = _OTHERS * plan.stated.noise_multiplier**2
-    each = share_of_others(plan, 2)
-    return MOST_CANARIES if not each else max(1, int(room / each))
 
 
 def _wrapped(plan: Plan) -> int:
@@ -218,8 +201,7 @@ def _fitting(mechanism: Mechanism, canaries: int) -> int:
 
 # What the sums of a training tell of each canary: scores, larger where its coin is likelier True.
 #
-# A score is the logarithm of a ratio of two probabilities of all that was seen of a canary. The
-# first kind takes a study at its word: a coin of its own for each record and attempt. The others
+# The first kind takes a study at its word: a coin for each record and attempt. The others
 # believe that coins are tossed less often than is promised; of a sound study they tell less, and
 # of one that draws the same batch twice, or has one batch for ever, they tell more than they may.
 #
@@ -246,32 +228,27 @@ def scores_of(
     column: Array = _INDEPENDENT,
     groups: Groups | None = None,
 ) -> Array:
-    """The scores of canaries.
+    """The scores of canaries, which are C against -C if `exchanged`, or C against nothing.
 
     Args:
-        seen: (steps, canaries) sums in units of C.
-        noise: sigma / C that the adversary does not know.
+        seen, noise: (steps, canaries) sums, and the noise that is not known, in units of C.
         rate: with which chance a record is in a batch.
-        exchanged: whether a canary is C against -C, or C against nothing.
         same: for how many steps a coin is believed to hold; 0 for all.
         column: first one of the matrix by which noise goes on over the steps (P25).
         groups: (canaries,) in which group each is, if that is known.
     """
+    turns = len(column)
 
     def likelihood(of: Array) -> Array:
-        each = _of_groups(of, noise, rate, same, column)
+        # log of how likely the sums are with a canary of each group, relative to without one.
+        shifted, share = _shifted(of, noise, column), min(1.0, turns * rate)
+        parts = [_with_coins(shifted[first::turns], share, same) for first in range(turns)]
+        each = np.array(parts)
         if groups is None:
             return np.asarray(logsumexp(each, axis=0) - np.log(len(each)))
         return np.asarray(np.take_along_axis(each, groups[None], axis=0)[0])
 
     return np.asarray(likelihood(seen) - (likelihood(-seen) if exchanged else 0.0))
-
-
-def _of_groups(seen: Array, noise: float, rate: float, same: int, column: Array) -> Array:
-    """log of how likely the sums are with a canary of each group, relative to without one."""
-    turns = len(column)
-    shifted, each = _shifted(seen, noise, column), min(1.0, turns * rate)
-    return np.array([_with_coins(shifted[first::turns], each, same) for first in range(turns)])
 
 
 def _with_coins(shifted: Array, rate: float, same: int) -> Array:
@@ -286,12 +263,11 @@ def _with_coins(shifted: Array, rate: float, same: int) -> Array:
 
 def _shifted(seen: Array, noise: float, column: Array) -> Array:
     """log of the density of N(c, z^2) over that of N(0, z^2), c what a canary adds in each step."""
-    steps, whole = len(seen), np.zeros_like(seen)
-    for lag, one in enumerate(column[:steps]):
-        whole[lag:] += one * seen[: steps - lag]
-    shifted = np.zeros_like(seen)
-    for lag, one in enumerate(column[:steps]):
-        shifted[: steps - lag] += one * whole[lag:]
+    steps, whitened, shifted = len(seen), np.zeros_like(seen), np.zeros_like(seen)
+    for lag, entry in enumerate(column[:steps]):
+        whitened[lag:] += entry * seen[: steps - lag]
+    for lag, entry in enumerate(column[:steps]):
+        shifted[: steps - lag] += entry * whitened[lag:]
     squares = np.cumsum(column[:steps] ** 2)
     lengths = squares[np.minimum(np.arange(steps)[::-1], len(squares) - 1)]
     return np.asarray((2 * shifted - lengths[:, None]) / (2 * noise**2))

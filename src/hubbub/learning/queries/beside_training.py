@@ -6,7 +6,7 @@ well the model does on records that silos hold back, with noise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
@@ -56,22 +56,35 @@ if TYPE_CHECKING:
     from hubbub.core.verification.replay.course import Course
 
 
+State = Mapping[str, NDArray[Any]]
 STANDARDISATION, EVALUATION = "standardisation", "evaluation"
 _Z = 1.96  # standard errors on either side
 
 
+class AtModel(Query):
+    """A query of a silo's records, of which all go into each sum; a model goes down for it."""
+
+    dimension: int | None  # of the model; None if that is not public yet
+
+    @property
+    def broadcast_numbers(self) -> int | None:
+        """The model's parameters."""
+        return self.dimension
+
+    def max_units(self, silo: SiloData) -> int:
+        """Of records, held back or not."""
+        return silo.max_units
+
+    def task(self, silo: SiloData) -> LocalTask:
+        """A silo's records."""
+        return self.pooled_task([silo])
+
+
 @dataclass(frozen=True)
-class StandardisingQuery(SteppedQuery):
-    """One sum of all records, held back or not, before the training.
+class StandardisingQuery(AtModel, SteppedQuery):
+    """One sum of all records, held back or not, before the training."""
 
-    Args:
-        asked: the bound of features, and what the sum may cost.
-        data, privacy: of the study.
-        features: how many there are.
-        dimension: of the model that goes down with it; None if that is not public yet.
-    """
-
-    asked: Standardise
+    asked: Standardise  # the bound of features, and what the sum may cost
     data: Data
     privacy: Privacy
     features: int
@@ -97,11 +110,6 @@ class StandardisingQuery(SteppedQuery):
         return 1 + 2 * self.features
 
     @property
-    def broadcast_numbers(self) -> int | None:
-        """The model's parameters, which nobody needs for it."""
-        return self.dimension
-
-    @property
     def epsilon(self) -> float:
         """What the sum may cost."""
         return self.asked.epsilon
@@ -109,14 +117,6 @@ class StandardisingQuery(SteppedQuery):
     def units(self, silo: SiloData) -> int:
         """Records, held back or not, or patients."""
         return _all_records(silo).units
-
-    def max_units(self, silo: SiloData) -> int:
-        """Of records, held back or not."""
-        return silo.max_units
-
-    def task(self, silo: SiloData) -> LocalTask:
-        """A silo's records, held back or not."""
-        return self.pooled_task([silo])
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """All records."""
@@ -126,7 +126,14 @@ class StandardisingQuery(SteppedQuery):
 
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """From the sum to shift and scale."""
-        return _Standardising(self.asked.bound)
+
+        def fold(state: State, total: Array | None) -> State:
+            if total is None:
+                return dict(state)
+            standardisation = standardisation_from(total, self.asked.bound)
+            return {"shift": standardisation.shift, "scale": standardisation.scale}
+
+        return Folded(fold)
 
     def standardisation(self, state: QueryState) -> Standardisation:
         """What follows from the sum; IntegrityError if it was lost."""
@@ -176,41 +183,37 @@ class StandardisingQuery(SteppedQuery):
             )
 
 
-class _Standardising:
-    """Makes shift and scale of a noisy sum; what goes down stays as it is."""
+class Folded:
+    """Makes of each noisy sum what is remembered next; what goes down, the model, stays as it is.
 
-    def __init__(self, bound: float) -> None:
-        self._bound = bound
-        self._state: dict[str, NDArray[Any]] = {}
+    Args:
+        fold: from what is remembered, which it checks, and the next sum, or none yet.
+    """
+
+    def __init__(self, fold: Callable[[State, Array | None], State]) -> None:
+        self._fold, self._state = fold, fold({}, None)
 
     def step(
         self, parameters: Parameters, total: Array | RevealedSum, divisor: float
     ) -> Parameters:
         """The same parameters as before."""
-        standardisation = standardisation_from(np.asarray(total) / divisor, self._bound)
-        self._state = {"shift": standardisation.shift, "scale": standardisation.scale}
+        self._state = self._fold(self._state, np.asarray(total) / divisor)
         return parameters
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Shift and scale, once there was a sum."""
-        return self._state
+        """What is remembered."""
+        return dict(self._state)
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from there."""
-        self._state = dict(state)
+        """Go on from there; IntegrityError if this is the state of something else."""
+        self._state = self._fold(state, None)
 
 
 class FeatureSums:
     """A silo's records: their number, and the sums of each feature and of its square less 1/2.
 
-    Squares about their middle make a shorter vector (docs/privacy.md P16). Of patients it is their
-    number, and the sums of what is each one's mean (P21).
-
-    Args:
-        records: the silo's own.
-        bound: larger values count as this.
-        capacity: the most units that the silo may hold; as many as there are if None.
-        most: records of a patient.
+    Values beyond the bound count as that. Of patients, `most` records of each at most, it is their
+    number, and the sums of what is each one's mean (docs/privacy.md P16, P21).
     """
 
     def __init__(
@@ -249,11 +252,7 @@ def _all_records(silo: SiloData) -> Records:
 
 
 def features_of(shape: tuple[int, ...] | None) -> int:
-    """How many features there are to standardise; images and texts are not.
-
-    Raises:
-        StudyError: a record of this shape is no row of features.
-    """
+    """How many features there are to standardise; StudyError of images and texts."""
     if shape is None or len(shape) != 1:
         raise StudyError(
             "expected records with a fixed number of features with data.standardise, got "
@@ -268,10 +267,8 @@ class ScoreVector:
     """How a held-back record is evaluated: (w, a (score - 1/2), a (loss - 1/2)), of norm 1 at most.
 
     Score and loss are from 0 to 1, and w^2 + a^2 / 2 = 1 (docs/privacy.md P16). Scores about their
-    middle are half as long, and change as much.
-
-    Args:
-        presence: w, by which a record says that it is there; above 0 and below 1.
+    middle are half as long, and change as much. `presence` is w, above 0 and below 1, by which a
+    record says that it is there.
 
     >>> vector = ScoreVector(presence=0.5)
     >>> vector.scores_of(np.array([1.0, 0.0, -0.5 * vector.scale]))  # of two records
@@ -321,21 +318,30 @@ class ScoreVector:
         return sqrt(self.scale**-2 + (mean - 0.5) ** 2 / self.presence**2)
 
 
+def evaluation_of(
+    silos: Sequence[SiloData], records: Sequence[Records], marks: Any
+) -> learning.EvaluationTask:
+    """These records of silos beside their model, each as its `marks` in a sum."""
+    learner: learning.Learner = silos[0].learner
+    return learning.EvaluationTask(
+        learner.per_unit_model,
+        Records.together(records) if len(records) > 1 else records[0],
+        method=learner.method,
+        capacity=sum(silo.max_units for silo in silos),
+        device=learner.device,
+        target_type=learner.target_type,
+        marks=marks,
+    )
+
+
 @dataclass(frozen=True)
-class EvaluationQuery(Query):
-    """Evaluations on held-back records, every few steps of the training.
+class EvaluationQuery(AtModel):
+    """Evaluations on held-back records, every few steps of the training."""
 
-    Args:
-        asked: how often, and what they may cost.
-        data, privacy: of the study.
-        steps: of the training.
-        dimension: of the model that goes down; None if that is not public yet.
-    """
-
-    asked: Evaluate
+    asked: Evaluate  # how often, and what they may cost
     data: Data
     privacy: Privacy
-    steps: int
+    steps: int  # of the training
     dimension: int | None
 
     turn = Turn.BETWEEN
@@ -362,11 +368,6 @@ class EvaluationQuery(Query):
         return ScoreVector.of(self.privacy.relation)
 
     @property
-    def broadcast_numbers(self) -> int | None:
-        """The model's parameters."""
-        return self.dimension
-
-    @property
     def epsilon(self) -> float:
         """What all evaluations together may cost."""
         return self.asked.epsilon
@@ -375,39 +376,16 @@ class EvaluationQuery(Query):
         """Records that are held back, or patients."""
         return 0 if silo.held_back is None else silo.held_back.units
 
-    def max_units(self, silo: SiloData) -> int:
-        """Of records, held back or not."""
-        return silo.max_units
-
-    def task(self, silo: SiloData) -> LocalTask:
-        """A silo's held-back records."""
-        return self.pooled_task([silo])
-
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """All held-back records."""
-        learner: learning.Learner = silos[0].learner
         records = [silo.held_back for silo in silos if silo.held_back is not None]
-        return learning.EvaluationTask(
-            learner.per_unit_model,
-            Records.together(records) if len(records) > 1 else records[0],
-            method=learner.method,
-            capacity=sum(silo.max_units for silo in silos),
-            device=learner.device,
-            target_type=learner.target_type,
-            marks=learning.ScoreMarks(self.vector),
-        )
+        return evaluation_of(silos, records, learning.ScoreMarks(self.vector))
 
     def scores_of(self, total: Array, learner: Any, sigma: float) -> Scores:
         """Accuracy, or what another kind of target has, and mean loss from one noisy sum.
 
-        Args:
-            total: the sum.
-            learner: what the model is.
-            sigma: standard deviation of the noise in each of its numbers, at most.
-
-        Returns:
-            The mean, a 95 % interval of what it would be of ever more such records without noise,
-            how many records there were, with noise, and the loss.
+        Beside it a 95 % interval of what it would be of ever more such records without noise, and
+        how many records there were, with noise.
         """
         vector = self.vector
         count, (mean, loss) = vector.count_of(total), vector.scores_of(total)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.settings import Keys, Section, canonical, keys_of, listed, schema, stated
+from hubbub.core.settings import Keys, Section, canonical, keys_of, listed, stated
 from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.data import Data
 from hubbub.core.study.study import Study
@@ -69,20 +69,6 @@ class TrainingAsk(Ask):
             "training.average": keys_of(Average),
         }
 
-    def schemas(self) -> dict[str, Any]:
-        """See `Ask`."""
-        keys = self.keys()
-        return {
-            "model": schema(keys["model"], frozen=schema(keys["model.frozen"])),
-            "training": schema(
-                keys["training"],
-                **{
-                    inner: schema(keys[f"training.{inner}"])
-                    for inner in ("optimizer", "evaluate", "augment", "average")
-                },
-            ),
-        }
-
     def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
         """See `Ask`."""
         model, training = top.table("model"), top.table("training")
@@ -120,15 +106,11 @@ class TrainingAsk(Ask):
 
     def written(self, study: Study) -> dict[str, Any]:
         """See `Ask`."""
-        return {
-            key: stated(part) for key, part in zip(self.tables, learning_of(study), strict=True)
-        }
+        return dict(zip(self.tables, map(stated, learning_of(study)), strict=True))
 
     def canonical(self, study: Study) -> dict[str, Any]:
         """See `Ask`."""
-        return {
-            key: canonical(part) for key, part in zip(self.tables, learning_of(study), strict=True)
-        }
+        return dict(zip(self.tables, map(canonical, learning_of(study)), strict=True))
 
     def parts(self, study: Study) -> dict[str, float]:
         """See `Ask`."""

@@ -40,6 +40,7 @@ from hubbub.core.verification.evidence.evidence_file import (
     signed,
     wrong,
 )
+from hubbub.learning.queries.beside_training import AtModel
 from hubbub.learning.study import training as training_keys
 from hubbub.learning.study.model import told_shape
 from hubbub.learning.study.training import EXPONENTIAL, Training, is_header_of, learning_of
@@ -57,22 +58,14 @@ _FEWEST = 50  # weights; of fewer no column is worth leaving out for the noise a
 
 
 @dataclass(frozen=True)
-class TrainingQuery(SteppedQuery):
-    """The training of a study's model.
-
-    Args:
-        training: how it is trained.
-        data: what is public about the records.
-        privacy: what is promised.
-        dimension: how many trainable parameters the model has; None if that is not public yet.
-        held_back: share of each silo's records that is kept from it.
-    """
+class TrainingQuery(AtModel, SteppedQuery):
+    """The training of a study's model."""
 
     training: Training
     data: Data
     privacy: Privacy
-    dimension: int | None
-    held_back: float = 0.0
+    dimension: int | None  # trainable parameters of the model; None if that is not public yet
+    held_back: float = 0.0  # share of each silo's records that is kept from it
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -109,11 +102,6 @@ class TrainingQuery(SteppedQuery):
         return self.dimension
 
     @property
-    def broadcast_numbers(self) -> int | None:
-        """The model's parameters."""
-        return self.dimension
-
-    @property
     def short_broadcast(self) -> bool:
         """Whether the study asks for it."""
         return self.training.broadcast_dtype == "bfloat16"
@@ -137,10 +125,6 @@ class TrainingQuery(SteppedQuery):
     def units(self, silo: SiloData) -> int:
         """Records that are trained on, or patients."""
         return 0 if silo.records is None else silo.records.units
-
-    def max_units(self, silo: SiloData) -> int:
-        """Of records, held back or not."""
-        return silo.max_units
 
     def task(self, silo: SiloData) -> LocalTask:
         """A silo's records, in batches of a public number of rows (P19)."""
@@ -332,13 +316,8 @@ def too_wide(study: Study) -> str:
 
     Each weight has noise of its own, and what a record says is shared among all. The room follows
     from public numbers: what is promised to so many units, and how many silos' noise an adversary
-    does not know. `experiments/wide.py` has measured what wide tables lose.
-
-    Args:
-        study: trains a model, or none.
-
-    Returns:
-        A sentence with what to do; empty where there is room, or it is not known.
+    does not know. `experiments/wide.py` has measured what wide tables lose. The sentence is empty
+    where there is room, or it is not known.
     """
     model, data, parties = study.model, study.data, study.parties
     if model is None or model.kind != "logistic" or model.extractor or not data.records:
@@ -362,9 +341,8 @@ def too_wide(study: Study) -> str:
 def _built(plan: Plan, *, flattened: bool = False) -> Any:
     """The study's model with its first weights; None if its own code or data must say how large.
 
-    A model is built only where it is one of hubbub's: code that a study names is never run here.
-    Where the shape of a record is not stated, the weights are right all the same, but have the
-    names of a model whose records are rows, or, `flattened`, made into rows.
+    Code that a study names is never run here. Where the shape of a record is not stated, the
+    weights are right, with the names of a model of rows, or, `flattened`, of records as rows.
     """
     if plan.study.model is None:
         return None
@@ -377,11 +355,7 @@ def _built(plan: Plan, *, flattened: bool = False) -> Any:
 def _model_findings(path: Path, plan: Plan, course: Course, shown: Set[bytes]) -> Iterator[Finding]:
     """The model is what the last step gave, and what silos were shown before they were asked at it.
 
-    Args:
-        path: of its file.
-        plan: of the study.
-        course: of its training.
-        shown: the RESULTs of all sessions.
+    `shown` are the RESULTs of all sessions.
     """
     # Whose order of parameters is not known here is compared number by number.
     claim = f"{path} holds the model that the last step gave"

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -78,12 +79,8 @@ def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> t
 def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
     """Refuse classes that silos spell in several ways, where nobody has stated what they are.
 
-    Args:
-        targets: of every silo, by its name.
-
-    Raises:
-        DataError: no silo holds every class that occurs, as with 0 and 1 at one silo and words at
-            another; or two classes differ in case or spaces only.
+    So it is where no silo holds every class that occurs, as with 0 and 1 at one silo and words at
+    another, and where two classes differ in case or spaces only.
     """
     each = {who: set(map(_spelled, values)) for who, values in targets.items()}
     everything = set[str]().union(*each.values())
@@ -129,11 +126,7 @@ def _check_targets(who: str, targets: list[Any]) -> None:
 
 
 def columns_alike(tables: Mapping[str, Table]) -> tuple[str, ...]:
-    """The names of the data frames' columns, in their order; empty if all are arrays.
-
-    Raises:
-        DataError: they differ in name or order, where features go by their place.
-    """
+    """The names of the data frames' columns, in one order or refused; empty if all are arrays."""
     names = {
         who: list(map(str, own))
         for who, table in tables.items()
@@ -142,22 +135,14 @@ def columns_alike(tables: Mapping[str, Table]) -> tuple[str, ...]:
     first = next(iter(names), None)
     for who, own in names.items():
         if first is not None and own != names[first]:
+            pairs = enumerate(zip_longest(own, names[first]), 1)
+            place, (name, other) = next(pair for pair in pairs if len({*pair[1]}) > 1)
             raise DataError(
                 "expected data frames with the same columns in the same order, found "
-                f"{_difference(own, names[first])} for {who} and not for {first}; put "
-                "them in one order, or use columns to say what they are"
+                f"{name!r} in place {place} for {who} and {other!r} for {first}; put them in one "
+                "order, or use columns to say what they are"
             )
     return () if first is None else tuple(names[first])
-
-
-def _difference(own: Sequence[str], others: Sequence[str]) -> str:
-    """What one data frame's columns have that another's have not."""
-    more = [name for name in own if name not in others]
-    fewer = [name for name in others if name not in own]
-    if more or fewer:
-        return ", ".join([*map(repr, more), *(f"no {name!r}" for name in fewer)][:_SHOWN])
-    moved = next(k for k, names in enumerate(zip(own, others, strict=True)) if len({*names}) > 1)
-    return f"{own[moved]!r} in place {moved + 1}"
 
 
 def records_of(
@@ -244,8 +229,7 @@ def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
 
 def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
     """Numbers of a type."""
-    table = _on_cpu(table)
-    wrong: list[str] = []
+    table, wrong = _on_cpu(table), list[str]()
     with suppress(TypeError, ValueError):
         columns = {str(name): table[name] for name in column_names(table) or ()} or {"": table}
         wrong = [name for name, column in columns.items() if not _are_numbers(column)]
@@ -321,12 +305,7 @@ def plain(value: Any) -> Any:
 def arrays_of(who: str, table: Any) -> Any:
     """Features and targets of a `torch.utils.data.Dataset`; whatever else is there stays as it is.
 
-    Args:
-        who: the silo, for sentences.
-        table: (X, y), or what has a length and gives a pair (x, y) at each place below it.
-
-    Raises:
-        DataError: its records are no pairs, or differ in shape.
+    It has a length and gives a pair (x, y) at each place below it.
     """
     if hasattr(table, "dataset") and hasattr(table, "batch_size"):
         raise DataError(
@@ -358,17 +337,11 @@ def arrays_of(who: str, table: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Tables:
-    """What silos have in memory.
-
-    Args:
-        cells: of every silo by its name.
-        digests: of the whole tables, by the silos' names.
-        patient: the column that says whose a row is; empty: each row is a unit.
-    """
+    """What silos have in memory, by their names."""
 
     cells: Mapping[str, CodedCells] = field(repr=False)
-    digests: Mapping[str, str] = field(repr=False)
-    patient: str
+    digests: Mapping[str, str] = field(repr=False)  # of the whole tables
+    patient: str  # the column that says whose a row is; empty: each row is a unit
 
 
 def tables_of(
@@ -377,17 +350,9 @@ def tables_of(
     patients: str | Mapping[str, Any] | None,
     most_per_patient: int | None,
 ) -> Tables:
-    """The tables of silos, checked.
+    """The tables of silos by their names, checked.
 
-    Args:
-        silos: each silo's table by its name.
-        columns: what is public of each column.
-        patients: whose each row is: a column of every table, keys by each silo's name, or None.
-        most_per_patient: how many rows of a patient count.
-
-    Raises:
-        StudyError: there are patients, and it is not said how many rows of one count.
-        DataError: a table does not fit the columns, or a row has no patient.
+    Patients are a column of every table, keys by each silo's name, or None.
     """
     if patients is not None and not most_per_patient:
         raise StudyError(

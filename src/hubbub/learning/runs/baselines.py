@@ -4,12 +4,10 @@ A baseline is a calculation by somebody who holds all records; nothing of it is 
 and publishing its result is a release of its own (docs/privacy.md P17). A rehearsal is one, too: it
 has the law of a run and none of its protection.
 
-Batches are drawn as the plan accounts for them, silo by silo; the clipped sum over all of them is
-then made at once. Joint ones have exactly b records of all silos' together; whoever draws them
-knows them, so tokens have no part in it. Local DP then holds against whoever owns no more records
-than the plan's stated adversary: others know more of the batch (P10). A silo alone has its own part
-of such a batch, as large as chance makes it: so a record's chance is the plan's b / n, however many
-records the silo has.
+Batches are drawn as the plan accounts for them; joint ones have exactly b records of all silos'
+together, and whoever draws them knows them. Local DP then holds against whoever owns no more
+records than the plan's stated adversary (P10). A silo alone has its own part of such a batch, as
+large as chance makes it: a record's chance is the plan's b / n.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,33 +57,27 @@ def central(prepared: prepared_study.PreparedStudy, baseline: str) -> loop.Summa
     Independent noise of N silos, added up, is one draw of sqrt(N) times the deviation.
     """
     plan, sums = prepared.plan, _Sums.of(prepared, projects=baseline != "non-private")
-    if baseline == REHEARSAL:
-        return _rehearsed(sums)
-    sigma = plan.noise_multiplier * plan.clip
-    # One curator adds the noise once; in local DP each silo adds all of it by itself.
-    each = {"trusted": sigma, "local-dp": sigma * sqrt(plan.study.parties.silos)}.get(baseline, 0)
-    noise = sums.noise_of(each)
+    numbers, rehearses = sums.round_parameters, baseline == REHEARSAL
+    sigma, silos = plan.noise_multiplier * plan.clip, plan.study.parties.silos
+    # One curator adds the noise once; in local DP each silo adds all of it by itself; a rehearsal
+    # has the law of a run: the noise of all shares, on the grid (P3, P5).
+    noise = sums.noise_of(
+        {
+            "trusted": sigma,
+            "local-dp": sigma * sqrt(silos),
+            REHEARSAL: numbers.sigma_grid * sqrt(len(sums.counts)),
+        }.get(baseline, 0.0)
+    )
 
     def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
-        chance = sums.chance(step, parameters)
-        total = sums.exact(parameters, chance) + noise(step)
-        return loop.Summed(gradient=sums.lifted(total, chance))
-
-    return summation
-
-
-def _rehearsed(sums: _Sums) -> loop.Summation:
-    """The law of a run: the noise of all shares, rounded onto the grid and decoded (P3, P5)."""
-    round_parameters = sums.round_parameters
-    noise = sums.noise_of(round_parameters.sigma_grid * sqrt(len(sums.counts)))
-
-    def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
-        sent = round_parameters.sent(parameters)
+        sent = numbers.sent(parameters) if rehearses else parameters
         chance = sums.chance(step, sent)
-        residues = add_and_round(
-            sums.exact(sent, chance), noise(step), _WORD_BITS, grid_step=round_parameters.grid_step
-        )
-        total = decoded(round_parameters, ring.to_integers(residues))
+        total, added = sums.exact(sent, chance), noise(step)
+        if rehearses:
+            residues = add_and_round(total, added, _WORD_BITS, grid_step=numbers.grid_step)
+            total = decoded(numbers, ring.to_integers(residues))
+        else:
+            total = total + added
         return loop.Summed(gradient=sums.lifted(total, chance))
 
     return summation
@@ -96,26 +89,22 @@ def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> Qu
     sigma = plan.noise_multiplier * plan.clip
     # A silo divides by its part of the expected batch.
     share = max(1.0, plan.divisor / len(tasks))
-    runs = []
-    for silo, task in enumerate(tasks):
+
+    def of_silo(silo: int, task: LocalTask) -> loop.Summation:
         noise = sums.noise_of(sigma)
 
-        def summation(
-            step: int,
-            parameters: prepared_study.Parameters,
-            _left: int,
-            silo: int = silo,
-            task: LocalTask = task,
-            noise: Callable[[int], Array] = noise,
-        ) -> loop.Summed:
+        def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
             chance = sums.chance(step, parameters)
             rows = sums.rows(silo, chance)
-            total = clipped_sum(sums.round_parameters, task, parameters, rows, chance.draw) + noise(
-                step
-            )
-            return loop.Summed(gradient=sums.lifted(total, chance))
+            total = clipped_sum(sums.round_parameters, task, parameters, rows, chance.draw)
+            return loop.Summed(gradient=sums.lifted(total + noise(step), chance))
 
-        runs.append(loop.train(prepared, summation, progress, divisor=share))
+        return summation
+
+    runs = [
+        loop.train(prepared, of_silo(silo, task), progress, divisor=share)
+        for silo, task in enumerate(tasks)
+    ]
     # What all silos' models have at a step, on average.
     rows = tuple(
         {
@@ -128,38 +117,26 @@ def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> Qu
     return replace(runs[0], rows=rows)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Chance:
+class _Chance(NamedTuple):
     """What is drawn once for all silos in a step; None where the study asks for no such thing."""
 
     step: int
     draw: Draw | None
-    batch: Places | None = field(repr=False)
+    batch: Places | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sums:
-    """Clipped sums as in the protocol, by somebody who adds the noise in the open.
-
-    Args:
-        round_parameters: of the rounds.
-        task: all silos' records, one silo's after the other's.
-        counts: each silo's number of records.
-        capacities: the most records that each silo may hold.
-        lift: from projected sums to whole ones.
-        source: of all that is drawn.
-        order: the seed of batches that share out all records, epoch by epoch.
-        groups: of each silo's places, where they take turns (P25).
-    """
+    """Clipped sums as in the protocol, by somebody who adds the noise in the open."""
 
     round_parameters: RoundParameters
-    task: LocalTask = field(repr=False)
-    counts: Sequence[int] = field(repr=False)
+    task: LocalTask = field(repr=False)  # all silos' records, one silo's after the other's
+    counts: Sequence[int] = field(repr=False)  # of records, by silo
     capacities: Sequence[int]
     lift: Lift | None
-    source: SecureSource = field(repr=False)
-    order: bytes = field(repr=False)
-    groups: Sequence[Groups] = ()
+    source: SecureSource = field(repr=False)  # of all that is drawn
+    order: bytes = field(repr=False)  # seed of batches that share out all records by epoch
+    groups: Sequence[Groups] = ()  # of each silo's places, where they take turns (P25)
 
     @classmethod
     def of(cls, prepared: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:
@@ -168,11 +145,12 @@ class _Sums:
         if not projects:
             dimension = prepared.plan.main.numbers or round_parameters.dimension
             round_parameters = replace(round_parameters, projection="", dimension=dimension)
-        source, capacities = SecureSource(), prepared.max_units
+        query, silos = prepared.plan.main.query, prepared.silos
+        source, capacities = SecureSource(), [query.max_units(silo) for silo in silos]
         turns = round_parameters.noise_epoch
         return cls(
             round_parameters=round_parameters,
-            task=prepared.pooled_task,
+            task=query.pooled_task(silos),
             counts=prepared.counts,
             capacities=capacities,
             lift=prepared.lift(round_parameters),
@@ -184,18 +162,14 @@ class _Sums:
     def chance(self, step: int, parameters: prepared_study.Parameters) -> _Chance:
         """A fresh matrix and a joint batch for a step, if there are such."""
         seed = self.source.bytes(SEED_BYTES)
-        draw = draw_of(seed, step, 0, parameters) if self.round_parameters.projection else None
-        batch = self.batch(step) if self.round_parameters.batch else None
-        return _Chance(step=step, draw=draw, batch=batch)
-
-    def batch(self, step: int) -> Places:
-        """Places of exactly b records: drawn anew (P10), or the step's part of an epoch (P9)."""
-        round_parameters = self.round_parameters
-        if not round_parameters.fresh_lists:
-            return partition(self.order, round_parameters.records, round_parameters.batch, step)
-        return without_replacement(
-            self.source.bytes(SEED_BYTES), round_parameters.records, round_parameters.batch, step
-        )
+        numbers, batch = self.round_parameters, None
+        draw = draw_of(seed, step, 0, parameters) if numbers.projection else None
+        if numbers.batch:
+            # Places of exactly b records: drawn anew (P10), or the step's part of an epoch (P9).
+            chosen = without_replacement if numbers.fresh_lists else partition
+            order = self.source.bytes(SEED_BYTES) if numbers.fresh_lists else self.order
+            batch = chosen(order, numbers.records, numbers.batch, step)
+        return _Chance(step, draw, batch)
 
     def rows(self, silo: int, chance: _Chance) -> Rows:
         """A silo's records in the joint batch, or a Poisson batch of its own (P1)."""
@@ -211,20 +185,16 @@ class _Sums:
     def exact(self, parameters: prepared_study.Parameters, chance: _Chance) -> Array:
         """The clipped sum over every silo's part of the batch, without noise."""
         batch, rate = chance.batch, self.round_parameters.sample_rate
-        if self.groups:
-            batch = self._of_groups(chance.step)
+        if self.groups:  # which take turns (P25)
+            first, places = 0, []
+            for group, count in zip(self.groups, self.counts, strict=True):
+                heads = group.heads(self.source, chance.step, rate)
+                places.append(first + heads[heads < count])
+                first += count
+            batch = np.concatenate(places)
         elif batch is None:
             batch = poisson_batches(self.source, self.counts, self.capacities, rate)
         return clipped_sum(self.round_parameters, self.task, parameters, batch, chance.draw)
-
-    def _of_groups(self, step: int) -> Places:
-        """The places of all records in a step's batch, where groups take turns (P25)."""
-        first, places = 0, []
-        for group, count in zip(self.groups, self.counts, strict=True):
-            heads = group.heads(self.source, step, self.round_parameters.sample_rate)
-            places.append(first + heads[heads < count])
-            first += count
-        return np.concatenate(places)
 
     def noise_of(self, sigma: float) -> Callable[[int], Array]:
         """The noise on every number of a sum, by the step of one training."""

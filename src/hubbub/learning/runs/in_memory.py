@@ -199,45 +199,51 @@ def fit(
     if named and not encoded and model != LINEAR_PROBE:  # which brings each record to one length
         array_inputs.warn_of_far_features({who: parts[who] for who in silos})
     units = sum(parts[who].units for who in silos) if records is None else records
-    study = _with_usual(
-        array_inputs.plain(
-            {
-                "study": {"name": name},
-                "parties": {
-                    "names": list(silos),
-                    "colluders": colluders,
-                    "compute_nodes": compute_nodes,
-                },
-                "data": {
-                    "source": IN_MEMORY,
-                    **({"target": dict(target or {})} if outcome else {"classes": list(names)}),
-                    "records": units,
-                    **({} if capacity is None else {"capacity": capacity}),
-                    **({} if patients is None else {"patient": "patient"}),
-                    **({"most_per_patient": most_per_patient} if most_per_patient else {}),
-                    **({"columns": stated} if stated else {}),
-                },
-                "model": {
-                    "kind": model if named else IN_MEMORY,
-                    "inputs": list(shape),
-                    "outputs": _outputs(names, outcome, named=named),
-                    **({"hidden": hidden} if hidden else {}),
-                    **({} if intercept is None else {"intercept": intercept}),
-                },
-                "training": {
-                    "steps": STEPS if steps is None else steps,
-                    "sample_rate": sample_rate,
-                    **({} if clip_norm is None else {"clip_norm": clip_norm}),
-                    **({} if optimizer is None else {"optimizer": dict(optimizer)}),
-                    **({} if augment is None else {"augment": dict(augment)}),
-                    **({} if average is None else {"average": dict(average)}),
-                },
-                "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
-                **({} if statistics is None else {"statistics": statistics}),
-                **({} if validation is None else {"validation": validation}),
-            }
-        )
+    outputs = 1 if len(names) == 2 else len(names)
+    if outcome is not None:  # for times a built-in model has the proportional form
+        outputs = 1 if named else len(outcome.grid) or 1
+    content = array_inputs.plain(
+        {
+            "study": {"name": name},
+            "parties": {
+                "names": list(silos),
+                "colluders": colluders,
+                "compute_nodes": compute_nodes,
+            },
+            "data": {
+                "source": IN_MEMORY,
+                **({"target": dict(target or {})} if outcome else {"classes": list(names)}),
+                "records": units,
+                **({} if capacity is None else {"capacity": capacity}),
+                **({} if patients is None else {"patient": "patient"}),
+                **({"most_per_patient": most_per_patient} if most_per_patient else {}),
+                **({"columns": stated} if stated else {}),
+            },
+            "model": {
+                "kind": model if named else IN_MEMORY,
+                "inputs": list(shape),
+                "outputs": outputs,
+                **({"hidden": hidden} if hidden else {}),
+                **({} if intercept is None else {"intercept": intercept}),
+            },
+            "training": {
+                "steps": STEPS if steps is None else steps,
+                "sample_rate": sample_rate,
+                **({} if clip_norm is None else {"clip_norm": clip_norm}),
+                **({} if optimizer is None else {"optimizer": dict(optimizer)}),
+                **({} if augment is None else {"augment": dict(augment)}),
+                **({} if average is None else {"average": dict(average)}),
+            },
+            "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
+            **({} if statistics is None else {"statistics": statistics}),
+            **({} if validation is None else {"validation": validation}),
+        }
     )
+    # Clip, optimizer and bins follow the rules where they are not stated.
+    study = Study.from_table(content)
+    usual = [part for ask in study.asks for part in ask.usual(study).items()]
+    stated_too = {name: {**followed, **content[name]} for name, followed in usual}
+    study = Study.from_table(content | stated_too)
     # A validation by subgroups needs of each record its class, too.
     if by := study.subgroups:
         parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}
@@ -273,13 +279,6 @@ def fit(
     return replace(learned.with_library(library_of(features)), made_public=tuple(read_off))
 
 
-def _with_usual(table: dict[str, Any]) -> Study:
-    """The study, whose clip, optimizer and bins follow the rules where they are not stated."""
-    stated = Study.from_table(table)
-    usual = [part for ask in stated.asks for part in ask.usual(stated).items()]
-    return Study.from_table(table | {name: {**followed, **table[name]} for name, followed in usual})
-
-
 def _outcome(target: Any, classes: object) -> Outcome | None:
     """What targets are if they are no classes."""
     if target is None:
@@ -291,13 +290,6 @@ def _outcome(target: Any, classes: object) -> Outcome | None:
         )
     section = Section("data", {"target": array_inputs.plain(dict(target))}, ("target",))
     return target_from(section, "target", files=False)[1]
-
-
-def _outputs(classes: Sequence[str], outcome: Outcome | None, *, named: bool) -> int:
-    """How many a model has; for times a built-in one has the proportional form."""
-    if outcome is not None:
-        return 1 if named else len(outcome.grid) or 1
-    return 1 if len(classes) == 2 else len(classes)
 
 
 def _check_model(model: Any) -> None:

@@ -6,8 +6,7 @@ What goes there is what `metrics.jsonl` has, and of that only what is named here
     loss, metrics      of the published model on the public test set, the study's own among them
     held_back_...      of records that silos held back: from noisy sums that epsilon includes
 
-No loss or gradient of a training record is in a row, so none can be told. Baselines have rows
-without noise, and are refused.
+Baselines have rows without noise, and are refused.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from hubbub.core.disk import why_of
 from hubbub.core.errors import StudyError, UserError, with_extra
@@ -45,17 +43,11 @@ def may_be_told(study: Study) -> frozenset[str]:
 
 @dataclass(kw_only=True)
 class MetricLog:
-    """Tells each row once, in their order.
+    """Tells each row once, in their order."""
 
-    Args:
-        tell: where rows go; None: nowhere.
-        keys: that may be told.
-        rows: so many were told before, or by the process before.
-    """
-
-    tell: Tell | None = None
-    keys: frozenset[str] = frozenset()
-    rows: int = 0
+    tell: Tell | None = None  # where rows go; None: nowhere
+    keys: frozenset[str] = frozenset()  # that may be told
+    rows: int = 0  # so many were told before, or by the process before
 
     def __call__(self, rows: Sequence[Row]) -> None:
         """These are a run's rows by now."""
@@ -74,12 +66,7 @@ class MetricLog:
 
 @contextmanager
 def logged(log: str | None, study: Study, baseline: str | None = None) -> Iterator[MetricLog]:
-    """What tells the rows of a study's run, until it is over.
-
-    Args:
-        log: "tensorboard:DIR", "mlflow:URI", "jsonl" (standard error) or "jsonl:FILE"; None: none.
-        study: what is run.
-        baseline: that is run, if it is not hubbub.
+    """What tells the rows of a study's run, until it is over; see `run` for `log`.
 
     Raises:
         StudyError: there is no such log, or a baseline has one.
@@ -133,22 +120,13 @@ def _open(words: str) -> str:
 @contextmanager
 def _jsonl(where: str, _study: Study) -> Iterator[Tell]:
     """A line for each row, at once."""
-    with _file(where) as file:
+    with Path(where).open("a", encoding="utf-8") if where else nullcontext(sys.stderr) as file:
 
         def tell(step: int, row: dict[str, float]) -> None:
             file.write(json.dumps({"step": step, **row}) + "\n")
             file.flush()
 
         yield tell
-
-
-@contextmanager
-def _file(where: str) -> Iterator[IO[str]]:
-    if not where:
-        yield sys.stderr
-        return
-    with Path(where).open("a", encoding="utf-8") as file:
-        yield file
 
 
 @contextmanager

@@ -41,19 +41,13 @@ from hubbub.learning.study.training import learning_of
 
 @dataclass(frozen=True, kw_only=True)
 class InMemory:
-    """What a program hands over instead of having a study name it.
+    """What a program hands over instead of having a study name it."""
 
-    Args:
-        records: of every silo by its name, and of the public test set under "test".
-        model: whose parameters the training begins with; None: the one that the study names.
-        cells: of every silo by its name, for statistics.
-        column_names: of data frames whose columns are features by their places.
-    """
-
+    # Of every silo by its name, and of the public test set under "test".
     records: Mapping[str, Records] = field(default_factory=dict, repr=False)
-    model: Any = field(default=None, repr=False)
-    cells: Mapping[str, CodedCells] = field(default_factory=dict, repr=False)
-    column_names: tuple[str, ...] = ()
+    model: Any = field(default=None, repr=False)  # its parameters are the first; None: the study's
+    cells: Mapping[str, CodedCells] = field(default_factory=dict, repr=False)  # for statistics
+    column_names: tuple[str, ...] = ()  # of data frames whose columns are features by their places
 
 
 def prepare(
@@ -68,17 +62,14 @@ def prepare(
     """Load what the study asks of, build the model, make the plan unless one is given.
 
     Args:
-        study: what to run.
-        made: a plan that was made before.
+        study, made: what to run, and a plan that was made before.
         device: where gradients are made.
         whose: the parties whose records are at hand, silos or "test"; everybody's if None.
         folder: what relative paths of records are relative to.
         handed: records and a model that are in memory.
 
     Raises:
-        StudyError: the study cannot be run.
-        UserError: there is no such device.
-        DataError: a silo's records do not fit it.
+        StudyError, UserError, DataError: as `hubbub.run`.
     """
     if study.is_unattested:  # which the study format knows, and this version cannot run
         raise StudyError(
@@ -113,17 +104,17 @@ def _with_cells(study: Study, name: str, folder: Path | None, handed: InMemory |
     """A silo's table, if statistics are asked for."""
     if not study.reads_cells:
         return SiloData()
-    if not handed or not handed.cells:
+    if handed and handed.cells:
+        cells = handed.cells[name]
+        # It was read before anybody knew which columns are times.
+        for key, column in sorted(study.cell_columns.items()):
+            if isinstance(column, TimeColumn) and key in cells.negative:
+                raise DataError(
+                    f"expected {NEGATIVE_TIME.expected} in {name}, column {key!r}, found "
+                    f"{NEGATIVE_TIME.found}; {NEGATIVE_TIME.remedy}"
+                )
+    else:
         cells = silo_records.statistic_cells(study, name, folder=folder)
-        return SiloData(cells=cells, max_cells=capacity_of(study, name, len(cells)))
-    cells = handed.cells[name]
-    # It was read before anybody knew which columns are times.
-    times = {key for key, column in study.cell_columns.items() if isinstance(column, TimeColumn)}
-    for column in sorted(times & cells.negative):
-        raise DataError(
-            f"expected {NEGATIVE_TIME.expected} in {name}, column {column!r}, found "
-            f"{NEGATIVE_TIME.found}; {NEGATIVE_TIME.remedy}"
-        )
     return SiloData(cells=cells, max_cells=capacity_of(study, name, len(cells)))
 
 
@@ -240,11 +231,7 @@ def _reused(made: Plan, study: Study, dimension: int | None) -> Plan:
 def _check_records(
     study: Study, silos: Mapping[str, Records], test: Records | None, shape: Sequence[int]
 ) -> None:
-    """Numbers, shapes and targets of the records at hand, by the names of the silos.
-
-    Raises:
-        DataError: they do not fit the study.
-    """
+    """Numbers, shapes and targets of the records at hand; DataError if they do not fit."""
     _check_counts(study, [records.units for records in silos.values()])
     if test is not None and not len(test):
         raise DataError("expected records in the public test set, got none; fix it")

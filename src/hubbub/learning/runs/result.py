@@ -22,15 +22,13 @@ from hubbub.core.planning.query import QueryState, Released
 from hubbub.core.runs import prepared_study, run_folder
 from hubbub.core.runs.renderers import render
 from hubbub.core.runs.run_folder import REPORT
-from hubbub.core.runs.spending import Spending
+from hubbub.core.runs.spending import SPENDING, Spending
 from hubbub.core.tabular.records import STANDARDISED, Standardisation
 from hubbub.core.verification.evidence.collecting import FILE
 from hubbub.core.verification.evidence.evidence_file import MODEL
 from hubbub.estimation.data_frame import data_frame
 from hubbub.estimation.queries.sums_query import KeptQuery
-from hubbub.estimation.queries.synthesis_query import SYNTHESIS, synthesis_of
 from hubbub.estimation.statistic import Answer
-from hubbub.estimation.synthesis.release import SyntheticData
 from hubbub.learning.queries.training_ask import SCORES
 from hubbub.learning.runs import baselines, trained_model
 from hubbub.learning.study.training import model_header
@@ -73,20 +71,6 @@ class Result:
         states: where every query came to, by purpose.
         library: whose data frames its frames are; "": of the first that is installed.
         column_names: see `TrainedModel`.
-
-    >>> import hubbub
-    >>> rng = np.random.default_rng(0)
-    >>> def table():
-    ...     return rng.uniform(-1, 1, (50, 2)), np.arange(50) % 2
-    >>> silos = {"north": table(), "south": table(), "east": table()}
-    >>> result = hubbub.fit(silos, test=table(), epsilon=1, steps=2)
-    >>> sorted(result.final)
-    ['accuracy', 'auc', 'brier', 'calibration_slope', 'epsilon', 'loss', 'step']
-    >>> print(result)  # doctest: +ELLIPSIS
-    fit: 2 of 2 steps
-    epsilon ... at delta 1e-05 against the aggregator together with 1 silo
-    made public, since it was not stated: the number of records (150); how many ...
-    loss ..., accuracy ..., auc ...
     """
 
     model: Any = field(repr=False)
@@ -136,36 +120,29 @@ class Result:
         )
 
     def predict(self, table: Any) -> NDArray[np.float32]:
-        """Predictions for new records, which stay where they are.
+        """Predictions for new records, which stay where they are; see `TrainedModel.predict`.
 
         Args:
-            table: a file, a data frame or an array; see `TrainedModel.predict`.
+            table: a file, a data frame or an array.
 
         Returns:
-            (n,): the probability of the second class; (n, classes) for more than two classes; for
-            other targets see `TrainedModel.predict`.
+            (n,) the probability of the second class, or what other targets have.
         """
         return self.trained.predict(table)
 
     def predict_frame(self, table: Any) -> Any:
-        """Predictions for new records as a data frame, of the library that the table is of.
+        """The same as a data frame; see `TrainedModel.predict_frame`.
 
         Args:
-            table: a file, a data frame or an array; see `TrainedModel.predict`.
-
-        Returns:
-            A row for each record; see `TrainedModel.predict_frame`.
+            table: as `predict` takes it.
         """
         return self.trained.predict_frame(table)
 
     def with_library(self, library: str) -> Result:
-        """The same, whose data frames are of another library.
+        """The same, whose data frames are of "pandas", "polars" or "pyarrow".
 
         Args:
-            library: "pandas", "polars" or "pyarrow"; "": the first of them that is installed.
-
-        Returns:
-            A result like this one.
+            library: of these; "": the first of them that is installed.
         """
         answers = {
             name: replace(answer, library=library) for name, answer in self.statistics.items()
@@ -203,11 +180,10 @@ class Result:
 
         Returns:
             "by" and "group" (empty for all records), "count" of records with noise, "score", and
-            what `validation.json` says of each: "value", "low", "high", "null" and others.
+            what `validation.json` says of each.
 
         Raises:
-            StudyError: the study asks for none.
-            UserError: the library is not installed.
+            StudyError, UserError: the study asks for none, or the library is not installed.
         """
         if self.validation is None:
             raise StudyError("expected a study with [validation], got one without; ask for it")
@@ -221,16 +197,18 @@ class Result:
         return data_frame(rows, library or self.library)
 
     @property
-    def synthetic(self) -> SyntheticData:
+    def synthetic(self) -> Any:
         """The synthetic records that the study asks for.
 
         Raises:
             StudyError: it asks for none.
         """
-        state = self.states.get(SYNTHESIS)
-        query = synthesis_of(self.plan.study)
-        assert state is not None, "a run of a study with them has them"  # noqa: S101
-        return replace(query.synthetic(self.plan, state.parameters), library=self.library)
+        planned = self.plan.planned("synthetic")
+        if planned is None:
+            raise StudyError("expected a study with [synthetic], got one without; add it")
+        query: Any = planned.query
+        records = query.synthetic(self.plan, self.states[planned.purpose].parameters)
+        return replace(records, library=self.library)
 
     @property
     def steps(self) -> int:
@@ -303,7 +281,7 @@ def conclude(
     if result.scores:
         write_text(folder.path / SCORES, json.dumps(scores_to_dict(result.scores), indent=2))
     if spending is not None:
-        spending.write(folder.path)
+        write_text(folder.path / SPENDING, json.dumps(spending.to_dict(), indent=2))
     if evidence is not None:
         run_folder.write_evidence(folder.path, evidence())
     render("folder", folder.path, seconds=time.perf_counter() - began, thorough=True)
@@ -311,11 +289,7 @@ def conclude(
 
 
 def answered_in(folder: Path, plan: Plan) -> Result | None:
-    """What a folder holds of a study that asks for statistics alone; None if it is not finished.
-
-    Raises:
-        IntegrityError: a file of it was altered.
-    """
+    """What a folder holds of a study that asks for statistics alone; None if it is not finished."""
     query = plan.main.query
     finished = all((folder / name).is_file() for name in (FILE, REPORT))
     if not finished or not isinstance(query, KeptQuery):

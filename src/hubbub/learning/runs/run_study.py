@@ -140,7 +140,7 @@ def run_prepared(
     *,
     baseline: str | None = None,
     ledgers: str | Path | None = None,
-    progress: loop.Progress | None = None,
+    progress: loop.Progress = _tell_nobody,
     notice: Notice | None = None,
     audit: Mapping[str, Any] | None = None,
     metric_log: MetricLog | None = None,
@@ -194,10 +194,7 @@ def resume(
 
     Args:
         folder: of the run; the study is read from it, and the ledgers stay where they were.
-        progress: see `run`.
-        device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
-        notice: called with a few words before something slow, such as the mixing of a shuffled
-            token list.
+        progress, device, notice: see `run`.
         trust_code: code that the study names may run here, known or not.
         log: see `run`; rows that were made before are not told again.
 
@@ -209,20 +206,6 @@ def resume(
             holds one of its ledgers.
         IntegrityError: a checkpoint, a ledger or another file of the run was altered.
         StudyError, DataError, ModelError, BudgetError: as for `run`.
-
-    >>> import contextlib, tempfile
-    >>> from dataclasses import replace
-    >>> from importlib import resources
-    >>> heart = Study.load(resources.files("hubbub.learning.datasets") / "heart.toml")
-    >>> study = heart.changed(training=replace(heart.training, steps=2))
-    >>> def stop(step, metrics):
-    ...     raise KeyboardInterrupt
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     with contextlib.suppress(KeyboardInterrupt):
-    ...         _ = run(study, f"{home}/run", progress=stop)
-    ...     result = resume(f"{home}/run")
-    >>> [row["step"] for row in result.metrics], result.epsilon <= 1.0
-    ([1, 2], True)
     """
     with ExitStack() as stack:
         opened, study = stack.enter_context(run_folder.RunFolder.again(Path(folder)))
@@ -265,7 +248,7 @@ def resume(
 def _finished(
     prepared: prepared_study.PreparedStudy,
     baseline: str | None,
-    progress: loop.Progress | None,
+    progress: loop.Progress,
     notice: Notice | None,
     ledgers: Mapping[int, Ledger],
     folder: run_folder.RunFolder | None,
@@ -273,7 +256,7 @@ def _finished(
     metric_log: MetricLog,
 ) -> result.Result:
     """Train, and put the results where they belong."""
-    began, progress = time.perf_counter(), progress or _tell_nobody
+    began = time.perf_counter()
     asks = baseline is None or bool(prepared.plan.beside)
     saver = None if folder is None else checkpoint.CheckpointWriter(folder.keep)
     backend = local_backend.LocalBackend(
@@ -336,11 +319,7 @@ def _compared(
 ) -> tuple[prepared_study.PreparedStudy, QueryState]:
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
     folder = sessions.folder
-    opened = (
-        federated.exact_queries
-        if baseline == "non-private"
-        else federated.private_queries(sessions)
-    )
+    opened = federated.exact_queries if baseline == "non-private" else sessions.asked
     prepared = federated.ask_before(prepared, opened, folder)
     # Nobody sums: each silo has a training of its own.
     if baseline == "alone":
@@ -371,13 +350,7 @@ def _heads(study: Study, books: Mapping[int, Ledger]) -> dict[str, bytes]:
 def telling(progress: bool | Progress | None, study: Study) -> Iterator[Progress]:
     """What to call after every step of a study, until it is over.
 
-    Args:
-        progress: a function is called after every step; True shows a bar, False nothing; None shows
-            one in a notebook, where people wait in front of it.
-        study: what is run.
-
-    Raises:
-        StudyError: `progress` is neither a function nor a truth value.
+    A function is; True shows a bar, False nothing, None one in a notebook, where people wait.
     """
     if callable(progress):
         yield progress
@@ -387,7 +360,7 @@ def telling(progress: bool | Progress | None, study: Study) -> Iterator[Progress
             f"{type(progress).__name__}; leave it out"
         )
     elif (show := _notebook_display()) and progress is not False:
-        yield _NotebookBar(study.name, steps_of(study), show)
+        yield _notebook_bar(study.name, steps_of(study), show)
     elif progress:
         with _terminal_bar(study.name, steps_of(study)) as bar:
             yield bar
@@ -406,35 +379,16 @@ def _notebook_display() -> Callable[..., Any] | None:
     return display  # type: ignore[no-any-return,unused-ignore]
 
 
-class _Page:
-    """What a notebook shows: HTML, and a line where there is no HTML."""
+def _notebook_bar(title: str, total: int, show: Callable[..., Any]) -> Progress:
+    """A bar in a notebook, which every step redraws in its place; a line where there is no HTML."""
 
-    def __init__(self, html: str, words: str) -> None:
-        self._html, self._words = html, words
+    def page(step: int, row: Mapping[str, float]) -> dict[str, str]:
+        words = _words(title, step, total, row)
+        bar = f'<progress value="{step}" max="{total}"></progress>'
+        return {"text/html": f"<div>{bar} {escape(words)}</div>", "text/plain": words}
 
-    def _repr_html_(self) -> str:
-        return self._html
-
-    def __repr__(self) -> str:
-        return self._words
-
-
-class _NotebookBar:
-    """A bar in a notebook, which every step redraws in its place."""
-
-    def __init__(self, title: str, total: int, show: Callable[..., Any]) -> None:
-        self._title, self._total = title, total
-        self._shown = show(self._page(0, {}), display_id=True)
-
-    def __call__(self, step: int, row: Mapping[str, float]) -> None:
-        """So many steps are done."""
-        if self._shown is not None:
-            self._shown.update(self._page(step, row))
-
-    def _page(self, step: int, row: Mapping[str, float]) -> _Page:
-        words = _words(self._title, step, self._total, row)
-        bar = f'<progress value="{step}" max="{self._total}"></progress>'
-        return _Page(f"<div>{bar} {escape(words)}</div>", words)
+    place = show(page(0, {}), raw=True, display_id=True)
+    return _tell_nobody if place is None else lambda *done: place.update(page(*done), raw=True)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from html import escape
 from math import floor, log10
 from pathlib import Path
 from threading import RLock
-from typing import Any, Protocol
+from typing import Any
 
 from hubbub.core.disk import PRIVATE, file_name, fresh, locked, read_bytes, why_of, write_all
 from hubbub.core.errors import BudgetError, SpentError, StudyError, UserError
@@ -162,7 +162,7 @@ class StatisticsContext:
     tables: Mapping[str, Mapping[str, Any]]
     epsilon: float
     questions: Questions
-    ledgers: NotebookLedgers
+    ledgers: InMemoryLedgers | FolderLedgers
     reads_records: bool
     library: str = ""
 
@@ -254,11 +254,7 @@ class StatisticsContext:
         )
 
     def study(self, questions: Questions, epsilon: float) -> Study:
-        """A query as a study.
-
-        Raises:
-            StudyError: a question is none, or a number is out of its range.
-        """
+        """A query as a study, or StudyError."""
         privacy = {**self.tables["privacy"], "epsilon": epsilon}
         head = {"study": {"name": _NAME}, _NAME: _named(questions)}
         return Study.from_table(array_inputs.plain({**self.tables, **head, "privacy": privacy}))
@@ -371,24 +367,8 @@ def _named(questions: Questions) -> dict[str, Mapping[str, Any]]:
     return named
 
 
-class NotebookLedgers(Protocol):
-    """Where queries of tables in memory are charged, and their answers kept.
-
-    A query that was answered is never asked again: asked twice it would be two releases. No ledger
-    knows a rule by which a query is let in.
-    """
-
-    def alone(self) -> AbstractContextManager[object]:
-        """Nobody else charges them until this ends."""
-
-    def tallies(self) -> Sequence[Tally]:
-        """What was charged at each silo."""
-
-    def answer(self, plan: Plan) -> Result | None:
-        """What a query has given, if it was answered."""
-
-    def release(self, prepared: prepared_study.PreparedStudy) -> Result:
-        """Charge a query and ask it."""
+# Where queries of tables in memory are charged, and their answers kept. One that was answered is
+# never asked again: that would be two releases.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -397,12 +377,9 @@ class InMemoryLedgers:
 
     So whoever makes the same silos again, as a notebook's cell does that is run twice, finds what
     was charged.
-
-    Args:
-        tables: a digest of each silo's table, by the silo's name.
     """
 
-    tables: Mapping[str, str] = field(repr=False)
+    tables: Mapping[str, str] = field(repr=False)  # a digest of each, by the silo's name
 
     def alone(self) -> AbstractContextManager[object]:
         """Other threads wait."""
@@ -435,14 +412,10 @@ class FolderLedgers:
 
     Beside the ledgers stands, under a key that is there too, of which tables each query was asked:
     an answer is given again for these alone.
-
-    Args:
-        home: of both.
-        tables: a digest of each silo's table, by the silo's name.
     """
 
-    home: Path
-    tables: Mapping[str, str] = field(repr=False)
+    home: Path  # of both
+    tables: Mapping[str, str] = field(repr=False)  # a digest of each, by the silo's name
 
     @contextmanager
     def alone(self) -> Iterator[None]:

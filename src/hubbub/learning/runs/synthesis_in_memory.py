@@ -49,9 +49,9 @@ def synthesize(
 
     Args:
         silos: each silo's table by its name: a data frame, or a mapping of columns to values.
-        columns: what is public of each column, by the keys of `data.columns` in a study.
+        columns, delta, colluders, relation, records, patients, most_per_patient, out: see
+            `hubbub.statistics`.
         epsilon: what it may cost; no unit.
-        delta: the probability with which the guarantee may fail.
         targets: up to 3 columns of most interest, such as the outcome.
         bins: ranges of equal width of a numeric column.
         cuts: by column its public break points instead.
@@ -60,12 +60,6 @@ def synthesize(
         size: synthetic records to draw; 0: about as many as there are units.
         total: epsilon of all that is asked of these tables, earlier and later `hubbub.statistics`
             too; None: `epsilon`, which nothing else may have a part of.
-        colluders: number of silos that may collude with the aggregator.
-        relation: of neighbouring data sets, "add-remove" or "substitute".
-        records: public number of units in all; None: as many as there are, which then is public.
-        patients: whose each row is, see `hubbub.statistics`; None: each row is a unit.
-        most_per_patient: beside it, how many rows of one patient count.
-        out: folder of these tables in which it gets one of its own; None: write nothing.
 
     Returns:
         An object that draws records and gives shares with intervals.
@@ -107,14 +101,14 @@ def synthesize(
         out=out,
     )
     keys: dict[str, Any] = {"targets": list(targets), "bins": bins, "records": size}
-    if cuts:
-        keys["cuts"] = {name: list(some) for name, some in cuts.items()}
+    keys |= {"cuts": {name: list(some) for name, some in cuts.items()}} if cuts else {}
     keys |= {"follows": dict(follows)} if follows else {}
     keys |= {"possible": list(possible)} if possible else {}
     privacy = {**context.tables["privacy"], "epsilon": float(epsilon)}
     tables = {**context.tables, "study": {"name": _NAME}, _NAME: keys, "privacy": privacy}
     study = Study.from_table(array_inputs.plain(tables))
-    return ReleasableQuery(context=context, study=study).release().synthetic
+    made: SyntheticData = ReleasableQuery(context=context, study=study).release().synthetic
+    return made
 
 
 def synthetic(folder: str | Path) -> SyntheticData:
@@ -130,22 +124,6 @@ def synthetic(folder: str | Path) -> SyntheticData:
         UserError: there is no run in the folder, or it is not finished.
         StudyError: its study asks for no synthetic records.
         IntegrityError: its sums were altered.
-
-    >>> import tempfile
-    >>> import numpy as np
-    >>> table = {"age": np.linspace(20, 90, 300), "sex": ["f", "m"] * 150}
-    >>> columns = {"age": {"low": 20, "high": 90}, "sex": {"categories": ["f", "m"]}}
-    >>> with tempfile.TemporaryDirectory() as home:
-    ...     _ = synthesize(
-    ...         {"north": table, "south": table, "east": table},
-    ...         columns=columns,
-    ...         epsilon=2,
-    ...         out=home,
-    ...     )
-    ...     (run,) = Path(home).glob("synthetic-*")
-    ...     made = synthetic(run)
-    >>> len(made.draw(10)["age"])
-    10
     """
     home = Path(folder)
     if not (home / "study.toml").is_file():

@@ -6,7 +6,7 @@ for, and records that are scored leave nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,13 +45,6 @@ class TrainedModel:
         standardisation: what features go through before the module; None if nothing.
         column_names: of the data frames that `fit` took by the places of their columns, in their
             order; empty where the study names the columns, and where there were only arrays.
-
-    >>> import hubbub
-    >>> rng = np.random.default_rng(0)
-    >>> silos = {name: (rng.uniform(-1, 1, (50, 2)), np.arange(50) % 2) for name in "abc"}
-    >>> trained = hubbub.fit(silos, epsilon=1, steps=2).trained
-    >>> trained.predict(np.zeros((3, 2), dtype=np.float32)).shape, trained.classes
-    ((3,), ('0', '1'))
     """
 
     study: Study
@@ -166,13 +159,7 @@ class TrainedModel:
         return inputs
 
     def exposures(self, table: Any) -> NDArray[np.float64] | None:
-        """For how long, or of how much, each record of a table is counted; None: it says nothing.
-
-        Args:
-            table: a file, a data frame or an array.
-
-        Returns:
-            (n,) in the exposure's own unit, above 0.
+        """(n,) above 0: for how long, or of how much, each record counts; None: it is not said.
 
         Raises:
             DataError: a cell is no exposure above 0.
@@ -180,27 +167,22 @@ class TrainedModel:
         outcome = self.study.data.outcome
         if outcome is None or not outcome.exposure or hasattr(table, "dtype"):
             return None
-        is_file = isinstance(table, str | Path)
-        cells = read_cells(Path(table), [outcome.exposure]) if is_file else cells_of(table)
+        cells = _cells(table, [outcome.exposure])
         if outcome.exposure not in cells:
             return None
-        where = f"{Path(table).name if is_file else 'the table'}, column {outcome.exposure!r}"
+        where = f"{_origin(table)}, column {outcome.exposure!r}"
         return read_column(cells[outcome.exposure], outcome.rule_of(outcome.exposure), where)
 
     def _encoded(self, table: Any) -> NDArray[np.float32]:
         """Features of a file or a table in memory."""
-        is_file = isinstance(table, str | Path)
-        origin = Path(table).name if is_file else "the table"
+        origin = _origin(table)
         columns, target = silo_records.encoding(self.study)
         if not columns and is_own(self.study.data.source):
             raise DataError(
                 "expected an array of features, since the study's records come from a function, "
                 f"found {origin}; call hubbub.load and give its predict an array"
             )
-        if is_file:
-            cells = read_cells(Path(table), [column.name for column in columns])
-        else:
-            cells = cells_of(table)
+        cells = _cells(table, [column.name for column in columns])
         if self.column_names:  # of data frames that were fitted by their places
             if missing := [name for name in self.column_names if name not in cells]:
                 raise DataError(
@@ -208,14 +190,27 @@ class TrainedModel:
                     f"{missing[0]!r}; add it"
                 )
             # Whatever they are called, none is a target; and truth values are numbers, as in `fit`.
-            own = {n: [_TRUTH.get(text, text) for text in cells[n]] for n in self.column_names}
             read = [
-                read_column(texts, number_rule, f"{origin}, column {name!r}")
-                for name, texts in own.items()
+                read_column(
+                    [_TRUTH.get(text, text) for text in cells[name]],
+                    number_rule,
+                    f"{origin}, column {name!r}",
+                )
+                for name in self.column_names
             ]
             return np.column_stack(read).astype(np.float32)
         outcome = self.study.data.outcome
         return encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
+
+
+def _origin(table: Any) -> str:
+    """What sentences call a table."""
+    return Path(table).name if isinstance(table, str | Path) else "the table"
+
+
+def _cells(table: Any, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """These columns' cells of a file, or all of a table in memory."""
+    return read_cells(Path(table), names) if isinstance(table, str | Path) else cells_of(table)
 
 
 def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> TrainedModel:
@@ -276,33 +271,28 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
             f"expected {path / STANDARDISED}, which the study's features need, found none; copy it "
             "again"
         )
+    listed: Any = None
+    with suppress(ValueError):  # of the data frames that it was fitted to
+        listed = json_value(header.get("columns", "[]"))
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise IntegrityError(
+            f"expected {path / MODEL} to list names of columns, found others; copy it again"
+        )
     return TrainedModel(
         study=study,
         module=module.eval(),
         shape=shape,
         standardisation=standardised,
-        column_names=_column_names(path / MODEL, header),
+        column_names=tuple(listed),
     )
-
-
-def _column_names(path: Path, header: Mapping[str, str]) -> tuple[str, ...]:
-    """What a model's file says of the data frames that it was fitted to."""
-    with suppress(ValueError):
-        names = json_value(header.get("columns", "[]"))
-        if isinstance(names, list) and all(isinstance(name, str) for name in names):
-            return tuple(names)
-    raise IntegrityError(f"expected {path} to list names of columns, found others; copy it again")
 
 
 def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
     """What a table of predictions holds: columns of the row's number, probabilities and class.
 
-    Returns:
-        "row" from 1, "score" (the probability of the second of two classes) or a column
-        "score of CLASS" for each of more, and "predicted", the most probable class. For amounts
-        and counts "predicted"; of counts with an exposure "rate", in one unit of it, and
-        "predicted" where the table has that column, for the row's own; for times to an event
-        "free of it after TIME" for each of the grid.
+    "row" is from 1, "score" the probability of the second of two classes, or "score of CLASS" for
+    each of more; of counts with an exposure "rate" is in one unit of it, and "predicted" there
+    where the table has that column; for times there is "free of it after TIME" of the grid.
     """
     predicted, classes = trained.predict(table), trained.classes
     columns: dict[str, list[Any]] = {"row": list(range(1, len(predicted) + 1))}
@@ -335,12 +325,7 @@ def _digits(column: NDArray[np.floating[Any]]) -> list[float]:
 
 
 def _study_in(folder: Path) -> Study:
-    """The study of a finished run.
-
-    Raises:
-        UserError: there is no model in the folder, or no study.
-        StudyError: the study was damaged.
-    """
+    """The study of a finished run, or UserError."""
     study = Study.load(folder / "study.toml") if (folder / "study.toml").is_file() else None
     if study is not None and study.model is None:
         raise UserError(

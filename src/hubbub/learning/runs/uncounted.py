@@ -27,11 +27,9 @@ _ledgers_of: dict[str, set[Path | str | None]] = {}
 
 
 def warn_if_uncounted(ledgers: Mapping[str, Path | str | None]) -> None:
-    """Warn where a silo was asked before and these ledgers do not hold it; call before it is asked.
+    """Warn where a silo was asked before, and not by these ledgers; call before it is asked.
 
-    Args:
-        ledgers: by each silo's name their folder, or what stands for one in memory; None: no ledger
-            is kept.
+    By each silo's name they are a folder, or what stands for one in memory; None: no ledger.
     """
     apart = []
     for name, here in ledgers.items():
@@ -56,12 +54,7 @@ def folder_for(study: Study, out: Path, stated: Path | None) -> Path:
     """The folder of a run's ledgers, which is the one that its files have, wherever results go.
 
     Who lets another folder count them, or has them counted under another silo's name, is warned
-    (`UncountedWarning`).
-
-    Args:
-        study: whose files of records are looked up, and remembered.
-        out: of the run; ledgers of files that have none are beside it.
-        stated: the folder that somebody names.
+    (`UncountedWarning`). Ledgers of files that have none are beside `out`.
     """
     here = (stated or counted_in(study) or out.parent / "ledgers").resolve()
     apart: dict[str, list[Path]] = {}

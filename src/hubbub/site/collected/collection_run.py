@@ -32,7 +32,7 @@ from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.runs.checkpoint import CheckpointWriter
-from hubbub.core.runs.federated import RunSessions, ask_before, private_queries, train_federated
+from hubbub.core.runs.federated import RunSessions, ask_before, train_federated
 from hubbub.core.runs.run_folder import RunFolder
 from hubbub.core.session.ask import Absent, Call
 from hubbub.core.session.offer import SessionOffer, round_parameters_of
@@ -441,7 +441,7 @@ def serve_collection(
             wall=wall,
         )
         if prepared.plan.main not in collected:
-            ask_before(prepared, private_queries(sums), folder)
+            ask_before(prepared, sums.asked, folder)
             return None
         saver = stack.enter_context(CheckpointWriter(folder.keep))
         prepared, trained = train_federated(
@@ -480,7 +480,7 @@ def _last_words(
     box = sums.boxes.get(purpose)
     if box is None:  # the sum was taken by a process that has ended since
         box = sums.box_of(plan.main, round_parameters_of(plan.main))
-    sessions = [session for each in folder.purposes for session in folder.sessions(each)]
+    sessions = [session for ids in folder.sessions.values() for session in ids]
     parts = []
     for silo in box.collector.named:
         word = box.last_word(silo)

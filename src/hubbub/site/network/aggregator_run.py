@@ -155,7 +155,7 @@ def _closed(
     """The silos' own words about the run."""
     rounds, folder = sessions.opened[sessions.plan.main.purpose].rounds, sessions.folder
     assert folder is not None, "a networked run has one"  # noqa: S101
-    ended = [session for purpose in folder.purposes for session in folder.sessions(purpose)]
+    ended = [session for ids in folder.sessions.values() for session in ids]
     parameters = np.asarray(trained.parameters, dtype="<f4").tobytes()
     parts = coordinator.close(ended, parameters)
     rounds.recorder.close()

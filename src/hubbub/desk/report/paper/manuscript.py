@@ -13,10 +13,10 @@ from typing import Any
 from hubbub.core.disk import file_name
 from hubbub.core.number_format import NOT_KNOWN, amount
 from hubbub.core.planning.plan_rows import spoken
-from hubbub.desk.report import validation_sheet
+from hubbub.core.runs.renderers import render
 from hubbub.desk.report.answers import Answer, estimate_words, p_cell, printed, sheet_of
 from hubbub.desk.report.paper.record_flow import Counted, counted, flow_figure, flow_table
-from hubbub.desk.report.sheet import Sheet, Table, full
+from hubbub.desk.report.sheet import Sheet, SheetOfModel, Table, full
 from hubbub.estimation.kinds import methods_of
 
 # Effects of a regression as journals print them: each column with its classes, reference first.
@@ -224,12 +224,13 @@ def manuscript_of(
     effects: Mapping[str, Answer] = (coefficients or {}).get("statistics", {})
     every = {**answers, **effects}
     known, unit = counted(answers, validation), told["unit"]
-    scored = validation if validation and not validation["refusal"] else None
+    said = render("validation", validation) if validation else None
+    scored: SheetOfModel | None = said if said and said.methods else None
     sites = None if plan is None else int(plan["silos"])
     sheets = [
         *([_flow(known, unit, sites)] if known else []),
         *(_printed_answer(name, one, answers) for name, one in every.items()),
-        *([validation_sheet.sheet_of(scored)] if scored else []),
+        *([scored.sheet] if scored else []),
     ]
     tables = [table for sheet in sheets for table in sheet.tables]
     figures = [figure for sheet in sheets for figure in sheet.figures]
@@ -260,7 +261,7 @@ def methods_sentence(
     told: Mapping[str, Any],
     *,
     plan: Mapping[str, Any] | None = None,
-    validation: Mapping[str, Any] | None = None,
+    validation: SheetOfModel | None = None,
 ) -> str:
     """What the section on methods says; of the whole study's epsilon where there is a plan."""
     methods: dict[str | None, None] = {}
@@ -290,13 +291,7 @@ def methods_sentence(
         "account for sampling and the added noise"
     )
     adjusted = "; p-values of the family were adjusted by Holm's method." if family else "."
-    scored = ""
-    if validation:
-        scored = (
-            f"The model was validated on {validation_sheet.whose(validation)}, by a noisy "
-            "sum over public bins of predictions and outcomes. Intervals contain the "
-            "values that the noisy counts do not contradict."
-        )
+    scored = validation.methods if validation else ""
     own = done and full(done)
     return " ".join(filter(None, (own, scored, promised + adjusted)))
 

@@ -91,10 +91,8 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
     """Why there are none, and what to do; empty where there are."""
     if model.kind != "logistic" or model.extractor:
         return (
-            (
-                "where the model is not one linear layer on the columns, because then no "
-                "single number is the effect of a column"
-            ),
+            "where the model is not one linear layer on the columns, because then no single number "
+            "is the effect of a column",
             "leave it out, and use [validation] to see how good the model is",
         )
     if not data.is_declared or not data.features:
@@ -110,26 +108,20 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
         )
     if data.outcome is not None and data.outcome.kind == COUNT and data.outcome.mean is not None:
         return (
-            (
-                "of a count beside data.target.mean: its sums start at the model, whose "
-                "intercept does not contain the mean"
-            ),
+            "of a count beside data.target.mean: its sums start at the model, whose intercept does "
+            "not contain the mean",
             "leave data.target.mean out, or write model.intercept",
         )
     if data.standardise is not None:
         return (
-            (
-                "beside data.standardise: effects are per unit of a column already, and are "
-                "given for features within public bounds"
-            ),
+            "beside data.standardise: effects are per unit of a column already, and are given for "
+            "features within public bounds",
             "leave data.standardise out",
         )
     if not model.bias or model.loss:
         return (
-            (
-                "with model.bias = false or a model.loss of its own: effects are "
-                "maximum-likelihood estimates with an intercept"
-            ),
+            "with model.bias = false or a model.loss of its own: effects are maximum-likelihood "
+            "estimates with an intercept",
             "leave these keys out",
         )
     effects = sum(max(len(feature.categories) - 1, 1) for feature in data.features)
@@ -137,11 +129,9 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
     effects = others * (effects + 1) - 1  # each of several classes has an intercept of its own
     if effects > _MOST_EFFECTS:
         return (
-            (
-                f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here, "
-                "counting those of each class but the first and its intercept: none would "
-                "stand out from the noise"
-            ),
+            f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here, counting "
+            "those of each class but the first and its intercept: none would stand out from the "
+            "noise",
             "take fewer columns, or leave it out",
         )
     return "", ""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -65,14 +64,9 @@ _OWN_NOTE = (
 
 @dataclass(frozen=True)
 class CoefficientsQuery(SumsQuery):
-    """Newton steps from the released model.
+    """Newton steps from the released model."""
 
-    Args:
-        asked: what they may cost, in how many sums.
-        data, privacy: of the study.
-    """
-
-    asked: Coefficients
+    asked: Coefficients  # what they may cost, in how many sums
     data: Data
     privacy: Privacy
 
@@ -80,7 +74,7 @@ class CoefficientsQuery(SumsQuery):
     turn = Turn.LAST  # at the model that is released
 
     @cached_property
-    def steps(self) -> ModelSums:
+    def steps(self) -> OwnSums | NewtonSteps:
         """What a record sends."""
         data, relation = self.data, self.privacy.relation
         on = covariates_of(data.features)
@@ -126,49 +120,32 @@ class CoefficientsQuery(SumsQuery):
 
     def warnings(self, study: Study) -> QueryWarnings:
         """Of sums that cannot be foreseen, or lost."""
+        unknown = "data.records is not stated: the precision of coefficients cannot be computed in"
         lost = (
-            self.layout.rounds == 1 and study.parties.dropouts and not study.parties.compute_nodes
+            "dropouts without compute nodes: a silo that drops out of the coefficients' only "
+            "sum loses it; ask for coefficients.sums = 2, or use compute nodes"
         )
+        parties = study.parties
+        may_be_lost = self.layout.rounds == 1 and parties.dropouts and not parties.compute_nodes
         return QueryWarnings(
-            records_unknown=(
-                (
-                    "data.records is not stated: the precision of coefficients cannot be "
-                    "computed in advance"
-                ),
-            ),
-            sums=(
-                "dropouts without compute nodes: a silo that drops out of the coefficients' only "
-                "sum loses it; ask for coefficients.sums = 2, or use compute nodes",
-            )
-            if lost
-            else (),
+            records_unknown=(f"{unknown} advance",), sums=(lost,) if may_be_lost else ()
         )
 
     def plan_rows(self, planned: PlannedQuery[Query], records: int) -> list[PlanRow]:
         """How exact they will be."""
         if not records:
             return []
-        expected = self.expected(planned, records)
-        ((quantity, error),) = expected.errors
-        answered = "where records allow" if expected.possible else "none"
-        return [
-            PlanRow(
-                COEFFICIENT,
-                error if np.isfinite(error) else "below the noise",
-                f"standard error of the {quantity}, at most",
-            ),
-            PlanRow(
-                COEFFICIENT,
-                "answered" if expected.answered else answered,
-                "whether they stand out from the noise",
-            ),
-        ]
-
-    def expected(self, planned: PlannedQuery[Query], records: int) -> Expectation:
-        """What may be said before records are touched."""
         # Sums are in units of the longest vector.
         noise = planned.total_sigma * self.layout.unit
-        return self.steps.expected(records, noise, self.asked.sums)
+        expected = self.steps.expected(records, noise, self.asked.sums)
+        ((quantity, error),) = expected.errors
+        told = error if np.isfinite(error) else "below the noise"
+        answered = "where records allow" if expected.possible else "none"
+        answered = "answered" if expected.answered else answered
+        return [
+            PlanRow(COEFFICIENT, told, f"standard error of the {quantity}, at most"),
+            PlanRow(COEFFICIENT, answered, "whether they stand out from the noise"),
+        ]
 
     def released(self, plan: Plan, state: QueryState) -> Released:
         """The answer, as JSON with the promise that it was made under, and as a table."""
@@ -188,15 +165,10 @@ class CoefficientsQuery(SumsQuery):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSums(ABC):
-    """All that is asked of a record, as one vector: the block of a regression on its scale.
+class _ModelSums:
+    """All that is asked of a record, as one vector: the block of a regression on its scale."""
 
-    Args:
-        asked: the regression.
-        relation: "add-remove" or "substitute".
-    """
-
-    asked: OneSum | Iterated
+    asked: OneSum | Iterated  # the regression
     relation: str
 
     @property
@@ -227,22 +199,6 @@ class ModelSums(ABC):
         """Of all units' vectors."""
         return self.stacked.sum(cells, parameters, shares)
 
-    @abstractmethod
-    def rounds(self, sums: int) -> int:
-        """How many sums are asked for, where a study wants so many."""
-
-    @abstractmethod
-    def update(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Parameters:
-        """Where the next sum is taken."""
-
-    @abstractmethod
-    def answer(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Answer:
-        """What the noisy sums say."""
-
-    @abstractmethod
-    def expected(self, records: float, sigma: float, sums: int) -> Expectation:
-        """What may be said before records are touched, with this noise in each of so many sums."""
-
     def _titled(self, answer: Answer, notes: Sequence[str]) -> Answer:
         """With a title of its own, and these notes if it has any."""
         title = f"Coefficients of the model: {answer.title}"
@@ -250,7 +206,7 @@ class ModelSums(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnSums(ModelSums):
+class OwnSums(_ModelSums):
     """Amounts and times to an event, by regressions that find their own way.
 
     An amount's are those of least squares, which one sum of moments tells (docs/privacy.md P23
@@ -284,15 +240,13 @@ class OwnSums(ModelSums):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewtonSteps(ModelSums):
+class NewtonSteps(_ModelSums):
     """Score and information at the released model, and Newton steps from there (P32).
 
     A record sends the block of a logistic regression on numbers (P23 (f)), of counts or of several
     classes (P36), taken at the effects that the released model has. The first two sums lead a step
-    on each, two more one step together, and all others are taken there; what those that were taken
-    near the root say together is the answer, and the released model is one of these places. So
-    nothing has to be found from zero, and one sum may do where such a regression by itself needs
-    ten.
+    on each, two more one step together, and all others are taken there; those that were taken near
+    the root say together the answer. So one sum may do where such a regression needs ten.
     """
 
     asked: NewtonLogistic | ModelRegression
@@ -365,17 +319,11 @@ def covariates_of(columns: Sequence[Column]) -> tuple[Levels | Column, ...]:
 
 
 def effects_of(columns: Sequence[Column], model: Parameters) -> Parameters:
-    """The intercept and effects of a model with these weights, of records that lack no cell.
+    """(1 + effects,) the intercept and effects of a model, in the order of `Covariates`.
 
-    Args:
-        columns: that it sees, in order.
-        model: (features + 1,) weights, and the bias at the end; of several classes (classes,
-            features) weights and (classes,) biases, one after the other.
-
-    Returns:
-        (1 + effects,) in the order of `Covariates`: of numbers per half of their range, of classes
-        against the first. Of several classes each with the effects on all of them but the first,
-        over that one, side by side.
+    Those of numbers are per half of their range, of classes against the first; of several classes
+    of the outcome side by side over the first. The model is (features + 1,) weights, and the bias
+    at the end; of several classes (classes, features) weights, and then (classes,) biases.
     """
     features = sum(column.width for column in columns)
     outputs = len(model) // (features + 1)

@@ -8,7 +8,6 @@ them has little noise. Of amounts, counts and more than two classes the cells ar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import log, sqrt
 
@@ -83,33 +82,34 @@ class Kind(ABC):
 
 
 def _observed(
-    table: NoisyTable,
-    bins: Bins,
-    mean: Callable[[NoisyTable], ScoreInterval],
-    ends: tuple[float, float] = (0.0, 1.0),
+    table: NoisyTable, bins: Bins, came: Array, ends: tuple[float, float] = (0.0, 1.0)
 ) -> ScoreCurve | None:
-    """What came, on average, over what was foretold: a point for each fifth of the records."""
-    groups = fifths(table, bins.points)
-    points = [(at, mean(table.part(group)).within(*ends, wide=np.inf)) for at, group in groups]
-    return curve("observed", points)
+    """What outcomes came to, on average, over what was foretold: a point for each fifth."""
+
+    def mean(group: slice) -> ScoreInterval:
+        sums = table.part(group).sums(came, np.ones(1))
+        return sums.ratio(_place(0), _place(1)).within(*ends, wide=np.inf)
+
+    return curve("observed", [(at, mean(group)) for at, group in fifths(table, bins.points)])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Risks(Kind):
-    """The chance of the second class, in fine bins, by what came.
-
-    Args:
-        bins: of the chance.
-        rate: share of the records that has the second class, as far as anybody knows.
-    """
+class _OfRisks(Kind):
+    """A risk in fine bins."""
 
     bins: Bins
-    rate: float = RATE
 
     @property
     def code(self) -> PrefixCode:
-        """Running totals of fine bins have little noise, wherever the chances lie."""
+        """Running totals of fine bins have little noise, wherever the risks lie."""
         return fine_code(len(self.bins))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Risks(_OfRisks):
+    """The chance of the second class, by what came."""
+
+    rate: float = RATE  # share of the records that has the second class, as far as anybody knows
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -144,23 +144,13 @@ class Risks(Kind):
             self._brier(table),
             score("calibration_gap", apart.ratio(_place(0), _place(1)).within(-1.0, 1.0)),
             score("calibration_slope", _logistic_slope(odds, table)),
-            calibration=_observed(
-                table,
-                self.bins,
-                lambda group: group.sums(_SECOND, _BOTH).ratio(_place(0), _place(1)),
-            ),
+            calibration=_observed(table, self.bins, _SECOND),
             decisions=self._decisions(table),
         )
 
     def _auc(self, table: NoisyTable) -> ValidationScore | None:
-        interval = concordance(
-            table,
-            (_ranked, _pairs),
-            _slopes,
-            kinds=1,
-            most=len(self.bins),
-            variance=_auc_variance,
-        )
+        pairs, most = (_ranked, _pairs), len(self.bins)
+        interval = concordance(table, pairs, _slopes, kinds=1, most=most, variance=_auc_variance)
         return score("auc", interval.within(0.0, 1.0), null=0.5, gain=interval.less(0.5))
 
     def _brier(self, table: NoisyTable) -> ValidationScore | None:
@@ -230,10 +220,7 @@ def _auc_variance(auc: float, records: Array) -> float:
 
 
 def _logistic_slope(x: Array, table: NoisyTable) -> ScoreInterval:
-    """The slope of a logistic regression of what came on `x`, with its sandwich error.
-
-    It solves the score on noisy counts.
-    """
+    """The slope of a logistic regression on `x`, by the score of noisy counts, with its error."""
     rows, ones = table.counts.sum(axis=1), table.counts[:, 1]
     design = np.column_stack([np.ones_like(x), x])
     effects = np.array([0.0, 1.0])
@@ -257,26 +244,16 @@ def _logistic_slope(x: Array, table: NoisyTable) -> ScoreInterval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Times(Kind):
-    """The risk of an event until the horizon, in fine bins, by what came when.
+class Times(_OfRisks):
+    """The risk of an event until the horizon, by what came when.
 
     An outcome is an interval of a public grid in which a record had the event or was lost, or that
     it was followed to the grid's end. Within an interval half of who is lost is lost before the
     events and half after them, as in a life table; for concordance who is lost in an interval
     outlives its events.
-
-    Args:
-        bins: of the risk.
-        ends: of the intervals, rising; the last is the horizon.
     """
 
-    bins: Bins
-    ends: tuple[float, ...]
-
-    @property
-    def code(self) -> PrefixCode:
-        """Running totals of fine bins have little noise, wherever the risks lie."""
-        return fine_code(len(self.bins))
+    ends: tuple[float, ...]  # of the intervals, rising; the last is the horizon
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -304,7 +281,7 @@ class Times(Kind):
 
     def scored(self, table: NoisyTable) -> ValidationScores:
         """Concordance, Brier score and calibration of the risk until the horizon."""
-        many, risk, seen = len(self.ends), self.bins.points, np.eye(self.outcomes)
+        many, risk, seen = len(self.ends), self.bins.points, np.eye(self.shape[1])
         counted = (self._ranked, self._comparable)
         c_index = concordance(
             table,
@@ -315,9 +292,8 @@ class Times(Kind):
         )
         # Of each outcome the records, their risks, and their squares: (3, outcomes) sums, flat.
         powers = np.stack([risk**power for power in range(3)])[:, None, :, None]
-        shape = (3, self.outcomes, len(self.bins), self.outcomes)
-        weights = np.broadcast_to(powers * seen[:, None, :], shape)
-        sums = table.sums(*weights.reshape(-1, len(self.bins), self.outcomes))
+        weights = np.broadcast_to(powers * seen[:, None, :], (3, len(seen), *self.shape))
+        sums = table.sums(*weights.reshape(-1, *self.shape))
 
         # At the horizon, who was lost weighed by the inverse chance (Graf et al. 1999).
         def brier(n: Array) -> Array:
@@ -335,6 +311,14 @@ class Times(Kind):
             mean = self._powers(n)[..., 1, :].sum(-1) / self._records(n)
             return np.asarray(mean - came / (came + stayed))
 
+        # The risk that was seen, by a life table of each fifth, over what was foretold.
+        def observed(group: slice) -> ScoreInterval:
+            came = (
+                table.part(group).sums(*seen[:, None, :]).smooth(lambda n: 1.0 - self.survival(n))
+            )
+            return came.within(0.0, 1.0, wide=np.inf)
+
+        points = [(at, observed(group)) for at, group in fifths(table, self.bins.points)]
         own, null = sums.smooth(brier), sums.smooth(brier_of_null)
         gain = sums.smooth(lambda n: brier_of_null(n) - brier(n))
         share = float(np.clip(null.value, 0.0, 0.25))
@@ -342,19 +326,12 @@ class Times(Kind):
             score("c_index", c_index.within(0.0, 1.0), null=0.5, gain=c_index.less(0.5)),
             score("brier", own.within(0.0, 1.0), null=share, gain=gain),
             score("calibration_gap", sums.smooth(gap).within(-1.0, 1.0)),
-            # The risk that was seen, by a life table of each group, over what was foretold.
-            calibration=_observed(
-                table,
-                self.bins,
-                lambda group: group.sums(*seen[:, None, :]).smooth(
-                    lambda n: 1.0 - self.survival(n)
-                ),
-            ),
+            calibration=curve("observed", points),
         )
 
     def _powers(self, n: Array) -> Array:
         """(…, 3, outcomes) of each outcome the records, their risks, and their squares."""
-        return n.reshape(*n.shape[:-1], 3, self.outcomes)
+        return n.reshape(*n.shape[:-1], 3, self.shape[1])
 
     def _records(self, n: Array) -> Array:
         return np.asarray(self._powers(n)[..., 0, :].sum(-1))
@@ -403,11 +380,7 @@ class Times(Kind):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassValidation(Kind):
-    """More than two classes: the class that is said, by the class that is.
-
-    Args:
-        many: how many there are.
-    """
+    """More than two classes: the class that is said, by the class that is."""
 
     many: int
 
@@ -436,6 +409,9 @@ class ClassValidation(Kind):
         def right(n: Array) -> Array:
             return np.asarray(np.trace(n, axis1=-2, axis2=-1))
 
+        def share_found(k: int) -> ScoreInterval:
+            return table.ratio(lambda n: n[..., k, k], lambda n: n[..., k].sum(-1))
+
         accuracy = table.ratio(right, _all)
         return ValidationScores(
             score(
@@ -444,27 +420,20 @@ class ClassValidation(Kind):
                 null=float(np.clip(columns[common] / max(columns.sum(), 1.0), 0.0, 1.0)),
                 gain=table.ratio(lambda n: right(n) - n[..., common].sum(-1), _all),
             ),
-            *(self._share_found(table, k) for k in range(self.many)),
+            *(
+                score(f"found_of_class_{k}", share_found(k).within(0.0, 1.0))
+                for k in range(self.many)
+            ),
         )
-
-    def _share_found(self, table: NoisyTable, k: int) -> ValidationScore | None:
-        share = table.ratio(lambda n: n[..., k, k], lambda n: n[..., k].sum(-1))
-        return score(f"found_of_class_{k}", share.within(0.0, 1.0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Amounts(Kind):
-    """A predicted amount or count, in bins, by the bin of the number that came.
+    """A predicted amount or count, in bins, by the bin of the number that came."""
 
-    Args:
-        bins: of predictions.
-        seen: of what came.
-        counts: whether these are counts, whose deviance is told.
-    """
-
-    bins: Bins
-    seen: Bins
-    counts: bool = False
+    bins: Bins  # of predictions
+    seen: Bins  # of what came
+    counts: bool = False  # whether these are counts, whose deviance is told
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -497,30 +466,29 @@ class Amounts(Kind):
         of two records is higher (Harrell et al. 1982).
         """
         x, y = self.bins.points, self.seen.points
-        apart = x[:, None] - y
         widest = max(*x, *y) - min(*x, *y)  # that a prediction can be off, as both are rounded
-        squares, mean_of_outcomes = _weighted(apart**2), _weighted(y)
+        # Sums of 1, of both from the middle, of their squares and product, and of what they differ.
+        u, v = x[:, None] - (x[0] + x[-1]) / 2, y - (x[0] + x[-1]) / 2
+        sums = table.sums(np.ones(1), u, v, u**2, v**2, u * v, np.abs(u - v))
+
+        def squares(n: Array) -> Array:
+            return np.asarray(n[..., 3] - 2 * n[..., 5] + n[..., 4])
 
         def spread(n: Array) -> Array:
             """Records times the sum of squares about the mean of what came."""
-            columns = n.sum(-2)
-            return np.asarray(_all(n) * (columns * y**2).sum(-1) - (columns * y).sum(-1) ** 2)
-
-        # The slope of a line through what came over what was foretold, by least squares.
-        def joint(n: Array) -> Array:
-            both = (n * x[:, None] * y).sum((-1, -2))
-            return np.asarray(_all(n) * both - (n.sum(-1) * x).sum(-1) * (n.sum(-2) * y).sum(-1))
-
-        def alone(n: Array) -> Array:
-            rows = n.sum(-1)
-            return np.asarray(_all(n) * (rows * x**2).sum(-1) - (rows * x).sum(-1) ** 2)
+            return np.asarray(n[..., 0] * n[..., 4] - n[..., 2] ** 2)
 
         c_index = table.ratio(_ordered_alike, _pairs_apart)
-        r_squared = table.ratio(lambda n: spread(n) - _all(n) * squares(n), spread)
-        rmse = table.ratio(squares, _all).root()
-        rmse_of_null = sqrt(max(table.ratio(spread, lambda n: _all(n) ** 2).value, 0.0))
-        mae = table.ratio(_weighted(np.abs(apart)), _all)
-        gap = table.ratio(_weighted(apart), _all)
+        r_squared = sums.ratio(lambda n: spread(n) - n[..., 0] * squares(n), spread)
+        rmse = sums.ratio(squares, _place(0)).root()
+        rmse_of_null = sqrt(max(sums.ratio(spread, lambda n: n[..., 0] ** 2).value, 0.0))
+        mae = sums.ratio(_place(6), _place(0))
+        gap = sums.ratio(lambda n: n[..., 1] - n[..., 2], _place(0))
+        # Of a line through what came over what was foretold, by least squares.
+        slope = sums.ratio(
+            lambda n: n[..., 0] * n[..., 5] - n[..., 1] * n[..., 2],
+            lambda n: n[..., 0] * n[..., 3] - n[..., 1] ** 2,
+        )
         if mae.value <= 0:  # noise has left nothing of it
             mae = UNKNOWN
         return ValidationScores(
@@ -530,13 +498,8 @@ class Amounts(Kind):
             score("rmse", rmse.within(0.0, widest), null=rmse_of_null, gain=r_squared),
             score("mae", mae.within(0.0, widest)),
             score("calibration_gap", gap.within(-widest, widest)),
-            score("calibration_slope", table.ratio(joint, alone)),
-            calibration=_observed(
-                table,
-                self.bins,
-                lambda group: group.ratio(mean_of_outcomes, _all),
-                (float(y[0]), float(y[-1])),
-            ),
+            score("calibration_slope", slope),
+            calibration=_observed(table, self.bins, y, (float(y[0]), float(y[-1]))),
         )
 
     def _deviance(self, table: NoisyTable) -> ValidationScore | None:
@@ -548,11 +511,11 @@ class Amounts(Kind):
         alone = xlogy(seen, np.where(seen > 0, seen, 1.0))
 
         def explained(n: Array) -> Array:
-            records, total = _all(n), (n.sum(-2) * seen).sum(-1)
-            null = 2.0 * ((n.sum(-2) * alone).sum(-1) - total * np.log(total / records))
-            return np.asarray(1.0 - (n * own).sum((-1, -2)) / null)
+            records, total = n[..., 0], n[..., 1]
+            null = 2.0 * (n[..., 3] - total * np.log(total / records))
+            return np.asarray(1.0 - n[..., 2] / null)
 
-        interval = table.smooth(explained)
+        interval = table.sums(np.ones(1), seen, own, alone).smooth(explained)
         shown = interval.within(-np.inf, 1.0, wide=1.0)
         return score("deviance_explained", shown, null=0.0, gain=interval)
 
@@ -560,11 +523,6 @@ class Amounts(Kind):
 def _all(n: Array) -> Array:
     """Records of a table."""
     return np.asarray(n.sum((-1, -2)))
-
-
-def _weighted(weights: Array) -> Function:
-    """Gives the sum of a table's counts with these weights."""
-    return lambda n: np.asarray((n * weights).sum((-1, -2)))
 
 
 def _ordered_alike(n: Array) -> Array:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import hypot, inf, log, sqrt
+from math import hypot, inf, log, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -61,17 +61,11 @@ _FINE = 50  # bins, of which a score is as good as not rounded
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationBlock:
-    """Tables of which a record is in one at most.
+    """Tables of which a record is in one at most."""
 
-    Args:
-        by: what they are by, a column or "centre"; empty for the table of all.
-        groups: of each table, its name.
-        part: of the budget; all parts add up to 1.
-    """
-
-    by: str
-    groups: tuple[str, ...]
-    part: float
+    by: str  # a column or "centre"; empty for the table of all
+    groups: tuple[str, ...]  # the tables' names
+    part: float  # of the budget; all parts add up to 1
 
     @property
     def scale(self) -> float:
@@ -81,20 +75,15 @@ class ValidationBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationLayout:
-    """All tables of a validation as one vector.
+    """All tables of a validation as one vector."""
 
-    Args:
-        kind: of the target.
-        blocks: one for all records, one for centres, one for each column.
-    """
-
-    kind: Kind
-    blocks: tuple[ValidationBlock, ...]
+    kind: Kind  # of the target
+    blocks: tuple[ValidationBlock, ...]  # of all records, of centres, of each column
 
     @property
     def cells(self) -> int:
         """Of a table."""
-        return self.kind.predictions * self.kind.outcomes
+        return prod(self.kind.shape)
 
     @cached_property
     def size(self) -> int:
@@ -134,12 +123,7 @@ class ValidationLayout:
         return self.kind.scored(exact).scores[0]
 
     def foreseen(self, records: float, sigma: float) -> float:
-        """The standard error to expect of the telling score of all records.
-
-        Args:
-            records: that it is asked of.
-            sigma: of the noise in each number of the vector.
-        """
+        """The standard error of the telling score of so many records, with this noise."""
         counts, noise = self.kind.guess(records), sigma / self.blocks[0].scale
         noisy = self._decoded(self.encoded(counts).reshape(counts.shape), noise)
         scores = self.kind.scored(noisy).scores
@@ -149,12 +133,8 @@ class ValidationLayout:
 
 @lru_cache(maxsize=16)
 def layout_of(study: Study) -> ValidationLayout:
-    """The tables that a study asks for.
-
-    Raises:
-        StudyError: they are too many.
-    """
-    asked = _asked(study)
+    """The tables that a study asks for; StudyError if they are too many."""
+    asked = study.validation
     # A record is in one table of each block, so the blocks share the budget and not the tables.
     named = [(CENTRE, study.parties.names)] if asked.centres else []
     named += [(levels.column.name, levels.names) for levels in asked.by]
@@ -171,12 +151,6 @@ def layout_of(study: Study) -> ValidationLayout:
             "fewer bins or groups"
         )
     return layout
-
-
-def _asked(study: Study) -> Validation:
-    asked: Validation | None = study.validation
-    assert asked is not None, "a validation is asked for"  # noqa: S101
-    return asked
 
 
 def _kind(study: Study, asked: Validation) -> Kind:
@@ -211,16 +185,10 @@ def _kind(study: Study, asked: Validation) -> Kind:
 class SiloTask:
     """One silo's records beside the trained model, ready for the sum.
 
-    Guarantees:
-        1. A unit's part depends on that unit and on public numbers alone, and its L2 norm is at
-           most 1 (docs/privacy.md P27): a patient's is the mean of the records'.
-        2. The model sees batches of one public shape, whatever the silo holds (P19): who is of
-           another group is an empty row.
-
-    Args:
-        layout: of the tables.
-        evaluation: sums the cells of rows.
-        groups: (units, blocks) the place of each unit's group in each block; -1: in none.
+    A unit's part depends on that unit and on public numbers alone, and is no longer than 1
+    (docs/privacy.md P27): a patient's is the mean of the records'. The model sees batches of one
+    public shape, whatever the silo holds (P19): who is of another group is an empty row. `groups`
+    are (units, blocks) places; -1: in none.
     """
 
     def __init__(self, layout: ValidationLayout, evaluation: Any, groups: NDArray[np.intp]) -> None:
@@ -258,11 +226,7 @@ def groups_of(
 ) -> NDArray[np.intp]:
     """(units, blocks) in which table of each block a silo's units are.
 
-    Args:
-        layout: of the tables.
-        records: of the silo.
-        centre: the silo's place among all.
-        places: the most records of a patient; 0 where each record is a unit.
+    `centre` is its place among all, `places` the most records of a patient, or 0.
     """
     first = np.arange(len(records))
     if records.patients is not None:
@@ -284,21 +248,15 @@ class WhoseRecords:
 
     Held-back records tell the truth; records of the training may flatter the model, and are more.
     The measure of flattery is an upper end of what was seen (docs/validation.md).
-
-    Args:
-        held_back: whether they are kept from the training.
-        share: of each silo's records that is kept from it; 0 if none is.
-        score: the telling one, "auc" for example.
-        errors: the standard errors to expect of it, on held-back records and on those of the
-            training; None where the number of records is not public.
-        flatters: by how much the score may be too good on records of the training, about; None
-            where the model's size is not public.
     """
 
-    held_back: bool
-    share: float
-    score: str
+    held_back: bool  # whether they are kept from the training
+    share: float  # of each silo's records that is kept from it; 0 if none is
+    score: str  # the telling one, "auc" for example
+    # Its standard errors on held-back records and on those of the training; None where the number
+    # of records is not public.
     errors: tuple[float, float] | None
+    # By how much it may be too good on the latter; None where the model's size is not public.
     flatters: float | None
 
     @property
@@ -315,7 +273,7 @@ class WhoseRecords:
 @lru_cache(maxsize=16)
 def whose_records(study: Study) -> WhoseRecords:
     """Which records a study's validation is of."""
-    asked, layout, records = _asked(study), layout_of(study), study.data.records
+    asked, layout, records = study.validation, layout_of(study), study.data.records
     errors = flatters = None
     if records:
         # About the noise in a number of the sum: the classical Gaussian mechanism's, in shares.
@@ -328,10 +286,15 @@ def whose_records(study: Study) -> WhoseRecords:
         )
         if (parameters := model_dimension(study)) is not None:
             flatters = min(0.5, _RANKS * sqrt(parameters / records))
-    # Where nobody says, what is nearer to the truth, noise and flattery taken together.
     held_back = asked.records == HELD_BACK
-    if asked.records == AUTO:
-        held_back = _takes_held_back(study, errors, flatters)
+    if asked.records == AUTO and not study.shows_counts:
+        # Where nobody says: those that are kept anyway or are enough, or else what is nearer to the
+        # truth, noise and flattery taken together.
+        if learning_of(study)[1].evaluate is not None or errors is None or flatters is None:
+            held_back = True
+        else:
+            held, every = errors
+            held_back = held <= _GOOD_ENOUGH or held < hypot(every, flatters)
     return WhoseRecords(
         held_back=held_back,
         share=asked.holdout if held_back else 0.0,
@@ -341,29 +304,14 @@ def whose_records(study: Study) -> WhoseRecords:
     )
 
 
-def _takes_held_back(
-    study: Study, errors: tuple[float, float] | None, flatters: float | None
-) -> bool:
-    """Where they are kept anyway, or are enough, or the others would be further off."""
-    if study.shows_counts:
-        return False
-    if learning_of(study)[1].evaluate is not None or errors is None or flatters is None:
-        return True
-    held, all_others = errors
-    return held <= _GOOD_ENOUGH or held < sqrt(all_others**2 + flatters**2)
-
-
 def usual_bins(study: Study) -> int:
     """The number of bins by which a study's telling score is told best; 0 where it has none.
 
     Each cell of the table has noise of its own, so fewer bins tell more of a score; and a
     prediction counts as its bin's middle, so fewer bins tell another score. What is taken has the
     least of both together, of the usual table by which a plan foresees.
-
-    Args:
-        study: with a validation, whatever number of bins it has.
     """
-    asked = _asked(study)
+    asked = study.validation
 
     def with_bins(number: int) -> Study:
         return study.changed(validation=replace(asked, bins=number))

@@ -20,7 +20,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hubbub.estimation.risk_sets import PrefixCode
 from hubbub.estimation.statistic import plain_values
@@ -45,15 +45,10 @@ _REACH = 2.0  # standard deviations by which the records beyond a bin stand out 
 
 @dataclass(frozen=True, kw_only=True)
 class Bins:
-    """Bins between public ends.
+    """Bins between public ends."""
 
-    Args:
-        cuts: inner edges, rising; a value equal to one belongs to the bin above.
-        values: what each bin stands for, one more than there are cuts.
-    """
-
-    cuts: tuple[float, ...]
-    values: tuple[float, ...]
+    cuts: tuple[float, ...]  # inner edges, rising; a value equal to one belongs to the bin above
+    values: tuple[float, ...]  # what each bin stands for, one more than there are cuts
 
     def __len__(self) -> int:
         return len(self.values)
@@ -74,6 +69,14 @@ class Bins:
         return np.asarray(np.searchsorted(self.cuts, numbers, side="right"), dtype=np.intp)
 
 
+def _between(at: Callable[[float], float], number: int) -> Bins:
+    """So many bins whose edges are at whole places, and which stand for what is half-way."""
+    return Bins(
+        cuts=tuple(at(k) for k in range(1, number)),
+        values=tuple(at(k + 0.5) for k in range(number)),
+    )
+
+
 def of_risks(number: int) -> Bins:
     """Of probabilities, narrow wherever a model's may lie: equal in the log-odds' inverse sinh.
 
@@ -81,23 +84,15 @@ def of_risks(number: int) -> Bins:
     [0.0005, 0.1382, 0.5, 0.8618, 0.9995]
     """
     reach = float(np.arcsinh(_MOST_ODDS))
-
-    def chance(place: float) -> float:
-        return float(1 / (1 + np.exp(-np.sinh(reach * place))))
-
-    return Bins(
-        cuts=tuple(chance(2 * k / number - 1) for k in range(1, number)),
-        values=tuple(chance((2 * k + 1) / number - 1) for k in range(number)),
+    return _between(
+        lambda k: float(1 / (1 + np.exp(-np.sinh(reach * (2 * k / number - 1))))), number
     )
 
 
 def of_amounts(low: float, high: float, number: int) -> Bins:
     """Of equal width between bounds."""
     width = (high - low) / number
-    return Bins(
-        cuts=tuple(low + width * k for k in range(1, number)),
-        values=tuple(low + width * (k + 0.5) for k in range(number)),
-    )
+    return _between(lambda k: low + width * k, number)
 
 
 def of_ratios(low: float, high: float, number: int) -> Bins:
@@ -107,18 +102,12 @@ def of_ratios(low: float, high: float, number: int) -> Bins:
     [3.162278, 31.622777]
     """
     ratio = high / low
-    return Bins(
-        cuts=tuple(low * ratio ** (k / number) for k in range(1, number)),
-        values=tuple(low * ratio ** ((k + 0.5) / number) for k in range(number)),
-    )
+    return _between(lambda k: low * ratio ** (k / number), number)
 
 
 def of_rates(high: float, number: int) -> Bins:
     """Of expected counts, of equal width in their roots."""
-    return Bins(
-        cuts=tuple(high * (k / number) ** 2 for k in range(1, number)),
-        values=tuple(high * ((k + 0.5) / number) ** 2 for k in range(number)),
-    )
+    return _between(lambda k: high * (k / number) ** 2, number)
 
 
 def of_counts(high: float, number: int) -> Bins:
@@ -155,12 +144,7 @@ def fine_code(number: int) -> PrefixCode:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreInterval:
-    """A score with its 95 % interval.
-
-    Args:
-        value: of the table.
-        low, high: ends of the interval; infinite where noise leaves everything possible.
-    """
+    """A score with its 95 % interval, whose ends are infinite where noise leaves all possible."""
 
     value: float
     low: float
@@ -172,12 +156,7 @@ class ScoreInterval:
         return bool(np.isfinite([self.value, self.low, self.high]).all())
 
     def within(self, low: float, high: float, *, wide: float | None = None) -> ScoreInterval:
-        """The part of it that is possible at all; unknown where it leaves much of that open.
-
-        Args:
-            low, high: between which the score is.
-            wide: an interval as wide as that says nothing; None: half of what is possible.
-        """
+        """The part of it from `low` to `high`; unknown if it is as `wide` as half of that."""
         if not self.is_known:
             return UNKNOWN
         value, *ends = (float(min(max(x, low), high)) for x in (self.value, self.low, self.high))
@@ -201,31 +180,23 @@ UNKNOWN = ScoreInterval(value=float("nan"), low=float("-inf"), high=float("inf")
 
 
 class _Noisy(ABC):
-    """Numbers with noise of which scores are made."""
+    """Counts with noise, or sums of them, of which scores are made."""
 
-    @property
-    @abstractmethod
-    def numbers(self) -> Array:
-        """What a score is a function of."""
+    counts: Array
 
     @abstractmethod
     def covariance(self, a: Array, b: Array) -> float:
-        """Of two sums of the numbers with these weights, by sampling and noise."""
+        """Of two sums of the counts with these weights, by sampling and noise."""
 
     def ratio(self, top: Function, bottom: Function) -> ScoreInterval:
-        """A score that is `top` over `bottom`, which is positive of all numbers without noise."""
-        values = float(top(self.numbers)), float(bottom(self.numbers))
-        return self.quotient(values, [gradient(part, self.numbers) for part in (top, bottom)])
+        """A score that is `top` over `bottom`, which is positive of all counts without noise."""
+        values = float(top(self.counts)), float(bottom(self.counts))
+        return self.quotient(values, [gradient(part, self.counts) for part in (top, bottom)])
 
     def quotient(
         self, values: Sequence[float], slopes: Sequence[Array], more: float = 0.0
     ) -> ScoreInterval:
-        """The same by two values and their derivatives.
-
-        Args:
-            values, slopes: of what is above, and of what is below.
-            more: noise in what is above that its derivatives do not know.
-        """
+        """The same by two values and their derivatives; `more` noise is in what is above."""
         a, b = slopes
         # A covariance beyond what both variances allow is noise.
         aa, bb = self.covariance(a, a) + more**2, self.covariance(b, b)
@@ -236,8 +207,8 @@ class _Noisy(ABC):
     def smooth(self, function: Function) -> ScoreInterval:
         """Any other score: its value and 1.96 standard errors on either side."""
         with np.errstate(all="ignore"):
-            value = float(np.real(function(self.numbers)))
-            slope = gradient(function, self.numbers)
+            value = float(np.real(function(self.counts)))
+            slope = gradient(function, self.counts)
         return self.linear(value, slope)
 
     def linear(self, value: float, slope: Array) -> ScoreInterval:
@@ -250,23 +221,12 @@ class _Noisy(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyTable(_Noisy):
-    """Counts of predictions by outcomes.
+    """Counts of predictions by outcomes."""
 
-    Args:
-        counts: (bins, outcomes), with noise; some may be below 0.
-        sigma: standard deviation of the noise in each number that was sent.
-        decoded: (bins, numbers) how the counts of each outcome follow from the numbers that were
-            sent of it; None: they were sent themselves.
-    """
-
-    counts: Array = field(repr=False)
-    sigma: float
+    counts: Array = field(repr=False)  # (bins, outcomes), with noise; some may be below 0
+    sigma: float  # standard deviation of the noise in each number that was sent
+    # (bins, numbers) how the counts of an outcome follow from what was sent; None: they were sent.
     decoded: Array | None = field(default=None, repr=False)
-
-    @property
-    def numbers(self) -> Array:
-        """The counts."""
-        return self.counts
 
     @property
     def records(self) -> float:
@@ -276,10 +236,11 @@ class NoisyTable(_Noisy):
     @property
     def records_error(self) -> float:
         """The noise in it."""
-        return float(self.range_errors(np.array(0), np.array(len(self.counts))))
+        return float(self.range_errors(0, len(self.counts)))
 
-    def range_errors(self, begin: NDArray[np.intp], end: NDArray[np.intp]) -> Array:
+    def range_errors(self, begin: ArrayLike, end: ArrayLike) -> Array:
         """The noise in the number of records of bins from one on and before another."""
+        begin, end = np.asarray(begin), np.asarray(end)
         squares = np.asarray(end - begin, dtype=np.float64)
         if self.decoded is not None:
             totals = self._totals
@@ -331,12 +292,8 @@ class NoisyTable(_Noisy):
     ) -> ScoreInterval:
         """The interval of a share of pairs: all shares that the counts do not contradict.
 
-        Its variance is that of the share which is tried, not of the one that was found: near 1 few
-        pairs are ordered wrongly, and by chance none, from which no variance is known.
-
-        Args:
-            values, slopes, more: as of `quotient`.
-            variance: of a share and the records of each outcome, by sampling.
+        Its `variance` by sampling is that of the share which is tried, not of the one that was
+        found: near 1 few pairs are ordered wrongly, by chance none, from which none is known.
         """
         (a, b), (above, below) = slopes, values
         records = self.counts.sum(axis=0)
@@ -376,28 +333,19 @@ class NoisyTable(_Noisy):
         sent = wide if self.decoded is None else wide.reshape(-1, wide.shape[-1]) @ self.decoded
         flat, noise = (part.reshape(len(wide), -1) for part in (wide, sent))
         counts = self.counts.T.ravel()
+        sampled = np.maximum(counts, 0.0) if self.decoded is None else counts  # as in `covariance`
         return NoisySums(
-            values=flat @ counts,
-            varies=(flat * counts) @ flat.T + self.sigma**2 * noise @ noise.T,
+            counts=flat @ counts,
+            varies=(flat * sampled) @ flat.T + self.sigma**2 * noise @ noise.T,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoisySums(_Noisy):
-    """A few weighted sums of a table's counts.
+    """A few weighted sums of a table's counts, and their covariance."""
 
-    Args:
-        values: of each.
-        varies: their covariance.
-    """
-
-    values: Array
+    counts: Array
     varies: Array
-
-    @property
-    def numbers(self) -> Array:
-        """The sums."""
-        return self.values
 
     def covariance(self, a: Array, b: Array) -> float:
         """Of two weighted sums of them."""
@@ -406,18 +354,11 @@ class NoisySums(_Noisy):
 
 
 class ExactTable(NoisyTable):
-    """Counts of so many records that neither sampling nor noise moves a score.
-
-    Derivatives of a large table take long, and an interval of no width needs none.
-    """
+    """Counts of so many records that no derivative, which takes long, is needed of a score."""
 
     def ratio(self, top: Function, bottom: Function) -> ScoreInterval:
         """The score alone."""
-        return self.smooth(lambda counts: top(counts) / bottom(counts))
-
-    def smooth(self, function: Function) -> ScoreInterval:
-        """The score alone."""
-        value = float(function(self.counts))
+        value = float(top(self.counts) / bottom(self.counts))
         return ScoreInterval(value=value, low=value, high=value)
 
 
@@ -462,33 +403,19 @@ def fieller(above: float, below: float, aa: float, ab: float, bb: float) -> Scor
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationScore:
-    """One score of a model beside that of one that knows nothing of a record.
-
-    Args:
-        name: "auc" for example.
-        value, low, high: with a 95 % interval, sampling and noise together.
-        null: of the null model; None where the score is not one that it has, as a slope.
-        is_better: whether the model is told from the null model, and is better; None: it is not
-            told from it; False: it is worse.
-    """
+    """One score of a model beside that of one that knows nothing of a record."""
 
     name: str
     value: float
-    low: float
+    low: float  # end of the 95 % interval, of sampling and noise together
     high: float
-    null: float | None = None
-    is_better: bool | None = None
+    null: float | None = None  # of the null model; None where it has no such score
+    is_better: bool | None = None  # than the null model; None: not told from it
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreCurve:
-    """Points with intervals.
-
-    Args:
-        name: what is drawn.
-        x, y: of each point.
-        low, high: 95 % intervals of y.
-    """
+    """Points with 95 % intervals of y."""
 
     name: str
     x: tuple[float, ...]
@@ -498,13 +425,7 @@ class ScoreCurve:
 
 
 class ValidationScores:
-    """All that one table says.
-
-    Args:
-        scores: the telling one first; None where noise hides it.
-        calibration: what is foretold against what came.
-        decisions: net benefit over thresholds: the model, and everybody treated.
-    """
+    """All that one table says, the telling score first: None of what noise hides."""
 
     def __init__(
         self,
@@ -533,34 +454,22 @@ def score(
     null: float | None = None,
     gain: ScoreInterval | None = None,
 ) -> ValidationScore | None:
-    """A score, if its interval says anything.
-
-    Args:
-        name: of it.
-        interval: its value.
-        null: of the null model.
-        gain: what is above 0 where the model is better than the null model.
-    """
+    """A score, if its interval says anything; `gain` is above 0 where it is better than `null`."""
     if not interval.is_known:
         return None
     better = None
-    if gain is not None and gain.is_known:
-        better = True if gain.low > 0 else False if gain.high < 0 else None
+    if gain is not None and gain.is_known and not gain.low <= 0 <= gain.high:
+        better = gain.low > 0
     return ValidationScore(name=name, **asdict(interval), null=null, is_better=better)
 
 
 def curve(name: str, points: list[tuple[float, ScoreInterval]]) -> ScoreCurve | None:
     """The points whose intervals say anything; None if there are none."""
-    kept = [(x, interval) for x, interval in points if interval.is_known]
+    kept = [(x, part.value, part.low, part.high) for x, part in points if part.is_known]
     if not kept:
         return None
-    return ScoreCurve(
-        name=name,
-        x=tuple(float(x) for x, _ in kept),
-        y=tuple(interval.value for _, interval in kept),
-        low=tuple(interval.low for _, interval in kept),
-        high=tuple(interval.high for _, interval in kept),
-    )
+    x, y, low, high = zip(*kept, strict=True)
+    return ScoreCurve(name=name, x=x, y=y, low=low, high=high)
 
 
 def concordance(
@@ -575,15 +484,8 @@ def concordance(
     """The share of pairs that are ordered alike, of neighbouring bins together.
 
     Noise in both records of a pair adds up over bins. So no more bins are told apart than leave it
-    small.
-
-    Args:
-        table: of fine bins.
-        counted: how many pairs of a table are ordered alike, and all of them.
-        slopes: the derivatives of both at a table.
-        kinds: how many pairs of outcomes are compared.
-        most: groups of bins.
-        variance: of a share and the records of each outcome, by sampling; None: by counts alone.
+    small, `most` at most. `counted` are the pairs that are ordered alike, and all of them, of so
+    many `kinds` of outcomes; `variance` is by sampling, of a share and the records of each outcome.
     """
     interval, bins = UNKNOWN, len(table.counts)
     finest = max(bins // most, 1)  # of bins together
@@ -613,7 +515,7 @@ def fifths(table: NoisyTable, values: Array) -> list[tuple[float, slice]]:
     before, starts = np.concatenate([[0.0], rows.cumsum()]), [0]
     while True:
         ends = np.arange(starts[-1] + 1, len(before))
-        noise = table.range_errors(np.array(starts[-1]), ends)
+        noise = table.range_errors(starts[-1], ends)
         # A fifth of the records, and so many that their noise does not make a group by itself.
         least = np.maximum(max(before[-1] / 5 * 0.999, 1.0), 4 * noise)
         full = ends[before[ends] - before[starts[-1]] >= least]
@@ -636,9 +538,9 @@ def within_reach(table: NoisyTable, values: Array) -> Array:
     Noise of bins that hold nobody counts by what they stand for, so extreme ones stand for less.
     """
     before = np.concatenate([[0.0], table.counts.sum(axis=1).cumsum()])
-    first, last, places = np.array(0), np.array(len(values)), np.arange(len(values))
-    few_below = before[1:] <= _REACH * table.range_errors(first, places + 1)
-    few_above = before[-1] - before[:-1] <= _REACH * table.range_errors(places, last)
+    places = np.arange(len(values))
+    few_below = before[1:] <= _REACH * table.range_errors(0, places + 1)
+    few_above = before[-1] - before[:-1] <= _REACH * table.range_errors(places, len(values))
     low = max(places[few_below], default=-1) + 1
     high = min(places[few_above], default=len(values)) - 1
     return np.clip(values, values[low], values[high]) if low < high else values

@@ -33,6 +33,7 @@ from hubbub.core.tabular.levels import Levels
 from hubbub.learning.study.training import learning_of
 
 if TYPE_CHECKING:
+    from hubbub.core.planning.plan import Plan
     from hubbub.learning.queries.validation.validation_query import ValidationQuery
 
 
@@ -175,6 +176,18 @@ class ValidationAsk(Ask):
 
         return ValidationQuery(study, dimension)
 
+    def foreseen(self, plan: Plan) -> dict[str, Any]:
+        """On which records the model is scored, and how exactly."""
+        from hubbub.learning.queries.validation.validation_query import foreseen_validation
+
+        return foreseen_validation(plan)
+
+    def is_telling(self, study: Study) -> bool:
+        """Whether its records are enough for its noise."""
+        from hubbub.learning.queries.validation.layout import whose_records
+
+        return whose_records(study).is_telling
+
     def held_back_share(self, study: Study) -> float:
         """Where the records of the training would not do."""
         from hubbub.learning.queries.validation.layout import whose_records
@@ -219,6 +232,3 @@ def _levels(section: Section, name: str, value: object, columns: Mapping[str, Co
             f"{str(value)[:80]}; write some, such as [60, 75]"
         )
     return Levels(column=column, cuts=tuple(float(cut) for cut in cuts))
-
-
-# `[validation]`: scores of the trained model. What they need is loaded when they are asked.

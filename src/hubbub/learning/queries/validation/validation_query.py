@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from hubbub.core.planning.query import (
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records
 from hubbub.estimation.queries.sums_query import KeptQuery, promise_of
+from hubbub.learning.queries.beside_training import AtModel, Folded, State, evaluation_of
 from hubbub.learning.queries.validation.layout import (
     DIAMETER,
     SiloTask,
@@ -56,7 +57,6 @@ from hubbub.learning.queries.validation.validation_ask import (
 
 if TYPE_CHECKING:
     from hubbub.core.planning.plan import Plan
-    from hubbub.core.protocol.round.aggregator import RevealedSum
     from hubbub.core.protocol.round.projected_sum import LocalTask
 
 VALIDATION = "validation"
@@ -71,13 +71,8 @@ _NOISE = "too few records for this noise: give it more epsilon, or records"
 
 
 @dataclass(frozen=True)
-class ValidationQuery(KeptQuery):
-    """The cells of predictions and outcomes, after the training.
-
-    Args:
-        study: whose model it is.
-        dimension: of the model that goes down; None if that is not public yet.
-    """
+class ValidationQuery(AtModel, KeptQuery):
+    """The cells of predictions and outcomes, after the training."""
 
     study: Study
     dimension: int | None
@@ -119,11 +114,6 @@ class ValidationQuery(KeptQuery):
         return self.layout.size
 
     @property
-    def broadcast_numbers(self) -> int | None:
-        """The model's parameters."""
-        return self.dimension
-
-    @property
     def epsilon(self) -> float:
         """What it may cost."""
         return self.asked.epsilon
@@ -156,33 +146,17 @@ class ValidationQuery(KeptQuery):
 
     def units(self, silo: SiloData) -> int:
         """Records that it is asked of, or patients."""
-        records = self._records(silo)
-        return 0 if records is None else records.units
-
-    def max_units(self, silo: SiloData) -> int:
-        """Of records, held back or not."""
-        return silo.max_units
-
-    def task(self, silo: SiloData) -> LocalTask:
-        """A silo's records beside the model."""
-        return self.pooled_task([silo])
+        return 0 if (records := self._records(silo)) is None else records.units
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """All silos' records."""
-        layout, places, learner = self.layout, self.study.data.places, silos[0].learner
         parts = [(silo.centre, self._records(silo)) for silo in silos]
         held = [(centre, records) for centre, records in parts if records is not None]
-        evaluation = learning.EvaluationTask(
-            learner.per_unit_model,
-            Records.together([records for _, records in held]),
-            method=learner.method,
-            capacity=sum(silo.max_units for silo in silos),
-            device=learner.device,
-            target_type=learner.target_type,
-            marks=learning.CellMarks(layout.kind),
-        )
-        groups = [groups_of(layout, records, centre, places) for centre, records in held]
-        return SiloTask(layout, evaluation, np.vstack(groups))
+        marks = learning.CellMarks(self.layout.kind)
+        evaluation = evaluation_of(silos, [records for _, records in held], marks)
+        places = self.study.data.places
+        groups = [groups_of(self.layout, records, centre, places) for centre, records in held]
+        return SiloTask(self.layout, evaluation, np.vstack(groups))
 
     def _records(self, silo: SiloData) -> Records | None:
         return silo.held_back if self.whose.held_back else silo.records
@@ -194,7 +168,12 @@ class ValidationQuery(KeptQuery):
 
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """Keeps the noisy sums."""
-        return _Kept(self.layout.size)
+
+        def fold(state: State, total: Array | None) -> State:
+            sums = _sums_of(state, self.layout.size)
+            return {_SUMS: sums if total is None else np.vstack([sums, total])}
+
+        return Folded(fold)
 
     def sums(self, state: QueryState) -> Array:
         """(made, numbers) the noisy sums that there are."""
@@ -230,10 +209,9 @@ class ValidationQuery(KeptQuery):
     def released(self, plan: Plan, state: QueryState) -> Released:
         """What the noisy sums say, as plain values.
 
-        Returns:
-            "records" ("held-back" or "training") and how many there were with noise; "flatters", by
-            how much the telling score may be too good; "all", the scores of all records; "groups",
-            those of each group; "refusal", why there are none, in words, or empty.
+        "records" are those that were asked, "flatters" by how much the telling score may be too
+        good, "all" the scores of all records, "groups" those of each group, "refusal" why there are
+        none, in words, or empty.
         """
         planned, whose = plan.planned(VALIDATION), self.whose
         assert planned is not None, "a plan of this query"  # noqa: S101
@@ -266,29 +244,6 @@ class ValidationQuery(KeptQuery):
         return Released(files={VALIDATED: text}, values={VALIDATION: json.loads(text)})
 
 
-class _Kept:
-    """Keeps every noisy sum; what goes down, the model, stays as it is."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._sums = np.zeros((0, size))
-
-    def step(
-        self, parameters: Parameters, total: Array | RevealedSum, divisor: float
-    ) -> Parameters:
-        """The same parameters as before."""
-        self._sums = np.vstack([self._sums, np.asarray(total) / divisor])
-        return parameters
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """All sums."""
-        return {_SUMS: self._sums}
-
-    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from there; IntegrityError if they are of something else."""
-        self._sums = _sums_of(state, self._size)
-
-
 def _sums_of(kept: Mapping[str, NDArray[Any]], size: int) -> Array:
     """The noisy sums in what a stepper remembers; IntegrityError if they are of something else."""
     sums = np.asarray(kept.get(_SUMS, np.zeros((0, size))), dtype=np.float64)
@@ -299,21 +254,17 @@ def _sums_of(kept: Mapping[str, NDArray[Any]], size: int) -> Array:
     return sums
 
 
-def foreseen_validation(plan: Plan) -> dict[str, Any] | None:
-    """What a plan says of its validation, as plain values; None if it asks for none.
+def foreseen_validation(plan: Plan) -> dict[str, Any]:
+    """What a plan says of its validation, as plain values.
 
-    Its noise is the most that a round may have, whoever is missing from it.
-
-    Returns:
-        "records", that are compared with the model; "score", the telling one; its "errors" to
-        expect on held-back records and on those of the training, and by how much the latter may
-        "flatter". Errors are None where the number of records is not public. "rate", the share of
-        the second class that they are for; None of other targets.
+    Its noise is the most that a round may have, whoever is missing from it. "errors" are those of
+    the telling "score" on held-back records and on those of the training, None where the number of
+    records is not public; "rate" is the share of the second class that they are for, if any.
     """
     planned, records = plan.planned(VALIDATION), plan.study.data.records
-    if planned is None or not isinstance(planned.query, ValidationQuery):
-        return None
-    whose, layout, asked = planned.query.whose, planned.query.layout, planned.query.asked
+    assert planned is not None, "a plan of this query"  # noqa: S101
+    query = cast("ValidationQuery", planned.query)
+    whose, layout, asked = query.whose, query.layout, query.asked
     errors: dict[str, float | None] = {HELD_BACK: None, TRAINING: None}
     if records:
         sigma = planned.total_sigma / sqrt(asked.sums)
