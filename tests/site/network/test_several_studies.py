@@ -107,7 +107,7 @@ def test_one_study_at_a_time_goes_through_the_door() -> None:
     door.leave(b"b")  # which is not in it
     time.sleep(0.05)
     assert (order, door.is_free) == ([], False)
-    assert not door.try_enter(b"b")  # which waits for nobody
+    assert not door.enter(b"b", wait=False)  # which waits for nobody
     door.leave(b"a")
     thread.join(400)
     assert (order, door.is_free) == ([b"b"], False)

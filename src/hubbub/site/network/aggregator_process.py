@@ -35,15 +35,8 @@ from hubbub.site.network.nats.carrier import Carrier, EndedError
 from hubbub.site.network.nats.relay import Relay
 from hubbub.site.network.nats.server import RelayFiles, Server
 from hubbub.site.network.party_folder import RELAY, BusyError, PartyFolder, alone
-from hubbub.site.network.proposals import (
-    ABSENT,
-    DECLINED,
-    Courier,
-    Outbox,
-    Standing,
-    Verdict,
-)
-from hubbub.site.network.requests import QuietRequests, Requests
+from hubbub.site.network.proposals import ABSENT, DECLINED, Courier, Outbox, Standing, Verdict
+from hubbub.site.network.requests import Requests
 from hubbub.site.network.waiting import Door, Timeouts, WaitedError
 
 _LOOK = 1.0  # seconds between looks at a folder, or at what parties say
@@ -63,11 +56,9 @@ def host(
 
     Args:
         party_folder: the aggregator's folder.
-        study: approved there.
         event_log: where events go.
         url: of a relay that runs; one is started here if None.
         data: the folder that the public test set is in; the home if None.
-        timeouts: how long to wait for whom.
         until: collect its single sums, each from parties that come when they like; when enough
             silos are enough, seconds since 1970. None: everybody is needed at once.
 
@@ -84,8 +75,8 @@ def host(
         _line(party_folder, url, event_log) as carrier,
         _carrying(party_folder, carrier, event_log),
     ):
-        kind = Requests if until is None else QuietRequests
-        with _asking(carrier, party_folder, study, event_log, timeouts, kind) as requests:
+        quiet = until is not None
+        with _asking(carrier, party_folder, study, event_log, timeouts, quiet=quiet) as requests:
             return played(party_folder, study, requests, data=data, until=until)
 
 
@@ -102,8 +93,7 @@ def played(
     try:
         done = _run(party_folder, study, requests, data, until)
     except HubbubError as error:
-        event_log.warn("stopped", said=loggable(error))
-        event_log.state(state=LOST)
+        event_log.stopped(error)
         raise
     event_log.state(state=DONE if done else WAITING)
     return party_folder.run(study.id) if done else None
@@ -140,12 +130,8 @@ def _carrying(party_folder: PartyFolder, carrier: Carrier, event_log: EventLog) 
 
 def _courier(party_folder: PartyFolder, carrier: Carrier, event_log: EventLog) -> Courier:
     most = word_limit(len(party_folder.roster.parties))
-    return Courier(
-        party_folder=party_folder,
-        phase=partial(carrier.phase, largest_answer=lambda _: most),
-        event_log=event_log,
-        timeouts=Timeouts(),
-    )
+    phase = partial(carrier.phase, largest_answer=lambda _: most)
+    return Courier(party_folder=party_folder, phase=phase, event_log=event_log)
 
 
 def propose(
@@ -160,13 +146,9 @@ def propose(
 
     Args:
         party_folder: the aggregator's folder.
-        study: approved there.
         event_log: where events go.
         url: of a relay that runs; one is started here if None.
         seconds: how long to wait for those who are away; they are asked again by `serve`.
-
-    Returns:
-        What each party has said by then.
 
     Raises:
         UserError: it was not approved here, or there is no relay.
@@ -200,14 +182,15 @@ def _asking(
     study: Study,
     event_log: EventLog,
     timeouts: Timeouts,
-    kind: type[Requests] = Requests,
+    *,
+    quiet: bool = False,
 ) -> Iterator[Requests]:
     """What asks the parties for one study, over a line that others may use, too."""
 
     def phase(name: str, blobs: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, Any]]:
         return carrier.phase(name, blobs, seconds, requests.largest_answer)
 
-    requests = kind(party_folder.roster, study.id, phase, event_log, timeouts)
+    requests = Requests(party_folder.roster, study.id, phase, event_log, timeouts, quiet=quiet)
     with carrier.hearing_twice(requests.see_twice):
         yield requests
 
@@ -249,9 +232,6 @@ class QueuedStudy:
     """A study of the folder that is served.
 
     Args:
-        study: from its file.
-        event_log: of the study.
-        state: QUEUED, RUNNING, STOPPED, DONE or DECLINED.
         why: it waits or was stopped, as its people were told last.
         again: when it is looked at again, of `time.monotonic`.
         enough_since: when so many parties had approved it as it needs; 0 while they have not.
@@ -281,10 +261,7 @@ class Studies:
 
     Args:
         party_folder: the aggregator's folder.
-        folder: of the studies.
-        carrier: its line.
         event_log: where events go.
-        timeouts: how long to wait for whom.
         data: the folder that public test sets are in; the home if None.
     """
 
@@ -373,7 +350,9 @@ class Studies:
 
     def _begin(self, one: QueuedStudy) -> None:
         """Run a study on a thread of its own."""
-        if not self._door.try_enter(one.study.id):  # somebody came in since it was seen free
+        if not self._door.enter(
+            one.study.id, wait=False
+        ):  # somebody came in since it was seen free
             return
         one.state, one.why = RUNNING, ""
         one.event_log.state(state=RUNNING, why="")
@@ -426,7 +405,6 @@ def host_all(
         party_folder: the aggregator's folder.
         folder: of the studies' files; new ones are taken in.
         event_log: where events go.
-        url, data, timeouts: as for `host`.
         once: end when all are over, that are there; else on `KeyboardInterrupt`.
 
     Raises:
@@ -449,11 +427,7 @@ def host_all(
 
 
 def check(party_folder: PartyFolder, study: Study, data: Path | None) -> None:
-    """Whether a study can be served here.
-
-    Raises:
-        UserError, DataError: it cannot.
-    """
+    """Whether a study can be served here."""
     if party_folder.role != "aggregator":
         raise UserError(
             f"expected the aggregator's folder, got that of a {party_folder.role}; use join"

@@ -50,14 +50,7 @@ def read_libraries(command: Command) -> None:
 
 
 class PartyProcess:
-    """A command of hubbub's, running.
-
-    Args:
-        command: hubbub's.
-        arguments: of the command.
-        output: file for what it prints.
-        log: file to which its errors are added.
-    """
+    """A command of hubbub's, running."""
 
     def __init__(
         self, command: Command, arguments: Sequence[str], *, output: Path, log: Path
@@ -122,15 +115,7 @@ Tell = Callable[[str], None]
 
 @dataclass(kw_only=True)
 class DemoConsortium:
-    """Everybody's folder, below one folder.
-
-    Args:
-        folder: new.
-        study: what all have approved.
-        members: silos and nodes.
-        command: hubbub's, for the processes.
-        joined: their processes.
-    """
+    """Everybody's folder, below one folder."""
 
     folder: Path
     study: Study
@@ -145,11 +130,7 @@ class DemoConsortium:
         """Keys, the roster and the approvals.
 
         Args:
-            folder: new or empty.
             toml: a study, whose compute nodes and roster are filled in.
-            nodes: compute nodes.
-            tell: told each thing that is done.
-            command: hubbub's, for the processes.
         """
         tables = tomllib.loads(toml)
         members = dict.fromkeys(tables["parties"]["names"], "silo")
@@ -215,9 +196,6 @@ def run_demo(
     folder: Path, toml: str, *, nodes: int, tell: Tell, command: Command
 ) -> dict[str, Any]:
     """The whole thing, from keys to a model.
-
-    Returns:
-        What `hubbub serve --json` prints.
 
     Raises:
         UserError: the engine is not installed.

@@ -6,7 +6,7 @@ import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -52,13 +52,7 @@ class SessionState:
     """One session at one party, from its opening on.
 
     Args:
-        study: which was approved here.
-        offer: what the aggregator said of the session.
-        plan: the party's own.
-        membership: the party in this session.
-        party: answers what is asked in it.
         closed: whether the study was closed; no round follows.
-        answered: whether an attempt of it was.
         result: that it is asked at, where it is asked last; None until it was shown.
     """
 
@@ -90,9 +84,9 @@ class SessionState:
     @cached_property
     def limits(self) -> SizeLimits:
         """How much may be asked in it."""
-        counts, me = self.study.data.counts, self.membership
+        me = self.membership
         return SizeLimits(
-            roster=me.roster, round_parameters=me.round_parameters, counts=tuple(counts)
+            roster=me.roster, round_parameters=me.round_parameters, counts=self.study.data.counts
         )
 
 
@@ -107,11 +101,7 @@ _WHOLE = (Call.MODEL, Call.SEED, Call.TOTAL, Call.CLOSE)
 
 
 class OwnRefusals:
-    """A party's refusals that nobody else can be blamed for.
-
-    Args:
-        event_log: whose state has them.
-    """
+    """A party's refusals that nobody else can be blamed for."""
 
     def __init__(self, event_log: EventLog) -> None:
         self._log = event_log
@@ -141,8 +131,7 @@ class OwnRefusals:
         self._tell()
 
     def _tell(self) -> None:
-        words = [f"{why}: {REASONS[why]}" for why in dict.fromkeys(self._why.values())]
-        said = "; ".join(words)
+        said = "; ".join(f"{why}: {REASONS[why]}" for why in dict.fromkeys(self._why.values()))
         if said != (self._log.current("refusing") or ""):
             self._log.state(refusing=said)
 
@@ -250,19 +239,14 @@ class Endpoint(ABC):
     @property
     def at_work(self) -> bool:
         """Whether a session is set up here that is not over."""
-        return any(
-            session.party.agreed and not session.closed for session in self._sessions.values()
-        )
+        sessions = self._sessions.values()
+        return any(session.party.agreed and not session.closed for session in sessions)
 
     @property
     def largest_request(self) -> int:
         """Bytes of what may be asked as things are; on any thread."""
-        return max(
-            [
-                OFFER_LIMIT,
-                *(session.limits.largest_request for session in [*self._sessions.values()]),
-            ]
-        )
+        sessions = [*self._sessions.values()]
+        return max([OFFER_LIMIT, *(session.limits.largest_request for session in sessions)])
 
     def known(self, _study: bytes, _session: bytes) -> bool:
         """Whether what the party has on disk shows that it took part in a session before."""
@@ -305,8 +289,8 @@ class Endpoint(ABC):
         self._check_approval(session)
         # The session that a call is about; an earlier one only if the call ends the study.
         ending = self._finished.values() if call is Call.CLOSE else ()
-        known = (*self._sessions.values(), *ending)
-        state = next((one for one in known if one.session == session), None)
+        sessions = (*self._sessions.values(), *ending)
+        state = next((one for one in sessions if one.session == session), None)
         if call is Call.PING:  # for the relay's eyes too: nothing rests on it
             if state is None or state.party.agreed is None:
                 return []
@@ -347,11 +331,7 @@ class Endpoint(ABC):
         return answered
 
     def _check_approval(self, session: bytes) -> None:
-        """What was approved when a session was opened still is; else the session is over, for good.
-
-        Raises:
-            RefusedError: it is not.
-        """
+        """Refuse where a session's study is approved no more: the session is over, for good."""
         study = self._study_of.get(session)
         if study is None or self.party_folder.approves(study):
             return
@@ -497,18 +477,14 @@ class Endpoint(ABC):
     def _refusal(self, request: bytes, refusal: Refusal) -> bytes:
         """Say no to one request in known words, and write down here what went wrong."""
         self.event_log.add(refusals=1)
-        why, culprit = refusal.why, refusal.culprit
-        self.event_log.warn("refused", why=why, culprit=culprit, said=refusal.said)
+        said, culprit = refusal.said, refusal.culprit
+        self.event_log.warn("refused", why=refusal.why, culprit=culprit, said=said)
         if refusal.own and self._asked is not None:
-            self._refusals.add(*self._asked, why)
-        return answer([refusal.sealed(request, self.party_folder.keys, self._index_or_everybody())])
-
-    def _index_or_everybody(self) -> int:
-        """The party's place, also where its folder cannot be read any more."""
-        try:
-            return self.party_folder.index
-        except HubbubError:
-            return EVERYBODY
+            self._refusals.add(*self._asked, refusal.why)
+        sender = EVERYBODY  # where its folder cannot be read any more
+        with suppress(HubbubError):
+            sender = self.party_folder.index
+        return answer([refusal.sealed(request, self.party_folder.keys, sender)])
 
 
 def _one(parts: Sequence[bytes]) -> bytes:

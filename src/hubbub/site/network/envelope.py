@@ -156,8 +156,6 @@ class Refusal:
     """Why a party says no.
 
     Args:
-        why: one of `session_offer.REASONS`.
-        said: the sentence for its own people.
         culprit: who is to blame, where the reason is "protocol".
         own: whether a reason of its own (`session_offer.OWN`) is indeed that: not where it could
             do what it is asked, and must not.
@@ -173,19 +171,14 @@ class Refusal:
         """What an error means to others."""
         if isinstance(error, RefusedError):
             return cls(why=error.why, said=str(error), culprit=error.culprit)
-        if isinstance(error, HubbubError):
-            why = next(word for kind, word in _WORDS if isinstance(error, kind))
-            return cls(
-                why=why,
-                said=loggable(error),
-                culprit=error.culprit
-                if isinstance(error, ProtocolError) and why == "protocol"
-                else "",
-                own=not isinstance(error, NoRoomError | SpentError),
-            )
         if isinstance(error, OSError):
             return cls(why="failed", said=f"expected to read and write, got: {why_of(error)}")
-        return cls(why="failed", said=type(error).__name__)
+        if not isinstance(error, HubbubError):
+            return cls(why="failed", said=type(error).__name__)
+        why = next(word for kind, word in _WORDS if isinstance(error, kind))
+        culprit = getattr(error, "culprit", "") if why == "protocol" else ""
+        own = not isinstance(error, NoRoomError | SpentError)
+        return cls(why=why, said=loggable(error), culprit=culprit, own=own)
 
     def sealed(self, request: bytes, keys: Keys, sender: int) -> bytes:
         """The frame that refuses a request."""
@@ -237,8 +230,6 @@ class SizeLimits:
     """The limits of one session.
 
     Args:
-        roster: everybody.
-        round_parameters: the numbers of its rounds.
         counts: records of each silo, where shuffled token lists are made; else empty.
     """
 

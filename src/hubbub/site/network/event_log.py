@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.disk import append_line, json_value, read_bytes, why_of, write_text
-from hubbub.core.errors import UserError
+from hubbub.core.errors import HubbubError, UserError, loggable
 
 LOG, STATUS = "events.jsonl", "status.json"
 _LARGEST = 1 << 23  # bytes of a log
@@ -91,11 +91,7 @@ _SENTENCES = {
 
 
 def last_status(home: Path) -> dict[str, Any]:
-    """Where a party stood last, and how many seconds ago.
-
-    Raises:
-        UserError: its folder tells of no study.
-    """
+    """Where a party stood last, and how many seconds ago."""
     path = home / STATUS
     try:
         status: dict[str, Any] = json_value(read_bytes(path))
@@ -113,9 +109,7 @@ class EventLog:
     """Where one party's events go.
 
     Args:
-        party: its name.
         folder: of the files; None: nothing is written.
-        say: told each event as a sentence.
         tell: told each event as it is written down.
     """
 
@@ -135,6 +129,11 @@ class EventLog:
         """Write down an event that somebody should look at; the status has the last one."""
         self.write("warning", event, values)
         self.state(last_error=sentence(event, values))
+
+    def stopped(self, error: HubbubError) -> None:
+        """The process ends with an error."""
+        self.warn("stopped", said=loggable(error))
+        self.state(state=LOST)
 
     def line(self, up: bool, why: str) -> None:
         """The line to the relay comes up, goes down, or cannot be had."""
@@ -186,13 +185,7 @@ class EventLog:
             thread.join()
 
     def progress(self, done: int, steps: int, **values: Any) -> None:
-        """Change the state in the middle of training: how far it is, and how long it will take.
-
-        Args:
-            done: steps that are done, of this many.
-            steps: of the whole study.
-            values: what else is known.
-        """
+        """Change the state in the middle of training: how far it is, and how long it will take."""
         now = time.monotonic()
         self._begun = self._begun or (now, done)
         since, first = self._begun
@@ -235,8 +228,8 @@ class EventLog:
 
     def answered(self) -> None:
         """An attempt was answered, now."""
-        self.add(answers=1)
         with self._lock:
+            self._state["answers"] = self._state.get("answers", 0) + 1
             self._state["last_progress"] = time.time()
 
     def write(self, level: str, event: str, values: Mapping[str, Any]) -> None:
@@ -263,11 +256,6 @@ class StudyLog(EventLog):
 
     The party's state has those of all its studies under `studies`, by id, and beside them what was
     said last, of whichever study. That a study is over, or stopped, is not said of the party.
-
-    Args:
-        whole: the party's.
-        study: the study's name.
-        id: of the study.
     """
 
     whole: EventLog

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hubbub.core.errors import HubbubError, StudyError, UserError, loggable
+from hubbub.core.errors import HubbubError, StudyError, UserError
 from hubbub.core.kept_pages import one_arena
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import silo_records
@@ -58,9 +58,6 @@ def relay_of(
         url: of the relay, if it is another.
         roster: of a party that has approved nothing yet, and so has none in its folder.
         certificate: of what is at the URL, where that is a leaf relay; else the roster's key holds.
-
-    Raises:
-        UserError: none of them says it.
     """
     if certificate is not None:
         if not url:
@@ -114,8 +111,7 @@ def join(
         try:
             _Joined(party_folder, relay, machine, event_log, url, once).run(until)
         except HubbubError as error:
-            event_log.warn("stopped", said=loggable(error))
-            event_log.state(state=LOST)
+            event_log.stopped(error)
             raise
 
 
@@ -124,9 +120,6 @@ def check(party_folder: PartyFolder, machine: Machine) -> list[str]:
 
     Files of records are read before anybody is told that this party is there: of a silo whose file
     is refused, others learn that it has not joined. Studies that are over need none any more.
-
-    Raises:
-        UserError, DataError: it cannot.
     """
     check_role(party_folder)
     for study in party_folder.open_studies():
@@ -136,12 +129,7 @@ def check(party_folder: PartyFolder, machine: Machine) -> list[str]:
 
 
 def check_role(party_folder: PartyFolder) -> None:
-    """Refuse a party that does not join, or that no relay would know.
-
-    Raises:
-        UserError: it is the aggregator.
-        StudyError: it has no transport key.
-    """
+    """Refuse a party that does not join, or that no relay would know."""
     if party_folder.role == "aggregator":
         raise UserError("expected a silo or a compute node, got the aggregator; use hubbub serve")
     if not party_folder.keys.identity.transport:
@@ -152,11 +140,7 @@ def check_role(party_folder: PartyFolder) -> None:
 
 
 def check_records(party_folder: PartyFolder, study: Study, machine: Machine) -> None:
-    """Refuse a silo's folder without the file of a study's records.
-
-    Raises:
-        DataError: it is not there.
-    """
+    """Refuse a silo's folder without the file of a study's records."""
     if party_folder.role == "silo":
         silo_records.check_file(study, party_folder.name, machine.data or party_folder.home)
 
@@ -219,11 +203,7 @@ class _Joined:
             self._log.state(state=WAITING)
 
     def _is_done(self, endpoint: Endpoint, patience: float) -> bool:
-        """Whether nothing is left to do here for now.
-
-        Raises:
-            UserError: the aggregator was not heard for too long.
-        """
+        """Whether nothing is left to do here for now."""
         silence = time.monotonic() - self._heard
         over = self._log.current("state") == DONE and silence > _SILENCE
         if endpoint.collections.at_rest or self._gone or over:

@@ -38,19 +38,13 @@ from hubbub.site.network.folder_files import (
     write_roster,
 )
 
-LOCK = "lock"
-
 
 @contextmanager
 def alone(home: Path) -> Iterator[None]:
-    """One process works with a folder at a time.
-
-    Raises:
-        UserError: another one does.
-    """
+    """One process works with a folder at a time."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(home / LOCK))
+            stack.enter_context(locked(home / "lock"))
         except BlockingIOError:
             raise BusyError(
                 f"expected to be the only process that works with {home.resolve()}, another hubbub "
@@ -59,24 +53,7 @@ def alone(home: Path) -> Iterator[None]:
         yield
 
 
-# What a party has on its own disk: keys, the roster it was given, and the studies it approved.
-#
-#     keys.toml            private keys; only its owner reads it
-#     identity.toml        the public half, to be given to the others
-#     roster.toml          everybody's public halves, got outside the system
-#     approved/ID.*        studies that this party's administrator has approved: folder_files.py
-#     audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
-#     ledger.sqlite        what the silo's data set has spent (another place may be named)
-#     sessions, graphs     what was opened and drawn here, and paid for: folder_files.py
-#     paid
-#     witness, witnessed   what silos have stated of their ledgers: at the aggregator, and at silos
-#     inbox/ID.json        what the aggregator has proposed, and what was said of it: proposals.py
-#     proposed/ID.*        what the aggregator proposes, and what parties have answered
-#     lock                 held by the process that serves or joins here
-#     runs/ID              the aggregator's runs
-#     collateral           what the vendor of this machine's processor publishes about it, where a
-#                          study asks for evidence that needs it
-#     relay                the aggregator's: what its own relay reads, its certificate and key
+# What a party has on its own disk: docs/reference/files.md lists it.
 #
 # Nothing in it ever comes over the network but `witnessed` and `inbox`, on which nothing here
 # rests: what is approved is copied from there. A study is believed if its id is approved here, the
@@ -106,7 +83,6 @@ class PartyFolder:
 
     Args:
         home: the folder.
-        keys: the party's own.
     """
 
     home: Path
@@ -130,13 +106,8 @@ class PartyFolder:
 
         Args:
             home: the folder.
-            name, role: of the party.
             passphrase: closes the file of private keys; none if empty.
             relay, relay_key: see `Identity`.
-
-        Raises:
-            UserError: there are keys in it already.
-            StudyError: no party can be called so.
         """
         keys, path = Keys.generate(name, role).networked().naming(relay, relay_key), home / KEYS
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -148,11 +119,7 @@ class PartyFolder:
 
     @staticmethod
     def check_new(home: Path, name: str, role: str) -> None:
-        """Whether `made` would make a folder, before anything else is written into it.
-
-        Raises:
-            UserError, StudyError: it would not.
-        """
+        """Whether `made` would make a folder, before anything else is written into it."""
         Keys.generate(name, role)  # refuses a name that no party can have
         _check_no_keys(home / KEYS)
 
@@ -292,8 +259,6 @@ class PartyFolder:
         can ask (docs/privacy.md P31).
 
         Args:
-            study: what is approved.
-            roster: of its consortium.
             new_roster: it takes the place of the one that is here; studies of that one, whose ids
                 stand for its keys, are answered no more.
             seen: the hashes of the study's code that whoever approves it was shown.
@@ -436,7 +401,6 @@ class PartyFolder:
         """The study with an id; None if none such is approved with the roster that is here.
 
         Args:
-            study: the id.
             unread: also one whose database was not asked yet, which to others is not approved.
 
         Raises:
@@ -492,15 +456,13 @@ class PartyFolder:
 
     def ended_by(self, roster: Roster) -> list[Study]:
         """Approved studies of the roster that is here which are not over, and end with another."""
-        here = b""
+        here = ""
         with suppress(UserError):
-            here = read_roster(self.home / ROSTER).digest
-        return [
-            study
-            for study in self.all_approved()
-            if study.parties.roster == here.hex() != roster.digest.hex()
-            and not self.has_ended(study.id)
-        ]
+            here = read_roster(self.home / ROSTER).digest.hex()
+        if here == roster.digest.hex():
+            return []
+        studies = [study for study in self.all_approved() if study.parties.roster == here]
+        return [study for study in studies if not self.has_ended(study.id)]
 
     def has_ended(self, study: bytes) -> bool:
         """Whether a study's end is seen here: a silo's model, the aggregator's evidence."""

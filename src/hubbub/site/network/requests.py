@@ -55,11 +55,8 @@ class Requests(Peers):
     """Asks the parties of a roster through an engine.
 
     Args:
-        roster: everybody.
-        study: the study id.
-        phase: the engine.
         event_log: counts bytes and seconds.
-        timeouts: how long answers are waited for.
+        quiet: parties are asked of which most are away, which is no event.
 
     Attributes:
         least_paid: how many attempts silos must have paid for, by purpose and name.
@@ -68,9 +65,17 @@ class Requests(Peers):
     """
 
     def __init__(
-        self, roster: Roster, study: bytes, phase: Phase, event_log: EventLog, timeouts: Timeouts
+        self,
+        roster: Roster,
+        study: bytes,
+        phase: Phase,
+        event_log: EventLog,
+        timeouts: Timeouts,
+        *,
+        quiet: bool = False,
     ) -> None:
         super().__init__(roster)
+        self._quiet = quiet
         self.event_log, self.timeouts = event_log, timeouts
         self.paid: dict[str, dict[str, int]] = {}  # attempts that silos have paid for, by purpose
         self.least_paid: Mapping[str, Mapping[str, int]] = {}
@@ -150,7 +155,8 @@ class Requests(Peers):
 
     def note_missing(self, names: Sequence[str], deadline: float, why: str) -> None:
         """Write down, in one line, who has not answered in a phase for a reason."""
-        self.warn("missing", whom=few(names), count=len(names), deadline=deadline, then=why)
+        if not self._quiet:
+            self.warn("missing", whom=few(names), count=len(names), deadline=deadline, then=why)
 
     def _missed(self, name: str, missing: Missing, silent: dict[str, list[str]]) -> Absent:
         """A party that did not answer, which is told of once the phase is over."""
@@ -204,11 +210,7 @@ class Requests(Peers):
         return self._witnessed(name, whole["ledger"], self.witness)
 
     def _witnessed(self, name: str, plain: object, witness: Witness) -> Absent | None:
-        """Sign what a silo states of its ledger; or why not, of whichever study rows are missing.
-
-        Raises:
-            IntegrityError: the disk here does not take it.
-        """
+        """Sign what a silo states of its ledger; or why not, of whichever study rows lack."""
         try:
             stated = HeadStatement.of(plain)
         except IntegrityError as error:
@@ -301,13 +303,3 @@ class Requests(Peers):
             )
         blamed = f", by {culprit}" if culprit else ""
         return Absent(why=why, said=reason + blamed, culprit=culprit)
-
-
-# Asking parties of which most are away, which is no event.
-
-
-class QuietRequests(Requests):
-    """Asks as `Requests` does, and does not warn of who does not answer."""
-
-    def note_missing(self, names: Sequence[str], deadline: float, why: str) -> None:
-        """Nobody is expected at any moment."""

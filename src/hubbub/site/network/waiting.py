@@ -41,11 +41,7 @@ class Clock:
             check()
 
     def take(self, items: queue.SimpleQueue[_Item], seconds: float) -> _Item:
-        """The next item of a queue.
-
-        Raises:
-            queue.Empty: none came within so many seconds.
-        """
+        """The next item of a queue."""
         return items.get(timeout=max(0.0, seconds))
 
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -68,7 +64,6 @@ class Timeouts:
         ping: seconds for a sign of life.
         grace: seconds that a session is not set up yet once enough silos are there for it, in case
             the others come.
-        clock: that all this goes by.
     """
 
     deadline: float = 60.0
@@ -116,19 +111,14 @@ class Door:
         self._moved = threading.Condition()
         self._holder: bytes | None = None
 
-    def enter(self, study: bytes) -> None:
-        """Wait until no other study is in the door."""
+    def enter(self, study: bytes, *, wait: bool = True) -> bool:
+        """Enter once no other study is in the door, or only if none is; whether it is in."""
         with self._moved:
-            self._moved.wait_for(lambda: self._holder in (None, study))
-            self._holder = study
-
-    def try_enter(self, study: bytes) -> bool:
-        """Enter if no other study is in the door, without waiting; whether it is in."""
-        with self._moved:
-            if self._holder not in (None, study):
-                return False
-            self._holder = study
-            return True
+            enters = self._moved.wait_for(
+                lambda: self._holder in (None, study), None if wait else 0.0
+            )
+            self._holder = study if enters else self._holder
+            return enters
 
     def leave(self, study: bytes) -> None:
         """Let the next one in, if this study is in the door."""
@@ -201,7 +191,6 @@ class Patience:
         """Wait before the next try; a session that is lost once is followed by the next at once.
 
         Args:
-            error: why the last one came to nothing.
             in_round: whether the session was set up, and was lost later.
             check: called every second meanwhile.
 

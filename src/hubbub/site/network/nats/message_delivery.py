@@ -60,17 +60,8 @@ class Packet:
 
     def encoded(self) -> bytes:
         """As bytes."""
-        head = _HEADER.pack(
-            _MAGIC,
-            _VERSION,
-            self.kind,
-            self.again,
-            self.number,
-            self.digest,
-            self.size,
-            self.place,
-        )
-        return b"".join((head, self.data))
+        of = (self.number, self.digest, self.size, self.place)
+        return b"".join((_HEADER.pack(_MAGIC, _VERSION, self.kind, self.again, *of), self.data))
 
     @classmethod
     def read(cls, data: bytes) -> Packet:
@@ -120,7 +111,6 @@ class Outgoing:
     """A message on its way.
 
     Args:
-        number, digest, message: of it.
         had: pieces that the other end has, without a gap.
         sent: pieces that were sent since it last said so.
     """
@@ -152,14 +142,8 @@ class Outgoing:
             return None
         self.sent += 1
         start = place * PIECE_BYTES
-        return Packet(
-            kind=PacketKind.PIECE,
-            number=self.number,
-            digest=self.digest,
-            size=len(self.message),
-            place=place,
-            data=memoryview(self.message)[start : start + PIECE_BYTES],
-        )
+        data = memoryview(self.message)[start : start + PIECE_BYTES]
+        return replace(self.word(PacketKind.PIECE), place=place, data=data)
 
     def told(self, had: int, *, again: bool) -> bool:
         """Hear how many pieces have come; whether that is news."""
@@ -175,12 +159,7 @@ class Outgoing:
 
 @dataclass(kw_only=True)
 class Incoming:
-    """A message that is being joined.
-
-    Args:
-        number, digest, size: of it.
-        had: pieces that have come, without a gap.
-    """
+    """A message that is being joined."""
 
     number: int
     digest: bytes = field(repr=False)
@@ -317,7 +296,6 @@ class MessageDelivery:
         """Have a message sent, with its SHA-256, in the place of the one before.
 
         Args:
-            number, message, digest: of it.
             now: in seconds.
             most: bytes that a reply to it may have.
         """
@@ -454,14 +432,6 @@ class MessageDelivery:
         """Say how much has come; who was asked to send on is not told less by a later word."""
         assert self._coming is not None  # noqa: S101 (of which a packet came)
         packet, before = self._coming.answer(again=again), self._words.get(PacketKind.HAVE)
-        if (
-            before
-            and before.again
-            and (before.number, before.digest)
-            == (
-                packet.number,
-                packet.digest,
-            )
-        ):
-            packet = replace(packet, again=True)
+        if before and (before.number, before.digest) == (packet.number, packet.digest):
+            packet = replace(packet, again=packet.again or before.again)
         self._words[PacketKind.HAVE] = packet

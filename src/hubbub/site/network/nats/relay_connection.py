@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -37,7 +36,6 @@ from hubbub.site.network.nats.relay import (
     CONNECT_SECONDS,
     Relay,
     client_context,
-    pin_of,
     reason,
     seed_of,
 )
@@ -53,13 +51,9 @@ class OtherEnd:
     """Another party, over the line.
 
     Args:
-        hears: the subject on which it is heard.
-        says: the subject on which it is told.
-        link: what is known of it.
         wake: set when there may be something to send.
         unheard: whether nothing is taken in of it for now.
         unknown: whether the relay lets nobody hear it, as one whose key is not in its roster.
-        subscription: the library's, by which it is heard.
         told_twice: how often somebody was told that two processes take part as it.
     """
 
@@ -114,9 +108,7 @@ class RelayConnection:
         seed: the party's transport key, as NATS writes it.
         ends: from the others' names, the subjects on which each is heard and told.
         replies: whether these ends answer, and do not ask.
-        arrived: told what comes, on the line's thread.
         told: told when the line comes up, goes down, or cannot be had, on the line's thread.
-        clock: by which it is tried again.
         twice: told which end takes part in two processes, or says that this party does, once until
             a minute has passed without a sign of it, on the line's thread.
         most: bytes that a message may have which these ends send unasked, as things are.
@@ -439,53 +431,21 @@ _SECONDS = 7.0  # with the time to end, ten
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownCertificate:
-    """What a server has shown of itself.
-
-    Args:
-        begins, ends: its dates.
-        pin: SHA-256 of its public key.
-    """
-
-    begins: datetime
-    ends: datetime
-    pin: bytes = field(repr=False)
-
-    @classmethod
-    def read(cls, data: bytes) -> ShownCertificate | None:
-        """The certificate in DER; None if it is none."""
-        try:
-            certificate = x509.load_der_x509_certificate(data)
-        except ValueError:
-            return None
-        return cls(
-            begins=certificate.not_valid_before_utc,
-            ends=certificate.not_valid_after_utc,
-            pin=pin_of(certificate),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class LoginTrial:
     """What came of a log-in.
 
     Args:
-        url: of the server.
         why: it failed; empty if it did not.
         certificate: that the server has shown, believed or not; None if it came to none.
     """
 
     url: str
     why: str
-    certificate: ShownCertificate | None
+    certificate: x509.Certificate | None
 
 
 def tried(relay: Relay, keys: Keys) -> list[LoginTrial]:
-    """Log in to each server with a party's transport key, and leave, within ten seconds.
-
-    Raises:
-        StudyError: the party has no transport key.
-    """
+    """Log in to each server with a party's transport key, and leave, within ten seconds."""
     with ThreadPoolExecutor(len(relay.urls)) as pool:
         servers = [replace(relay, urls=(url,)) for url in relay.urls]
         return list(pool.map(partial(logged_in, seed=seed_of(keys)), servers))
@@ -510,4 +470,7 @@ def logged_in(relay: Relay, seed: str) -> LoginTrial:
         why = f"no answer from {url} within {_SECONDS:g} s"
     finally:
         line.stop()
-    return LoginTrial(url=url, why=why, certificate=ShownCertificate.read(line.certificate))
+    certificate = None
+    with suppress(ValueError):
+        certificate = x509.load_der_x509_certificate(line.certificate)
+    return LoginTrial(url=url, why=why, certificate=certificate)
