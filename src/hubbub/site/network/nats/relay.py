@@ -23,11 +23,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 from hubbub.core.disk import PRIVATE, write_bytes
-from hubbub.core.errors import HubbubError, StudyError, UserError
+from hubbub.core.errors import HubbubError, StudyError, UserError, printable
 from hubbub.core.protocol.primitives.identity import Identity, Keys
 
 CONNECT_SECONDS = 5.0
 _PORTS = {"tls": 4222, "wss": 443}
+_MOST_WORDS = 120  # characters
 _HOST = re.compile(r"[\w.-]+|[0-9A-Fa-f:.]+(%\w+)?")
 _DISPUTED = frozenset("ßς\u200c\u200d")  # IDNA 2003 and 2008 make different names of these
 ROUTES = 2000  # above a server's port is where the others of its cluster reach it: 6222 for 4222
@@ -114,7 +115,7 @@ def reason(error: BaseException | None, relay: Relay, *, was_up: bool = False) -
     where = ", ".join(relay.urls)
     while inner := getattr(error, "certificate_error", None) or getattr(error, "os_error", None):
         error = inner  # a WebSocket's
-    words = str(error)
+    words = printable(str(error))[:_MOST_WORDS]  # a relay may say anything
     if isinstance(error, ssl.SSLError):
         return getattr(error, "verify_message", "") or error.strerror or words
     if isinstance(error, ConnectionRefusedError):

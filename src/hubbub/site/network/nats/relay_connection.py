@@ -87,6 +87,8 @@ class OtherEnd:
 # server is told so, and others are heard as before.
 
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
+_STEADY_SECONDS = 2.0  # a line that was up for less is one that failed
+_MOST_REASONS = 8
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
 _TICK = 1.0
 _UNKNOWN_SECONDS = 10.0  # until it is tried again to hear whom the relay did not know
@@ -227,13 +229,16 @@ class RelayConnection:
             except Exception as error:  # noqa: BLE001 (whatever it was, it is tried again)
                 self._down(reason(self._error or error, self._relay))
                 turn += 1
-                with suppress(TimeoutError):
-                    wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
-                    await asyncio.wait_for(self._stopping.wait(), wait)
-                pause = min(_PAUSES[1], 2 * pause)
-                continue
-            pause = _PAUSES[0]
-            await self._up(client, lost)
+            else:
+                began = self._clock.now()
+                await self._up(client, lost)
+                if self._clock.now() - began > _STEADY_SECONDS:
+                    pause = _PAUSES[0]
+                    continue
+            with suppress(TimeoutError):
+                wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
+                await asyncio.wait_for(self._stopping.wait(), wait)
+            pause = min(_PAUSES[1], 2 * pause)
         if self._closing:
             await asyncio.wait(self._closing, timeout=_BYE_SECONDS)
         await asyncio.sleep(0.25 if self._relay.web else 0)  # transports close some turns later
@@ -415,9 +420,9 @@ class RelayConnection:
         task.add_done_callback(self._closing.discard)
 
     def _down(self, why: str) -> None:
-        """Tell why there is no line: each reason once, until there is one again."""
+        """Tell why there is no line: each reason once, and a few, until there is one again."""
         self.why = why
-        if why not in self._reasons:
+        if why not in self._reasons and len(self._reasons) < _MOST_REASONS:
             self._reasons.add(why)
             self._told(False, why)
 
