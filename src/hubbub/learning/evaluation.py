@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri, xlogy
 from torch import nn
 
 from hubbub.core.disk import write_bytes
@@ -42,7 +41,7 @@ from hubbub.learning.torch_settings import (
 # are taken to be drawn one by one from those that the model is for. Nothing is noised, so nothing
 # may be private.
 
-_Z = float(ndtri(0.975))
+_Z = 1.959963984540054  # scipy.special.ndtri(0.975); scipy takes long to import
 Array = NDArray[np.float64]
 
 
@@ -108,6 +107,8 @@ def beside_null(
 
 def _classes(outputs: NDArray[Any], targets: NDArray[Any]) -> dict[str, Score]:
     """AUC and Brier of two classes that both occur, and accuracy."""
+    from scipy.special import expit
+
     scores: dict[str, Score] = {}
     labels = (targets > 0.5) if outputs.ndim == 1 else targets
     kinds, counts = np.unique(labels, return_counts=True)
@@ -147,6 +148,8 @@ def _logarithms(predicted: Array, known: Array) -> dict[str, Score]:
 
 
 def _deviances(rates: Array, known: Array) -> Array:
+    from scipy.special import xlogy
+
     return np.asarray(2.0 * (xlogy(known, known / rates) - known + rates))
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, xlogy
 from torch.nn import functional
 
 from hubbub.core.errors import DataError
@@ -235,6 +234,8 @@ def accuracy(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
 
 def brier(logits: NDArray[Any], targets: NDArray[Any]) -> float:
     """Mean squared error of the probabilities of two classes, from logits (n,)."""
+    from scipy.special import expit  # which takes long to import
+
     return float(np.mean((expit(logits.astype(np.float64)) - targets) ** 2))
 
 
@@ -244,6 +245,8 @@ def calibration_slope(logits: NDArray[Any], targets: NDArray[Any]) -> float:
     Returns:
         The slope; nan where there is none, as all logits are one or tell the classes apart.
     """
+    from scipy.special import expit  # which takes long to import
+
     rows = np.column_stack([np.ones(len(logits)), logits.astype(np.float64)])
     effects = np.zeros(2)
     for _ in range(_NEWTON):
@@ -266,6 +269,8 @@ def errors(predicted: NDArray[Any], targets: NDArray[Any]) -> dict[str, float]:
 
 def poisson_deviance(rates: NDArray[Any], targets: NDArray[Any]) -> float:
     """Mean Poisson deviance of rates above 0, for counts."""
+    from scipy.special import xlogy  # which takes long to import
+
     return float(2.0 * np.mean(xlogy(targets, targets / rates) - targets + rates))
 
 
