@@ -55,8 +55,6 @@ def host(
     """Run a study as its aggregator, or go on with it.
 
     Args:
-        party_folder: the aggregator's folder.
-        event_log: where events go.
         url: of a relay that runs; one is started here if None.
         data: the folder that the public test set is in; the home if None.
         until: collect its single sums, each from parties that come when they like; when enough
@@ -145,8 +143,6 @@ def propose(
     """Propose a study to all parties, by the process that serves here if there is one.
 
     Args:
-        party_folder: the aggregator's folder.
-        event_log: where events go.
         url: of a relay that runs; one is started here if None.
         seconds: how long to wait for those who are away; they are asked again by `serve`.
 
@@ -260,8 +256,6 @@ class Studies:
     """The studies of a folder, served.
 
     Args:
-        party_folder: the aggregator's folder.
-        event_log: where events go.
         data: the folder that public test sets are in; the home if None.
     """
 
@@ -402,13 +396,8 @@ def host_all(
         2. What was interrupted goes on when the folder is served again.
 
     Args:
-        party_folder: the aggregator's folder.
         folder: of the studies' files; new ones are taken in.
-        event_log: where events go.
         once: end when all are over, that are there; else on `KeyboardInterrupt`.
-
-    Raises:
-        UserError: it cannot begin, or the roster was replaced.
     """
     with (
         _line(party_folder, url, event_log) as carrier,

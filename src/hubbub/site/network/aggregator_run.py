@@ -55,8 +55,6 @@ def serve(
            sessions: no key, mask or noise is used again.
 
     Args:
-        coordinator: of the study, approved in the aggregator's folder.
-        out: the run's folder, new or interrupted.
         data: the folder that the public test set is in; the home if None.
 
     Raises:
@@ -103,11 +101,7 @@ def concluded(
     parts: list[dict[str, Any]],
     began: float,
 ) -> Result:
-    """The end of any run among machines: its results, with evidence of what silos have signed.
-
-    Args:
-        trained: where its queries ended.
-    """
+    """The end of any run among machines: its results, with evidence of what silos have signed."""
     requests = coordinator.requests
     result = conclude(
         prepared,

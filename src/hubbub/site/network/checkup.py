@@ -63,10 +63,7 @@ def checkup(
     """Look at everything that taking part needs, in some ten seconds at most.
 
     Args:
-        party_folder: the party's folder.
-        machine: what belongs to the party on this machine.
         url: of the relay, if it is another than the roster's.
-        roster: of a party that has approved nothing yet.
         door: the socket that requests are to be taken at, in place of a relay.
     """
     check_role(party_folder)

@@ -212,9 +212,6 @@ class StudyClosing:
         A silo that does not answer is asked again, a few times: a run is closed once, and nobody
         can have its part later.
 
-        Args:
-            sessions: of the study, of which there is a transcript.
-
         Returns:
             What the silos say that answered; who did not is in the event log.
         """
@@ -293,7 +290,6 @@ class Coordinator:
     """The aggregator of one study: the backend of a networked run.
 
     Args:
-        party_folder: its own folder.
         study: approved there; see `host.check`.
         door: that the studies of this process go through; None where there is one.
     """
@@ -535,9 +531,6 @@ class Coordinator:
 
     def close(self, sessions: Sequence[bytes], parameters: bytes) -> list[dict[str, Any]]:
         """Give everybody the model, and have the silos sign what their ledgers hold.
-
-        Args:
-            sessions: of the study, of which there is a transcript.
 
         Returns:
             What the silos say that answered; who did not is in the event log.

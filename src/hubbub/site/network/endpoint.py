@@ -152,8 +152,6 @@ class Endpoint(ABC):
     """One party's side.
 
     Args:
-        party_folder: the party's own folder.
-        event_log: where it writes what happens.
         mask_stream: how masks are added; changes speed only.
         source_of: its randomness; the operating system's if None.
         attester: makes this machine's evidence; its devices if None.

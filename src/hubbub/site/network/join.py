@@ -35,7 +35,6 @@ class Machine:
     Args:
         data: the folder that a study's file names are relative to; the home if None.
         ledger: of the silo's data set; in the home if None.
-        device: where gradients are made.
         certificate: of a leaf relay here, by which it is believed; of the roster's relay if None.
     """
 
@@ -54,7 +53,6 @@ def relay_of(
     """Where the relay is: as the roster says, or at another URL.
 
     Args:
-        party_folder: the party's folder.
         url: of the relay, if it is another.
         roster: of a party that has approved nothing yet, and so has none in its folder.
         certificate: of what is at the URL, where that is a leaf relay; else the roster's key holds.
@@ -88,10 +86,7 @@ def join(
     another roster is over, and where a new roster names another relay, that is gone to.
 
     Args:
-        party_folder: the party's folder.
         relay: where the relay is; or the socket at which others hand requests in.
-        machine: what belongs to the party on this machine.
-        event_log: where events go.
         url: of the relay, where it is not the roster that says it.
         until: whether to end; asked every second.
         once: end when the aggregator says that nothing is left to do here for now, or has been

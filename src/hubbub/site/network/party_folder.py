@@ -79,11 +79,7 @@ class ReplacedError(HubbubError):
 
 @dataclass(frozen=True, kw_only=True)
 class PartyFolder:
-    """A party's folder, read and checked.
-
-    Args:
-        home: the folder.
-    """
+    """A party's folder, read and checked."""
 
     home: Path
     keys: Keys = field(repr=False)
@@ -105,9 +101,7 @@ class PartyFolder:
         """A new folder with fresh keys.
 
         Args:
-            home: the folder.
             passphrase: closes the file of private keys; none if empty.
-            relay, relay_key: see `Identity`.
         """
         keys, path = Keys.generate(name, role).networked().naming(relay, relay_key), home / KEYS
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -128,7 +122,6 @@ class PartyFolder:
         """The folder that `made` made.
 
         Args:
-            home: the folder.
             unlock: asks for the passphrase of the keys, where they have one.
 
         Raises:

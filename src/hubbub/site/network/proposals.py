@@ -74,11 +74,7 @@ class Proposal:
     said: tuple[Mapping[str, Any], ...] = ()
 
     def study(self) -> Study:
-        """The study itself.
-
-        Raises:
-            UserError: it was declined, or altered since it came.
-        """
+        """The study itself."""
         if not self.toml:
             raise UserError(
                 f"expected a proposal that was not declined, got {printable(self.name)}; have its "

@@ -64,9 +64,7 @@ class SiloEndpoint(Endpoint):
 
     Args:
         data: the folder that a study's file names are relative to.
-        device: where gradients are made.
         pace: seconds; an answer that took longer leaves at the next multiple.
-        given, named: see `Endpoint`.
     """
 
     def __init__(

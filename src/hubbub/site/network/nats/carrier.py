@@ -60,7 +60,6 @@ class Carrier:
     """Carries phases, of several threads.
 
     Args:
-        relay: where the relay is.
         told: told when the line comes up or goes down.
     """
 
@@ -221,7 +220,6 @@ class Answering:
     """A party at its line.
 
     Args:
-        relay: where the relay is.
         told: told when the line comes up or goes down.
         twice: told when another process takes part as this party.
         most: bytes that a request may have, as things are; asked on the line's thread.

@@ -106,7 +106,6 @@ class RelayConnection:
     """A connection to the relay.
 
     Args:
-        relay: where it is.
         seed: the party's transport key, as NATS writes it.
         ends: from the others' names, the subjects on which each is heard and told.
         replies: whether these ends answer, and do not ask.
