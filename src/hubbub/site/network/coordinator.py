@@ -530,11 +530,7 @@ class Coordinator:
         self._door.leave(self.study.id)
 
     def close(self, sessions: Sequence[bytes], parameters: bytes) -> list[dict[str, Any]]:
-        """Give everybody the model, and have the silos sign what their ledgers hold.
-
-        Returns:
-            What the silos say that answered; who did not is in the event log.
-        """
+        """See `StudyClosing.close`."""
         return self._closing.close(self.party_folder.keys, sessions, parameters)
 
 

@@ -170,10 +170,8 @@ class DemoConsortium:
 
     def _process(self, name: str, *arguments: str) -> PartyProcess:
         """hubbub in a process of its own, whose words go to files in the party's folder."""
-        home = self.folder / name
-        return PartyProcess(
-            self.command, arguments, output=home / "output.txt", log=home / "errors.txt"
-        )
+        output, log = (self.folder / name / file for file in ("output.txt", "errors.txt"))
+        return PartyProcess(self.command, arguments, output=output, log=log)
 
     def end(self) -> None:
         """Ask all processes to end, and wait for them."""

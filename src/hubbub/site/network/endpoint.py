@@ -152,7 +152,6 @@ class Endpoint(ABC):
     """One party's side.
 
     Args:
-        mask_stream: how masks are added; changes speed only.
         source_of: its randomness; the operating system's if None.
         attester: makes this machine's evidence; its devices if None.
     """
@@ -162,20 +161,17 @@ class Endpoint(ABC):
         party_folder: PartyFolder,
         event_log: EventLog,
         *,
-        mask_stream: MaskStream | None = None,
         source_of: SourceOf | None = None,
         attester: Attester | None = None,
     ) -> None:
         self.party_folder, self.event_log = party_folder, event_log
         self.collections: PartySide
         self._attester = attester
-        self._mask_stream = mask_stream or MaskStream()
+        self._mask_stream = MaskStream()
         self._source_of = source_of or (lambda _: SecureSource())
         self._lock = threading.Lock()
-        # the newest of study and purpose
-        self._sessions: dict[tuple[bytes, str], SessionState] = {}
-        # of each study the newest that was set up, in which its end may come
-        self._finished: dict[bytes, SessionState] = {}
+        self._sessions: dict[tuple[bytes, str], SessionState] = {}  # the newest of study, purpose
+        self._finished: dict[bytes, SessionState] = {}  # of each study: its end may come in it
         self._begun = 0  # sessions, since this party was started
         self._study_of: dict[bytes, bytes] = {}  # of each of them
         self._revoked: set[bytes] = set()  # those of them that were ended from here
@@ -313,12 +309,12 @@ class Endpoint(ABC):
     def _proposed(self, parts: Sequence[bytes]) -> list[bytes]:
         """What this party's people say of a study, which nothing is done for before they have."""
         data = _one(parts)
-        said = unverified(data)
-        standing, news = received(self.party_folder, data, said)
+        header = unverified(data)
+        standing, news = received(self.party_folder, data, header)
         if news is not None:
             self.event_log.note("proposed", study=news.name, id=news.id.hex()[:16])
         payload = json.dumps(vars(standing)).encode()
-        return [self._frame(said.session, said.study, Tag.PROPOSED, payload)]
+        return [self._frame(header.session, header.study, Tag.PROPOSED, payload)]
 
     def _collected(self, call: Call, collection: bytes, parts: Sequence[bytes]) -> list[bytes]:
         """The answer to a call of a sum that is open for weeks."""
@@ -423,12 +419,9 @@ class Endpoint(ABC):
             attested=attested,
             mask_stream=self._mask_stream,
         )
+        party = self.party(study, offer, plan, planned, membership)
         state = SessionState(
-            study=study,
-            offer=offer,
-            plan=plan,
-            membership=membership,
-            party=self.party(study, offer, plan, planned, membership),
+            study=study, offer=offer, plan=plan, membership=membership, party=party
         )
         self._leave((study_id, offer.purpose))
         self._sessions[study_id, offer.purpose] = state
@@ -511,14 +504,14 @@ class NodeEndpoint(Endpoint):
         if study.id not in self._plans:
             check_apart(study)
             self._plans[study.id] = plan(study)
-        whole = self._plans[study.id]
-        if whole.dimension is None:
+        own = self._plans[study.id]
+        if own.dimension is None:
             raise RefusedError(
                 "failed",
                 "expected a study that says how many parameters its model has, got one that needs "
                 'records or code for it; state model.inputs, or use kind = "logistic" or "mlp"',
             )
-        return whole, planned_for(whole, offer.purpose)
+        return own, planned_for(own, offer.purpose)
 
     def party(
         self,

@@ -13,7 +13,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -191,10 +191,8 @@ class EventLog:
         since, first = self._begun
         if done > first:
             values["seconds_left"] = (steps - done) * (now - since) / (done - first)
-        percent = 100 * done / steps
-        self.state(
-            state=TRAINING, steps=steps, percent=percent, last_progress=time.time(), **values
-        )
+        values |= {"steps": steps, "percent": 100 * done / steps, "last_progress": time.time()}
+        self.state(state=TRAINING, **values)
 
     def absent(self, names: Iterable[str], **values: Any) -> None:
         """Change who is missing now, each with the time since when, and what else is said of it."""
@@ -237,7 +235,10 @@ class EventLog:
         line = {"time": time.time(), "level": level, "party": self.party, "event": event, **values}
         with self._lock, self._surviving():
             if self.folder is not None:
-                _append(self.folder / LOG, json.dumps(line))
+                path = self.folder / LOG
+                if path.exists() and path.stat().st_size > _LARGEST:
+                    path.replace(path.with_name(path.name + ".1"))
+                append_line(path, json.dumps(line))
         self.say(sentence(event, values))
         self.tell(line)
 
@@ -287,23 +288,12 @@ class StudyLog(EventLog):
         self.whole.write(level, event, {"study": self.study, **values})
 
 
-def _append(path: Path, line: str) -> None:
-    """A line at the end of a log that everybody may read, or of a new one."""
-    if path.exists() and path.stat().st_size > _LARGEST:
-        path.replace(path.with_name(path.name + ".1"))
-    append_line(path, line)
-
-
 def sentence(event: str, values: Mapping[str, Any]) -> str:
     """An event in one line."""
     pattern = _SENTENCES.get(event)
     if pattern and "study" in values and "{study}" not in pattern:  # one of several
         pattern = "{study}: " + pattern
-    try:
-        return pattern.format(**values) if pattern else f"{event}: {_listed(values)}"
-    except (KeyError, ValueError, TypeError):
-        return f"{event}: {_listed(values)}"
-
-
-def _listed(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+    with suppress(KeyError, ValueError, TypeError):
+        if pattern:
+            return pattern.format(**values)
+    return f"{event}: " + ", ".join(f"{name} {value}" for name, value in values.items())

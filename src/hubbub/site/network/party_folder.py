@@ -427,12 +427,10 @@ class PartyFolder:
         """All approved studies of the roster that is here."""
         ids = sorted(self.approved)
         roster = self.roster.digest.hex() if ids else ""
-        texts = [text_of(self._approval(bytes.fromhex(hex_id)).path) for hex_id in ids]
-        studies = [Study.parse(text) for text in texts]
+        paths = [self._approval(bytes.fromhex(hex_id)).path for hex_id in ids]
+        studies = [self.parsed(path, Study.parse) for path in paths]
         current = [one.id for one in studies if one.parties.roster == roster]
-        return [
-            approved for one in current if (approved := self.study(one, unread=True)) is not None
-        ]
+        return list(filter(None, (self.study(one, unread=True) for one in current)))
 
     def open_studies(self) -> list[Study]:
         """Approved studies of the roster that is here which are not over."""

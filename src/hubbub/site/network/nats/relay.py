@@ -91,17 +91,14 @@ def _url(text: str) -> str:
     scheme = {"": "tls", "nats": "tls"}.get(scheme, scheme)
     with suppress(ValueError):
         parts = urlsplit(f"{scheme}://{rest}")
-        host, port = _ascii(parts.hostname or ""), parts.port or _PORTS.get(scheme)
+        host, port = parts.hostname or "", parts.port or _PORTS.get(scheme)
+        if not _HOST.fullmatch(host):
+            raise ValueError("no host")
+        # A host's name as certificates and resolvers have it.
+        host = host if ":" in host else host.encode("idna").decode()
         if port and scheme in _PORTS and not (parts.query + parts.fragment + parts.path.strip("/")):
             return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     raise _no_url("another text; fix the URL")
-
-
-def _ascii(host: str) -> str:
-    """A host's name as certificates and resolvers have it; ValueError if it can be none."""
-    if not _HOST.fullmatch(host):
-        raise ValueError("no host")
-    return host if ":" in host else host.encode("idna").decode()
 
 
 def _no_url(found: str) -> UserError:

@@ -196,12 +196,13 @@ class RelayConnection:
                 "the relay does not know its key, so it has another roster than this party; find "
                 "out which is newer, and run hubbub relay with it where the relay runs"
             )
-        if (there := self.present(name)) is not True:
-            return "it has not connected" if there is None else "it has left"
+        link = self._ends[name].link
+        if link.present is not True:
+            return "it has not connected" if link.present is None else "it has left"
         if self._ends[name].unheard:
             return "it sends so many unusable messages that it is ignored for now"
-        if size := self._ends[name].link.too_large:
-            return f"its answer has {size:,} bytes, expected {self._ends[name].link.most:,} at most"
+        if link.too_large:
+            return f"its answer has {link.too_large:,} bytes, expected {link.most:,} at most"
         if (silence := self.silence(name)) > 2 * BEAT_SECONDS:
             return f"no answer in time; it has been silent for {silence:.0f} s"
         return "no answer in time"
