@@ -12,6 +12,7 @@ import stat
 import time
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -710,7 +711,21 @@ def test_a_process_that_lives_writes_its_status_anew(tmp_path):
     (tmp_path / "status.json").unlink()
     with event_log.beating(0.01):
         wait((tmp_path / "status.json").is_file)
-    assert json.loads((tmp_path / "status.json").read_text())["state"] == "waiting"
+        assert json.loads((tmp_path / "status.json").read_text())["state"] == "waiting"
+
+
+@pytest.mark.parametrize(("state", "after"), [("training", "lost"), ("done", "done")])
+def test_a_process_that_ends_is_neither_at_work_nor_connected_any_more(
+    command, tmp_path, state, after
+):
+    event_log = EventLog(party="cleveland", folder=tmp_path)
+    with suppress(KeyboardInterrupt), event_log.beating():
+        event_log.state(state=state, connected=True)
+        raise KeyboardInterrupt
+    status = json.loads(command("status", tmp_path, "--json")[1])
+    assert (status["state"], status["connected"]) == (after, False)
+    assert "its process has ended" in status["unconnected"]
+    assert command("status", tmp_path, "--check")[0] == (after == "lost")
 
 
 @pytest.mark.parametrize("text", [None, "", "{"])

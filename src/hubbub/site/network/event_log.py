@@ -168,7 +168,7 @@ class EventLog:
     def beating(self, seconds: float = BEAT) -> Iterator[None]:
         """Write the status anew every so often meanwhile: who reads it knows that somebody lives.
 
-        A process that was killed or frozen, or cannot write its folder, leaves an old one.
+        A process that ends says so; one that was killed or frozen leaves an old status.
         """
         ended = threading.Event()
 
@@ -183,6 +183,9 @@ class EventLog:
         finally:
             ended.set()
             thread.join()
+            over = {} if self.current("state") == DONE else {"state": LOST}
+            why = sentence("unconnected", {"why": "its process has ended"})
+            self.state(connected=False, unconnected=why, **over)
 
     def progress(self, done: int, steps: int, **values: Any) -> None:
         """Change the state in the middle of training: how far it is, and how long it will take."""
