@@ -190,7 +190,7 @@ def test_a_relay_behind_a_websocket(tmp_path: Path) -> None:
         found = login_trial.tried(here.relay, here.keys["ann"])
     assert [one.why for one in found] == [""]
     assert found[0].certificate is not None
-    assert found[0].certificate.pin == here.relay.pin
+    assert relay.pin_of(found[0].certificate) == here.relay.pin
 
 
 def test_a_party_that_the_relay_does_not_know(there: Everybody, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.study.study import Study
 from hubbub.desk.cli import network_commands
 from hubbub.desk.cli.main import COMMANDS, main
-from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.event_log import EventLog, StudyLog
 from hubbub.site.network.folder_files import read_roster, roster_of
 from hubbub.site.network.party_folder import PartyFolder, alone
 from network.consortium import HOSPITALS, table
@@ -310,6 +310,10 @@ def test_a_new_roster_takes_the_place_of_the_old_one_if_so_said(ask, command, ho
     refuses(command, *approval(home, "cleveland", "--json"), says="--new-roster")
     event_log = EventLog(party="cleveland", folder=home / "cleveland")
     event_log.progress(3, 40, study="a consortium", attempts=3)
+    (own,) = PartyFolder.opened(home / "cleveland").studies()
+    for study_id, attempts in ((own.id, 3), (bytes(32), 7)):  # two of a name
+        log = StudyLog.within(event_log, "a consortium", study_id)
+        log.progress(attempts, 40, study="a consortium", attempts=attempts)
     code, _, err = command(*approval(home, "cleveland", "--new-roster"))
     assert code == 0
     assert "with this roster a consortium (3 attempts made) will not continue, " in err

@@ -177,7 +177,7 @@ class _Quiet(WSGIRequestHandler):
         pass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Collected:
     """The numbers of a state, as the client library wants them."""
 
