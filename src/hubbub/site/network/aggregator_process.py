@@ -253,11 +253,7 @@ class QueuedStudy:
 
 
 class Studies:
-    """The studies of a folder, served.
-
-    Args:
-        data: the folder that public test sets are in; the home if None.
-    """
+    """The studies of a folder, served; see `host_all`."""
 
     def __init__(
         self,
@@ -396,7 +392,7 @@ def host_all(
         2. What was interrupted goes on when the folder is served again.
 
     Args:
-        folder: of the studies' files; new ones are taken in.
+        url, data, timeouts: as for `host`.
         once: end when all are over, that are there; else on `KeyboardInterrupt`.
     """
     with (

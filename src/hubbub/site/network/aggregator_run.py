@@ -25,6 +25,7 @@ from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.query import QueryState
 from hubbub.core.runs.checkpoint import CheckpointWriter
 from hubbub.core.runs.federated import RunSessions, train_federated
+from hubbub.core.runs.loop import Progress
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.runs.run_folder import RunFolder, answers_in
 from hubbub.core.study import silo_records
@@ -42,6 +43,7 @@ def serve(
     coordinator: Coordinator,
     out: Path,
     *,
+    progress: Progress = lambda _step, _row: None,
     data: Path | None = None,
 ) -> Result:
     """Train a study whose silos are elsewhere, or go on with it where it was interrupted.
@@ -77,7 +79,7 @@ def serve(
             prepared,
             sessions,
             start=start,
-            progress=lambda _step, _row: None,
+            progress=progress,
             keep=saved_as_it_goes(coordinator, prepared, saver),
             settle=saver.wait,
             offer=coordinator.standardise,

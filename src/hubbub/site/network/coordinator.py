@@ -287,10 +287,9 @@ _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
 
 
 class Coordinator:
-    """The aggregator of one study: the backend of a networked run.
+    """The aggregator of one study, approved there: the backend of a networked run.
 
     Args:
-        study: approved there; see `host.check`.
         door: that the studies of this process go through; None where there is one.
     """
 
@@ -358,11 +357,7 @@ class Coordinator:
         return answers
 
     def check_paid(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        """What silos have signed in the end, against what they have answered.
-
-        Raises:
-            IntegrityError: one has paid for less: its folder was set back.
-        """
+        """Refuse what silos have signed in the end, if it is less than what they have answered."""
         answers = self._answers(main_of(self.study).mechanism.purpose)
         less = {part["silo"]: part["attempts"] for part in parts}
         less = {name: count for name, count in less.items() if count < answers[name]}

@@ -127,11 +127,7 @@ class DemoConsortium:
     def made(
         cls, folder: Path, toml: str, nodes: int, tell: Tell, command: Command
     ) -> DemoConsortium:
-        """Keys, the roster and the approvals.
-
-        Args:
-            toml: a study, whose compute nodes and roster are filled in.
-        """
+        """Keys, the roster and the approvals; the study's nodes and roster are filled in."""
         tables = tomllib.loads(toml)
         members = dict.fromkeys(tables["parties"]["names"], "silo")
         members |= {f"node-{number}": "node" for number in range(1, nodes + 1)}

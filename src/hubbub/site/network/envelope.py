@@ -81,11 +81,7 @@ def answer(parts: Sequence[bytes] = ()) -> bytes:
 
 
 def read_request(data: bytes) -> tuple[Call, bytes, list[bytes]]:
-    """What is asked, of which session, and the parts.
-
-    Raises:
-        ProtocolError: it is no request of this wire version.
-    """
+    """What is asked, of which session, and the parts; ProtocolError if it is no such request."""
     rest = _opened(data, _ASKS)
     if len(rest) <= SESSION_BYTES or rest[0] not in Call.__members__.values():
         raise ProtocolError("expected a known call, got another", culprit="relay")
@@ -99,11 +95,7 @@ def is_bare(data: bytes) -> bool:
 
 
 def read_answer(data: bytes) -> list[bytes]:
-    """The parts of an answer.
-
-    Raises:
-        ProtocolError: it is no answer of this wire version.
-    """
+    """The parts of an answer; ProtocolError if it is none of this wire version."""
     return _parts(_opened(data, _ANSWERS))
 
 

@@ -308,7 +308,7 @@ class FruitlessError(HubbubError):
 
 @dataclass(frozen=True)
 class SessionNotes:
-    """The notes in a party's folder."""
+    """The notes in a party's folder; IntegrityError where the disk does not take one."""
 
     home: Path
 
@@ -317,18 +317,11 @@ class SessionNotes:
 
         A party that was restarted remembers no key of an old session. What it would say there now
         would stand beside what it has said, and two true signatures for one place blame it.
-
-        Raises:
-            IntegrityError: the disk does not take it; nothing must be said.
         """
         return self._note(SESSIONS, session.hex().encode(), lambda _: 1)
 
     def take_result(self, study: bytes, digest: bytes) -> bool:
-        """Note on disk which RESULT of a study is about to be believed; False if another was.
-
-        Raises:
-            IntegrityError: the disk does not take it; nothing must be said.
-        """
+        """Note on disk which RESULT of a study is about to be believed; False if another was."""
         if self.result(study) is None:
             self._note(RESULTS, f"{study.hex()}:{digest.hex()}".encode(), lambda _: 1)
         return self.result(study) == digest
@@ -349,7 +342,6 @@ class SessionNotes:
 
         Raises:
             FruitlessError: too many of them came to nothing.
-            IntegrityError: the disk does not take it; nothing must be said.
         """
 
         def most(lines: Counter[bytes]) -> int:
@@ -369,20 +361,13 @@ class SessionNotes:
             self._note(GRAPHS, _mark(study, _ANSWER), lambda _: MOST_GRAPHS)
 
     def approve_graphs(self, study: bytes) -> None:
-        """Note that the party's people have approved a study: it may draw in vain anew.
-
-        Raises:
-            IntegrityError: the disk does not take it.
-        """
+        """Note that the party's people have approved a study: it may draw in vain anew."""
         self._note(GRAPHS, _mark(study, _APPROVAL), lambda _: MOST_GRAPHS)
 
     def most_paid(self, study: bytes, purpose: str, said: Mapping[int, int]) -> dict[int, int]:
         """The most attempts that each silo has ever said to have paid for, these among them.
 
         Silos that have paid may be away when a run is gone on with.
-
-        Raises:
-            IntegrityError: the disk does not take it.
         """
         start, most = f"{study.hex()}:{purpose}:".encode(), Counter[int]()
         with suppress(FileNotFoundError):

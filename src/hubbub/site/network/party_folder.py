@@ -169,11 +169,7 @@ class PartyFolder:
         return roster
 
     def take_roster(self, roster: Roster) -> None:
-        """Put a roster here where there is none, so that proposals can be told from forgeries.
-
-        Raises:
-            StudyError: this party is not in it, or another roster is here.
-        """
+        """Put a roster here where there is none, so that proposals can be told from forgeries."""
         self._check_no_other(roster)
         write_roster(self.home / ROSTER, roster)
 
@@ -362,11 +358,7 @@ class PartyFolder:
         return there
 
     def open_collections(self, *, beside: Roster | None = None) -> dict[bytes, str]:
-        """The studies with a collection whose key this node has, and their names.
-
-        Args:
-            beside: only of other rosters than this.
-        """
+        """The studies, of other rosters than one, with a collection whose key this node has."""
         names: dict[bytes, str] = {}
         for kept, study in open_keys(self.home):
             name, roster = kept.folder.name[:16], ""

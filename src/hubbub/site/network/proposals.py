@@ -244,11 +244,7 @@ class Outbox:
     party_folder: PartyFolder
 
     def put(self, study: Study) -> None:
-        """Have a study proposed.
-
-        Raises:
-            UserError: it was not approved here, or is too large to be sent.
-        """
+        """Have a study proposed; UserError if it is not approved here, or too large to send."""
         if self.party_folder.role != "aggregator" or not self.party_folder.approves(study.id):
             raise UserError(
                 f"expected {study.name} to be approved in an aggregator's folder, it is not in "

@@ -86,12 +86,7 @@ class Timeouts:
 
 
 def keep_pace(began: float, pace: float) -> None:
-    """Wait until an answer that was begun then may leave.
-
-    Args:
-        began: seconds of `time.monotonic`.
-        pace: seconds; 0: it leaves at once.
-    """
+    """Wait until an answer that was begun then, of `time.monotonic`, may leave."""
     took = time.monotonic() - began
     if pace:
         time.sleep(ceil(took / pace) * pace - took)
@@ -155,15 +150,10 @@ class WaitedError(HubbubError):
 
 @dataclass(kw_only=True)
 class Patience:
-    """What is left of an aggregator's patience.
-
-    Args:
-        timeouts: how long to wait in all, and by which clock.
-        pause: seconds of the shortest pause.
-    """
+    """What is left of an aggregator's patience."""
 
     timeouts: Timeouts
-    pause: float
+    pause: float  # seconds; the shortest
     _doublings: int = 0
     _until: float | None = None
     _fruitless: float = 0.0

@@ -38,30 +38,19 @@ class EndedError(HubbubError):
 
 @dataclass(kw_only=True, eq=False)
 class Asked:
-    """What a phase wants of one party.
-
-    Args:
-        most: bytes that its answer may have.
-        seconds: that it may take once it is asked.
-        arrived: where the answer goes.
-        end: when it is waited for no more; never while it is in the queue.
-    """
+    """What a phase wants of one party."""
 
     blob: bytes = field(repr=False)
     digest: bytes = field(repr=False)
-    most: int
-    seconds: float
+    most: int  # bytes of its answer
+    seconds: float  # that it may take once it is asked
     arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = field(repr=False)
     number: int = 0
-    end: float = math.inf
+    end: float = math.inf  # it is waited for no more then; never while it is in the queue
 
 
 class Carrier:
-    """Carries phases, of several threads.
-
-    Args:
-        told: told when the line comes up or goes down.
-    """
+    """Carries phases, of several threads."""
 
     def __init__(
         self,
@@ -220,7 +209,6 @@ class Answering:
     """A party at its line.
 
     Args:
-        told: told when the line comes up or goes down.
         twice: told when another process takes part as this party.
         most: bytes that a request may have, as things are; asked on the line's thread.
         repeats: whether an answer to a request may be given again.
