@@ -225,20 +225,14 @@ QUEUED, RUNNING, STOPPED = "queued", "running", "stopped"
 
 @dataclass(kw_only=True)
 class QueuedStudy:
-    """A study of the folder that is served.
-
-    Args:
-        why: it waits or was stopped, as its people were told last.
-        again: when it is looked at again, of `time.monotonic`.
-        enough_since: when so many parties had approved it as it needs; 0 while they have not.
-    """
+    """A study of the folder that is served."""
 
     study: Study
     event_log: EventLog = field(repr=False)
     state: str = QUEUED
-    why: str = ""
-    again: float = 0.0
-    enough_since: float = 0.0
+    why: str = ""  # it waits or was stopped, as its people were told last
+    again: float = 0.0  # of `time.monotonic`: it is looked at then
+    enough_since: float = 0.0  # parties had approved it as it needs; 0 while they have not
 
     def wait(self, why: str, state: str = QUEUED) -> None:
         """It waits, or is over without a result; told if that is news."""

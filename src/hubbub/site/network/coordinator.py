@@ -152,15 +152,11 @@ _CLOSINGS = 5  # times that a silo is asked for its signed part
 
 @dataclass(kw_only=True)
 class StudyClosing:
-    """The sessions that silos have finished, and the end of all of them.
-
-    Args:
-        result: the model that what is asked last is asked at, once it is known.
-    """
+    """The sessions that silos have finished, and the end of all of them."""
 
     requests: Requests
     study: Study
-    result: bytes = field(default=b"", repr=False)
+    result: bytes = field(default=b"", repr=False)  # what is asked last is asked at it
     _newest: dict[int, tuple[bool, bytes]] = field(default_factory=dict)
 
     def finished(self, purpose: str, session: bytes, silos: Iterable[int]) -> None:

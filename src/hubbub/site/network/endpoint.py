@@ -49,21 +49,16 @@ from hubbub.site.network.proposals import received
 
 @dataclass(kw_only=True)
 class SessionState:
-    """One session at one party, from its opening on.
-
-    Args:
-        closed: whether the study was closed; no round follows.
-        result: that it is asked at, where it is asked last; None until it was shown.
-    """
+    """One session at one party, from its opening on."""
 
     study: Study
     offer: SessionOffer
     plan: Plan = field(repr=False)
     membership: Membership
     party: Party = field(repr=False)
-    closed: bool = False
+    closed: bool = False  # no round follows
     answered: bool = False
-    result: Parameters | None = field(default=None, repr=False)
+    result: Parameters | None = field(default=None, repr=False)  # what is asked last is asked at it
     _pages: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:

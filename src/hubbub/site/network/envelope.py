@@ -219,15 +219,11 @@ OFFER_LIMIT = _HEAD + _frames(1, LARGEST_OFFER)
 
 @dataclass(frozen=True, kw_only=True)
 class SizeLimits:
-    """The limits of one session.
-
-    Args:
-        counts: records of each silo, where shuffled token lists are made; else empty.
-    """
+    """The limits of one session."""
 
     roster: Roster
     round_parameters: RoundParameters
-    counts: Sequence[int] = ()
+    counts: Sequence[int] = ()  # records of each silo, where there are token lists
 
     def answer(self, call: Call) -> int:
         """Bytes of an answer to a call, or of a refusal."""

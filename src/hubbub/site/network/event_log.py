@@ -106,15 +106,10 @@ def last_status(home: Path) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class EventLog:
-    """Where one party's events go.
-
-    Args:
-        folder: of the files; None: nothing is written.
-        tell: told each event as it is written down.
-    """
+    """Where one party's events go."""
 
     party: str
-    folder: Path | None = None
+    folder: Path | None = None  # nothing is written if None
     say: Say = lambda _: None
     tell: Tell = lambda _: None
     _begun: tuple[float, int] | None = field(default=None, repr=False)

@@ -83,14 +83,10 @@ def health(state: Mapping[str, Any], most_age: float = 4 * BEAT) -> tuple[bool, 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What people see at `/`.
+    """What people see at `/`."""
 
-    Args:
-        html: the page as it is now; on any thread.
-    """
-
-    policy: str
-    html: Callable[[], str]
+    policy: str  # its Content-Security-Policy
+    html: Callable[[], str]  # as it is now; on any thread
 
 
 @contextmanager

@@ -47,31 +47,21 @@ _LOOK, _EVERY, _ANEW = 1.0, 10.0, 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """How a proposal stands at a party.
-
-    Args:
-        reason: what its people, or its hubbub, say of that; printable.
-    """
+    """How a proposal stands at a party."""
 
     state: str
-    reason: str = ""
+    reason: str = ""  # its people's, or its hubbub's; printable
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """A study in an inbox.
-
-    Args:
-        toml: its text; empty once it was declined.
-        received: when it came first, in seconds since 1970.
-        said: what this party's people have said of it and when, oldest first.
-    """
+    """A study in an inbox."""
 
     id: bytes
     name: str
-    toml: str = field(repr=False)
-    received: float
-    said: tuple[Mapping[str, Any], ...] = ()
+    toml: str = field(repr=False)  # empty once it was declined
+    received: float  # first, in seconds since 1970
+    said: tuple[Mapping[str, Any], ...] = ()  # by this party's people, oldest first
 
     def study(self) -> Study:
         """The study itself."""
@@ -367,17 +357,12 @@ class Courier:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the parties' answers come to.
+    """What the parties' answers come to."""
 
-    Args:
-        lacking: who has neither approved a study nor declined it.
-        enough: whether it can be run with those who have approved it.
-    """
-
-    lacking: tuple[str, ...]
+    lacking: tuple[str, ...]  # who has neither approved it nor declined
     declined: tuple[str, ...]
-    enough: bool
-    hopeless: bool
+    enough: bool  # it can be run with those who have approved it
+    hopeless: bool  # it cannot, whatever the others say
 
     @classmethod
     def of(cls, study: Study, party_folder: PartyFolder) -> Verdict:

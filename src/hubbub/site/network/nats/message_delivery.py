@@ -108,18 +108,13 @@ def piece_bytes(size: int, place: int) -> int:
 
 @dataclass(kw_only=True)
 class Outgoing:
-    """A message on its way.
-
-    Args:
-        had: pieces that the other end has, without a gap.
-        sent: pieces that were sent since it last said so.
-    """
+    """A message on its way."""
 
     number: int
     digest: bytes = field(repr=False)
     message: bytes = field(repr=False)
-    had: int = 0
-    sent: int = 0
+    had: int = 0  # pieces that the other end has, without a gap
+    sent: int = 0  # pieces, since it last said so
 
     @property
     def count(self) -> int:

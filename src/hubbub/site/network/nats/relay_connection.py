@@ -48,21 +48,14 @@ _WASTE, _WASTE_RATE = 512, 100.0  # packets of no use: at a time, and each secon
 
 @dataclass(kw_only=True)
 class OtherEnd:
-    """Another party, over the line.
+    """Another party, over the line."""
 
-    Args:
-        wake: set when there may be something to send.
-        unheard: whether nothing is taken in of it for now.
-        unknown: whether the relay lets nobody hear it, as one whose key is not in its roster.
-        told_twice: how often somebody was told that two processes take part as it.
-    """
-
-    hears: str
-    says: str
+    hears: str  # its subject
+    says: str  # the subject on which it is told
     link: MessageDelivery
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    unheard: bool = False
-    unknown: bool = False
+    unheard: bool = False  # nothing is taken in of it for now
+    unknown: bool = False  # the relay has no such key in its roster
     subscription: Any = field(default=None, repr=False)
     told_twice: int = 0
     _allowed: float = _WASTE
@@ -437,16 +430,11 @@ _SECONDS = 7.0  # with the time to end, ten
 
 @dataclass(frozen=True, kw_only=True)
 class LoginTrial:
-    """What came of a log-in.
-
-    Args:
-        why: it failed; empty if it did not.
-        certificate: that the server has shown, believed or not; None if it came to none.
-    """
+    """What came of a log-in."""
 
     url: str
-    why: str
-    certificate: x509.Certificate | None
+    why: str  # it failed; empty if it did not
+    certificate: x509.Certificate | None  # as it was shown, believed or not
 
 
 def tried(relay: Relay, keys: Keys) -> list[LoginTrial]:

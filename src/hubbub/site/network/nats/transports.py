@@ -61,11 +61,7 @@ class Credentials:
 
 @dataclass(frozen=True, kw_only=True)
 class Proxy:
-    """Where the proxy is; as text, without credentials.
-
-    Args:
-        credentials: none if None.
-    """
+    """Where the proxy is; as text, without credentials."""
 
     scheme: str
     host: str
