@@ -145,18 +145,12 @@ _WORDS: tuple[tuple[type[HubbubError], str], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Why a party says no.
+    """Why a party says no."""
 
-    Args:
-        culprit: who is to blame, where the reason is "protocol".
-        own: whether a reason of its own (`session_offer.OWN`) is indeed that: not where it could
-            do what it is asked, and must not.
-    """
-
-    why: str
-    said: str
-    culprit: str = ""
-    own: bool = True
+    why: str  # one of `session_offer.REASONS`
+    said: str  # for its own people
+    culprit: str = ""  # where the reason is "protocol"
+    own: bool = True  # a reason of `session_offer.OWN`: not where it could, and must not
 
     @classmethod
     def of(cls, error: Exception) -> Refusal:

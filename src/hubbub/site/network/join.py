@@ -30,18 +30,12 @@ _SILENCE = 20.0  # seconds after which an aggregator at work is missed
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What a party's administrator says of this machine.
+    """What a party's administrator says of this machine."""
 
-    Args:
-        data: the folder that a study's file names are relative to; the home if None.
-        ledger: of the silo's data set; in the home if None.
-        certificate: of a leaf relay here, by which it is believed; of the roster's relay if None.
-    """
-
-    data: Path | None = None
-    ledger: Path | None = None
+    data: Path | None = None  # a study's file names are relative to it; the home if None
+    ledger: Path | None = None  # of the silo's data set; in the home if None
     device: str = "auto"
-    certificate: Path | None = None
+    certificate: Path | None = None  # of a leaf relay here; the roster's relay is believed if None
 
 
 def relay_of(

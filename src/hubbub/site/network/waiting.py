@@ -49,29 +49,16 @@ class Clock:
         return asyncio.new_event_loop()
 
 
-# How long parties wait for each other, in seconds.
-
-
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """How long the aggregator waits.
+    """How long the aggregator waits, in seconds."""
 
-    Args:
-        deadline: seconds for a phase of a round; who has not answered then is left out.
-        opening: seconds for a session's opening, in which silos read their records.
-        waiting: seconds for parties that a session cannot do without to come, or come back.
-        ask_again: seconds after which somebody who was left out is asked for.
-        ping: seconds for a sign of life.
-        grace: seconds that a session is not set up yet once enough silos are there for it, in case
-            the others come.
-    """
-
-    deadline: float = 60.0
-    opening: float = 600.0
-    waiting: float = 3600.0
-    ask_again: float = 30.0
-    ping: float = 5.0
-    grace: float = 30.0
+    deadline: float = 60.0  # for a phase of a round; who has not answered then is left out
+    opening: float = 600.0  # for a session's opening, in which silos read their records
+    waiting: float = 3600.0  # for parties that a session cannot do without
+    ask_again: float = 30.0  # until somebody who was left out is asked for
+    ping: float = 5.0  # for a sign of life
+    grace: float = 30.0  # that a session waits for others once enough silos are there
     clock: Clock = field(default_factory=Clock, repr=False)
 
     def of(self, call: Call) -> float:

@@ -36,17 +36,12 @@ ROUTES = 2000  # above a server's port is where the others of its cluster reach 
 
 @dataclass(frozen=True, kw_only=True)
 class Relay:
-    """Where the relay is.
+    """Where the relay is."""
 
-    Args:
-        urls: of one server, or of those of a cluster.
-        pin: SHA-256 of its public key; none where a public CA vouches for it.
-        name: of the server in its certificate, where the URL has another.
-    """
-
-    urls: tuple[str, ...]
+    urls: tuple[str, ...]  # of one server, or of those of a cluster
+    # SHA-256 of its public key; a public CA vouches if none.
     pin: bytes = field(default=b"", repr=False)
-    name: str | None = None
+    name: str | None = None  # in its certificate, where the URL has another
 
     @classmethod
     def of(cls, text: str, pin: bytes = b"") -> Relay:
