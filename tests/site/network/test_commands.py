@@ -336,7 +336,7 @@ def test_a_study_that_is_over_is_not_lost_with_another_roster(ask, home):
     assert silo.ended_by(former) == []
     (silo.home / "models" / study.id.hex()[:16]).mkdir(parents=True)
     aggregator.run(study.id).mkdir(parents=True)
-    (aggregator.run(study.id) / "evidence.json").touch()
+    (aggregator.run(study.id) / "report.html").touch()
     assert silo.ended_by(other) == aggregator.ended_by(other) == []
 
 

@@ -187,6 +187,32 @@ def test_a_full_disk_keeps_a_study_waiting_and_ends_no_other(
     assert "it is not decided on yet" in why[parties.study.name]
 
 
+def test_a_study_killed_before_its_report_is_not_done_and_goes_on_without_paying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = Watched.gather(tmp_path / "parties", tiny())
+    studies = serving(parties, tmp_path / "studies", parties.study)
+    out, silo = parties.aggregator.run(parties.study.id), parties.study.parties.names[0]
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hubbub.learning.runs.result.render", killed)
+        with pytest.raises(KeyboardInterrupt):
+            parties.serve(out=out)
+    assert (out / "evidence.json").is_file()
+    rows = parties.seats[silo]._ledger.rows
+    studies.look()
+    assert [one.study for one in studies.left] == [parties.study]
+    parties.serve(out=out)
+    assert (out / "report.html").is_file()
+    assert parties.seats[silo]._ledger.rows == rows
+    studies.studies.clear()
+    studies.look()
+    assert studies.left == []
+
+
 def test_a_study_that_cannot_be_written_is_stopped_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

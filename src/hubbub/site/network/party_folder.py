@@ -16,11 +16,11 @@ from hubbub.core.errors import DataError, HubbubError, IntegrityError, StudyErro
 from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.planning.planned_query import capacity_of
 from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.runs.run_folder import REPORT
 from hubbub.core.study import extract, foreign_code, silo_records
 from hubbub.core.study.extract import home_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import write_audit
-from hubbub.core.verification.evidence.collecting import FILE as EVIDENCE
 from hubbub.site.collected.kept_frames import KEY, open_keys
 from hubbub.site.network.folder_files import (
     APPROVED,
@@ -448,8 +448,8 @@ class PartyFolder:
         return [study for study in studies if not self.has_ended(study.id)]
 
     def has_ended(self, study: bytes) -> bool:
-        """Whether a study's end is seen here: a silo's model, the aggregator's evidence."""
-        return self.model(study).is_dir() or (self.run(study) / EVIDENCE).is_file()
+        """Whether a study's end is seen here: a silo's model, a run's last file."""
+        return self.model(study).is_dir() or (self.run(study) / REPORT).is_file()
 
     def model(self, study: bytes) -> Path:
         """Where a silo keeps the model of a study."""
