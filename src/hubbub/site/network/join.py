@@ -82,7 +82,6 @@ def join(
     Args:
         relay: where the relay is; or the socket at which others hand requests in.
         url: of the relay, where it is not the roster that says it.
-        until: whether to end; asked every second.
         once: end when the aggregator says that nothing is left to do here for now, or has been
             still for a while after a study's end; it may take so many seconds without a word until
             then. None: stay.

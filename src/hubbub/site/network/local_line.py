@@ -116,12 +116,7 @@ class LocalLine:
 
 
 def handed_in(path: Path, request: bytes, seconds: float) -> bytes:
-    """The answer of the party at a socket.
-
-    Args:
-        request: any bytes.
-        seconds: in which its answer begins, or it counts as dead.
-    """
+    """The answer of the party at a socket, which begins within so many seconds; else OSError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as visitor, _short(path) as short:
         visitor.settimeout(seconds)
         visitor.connect(short)
@@ -140,11 +135,7 @@ def new_nonce() -> bytes:
 
 
 def name_in(answer: bytes, roster: Roster, nonce: bytes) -> str:
-    """The name of the party that has signed the answer to `who`.
-
-    Raises:
-        ProtocolError: none of the roster has, for this nonce.
-    """
+    """The name of the party that has signed the answer to `who`; ProtocolError if none has."""
     from hubbub.core.protocol.primitives.wire import Tag, parse
 
     frame = parse(answer, roster, study=_NO_STUDY, session=nonce)

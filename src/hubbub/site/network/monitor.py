@@ -91,15 +91,7 @@ class Page:
 
 @contextmanager
 def monitored(event_log: EventLog, port: int | None, page: Page | None = None) -> Iterator[None]:
-    """Answer on a port of 127.0.0.1 meanwhile.
-
-    Args:
-        port: nothing is shown if None.
-        page: for people; none if None.
-
-    Raises:
-        UserError: the port is taken, or the library is not installed.
-    """
+    """Answer on a port of 127.0.0.1 meanwhile, if there is one; UserError if it is taken."""
     if port is None:
         yield
         return
@@ -271,11 +263,7 @@ _HEADER = ("time", "level", "party", "event")
 def exported(party: str, say: Say) -> Iterator[Tell]:
     """What sends each event that it is told to the collector of the environment, meanwhile.
 
-    Args:
-        say: told once that they do not arrive.
-
-    Raises:
-        UserError: the library is not installed, or the environment says nothing that it knows.
+    That they do not arrive is said once.
     """
     send, end = _sender(party)
     told = _Once(say)

@@ -169,7 +169,6 @@ class Patience:
 
         Args:
             in_round: whether the session was set up, and was lost later.
-            check: called every second meanwhile.
 
         Raises:
             WaitedError: there is no next try; it names who failed.

@@ -65,11 +65,7 @@ class Packet:
 
     @classmethod
     def read(cls, data: bytes) -> Packet:
-        """The packet in these bytes.
-
-        Raises:
-            ProtocolError: it is none, or larger than anybody sends.
-        """
+        """The packet in these bytes; ProtocolError if it is none, or larger than anybody sends."""
         try:
             magic, version, kind, again, number, digest, size, place = _HEADER.unpack_from(data)
             packet = cls(
@@ -251,26 +247,15 @@ class Message:
 
 @dataclass(kw_only=True)
 class MessageDelivery:
-    """One end's view of the other.
+    """One end's view of the other."""
 
-    Args:
-        replies: only the answer to the message that was sent last is taken in.
-        present: whether the other is there; None if it was never heard of.
-        heard: when it was last heard of, in seconds.
-        most: bytes of a message that is taken in; of a reply, as `send` says.
-        waste: packets that came and brought nothing, so far.
-        too_large: bytes of the message that was refused last, for its size; 0 for none.
-        twice: how often it was news that two processes take part as the other end or, as the
-            aggregator says, as this one.
-    """
-
-    replies: bool
-    present: bool | None = None
-    heard: float = 0.0
-    most: int = MOST_BYTES
-    waste: int = 0
-    too_large: int = 0
-    twice: int = 0
+    replies: bool  # only the answer to what was sent last is taken in
+    present: bool | None = None  # whether the other is there; None if it was never heard of
+    heard: float = 0.0  # last, in seconds
+    most: int = MOST_BYTES  # bytes of a message that is taken in; of a reply, as `send` says
+    waste: int = 0  # packets that came and brought nothing
+    too_large: int = 0  # bytes of what was refused last for its size
+    twice: int = 0  # how often it was news that two processes take part as one
     _me: bytes = field(default_factory=lambda: os.urandom(DIGEST_BYTES), repr=False)
     _other: bytes = field(default=b"", repr=False)
     _others: deque[bytes] = field(default_factory=lambda: deque(maxlen=8), repr=False)

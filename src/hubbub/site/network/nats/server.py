@@ -126,11 +126,7 @@ def configuration(
     certificate: RelayCertificate,
     leaf_port: int | None = None,
 ) -> str:
-    """The text of the server's configuration; leaf relays are let in at a port of their own.
-
-    Raises:
-        StudyError: a party of the roster has no transport key.
-    """
+    """The text of the server's configuration; leaf relays are let in at a port of their own."""
     tls = tls_lines(certificate)
     lines = ["# Written by hubbub relay from the roster " + roster.digest.hex()[:16]]
     lines += base_lines(folder.resolve(), relay, tls)
@@ -331,15 +327,11 @@ def _check_free(port: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RelayFiles:
-    """What a relay reads.
-
-    Args:
-        not_taken: why a server that runs has not taken it; empty if it has, None if none runs.
-    """
+    """What a relay reads."""
 
     configuration: Path
     certificate: RelayCertificate
-    not_taken: str | None
+    not_taken: str | None  # by a server that runs, why; empty if it has, None if none runs
 
     @classmethod
     def written(
@@ -404,14 +396,10 @@ HUB_CERTIFICATE = "hub.pem"
 
 @dataclass(frozen=True, kw_only=True)
 class LeafFiles:
-    """What a leaf relay reads, for its own user alone: it has transport keys.
-
-    Args:
-        certificate: that it shows to its parties, with its key.
-    """
+    """What a leaf relay reads, for its own user alone: it has transport keys."""
 
     configuration: Path
-    certificate: RelayCertificate
+    certificate: RelayCertificate  # that it shows to its parties
 
     @classmethod
     def written(
