@@ -142,12 +142,7 @@ def propose(
 ) -> dict[str, Standing]:
     """Propose a study to all parties, by the process that serves here if there is one.
 
-    Args:
-        url: of a relay that runs; one is started here if None.
-        seconds: how long to wait for those who are away; they are asked again by `serve`.
-
-    Raises:
-        UserError: it was not approved here, or there is no relay.
+    Who is away for so many seconds is asked again by `serve`.
     """
     outbox, end = Outbox(party_folder), time.monotonic() + seconds
     outbox.put(study)

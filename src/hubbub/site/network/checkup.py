@@ -62,9 +62,7 @@ def checkup(
 ) -> list[Checked]:
     """Look at everything that taking part needs, in some ten seconds at most.
 
-    Args:
-        url: of the relay, if it is another than the roster's.
-        door: the socket that requests are to be taken at, in place of a relay.
+    At a door, a socket, requests are taken in place of a relay's.
     """
     check_role(party_folder)
     ledger = machine.ledger or party_folder.home / LEDGER

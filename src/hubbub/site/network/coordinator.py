@@ -206,10 +206,7 @@ class StudyClosing:
         """Give everybody the model, and have the silos sign what their ledgers hold.
 
         A silo that does not answer is asked again, a few times: a run is closed once, and nobody
-        can have its part later.
-
-        Returns:
-            What the silos say that answered; who did not is in the event log.
+        can have its part later. Who has not answered is in the event log.
         """
         heads = {name: head.to_dict() for name, head in self.requests.heads.items()}
         listed = json.dumps({"sessions": [one.hex() for one in sessions], "heads": heads}).encode()
@@ -283,11 +280,7 @@ _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
 
 
 class Coordinator:
-    """The aggregator of one study, approved there: the backend of a networked run.
-
-    Args:
-        door: that the studies of this process go through; None where there is one.
-    """
+    """The aggregator of one study, approved there: the backend of a networked run."""
 
     def __init__(
         self,

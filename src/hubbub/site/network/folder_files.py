@@ -137,10 +137,7 @@ def keys_toml(keys: Keys, passphrase: str = "") -> str:
 
 
 def keys_of(text: str, unlock: Unlock | None = None) -> Keys:
-    """The keys that `keys_toml` wrote.
-
-    Args:
-        unlock: asks for the passphrase, where they are closed with one.
+    """The keys that `keys_toml` wrote, with their passphrase where they are closed with one.
 
     Raises:
         StudyError: they are not, or the halves do not belong together.

@@ -98,11 +98,7 @@ class PartyFolder:
         relay: str = "",
         relay_key: bytes = b"",
     ) -> PartyFolder:
-        """A new folder with fresh keys.
-
-        Args:
-            passphrase: closes the file of private keys; none if empty.
-        """
+        """A new folder with fresh keys, closed with a passphrase if there is one."""
         keys, path = Keys.generate(name, role).networked().naming(relay, relay_key), home / KEYS
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with alone(home):
@@ -119,15 +115,7 @@ class PartyFolder:
 
     @classmethod
     def opened(cls, home: Path, unlock: Unlock | None = None) -> PartyFolder:
-        """The folder that `made` made.
-
-        Args:
-            unlock: asks for the passphrase of the keys, where they have one.
-
-        Raises:
-            UserError: it is not one, or others can read its keys.
-            StudyError: its keys were altered.
-        """
+        """The folder that `made` made; UserError if it is none, or others can read its keys."""
         path = home / KEYS
         if not path.is_file():
             raise UserError(
@@ -385,8 +373,7 @@ class PartyFolder:
     def study(self, study: bytes, *, unread: bool = False) -> Study | None:
         """The study with an id; None if none such is approved with the roster that is here.
 
-        Args:
-            unread: also one whose database was not asked yet, which to others is not approved.
+        One whose database was not asked yet counts if it may be `unread`.
 
         Raises:
             StudyError: the file was altered since, or the source of code that the study names.

@@ -37,11 +37,7 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}
 
 
 class Credentials:
-    """A user and a password, of which nothing shows but to the proxy.
-
-    Args:
-        user, password: as they are, not percent-encoded.
-    """
+    """A user and a password, not percent-encoded, of which nothing shows but to the proxy."""
 
     __slots__ = ("_whole",)
 
