@@ -266,11 +266,7 @@ class Studies:
         return [one for one in [*self.studies.values()] if one.state in (QUEUED, RUNNING)]
 
     def look(self) -> None:
-        """Take new files in, and begin what may begin.
-
-        Raises:
-            UserError: the roster was replaced, with which this process began.
-        """
+        """Take new files in, and begin what may begin; UserError if the roster was replaced."""
         if self._party.roster != self._roster:
             raise UserError(
                 f"expected the roster in {self._party.home.resolve()} that this process began "
