@@ -125,6 +125,17 @@ def test_the_usual_question_and_the_usual_plan_load_no_more_than_they_need() -> 
     )
 
 
+def test_scipy_is_imported_where_it_is_used() -> None:
+    """It takes longer than all else that a silo reads for its part but torch."""
+    early = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Import | ast.ImportFrom) and "scipy" in ast.unparse(node)
+    }
+    assert early == {"learning/audit/power.py"}  # which an audit alone reads
+
+
 @pytest.mark.slow
 def test_import_of_hubbub_loads_neither_torch_nor_an_engine() -> None:
     python(

@@ -23,7 +23,7 @@ from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.envelope import Missing, Phase
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.folder_files import SessionNotes
-from hubbub.site.network.requests import QuietRequests
+from hubbub.site.network.requests import Requests
 from hubbub.site.network.waiting import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
 from network.relay import Jumping
@@ -113,7 +113,7 @@ def collect(
     event_log = EventLog(party="aggregator", folder=home, say=parties.said.append)
     times = Timeouts(deadline=60.0, opening=300.0, waiting=300.0, ping=60.0, clock=clock)
     roster, study = parties.aggregator.roster, parties.study
-    requests = QuietRequests(roster, study.id, phase or seated(parties), event_log, times)
+    requests = Requests(roster, study.id, phase or seated(parties), event_log, times, quiet=True)
     coordinator = Coordinator(parties.aggregator, study, requests)
     return serve_collection(coordinator, parties.home / "run", until=until, wall=clock.wall)
 

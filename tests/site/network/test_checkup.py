@@ -27,7 +27,7 @@ from network.lines import relayed, wait
 from network.test_over_nats import Everybody
 
 pytest.importorskip("nats", reason="needs the extra net")
-CHECKS = ["reachability", "certificate", "clock", "approval", "data", "disk", "memory", "versions"]
+CHECKS = ["reachability", "certificate", "clock", "approval", "data", "disk", "versions"]
 ROWS = "a,b,c,d,x\n" + "0.5,0.25,0.125,1,1\n" * 20
 
 
@@ -190,7 +190,7 @@ def test_a_relay_behind_a_websocket(tmp_path: Path) -> None:
         found = login_trial.tried(here.relay, here.keys["ann"])
     assert [one.why for one in found] == [""]
     assert found[0].certificate is not None
-    assert found[0].certificate.pin == here.relay.pin
+    assert relay.pin_of(found[0].certificate) == here.relay.pin
 
 
 def test_a_party_that_the_relay_does_not_know(there: Everybody, tmp_path: Path) -> None:
@@ -274,11 +274,6 @@ def nothing_free(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(checkups, "_DISK", 1 << 60)
 
 
-def no_memory(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    (folder / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:  1024 kB\n")
-    monkeypatch.setattr(checkups, "_MEMORY", folder / "meminfo")
-
-
 def no_torch(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(checkups, "_version", lambda name: None if name == "torch" else "1")
 
@@ -287,7 +282,6 @@ def no_torch(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     ("spoil", "bad", "says"),
     [
         (nothing_free, "disk", "make room"),
-        (no_memory, "memory", "add memory"),
         (no_torch, "versions", "pip install '.[learn,net]'"),
     ],
 )

@@ -12,6 +12,7 @@ import stat
 import time
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.study.study import Study
 from hubbub.desk.cli import network_commands
 from hubbub.desk.cli.main import COMMANDS, main
-from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.event_log import EventLog, StudyLog
 from hubbub.site.network.folder_files import read_roster, roster_of
 from hubbub.site.network.party_folder import PartyFolder, alone
 from network.consortium import HOSPITALS, table
@@ -309,6 +310,10 @@ def test_a_new_roster_takes_the_place_of_the_old_one_if_so_said(ask, command, ho
     refuses(command, *approval(home, "cleveland", "--json"), says="--new-roster")
     event_log = EventLog(party="cleveland", folder=home / "cleveland")
     event_log.progress(3, 40, study="a consortium", attempts=3)
+    (own,) = PartyFolder.opened(home / "cleveland").studies()
+    for study_id, attempts in ((own.id, 3), (bytes(32), 7)):  # two of a name
+        log = StudyLog.within(event_log, "a consortium", study_id)
+        log.progress(attempts, 40, study="a consortium", attempts=attempts)
     code, _, err = command(*approval(home, "cleveland", "--new-roster"))
     assert code == 0
     assert "with this roster a consortium (3 attempts made) will not continue, " in err
@@ -331,7 +336,7 @@ def test_a_study_that_is_over_is_not_lost_with_another_roster(ask, home):
     assert silo.ended_by(former) == []
     (silo.home / "models" / study.id.hex()[:16]).mkdir(parents=True)
     aggregator.run(study.id).mkdir(parents=True)
-    (aggregator.run(study.id) / "evidence.json").touch()
+    (aggregator.run(study.id) / "report.html").touch()
     assert silo.ended_by(other) == aggregator.ended_by(other) == []
 
 
@@ -710,7 +715,21 @@ def test_a_process_that_lives_writes_its_status_anew(tmp_path):
     (tmp_path / "status.json").unlink()
     with event_log.beating(0.01):
         wait((tmp_path / "status.json").is_file)
-    assert json.loads((tmp_path / "status.json").read_text())["state"] == "waiting"
+        assert json.loads((tmp_path / "status.json").read_text())["state"] == "waiting"
+
+
+@pytest.mark.parametrize(("state", "after"), [("training", "lost"), ("done", "done")])
+def test_a_process_that_ends_is_neither_at_work_nor_connected_any_more(
+    command, tmp_path, state, after
+):
+    event_log = EventLog(party="cleveland", folder=tmp_path)
+    with suppress(KeyboardInterrupt), event_log.beating():
+        event_log.state(state=state, connected=True)
+        raise KeyboardInterrupt
+    status = json.loads(command("status", tmp_path, "--json")[1])
+    assert (status["state"], status["connected"]) == (after, False)
+    assert "its process has ended" in status["unconnected"]
+    assert command("status", tmp_path, "--check")[0] == (after == "lost")
 
 
 @pytest.mark.parametrize("text", [None, "", "{"])

@@ -483,12 +483,12 @@ def test_of_requests_that_pile_up_the_newest_is_answered(
 
 
 def test_answers_are_kept_up_to_a_size_and_the_last_whatever_its_size() -> None:
-    kept = KeptAnswers(most=100)
+    kept = KeptAnswers()
     names = [hashlib.sha256(bytes([one])).digest() for one in range(5)]
     for name in names[:4]:
-        kept.keep(name, bytes(40))
+        kept.keep(name, bytes(40), most=100)
     assert [kept.get(name) is not None for name in names[:4]] == [False, False, True, True]
-    kept.keep(names[4], bytes(1000))
+    kept.keep(names[4], bytes(1000), most=100)
     assert kept.get(names[4]) == bytes(1000)
     assert kept.get(names[3]) is None
 

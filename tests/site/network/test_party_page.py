@@ -113,7 +113,7 @@ def test_an_aggregator_whose_studies_are_over_calls_nobody_and_checks_them(gathe
     assert "Call bob: hubbub join has to run there." in words(page)
     run = site.run(parties.study.id)
     run.mkdir(parents=True)
-    (run / "evidence.json").touch()
+    (run / "report.html").touch()
     text = words(page)
     assert f"Check the run: hubbub verify {run}" in text
     assert "Call bob" not in text

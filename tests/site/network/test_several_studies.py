@@ -107,7 +107,7 @@ def test_one_study_at_a_time_goes_through_the_door() -> None:
     door.leave(b"b")  # which is not in it
     time.sleep(0.05)
     assert (order, door.is_free) == ([], False)
-    assert not door.try_enter(b"b")  # which waits for nobody
+    assert not door.enter(b"b", wait=False)  # which waits for nobody
     door.leave(b"a")
     thread.join(400)
     assert (order, door.is_free) == ([b"b"], False)
@@ -185,6 +185,32 @@ def test_a_full_disk_keeps_a_study_waiting_and_ends_no_other(
     why = {one.study.name: one.why for one in studies.left}
     assert "the disk says: No space left on device" in why["the second"]
     assert "it is not decided on yet" in why[parties.study.name]
+
+
+def test_a_study_killed_before_its_report_is_not_done_and_goes_on_without_paying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = Watched.gather(tmp_path / "parties", tiny())
+    studies = serving(parties, tmp_path / "studies", parties.study)
+    out, silo = parties.aggregator.run(parties.study.id), parties.study.parties.names[0]
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hubbub.learning.runs.result.render", killed)
+        with pytest.raises(KeyboardInterrupt):
+            parties.serve(out=out)
+    assert (out / "evidence.json").is_file()
+    rows = parties.seats[silo]._ledger.rows
+    studies.look()
+    assert [one.study for one in studies.left] == [parties.study]
+    parties.serve(out=out)
+    assert (out / "report.html").is_file()
+    assert parties.seats[silo]._ledger.rows == rows
+    studies.studies.clear()
+    studies.look()
+    assert studies.left == []
 
 
 def test_a_study_that_cannot_be_written_is_stopped_and_says_why(

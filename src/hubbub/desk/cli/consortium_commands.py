@@ -330,12 +330,12 @@ def _warn_of_restarts(party_folder: PartyFolder, roster: Roster) -> None:
     status: dict[str, Any] = {}
     with suppress(UserError):
         status = last_status(party_folder.home)
-    ended = [
-        f"{study.name} ({status['attempts']} attempts made)"
-        if study.name == status.get("study") and status.get("attempts")
-        else study.name
-        for study in party_folder.ended_by(roster)
-    ]
+    ended = []
+    for study in party_folder.ended_by(roster):  # several may have a name: at a silo ids are told
+        stands = status.get("studies", {}).get(study.id.hex()[:16])
+        stands = stands or (status if "studies" not in status else {})
+        attempts = study.name == stands.get("study") and stands.get("attempts")
+        ended.append(f"{study.name} ({attempts} attempts made)" if attempts else study.name)
     if ended:
         warn(
             f"with this roster {', '.join(ended)} will not continue, because a study's id "

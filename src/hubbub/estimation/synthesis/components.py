@@ -9,8 +9,6 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import chdtri, expit, ndtri, stdtrit
 
 from hubbub.core.errors import UserError
 from hubbub.estimation.synthesis.design import CodedColumn, Design, DesignBlock, Key
@@ -191,6 +189,8 @@ def _shares(
     components: Components, found: Array, noise: Array, confidence: float, basis: str
 ) -> list[Share]:
     """With intervals; `noise` is that of the counts but for the number of records."""
+    from scipy.special import ndtri  # which takes long to import
+
     many, z = components.records, float(ndtri(0.5 + confidence / 2))
     counted = (1.0 / len(found) - found) ** 2 * float(components.by[()].variance)
     sampled = np.clip(found * (1 - found), 1 / many, None) / many
@@ -228,6 +228,9 @@ def most_spread(apart: Array, noise: Array) -> float:
         apart: differences of what was measured and what the model says.
         noise: their variances if the model were right.
     """
+    from scipy.optimize import brentq  # which takes long to import
+    from scipy.special import chdtri
+
     bound = float(chdtri(len(apart), 1 - _UPPER))
 
     def excess(spread: float) -> float:
@@ -294,6 +297,8 @@ def combine(
             f"expected a basis {MEASURED!r} or {MODEL_DEPENDENT!r}, got {basis!r}; use "
             "SyntheticData.basis"
         )
+    from scipy.special import stdtrit  # which takes long to import
+
     values = np.asarray(estimates, np.float64)
     if values.ndim != 1 or len(values) < 5 or not np.isfinite(values).all():
         raise UserError(
@@ -355,6 +360,8 @@ def pair_coefficients(
     Raises:
         UserError: noise leaves too little for an estimate.
     """
+    from scipy.special import ndtri  # which takes long to import
+
     counts, noise = _counts(components, pair)
     explained, explaining = (components.columns[k] for k in pair)
     names, given = _features(explaining)
@@ -399,6 +406,8 @@ def _counts(components: Components, pair: tuple[int, int]) -> tuple[Array, Array
 
 def _solved(counts: Array, noise: Array, outcome: Array, given: Array) -> tuple[Array, Array]:
     """The root of the score, and its standard errors."""
+    from scipy.special import expit  # which takes long to import
+
     scale = np.maximum(np.abs(given).max(axis=0), _SMALL)
     features, total = given / scale, counts.sum(axis=0)
     found = np.zeros(features.shape[1])

@@ -35,15 +35,8 @@ from hubbub.site.network.nats.carrier import Carrier, EndedError
 from hubbub.site.network.nats.relay import Relay
 from hubbub.site.network.nats.server import RelayFiles, Server
 from hubbub.site.network.party_folder import RELAY, BusyError, PartyFolder, alone
-from hubbub.site.network.proposals import (
-    ABSENT,
-    DECLINED,
-    Courier,
-    Outbox,
-    Standing,
-    Verdict,
-)
-from hubbub.site.network.requests import QuietRequests, Requests
+from hubbub.site.network.proposals import ABSENT, DECLINED, Courier, Outbox, Standing, Verdict
+from hubbub.site.network.requests import Requests
 from hubbub.site.network.waiting import Door, Timeouts, WaitedError
 
 _LOOK = 1.0  # seconds between looks at a folder, or at what parties say
@@ -62,12 +55,8 @@ def host(
     """Run a study as its aggregator, or go on with it.
 
     Args:
-        party_folder: the aggregator's folder.
-        study: approved there.
-        event_log: where events go.
         url: of a relay that runs; one is started here if None.
         data: the folder that the public test set is in; the home if None.
-        timeouts: how long to wait for whom.
         until: collect its single sums, each from parties that come when they like; when enough
             silos are enough, seconds since 1970. None: everybody is needed at once.
 
@@ -84,8 +73,8 @@ def host(
         _line(party_folder, url, event_log) as carrier,
         _carrying(party_folder, carrier, event_log),
     ):
-        kind = Requests if until is None else QuietRequests
-        with _asking(carrier, party_folder, study, event_log, timeouts, kind) as requests:
+        quiet = until is not None
+        with _asking(carrier, party_folder, study, event_log, timeouts, quiet=quiet) as requests:
             return played(party_folder, study, requests, data=data, until=until)
 
 
@@ -102,8 +91,7 @@ def played(
     try:
         done = _run(party_folder, study, requests, data, until)
     except HubbubError as error:
-        event_log.warn("stopped", said=loggable(error))
-        event_log.state(state=LOST)
+        event_log.stopped(error)
         raise
     event_log.state(state=DONE if done else WAITING)
     return party_folder.run(study.id) if done else None
@@ -140,12 +128,8 @@ def _carrying(party_folder: PartyFolder, carrier: Carrier, event_log: EventLog) 
 
 def _courier(party_folder: PartyFolder, carrier: Carrier, event_log: EventLog) -> Courier:
     most = word_limit(len(party_folder.roster.parties))
-    return Courier(
-        party_folder=party_folder,
-        phase=partial(carrier.phase, largest_answer=lambda _: most),
-        event_log=event_log,
-        timeouts=Timeouts(),
-    )
+    phase = partial(carrier.phase, largest_answer=lambda _: most)
+    return Courier(party_folder=party_folder, phase=phase, event_log=event_log)
 
 
 def propose(
@@ -158,18 +142,7 @@ def propose(
 ) -> dict[str, Standing]:
     """Propose a study to all parties, by the process that serves here if there is one.
 
-    Args:
-        party_folder: the aggregator's folder.
-        study: approved there.
-        event_log: where events go.
-        url: of a relay that runs; one is started here if None.
-        seconds: how long to wait for those who are away; they are asked again by `serve`.
-
-    Returns:
-        What each party has said by then.
-
-    Raises:
-        UserError: it was not approved here, or there is no relay.
+    Who is away for so many seconds is asked again by `serve`.
     """
     outbox, end = Outbox(party_folder), time.monotonic() + seconds
     outbox.put(study)
@@ -200,14 +173,15 @@ def _asking(
     study: Study,
     event_log: EventLog,
     timeouts: Timeouts,
-    kind: type[Requests] = Requests,
+    *,
+    quiet: bool = False,
 ) -> Iterator[Requests]:
     """What asks the parties for one study, over a line that others may use, too."""
 
     def phase(name: str, blobs: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, Any]]:
         return carrier.phase(name, blobs, seconds, requests.largest_answer)
 
-    requests = kind(party_folder.roster, study.id, phase, event_log, timeouts)
+    requests = Requests(party_folder.roster, study.id, phase, event_log, timeouts, quiet=quiet)
     with carrier.hearing_twice(requests.see_twice):
         yield requests
 
@@ -246,23 +220,14 @@ QUEUED, RUNNING, STOPPED = "queued", "running", "stopped"
 
 @dataclass(kw_only=True)
 class QueuedStudy:
-    """A study of the folder that is served.
-
-    Args:
-        study: from its file.
-        event_log: of the study.
-        state: QUEUED, RUNNING, STOPPED, DONE or DECLINED.
-        why: it waits or was stopped, as its people were told last.
-        again: when it is looked at again, of `time.monotonic`.
-        enough_since: when so many parties had approved it as it needs; 0 while they have not.
-    """
+    """A study of the folder that is served."""
 
     study: Study
     event_log: EventLog = field(repr=False)
     state: str = QUEUED
-    why: str = ""
-    again: float = 0.0
-    enough_since: float = 0.0
+    why: str = ""  # it waits or was stopped, as its people were told last
+    again: float = 0.0  # of `time.monotonic`: it is looked at then
+    enough_since: float = 0.0  # parties had approved it as it needs; 0 while they have not
 
     def wait(self, why: str, state: str = QUEUED) -> None:
         """It waits, or is over without a result; told if that is news."""
@@ -277,16 +242,7 @@ class QueuedStudy:
 
 
 class Studies:
-    """The studies of a folder, served.
-
-    Args:
-        party_folder: the aggregator's folder.
-        folder: of the studies.
-        carrier: its line.
-        event_log: where events go.
-        timeouts: how long to wait for whom.
-        data: the folder that public test sets are in; the home if None.
-    """
+    """The studies of a folder, served; see `host_all`."""
 
     def __init__(
         self,
@@ -310,11 +266,7 @@ class Studies:
         return [one for one in [*self.studies.values()] if one.state in (QUEUED, RUNNING)]
 
     def look(self) -> None:
-        """Take new files in, and begin what may begin.
-
-        Raises:
-            UserError: the roster was replaced, with which this process began.
-        """
+        """Take new files in, and begin what may begin; UserError if the roster was replaced."""
         if self._party.roster != self._roster:
             raise UserError(
                 f"expected the roster in {self._party.home.resolve()} that this process began "
@@ -373,7 +325,9 @@ class Studies:
 
     def _begin(self, one: QueuedStudy) -> None:
         """Run a study on a thread of its own."""
-        if not self._door.try_enter(one.study.id):  # somebody came in since it was seen free
+        if not self._door.enter(
+            one.study.id, wait=False
+        ):  # somebody came in since it was seen free
             return
         one.state, one.why = RUNNING, ""
         one.event_log.state(state=RUNNING, why="")
@@ -423,14 +377,8 @@ def host_all(
         2. What was interrupted goes on when the folder is served again.
 
     Args:
-        party_folder: the aggregator's folder.
-        folder: of the studies' files; new ones are taken in.
-        event_log: where events go.
         url, data, timeouts: as for `host`.
         once: end when all are over, that are there; else on `KeyboardInterrupt`.
-
-    Raises:
-        UserError: it cannot begin, or the roster was replaced.
     """
     with (
         _line(party_folder, url, event_log) as carrier,
@@ -449,11 +397,7 @@ def host_all(
 
 
 def check(party_folder: PartyFolder, study: Study, data: Path | None) -> None:
-    """Whether a study can be served here.
-
-    Raises:
-        UserError, DataError: it cannot.
-    """
+    """Whether a study can be served here."""
     if party_folder.role != "aggregator":
         raise UserError(
             f"expected the aggregator's folder, got that of a {party_folder.role}; use join"

@@ -55,9 +55,6 @@ def serve(
            sessions: no key, mask or noise is used again.
 
     Args:
-        coordinator: of the study, approved in the aggregator's folder.
-        out: the run's folder, new or interrupted.
-        progress: called after every step.
         data: the folder that the public test set is in; the home if None.
 
     Raises:
@@ -104,14 +101,7 @@ def concluded(
     parts: list[dict[str, Any]],
     began: float,
 ) -> Result:
-    """The end of any run among machines: its results, with evidence of what silos have signed.
-
-    Args:
-        coordinator, prepared, folder: of the run.
-        trained: where its queries ended.
-        parts: the silos' own words about it.
-        began: when this process began it, of `time.perf_counter`.
-    """
+    """The end of any run among machines: its results, with evidence of what silos have signed."""
     requests = coordinator.requests
     result = conclude(
         prepared,
@@ -134,11 +124,7 @@ def concluded(
 
 
 def _check_left(state: QueryState, plan: Plan, coordinator: Coordinator) -> None:
-    """Refuse to begin a training all of whose attempts are used up.
-
-    Raises:
-        BudgetError: no attempt of the study is left.
-    """
+    """Refuse to begin a training all of whose attempts are used up."""
     steps, purpose = plan.mechanism.steps, plan.main.purpose
     if state.step == 0 and state.attempts >= steps:
         paid = coordinator.requests.paid.get(purpose, {})

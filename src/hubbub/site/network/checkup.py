@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+from cryptography import x509
+
 from hubbub import VERSION
 from hubbub.core.disk import open_ordinary, why_of
 from hubbub.core.errors import DataError, HubbubError, UserError, with_extra
@@ -31,28 +33,19 @@ from hubbub.learning.queries.training_query import about_own_code
 from hubbub.site.attestation.devices import MachineAttester
 from hubbub.site.network.join import Machine, check_records, check_role, relay_of
 from hubbub.site.network.local_line import is_answered
-from hubbub.site.network.nats.relay import TELL_DAYS, Relay
-from hubbub.site.network.nats.relay_connection import LoginTrial, ShownCertificate, tried
+from hubbub.site.network.nats.relay import TELL_DAYS, Relay, pin_of
+from hubbub.site.network.nats.relay_connection import LoginTrial, tried
 from hubbub.site.network.party_folder import COLLATERAL, LEDGER, PartyFolder
 
 _GIB = 1 << 30
 _DISK = _GIB // 2  # bytes for ledger, event log and models
-_LIBRARIES = _GIB // 2  # bytes of memory for torch and what it needs at a step
-_UNPACKED = 20  # bytes of memory for each of a file of records, while it is read
 _READ_WHOLE = 1 << 24  # bytes of a file that is read in a few seconds
 _SKEW = timedelta(days=1)  # as much as `tls.check` allows
-_MEMORY = Path("/proc/meminfo")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What came of one check.
-
-    Args:
-        check: its name.
-        found: in words; if it is not well, a sentence with what to do.
-        well: whether it is as it should be.
-    """
+    """What came of one check: in words; if it is not well, a sentence with what to do."""
 
     check: str
     found: str
@@ -69,39 +62,20 @@ def checkup(
 ) -> list[Checked]:
     """Look at everything that taking part needs, in some ten seconds at most.
 
-    Args:
-        party_folder: the party's folder.
-        machine: what belongs to the party on this machine.
-        url: of the relay, if it is another than the roster's.
-        roster: of a party that has approved nothing yet.
-        door: the socket that requests are to be taken at, in place of a relay.
-
-    Raises:
-        UserError: it is the aggregator's folder.
-        StudyError: the party has no transport key.
+    At a door, a socket, requests are taken in place of a relay's.
     """
     check_role(party_folder)
+    ledger = machine.ledger or party_folder.home / LEDGER
     with ThreadPoolExecutor(1) as pool:
         if door is None:
             reached = pool.submit(lambda: list(_relay(party_folder, url, roster, machine)))
         else:
             reached = pool.submit(lambda: [_found("socket", partial(_door, door))])
         own = [
-            _found("approval", lambda: _approval(party_folder)),
-            *(
-                [_found("data", lambda: _data(party_folder, machine))]
-                if party_folder.role == "silo"
-                else []
-            ),
-            *_models(party_folder),
-            _found(
-                "disk",
-                lambda: _disk(
-                    party_folder.home, (machine.ledger or party_folder.home / LEDGER).parent
-                ),
-            ),
-            _found("memory", lambda: _memory(party_folder, machine)),
-            _found("versions", lambda: _versions(party_folder.role)),
+            _found("approval", partial(_approval, party_folder)),
+            *_records_and_models(party_folder, machine),
+            _found("disk", partial(_disk, party_folder.home, ledger.parent)),
+            _found("versions", partial(_versions, party_folder.role)),
             *_evidence(party_folder),
         ]
         return [*reached.result(), *own]
@@ -128,9 +102,8 @@ def _relay(
     for trial in trials:
         yield _found("reachability", partial(_reachability, trial))
         yield _found("certificate", partial(_certificate, relay, trial))
-    yield _found(
-        "clock", lambda: _clock([trial.certificate for trial in trials if trial.certificate])
-    )
+    shown = [trial.certificate for trial in trials if trial.certificate]
+    yield _found("clock", partial(_clock, shown))
 
 
 def _door(path: Path) -> str:
@@ -163,22 +136,24 @@ def _certificate(relay: Relay, trial: LoginTrial) -> str:
             f"expected a trusted certificate of {trial.url}, got none; see the line about "
             "reachability"
         )
-    if relay.pin and shown.pin != relay.pin:
+    if relay.pin and pin_of(shown) != relay.pin:
         raise UserError(
             f"expected the relay's key {relay.pin.hex()[:16]} of the roster, got "
-            f"{shown.pin.hex()[:16]}; ask the aggregator which is right before you do anything else"
+            f"{pin_of(shown).hex()[:16]}; ask the aggregator which is right before you do anything "
+            "else"
         )
-    left = (shown.ends - datetime.now(UTC)) / timedelta(days=1)
+    begins, ends = shown.not_valid_before_utc, shown.not_valid_after_utc
+    left = (ends - datetime.now(UTC)) / timedelta(days=1)
     if left < TELL_DAYS:
         raise UserError(
             f"expected the relay's certificate to be valid for {TELL_DAYS} days or more, it ends "
-            f"on {shown.ends:%F}; have it renewed with hubbub relay, where the relay runs"
+            f"on {ends:%F}; have it renewed with hubbub relay, where the relay runs"
         )
     vouched = "the key is the roster's" if relay.pin else "a public CA vouches for it"
-    return f"{shown.begins:%F} to {shown.ends:%F}, {left:.0f} days left; {vouched}"
+    return f"{begins:%F} to {ends:%F}, {left:.0f} days left; {vouched}"
 
 
-def _clock(shown: list[ShownCertificate]) -> str:
+def _clock(shown: list[x509.Certificate]) -> str:
     """A relay tells no time: its certificate's dates are all that this clock is compared with."""
     now = datetime.now(UTC)
     if not shown:
@@ -187,10 +162,11 @@ def _clock(shown: list[ShownCertificate]) -> str:
             "UTC), got none; see the line about reachability"
         )
     for one in shown:
-        if not one.begins - _SKEW <= now <= one.ends:
+        begins, ends = one.not_valid_before_utc, one.not_valid_after_utc
+        if not begins - _SKEW <= now <= ends:
             raise UserError(
                 "expected this clock to be within the relay's certificate, "
-                f"{one.begins:%F} to {one.ends:%F}, got {now:%F %T} UTC; set the clock, "
+                f"{begins:%F} to {ends:%F}, got {now:%F %T} UTC; set the clock, "
                 "or have the certificate renewed"
             )
     return f"{now:%F %T} UTC, within the dates of the relay's certificate; the relay states no time"
@@ -235,43 +211,40 @@ def _try_records(study: Study, party_folder: PartyFolder, machine: Machine) -> s
     return party_folder.read(study, machine.data) if path.stat().st_size <= _READ_WHOLE else ""
 
 
-def _models(party_folder: PartyFolder) -> Iterator[Checked]:
-    """What is seen of approved models that are not hubbub's own, on made-up records."""
-    if party_folder.role == "silo" and _version("torch"):
-        for study in party_folder.studies():
-            if about_own_code(study):
-                yield _found("model", partial(_model, study))
+def _records_and_models(party_folder: PartyFolder, machine: Machine) -> Iterator[Checked]:
+    """What only a silo needs: its records, and models that are not hubbub's own."""
+    if party_folder.role != "silo":
+        return
+    yield _found("data", partial(_data, party_folder, machine))
+    if _version("torch"):
+        for study in filter(about_own_code, party_folder.studies()):
+            yield _found("model", partial(_model, study))
 
 
 def _model(study: Study) -> str:
+    """What is seen of a model on made-up records."""
     from hubbub.learning import tried_model
 
     foreign_code.keep(study)  # the bytes that were approved, and no others
     seen = tried_model(study)
     if seen is None:
         return f"{study.name}: not tried; it can be tried if model.inputs is stated"
+    work = "with the same work for each"
     if seen.work_varies:
-        return (
-            f"{study.name}: accepts synthetic records, but does more work for some than for "
-            "others: the time reveals something about records, which epsilon does not cover"
+        work = (
+            "but does more work for some than for others: the time reveals something about "
+            "records, which epsilon does not cover"
         )
-    if seen.method == "loop":
-        return (
-            f"{study.name}: accepts synthetic records row by row, with the same work for "
-            "each; for other records it may do more"
-        )
-    return f"{study.name}: accepts synthetic records, with the same work for each"
+    elif seen.method == "loop":
+        work = "row by row, with the same work for each; for other records it may do more"
+    return f"{study.name}: accepts synthetic records, {work}"
 
 
 def _evidence(party_folder: PartyFolder) -> Iterator[Checked]:
     """Whether this machine's evidence would be enough, where an approved study asks for some."""
-    asked = [
-        study.attestation.of(party_folder.role)
-        for study in party_folder.studies()
-        if study.attestation
-    ]
-    for role in filter(None, asked):
-        yield _found("evidence", partial(_shown, party_folder, role))
+    for study in party_folder.studies():
+        if study.attestation and (role := study.attestation.of(party_folder.role)):
+            yield _found("evidence", partial(_shown, party_folder, role))
 
 
 def _shown(party_folder: PartyFolder, role: AttestedRole) -> str:
@@ -298,41 +271,6 @@ def _disk(*folders: Path) -> str:
                 "party cannot answer"
             )
     return f"{min(free) / _GIB:.1f} GiB free"
-
-
-def _memory(party_folder: PartyFolder, machine: Machine) -> str:
-    """Roughly; to whole GiB, so that nothing finer of the records' size is told."""
-    free, need = _available(), 0
-    if party_folder.role == "silo":
-        need = -(-(_LIBRARIES + _UNPACKED * _largest(party_folder, machine)) // _GIB)
-    if free is None:
-        return "not known on this system"
-    if free < need * _GIB:
-        raise UserError(
-            f"expected about {need} GiB of memory for torch and the records, found "
-            f"{free / _GIB:.1f} available; stop other programs, or add memory"
-        )
-    return f"{free / _GIB:.1f} GiB available"
-
-
-def _largest(party_folder: PartyFolder, machine: Machine) -> int:
-    """Bytes of the largest file of records."""
-    folder = machine.data or party_folder.home
-    paths = [
-        silo_records.file_of(study, party_folder.name, folder) for study in party_folder.studies()
-    ]
-    return max((path.stat().st_size for path in paths if path and path.is_file()), default=0)
-
-
-def _available() -> int | None:
-    """Bytes of memory, as the system estimates them; None if it does not."""
-    try:
-        lines = _MEMORY.read_text(encoding="utf-8").splitlines()
-        return next(
-            int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")
-        )
-    except (OSError, ValueError, IndexError, StopIteration):
-        return None
 
 
 def _versions(role: str) -> str:

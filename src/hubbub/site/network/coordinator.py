@@ -13,13 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.core.errors import (
-    BudgetError,
-    IntegrityError,
-    NoRoomError,
-    ProtocolError,
-    UserError,
-)
+from hubbub.core.errors import BudgetError, IntegrityError, NoRoomError, ProtocolError, UserError
 from hubbub.core.ledger.head_statement import HeadStatement
 from hubbub.core.number_format import few
 from hubbub.core.planning.noise_shares import is_sparse
@@ -56,11 +50,7 @@ _MOST_DOUBLINGS = 10
 
 @dataclass(kw_only=True)
 class Gathering:
-    """Who came, and who failed.
-
-    Args:
-        requests: asks the parties.
-    """
+    """Who came, and who failed."""
 
     requests: Requests
     _enough_since: float | None = None  # when so many were there as a session needs
@@ -71,11 +61,7 @@ class Gathering:
         """A set-up came to nothing: who had been there before sits out the next ones.
 
         Args:
-            error: who was missing, or complained of whom.
             colluders: more than so many parties cannot all be lying.
-
-        Returns:
-            How many have to sit out for it.
         """
         names = {self.requests.roster.name(index): index for index in self.requests.roster.silos}
         alone, pairs = _suspects(error, names, max(1, colluders))
@@ -166,17 +152,11 @@ _CLOSINGS = 5  # times that a silo is asked for its signed part
 
 @dataclass(kw_only=True)
 class StudyClosing:
-    """The sessions that silos have finished, and the end of all of them.
-
-    Args:
-        requests: asks the parties.
-        study: that ends.
-        result: the model that what is asked last is asked at, once it is known.
-    """
+    """The sessions that silos have finished, and the end of all of them."""
 
     requests: Requests
     study: Study
-    result: bytes = field(default=b"", repr=False)
+    result: bytes = field(default=b"", repr=False)  # what is asked last is asked at it
     _newest: dict[int, tuple[bool, bytes]] = field(default_factory=dict)
 
     def finished(self, purpose: str, session: bytes, silos: Iterable[int]) -> None:
@@ -226,15 +206,7 @@ class StudyClosing:
         """Give everybody the model, and have the silos sign what their ledgers hold.
 
         A silo that does not answer is asked again, a few times: a run is closed once, and nobody
-        can have its part later.
-
-        Args:
-            keys: the aggregator's.
-            sessions: of the study, of which there is a transcript.
-            parameters: the model.
-
-        Returns:
-            What the silos say that answered; who did not is in the event log.
+        can have its part later. Who has not answered is in the event log.
         """
         heads = {name: head.to_dict() for name, head in self.requests.heads.items()}
         listed = json.dumps({"sessions": [one.hex() for one in sessions], "heads": heads}).encode()
@@ -308,17 +280,7 @@ _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
 
 
 class Coordinator:
-    """The aggregator of one study: the backend of a networked run.
-
-    Args:
-        party_folder: its own folder.
-        study: approved there; see `host.check`.
-        requests: asks the parties.
-        door: that the studies of this process go through; None where there is one.
-
-    Raises:
-        RefusedError: the study cannot be run apart.
-    """
+    """The aggregator of one study, approved there: the backend of a networked run."""
 
     def __init__(
         self,
@@ -341,9 +303,9 @@ class Coordinator:
         self._gathering = Gathering(requests=requests)
         self._closing = StudyClosing(requests=requests, study=study)
 
-    def standardise(self, found: Standardisation | None) -> None:
+    def standardise(self, standardisation: Standardisation | None) -> None:
         """From now on, tell silos how features are standardised."""
-        self.standardisation = found
+        self.standardisation = standardisation
 
     def release(self, parameters: Parameters) -> None:
         """From now on, what is set up is asked at this model, which silos are shown before."""
@@ -384,11 +346,7 @@ class Coordinator:
         return answers
 
     def check_paid(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        """What silos have signed in the end, against what they have answered.
-
-        Raises:
-            IntegrityError: one has paid for less: its folder was set back.
-        """
+        """Refuse what silos have signed in the end, if it is less than what they have answered."""
         answers = self._answers(main_of(self.study).mechanism.purpose)
         less = {part["silo"]: part["attempts"] for part in parts}
         less = {name: count for name, count in less.items() if count < answers[name]}
@@ -424,11 +382,8 @@ class Coordinator:
                 if sum(one.why == SET_BACK for one in error.absent.values()) > parties.dropouts:
                     raise IntegrityError(f"{error}; then serve again") from None
                 needed = self._gathering.failed(error, parties.colluders)
-                liars = [
-                    absence
-                    for absence in error.absent.values()
-                    if absence.why in ("protocol", "garbled")
-                ]
+                said = ("protocol", "garbled")
+                liars = [absence for absence in error.absent.values() if absence.why in said]
                 spared = error.rolled and 0 < needed <= parties.dropouts
                 lies += bool(liars) and not spared  # else the next try is without them
                 if lies >= _LIES:
@@ -437,10 +392,8 @@ class Coordinator:
                 names: dict[str, list[str]] = {}
                 for name, absent in error.absent.items():
                     names.setdefault(absent.said, []).append(name)
-                self.requests.warn(
-                    "waiting",
-                    parties=", ".join(f"{few(those)} ({said})" for said, those in names.items()),
-                )
+                listed = (f"{few(those)} ({why})" for why, those in names.items())
+                self.requests.warn("waiting", parties=", ".join(listed))
                 self._patience.wait(error, in_round=False, check=self.check_approval)
             else:
                 count = len(rounds.attendance.silos) + len(self.requests.roster.nodes)
@@ -454,15 +407,14 @@ class Coordinator:
     def _unsound(self, lies: int, error: AbsentError, liars: Sequence[Absent]) -> ProtocolError:
         """Why a session cannot be set up: who carries the messages, or a party with two voices."""
         said = f"expected a set-up that every party could check, got {lies} that failed: {error}"
-        if self.requests.twice:
-            names = ", ".join(sorted(self.requests.twice))
-            return ProtocolError(
-                f"{said}; two processes take part as {names}, and either of them answers: stop one "
-                "of them; if there is only one, find out who carries the messages"
-            )
+        if not self.requests.twice:
+            culprit = _blamed(liars, self.study.parties.colluders)
+            said += "; find out who carries the messages, and start again"
+            return ProtocolError(said, culprit=culprit)
+        names = ", ".join(sorted(self.requests.twice))
         return ProtocolError(
-            f"{said}; find out who carries the messages, and start again",
-            culprit=_blamed(liars, self.study.parties.colluders),
+            f"{said}; two processes take part as {names}, and either of them answers: stop one "
+            "of them; if there is only one, find out who carries the messages"
         )
 
     def _begin(self, purpose: str, rounds: Rounds) -> None:
@@ -481,11 +433,7 @@ class Coordinator:
         self._closing.finished(purpose, rounds.session, rounds.attendance.silos)
 
     def check_approval(self) -> None:
-        """What was approved here still is: an administrator ends a run from here too.
-
-        Raises:
-            UserError: it is not.
-        """
+        """What was approved here still is: an administrator ends a run from here too."""
         if not self.party_folder.approves(self.study.id):
             raise UserError(
                 f"expected {self.study.name} and its roster to be approved in "
@@ -504,16 +452,16 @@ class Coordinator:
 
     @property
     def _doubted_places(self) -> set[int]:
-        parties = self.requests.roster.parties
-        return {index for index in range(1, len(parties)) if parties[index].name in self._doubted}
+        parties = enumerate(self.requests.roster.parties)
+        return {index for index, party in parties if party.name in self._doubted}
 
     def _count_sums(self) -> None:
         """What was reached makes up for sessions that were begun."""
         for rounds in self._open.values():
             if rounds.sums:
                 self._doubted.clear()
-                few = rounds.round_parameters.steps if is_sparse(self.study.parties) else 1
-                self._patience.reached(rounds.sums, few)
+                attempts = rounds.round_parameters.steps if is_sparse(self.study.parties) else 1
+                self._patience.reached(rounds.sums, attempts)
                 rounds.sums = 0
 
     def _tried(self, wanted: SessionPlan) -> Rounds:
@@ -522,15 +470,14 @@ class Coordinator:
         if not self._has_begun:
             self._door.enter(self.study.id)
         attests, at = self._attests, self._attests.now() if self._attests else 0
+        offered = (wanted.purpose, wanted.round_parameters, self.standardisation, at)
         made = SetUp(
             peers=self.requests,
             keys=self.party_folder.keys,
             study=self.study.id,
             layout=layout_of(wanted.plan),
             round_parameters=wanted.round_parameters,
-            offer=SessionOffer.of(
-                wanted.purpose, wanted.round_parameters, self.standardisation, at
-            ),
+            offer=SessionOffer.of(*offered),
             counts=self.study.data.counts,
             attempts_per_list=wanted.planned.mechanism.attempts_per_list,
             attests=attests,
@@ -567,15 +514,7 @@ class Coordinator:
         self._door.leave(self.study.id)
 
     def close(self, sessions: Sequence[bytes], parameters: bytes) -> list[dict[str, Any]]:
-        """Give everybody the model, and have the silos sign what their ledgers hold.
-
-        Args:
-            sessions: of the study, of which there is a transcript.
-            parameters: the model.
-
-        Returns:
-            What the silos say that answered; who did not is in the event log.
-        """
+        """See `StudyClosing.close`."""
         return self._closing.close(self.party_folder.keys, sessions, parameters)
 
 

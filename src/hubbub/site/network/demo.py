@@ -50,14 +50,7 @@ def read_libraries(command: Command) -> None:
 
 
 class PartyProcess:
-    """A command of hubbub's, running.
-
-    Args:
-        command: hubbub's.
-        arguments: of the command.
-        output: file for what it prints.
-        log: file to which its errors are added.
-    """
+    """A command of hubbub's, running."""
 
     def __init__(
         self, command: Command, arguments: Sequence[str], *, output: Path, log: Path
@@ -122,15 +115,7 @@ Tell = Callable[[str], None]
 
 @dataclass(kw_only=True)
 class DemoConsortium:
-    """Everybody's folder, below one folder.
-
-    Args:
-        folder: new.
-        study: what all have approved.
-        members: silos and nodes.
-        command: hubbub's, for the processes.
-        joined: their processes.
-    """
+    """Everybody's folder, below one folder."""
 
     folder: Path
     study: Study
@@ -142,15 +127,7 @@ class DemoConsortium:
     def made(
         cls, folder: Path, toml: str, nodes: int, tell: Tell, command: Command
     ) -> DemoConsortium:
-        """Keys, the roster and the approvals.
-
-        Args:
-            folder: new or empty.
-            toml: a study, whose compute nodes and roster are filled in.
-            nodes: compute nodes.
-            tell: told each thing that is done.
-            command: hubbub's, for the processes.
-        """
+        """Keys, the roster and the approvals; the study's nodes and roster are filled in."""
         tables = tomllib.loads(toml)
         members = dict.fromkeys(tables["parties"]["names"], "silo")
         members |= {f"node-{number}": "node" for number in range(1, nodes + 1)}
@@ -189,10 +166,8 @@ class DemoConsortium:
 
     def _process(self, name: str, *arguments: str) -> PartyProcess:
         """hubbub in a process of its own, whose words go to files in the party's folder."""
-        home = self.folder / name
-        return PartyProcess(
-            self.command, arguments, output=home / "output.txt", log=home / "errors.txt"
-        )
+        output, log = (self.folder / name / file for file in ("output.txt", "errors.txt"))
+        return PartyProcess(self.command, arguments, output=output, log=log)
 
     def end(self) -> None:
         """Ask all processes to end, and wait for them."""
@@ -215,9 +190,6 @@ def run_demo(
     folder: Path, toml: str, *, nodes: int, tell: Tell, command: Command
 ) -> dict[str, Any]:
     """The whole thing, from keys to a model.
-
-    Returns:
-        What `hubbub serve --json` prints.
 
     Raises:
         UserError: the engine is not installed.

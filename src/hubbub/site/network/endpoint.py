@@ -6,7 +6,7 @@ import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -49,27 +49,16 @@ from hubbub.site.network.proposals import received
 
 @dataclass(kw_only=True)
 class SessionState:
-    """One session at one party, from its opening on.
-
-    Args:
-        study: which was approved here.
-        offer: what the aggregator said of the session.
-        plan: the party's own.
-        membership: the party in this session.
-        party: answers what is asked in it.
-        closed: whether the study was closed; no round follows.
-        answered: whether an attempt of it was.
-        result: that it is asked at, where it is asked last; None until it was shown.
-    """
+    """One session at one party, from its opening on."""
 
     study: Study
     offer: SessionOffer
     plan: Plan = field(repr=False)
     membership: Membership
     party: Party = field(repr=False)
-    closed: bool = False
+    closed: bool = False  # no round follows
     answered: bool = False
-    result: Parameters | None = field(default=None, repr=False)
+    result: Parameters | None = field(default=None, repr=False)  # what is asked last is asked at it
     _pages: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:
@@ -90,9 +79,9 @@ class SessionState:
     @cached_property
     def limits(self) -> SizeLimits:
         """How much may be asked in it."""
-        counts, me = self.study.data.counts, self.membership
+        me = self.membership
         return SizeLimits(
-            roster=me.roster, round_parameters=me.round_parameters, counts=tuple(counts)
+            roster=me.roster, round_parameters=me.round_parameters, counts=self.study.data.counts
         )
 
 
@@ -107,11 +96,7 @@ _WHOLE = (Call.MODEL, Call.SEED, Call.TOTAL, Call.CLOSE)
 
 
 class OwnRefusals:
-    """A party's refusals that nobody else can be blamed for.
-
-    Args:
-        event_log: whose state has them.
-    """
+    """A party's refusals that nobody else can be blamed for."""
 
     def __init__(self, event_log: EventLog) -> None:
         self._log = event_log
@@ -141,8 +126,7 @@ class OwnRefusals:
         self._tell()
 
     def _tell(self) -> None:
-        words = [f"{why}: {REASONS[why]}" for why in dict.fromkeys(self._why.values())]
-        said = "; ".join(words)
+        said = "; ".join(f"{why}: {REASONS[why]}" for why in dict.fromkeys(self._why.values()))
         if said != (self._log.current("refusing") or ""):
             self._log.state(refusing=said)
 
@@ -163,9 +147,6 @@ class Endpoint(ABC):
     """One party's side.
 
     Args:
-        party_folder: the party's own folder.
-        event_log: where it writes what happens.
-        mask_stream: how masks are added; changes speed only.
         source_of: its randomness; the operating system's if None.
         attester: makes this machine's evidence; its devices if None.
     """
@@ -175,20 +156,17 @@ class Endpoint(ABC):
         party_folder: PartyFolder,
         event_log: EventLog,
         *,
-        mask_stream: MaskStream | None = None,
         source_of: SourceOf | None = None,
         attester: Attester | None = None,
     ) -> None:
         self.party_folder, self.event_log = party_folder, event_log
         self.collections: PartySide
         self._attester = attester
-        self._mask_stream = mask_stream or MaskStream()
+        self._mask_stream = MaskStream()
         self._source_of = source_of or (lambda _: SecureSource())
         self._lock = threading.Lock()
-        # the newest of study and purpose
-        self._sessions: dict[tuple[bytes, str], SessionState] = {}
-        # of each study the newest that was set up, in which its end may come
-        self._finished: dict[bytes, SessionState] = {}
+        self._sessions: dict[tuple[bytes, str], SessionState] = {}  # the newest of study, purpose
+        self._finished: dict[bytes, SessionState] = {}  # of each study: its end may come in it
         self._begun = 0  # sessions, since this party was started
         self._study_of: dict[bytes, bytes] = {}  # of each of them
         self._revoked: set[bytes] = set()  # those of them that were ended from here
@@ -250,19 +228,14 @@ class Endpoint(ABC):
     @property
     def at_work(self) -> bool:
         """Whether a session is set up here that is not over."""
-        return any(
-            session.party.agreed and not session.closed for session in self._sessions.values()
-        )
+        sessions = self._sessions.values()
+        return any(session.party.agreed and not session.closed for session in sessions)
 
     @property
     def largest_request(self) -> int:
         """Bytes of what may be asked as things are; on any thread."""
-        return max(
-            [
-                OFFER_LIMIT,
-                *(session.limits.largest_request for session in [*self._sessions.values()]),
-            ]
-        )
+        sessions = [*self._sessions.values()]
+        return max([OFFER_LIMIT, *(session.limits.largest_request for session in sessions)])
 
     def known(self, _study: bytes, _session: bytes) -> bool:
         """Whether what the party has on disk shows that it took part in a session before."""
@@ -305,8 +278,8 @@ class Endpoint(ABC):
         self._check_approval(session)
         # The session that a call is about; an earlier one only if the call ends the study.
         ending = self._finished.values() if call is Call.CLOSE else ()
-        known = (*self._sessions.values(), *ending)
-        state = next((one for one in known if one.session == session), None)
+        sessions = (*self._sessions.values(), *ending)
+        state = next((one for one in sessions if one.session == session), None)
         if call is Call.PING:  # for the relay's eyes too: nothing rests on it
             if state is None or state.party.agreed is None:
                 return []
@@ -331,12 +304,12 @@ class Endpoint(ABC):
     def _proposed(self, parts: Sequence[bytes]) -> list[bytes]:
         """What this party's people say of a study, which nothing is done for before they have."""
         data = _one(parts)
-        said = unverified(data)
-        standing, news = received(self.party_folder, data, said)
+        header = unverified(data)
+        standing, news = received(self.party_folder, data, header)
         if news is not None:
             self.event_log.note("proposed", study=news.name, id=news.id.hex()[:16])
         payload = json.dumps(vars(standing)).encode()
-        return [self._frame(said.session, said.study, Tag.PROPOSED, payload)]
+        return [self._frame(header.session, header.study, Tag.PROPOSED, payload)]
 
     def _collected(self, call: Call, collection: bytes, parts: Sequence[bytes]) -> list[bytes]:
         """The answer to a call of a sum that is open for weeks."""
@@ -347,11 +320,7 @@ class Endpoint(ABC):
         return answered
 
     def _check_approval(self, session: bytes) -> None:
-        """What was approved when a session was opened still is; else the session is over, for good.
-
-        Raises:
-            RefusedError: it is not.
-        """
+        """Refuse where a session's study is approved no more: the session is over, for good."""
         study = self._study_of.get(session)
         if study is None or self.party_folder.approves(study):
             return
@@ -445,12 +414,9 @@ class Endpoint(ABC):
             attested=attested,
             mask_stream=self._mask_stream,
         )
+        party = self.party(study, offer, plan, planned, membership)
         state = SessionState(
-            study=study,
-            offer=offer,
-            plan=plan,
-            membership=membership,
-            party=self.party(study, offer, plan, planned, membership),
+            study=study, offer=offer, plan=plan, membership=membership, party=party
         )
         self._leave((study_id, offer.purpose))
         self._sessions[study_id, offer.purpose] = state
@@ -497,18 +463,14 @@ class Endpoint(ABC):
     def _refusal(self, request: bytes, refusal: Refusal) -> bytes:
         """Say no to one request in known words, and write down here what went wrong."""
         self.event_log.add(refusals=1)
-        why, culprit = refusal.why, refusal.culprit
-        self.event_log.warn("refused", why=why, culprit=culprit, said=refusal.said)
+        said, culprit = refusal.said, refusal.culprit
+        self.event_log.warn("refused", why=refusal.why, culprit=culprit, said=said)
         if refusal.own and self._asked is not None:
-            self._refusals.add(*self._asked, why)
-        return answer([refusal.sealed(request, self.party_folder.keys, self._index_or_everybody())])
-
-    def _index_or_everybody(self) -> int:
-        """The party's place, also where its folder cannot be read any more."""
-        try:
-            return self.party_folder.index
-        except HubbubError:
-            return EVERYBODY
+            self._refusals.add(*self._asked, refusal.why)
+        sender = EVERYBODY  # where its folder cannot be read any more
+        with suppress(HubbubError):
+            sender = self.party_folder.index
+        return answer([refusal.sealed(request, self.party_folder.keys, sender)])
 
 
 def _one(parts: Sequence[bytes]) -> bytes:
@@ -537,14 +499,14 @@ class NodeEndpoint(Endpoint):
         if study.id not in self._plans:
             check_apart(study)
             self._plans[study.id] = plan(study)
-        whole = self._plans[study.id]
-        if whole.dimension is None:
+        own = self._plans[study.id]
+        if own.dimension is None:
             raise RefusedError(
                 "failed",
                 "expected a study that says how many parameters its model has, got one that needs "
                 'records or code for it; state model.inputs, or use kind = "logistic" or "mlp"',
             )
-        return whole, planned_for(whole, offer.purpose)
+        return own, planned_for(own, offer.purpose)
 
     def party(
         self,

@@ -81,11 +81,7 @@ def answer(parts: Sequence[bytes] = ()) -> bytes:
 
 
 def read_request(data: bytes) -> tuple[Call, bytes, list[bytes]]:
-    """What is asked, of which session, and the parts.
-
-    Raises:
-        ProtocolError: it is no request of this wire version.
-    """
+    """What is asked, of which session, and the parts; ProtocolError if it is no such request."""
     rest = _opened(data, _ASKS)
     if len(rest) <= SESSION_BYTES or rest[0] not in Call.__members__.values():
         raise ProtocolError("expected a known call, got another", culprit="relay")
@@ -99,11 +95,7 @@ def is_bare(data: bytes) -> bool:
 
 
 def read_answer(data: bytes) -> list[bytes]:
-    """The parts of an answer.
-
-    Raises:
-        ProtocolError: it is no answer of this wire version.
-    """
+    """The parts of an answer; ProtocolError if it is none of this wire version."""
     return _parts(_opened(data, _ANSWERS))
 
 
@@ -153,39 +145,26 @@ _WORDS: tuple[tuple[type[HubbubError], str], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Why a party says no.
+    """Why a party says no."""
 
-    Args:
-        why: one of `session_offer.REASONS`.
-        said: the sentence for its own people.
-        culprit: who is to blame, where the reason is "protocol".
-        own: whether a reason of its own (`session_offer.OWN`) is indeed that: not where it could
-            do what it is asked, and must not.
-    """
-
-    why: str
-    said: str
-    culprit: str = ""
-    own: bool = True
+    why: str  # one of `session_offer.REASONS`
+    said: str  # for its own people
+    culprit: str = ""  # where the reason is "protocol"
+    own: bool = True  # a reason of `session_offer.OWN`: not where it could, and must not
 
     @classmethod
     def of(cls, error: Exception) -> Refusal:
         """What an error means to others."""
         if isinstance(error, RefusedError):
             return cls(why=error.why, said=str(error), culprit=error.culprit)
-        if isinstance(error, HubbubError):
-            why = next(word for kind, word in _WORDS if isinstance(error, kind))
-            return cls(
-                why=why,
-                said=loggable(error),
-                culprit=error.culprit
-                if isinstance(error, ProtocolError) and why == "protocol"
-                else "",
-                own=not isinstance(error, NoRoomError | SpentError),
-            )
         if isinstance(error, OSError):
             return cls(why="failed", said=f"expected to read and write, got: {why_of(error)}")
-        return cls(why="failed", said=type(error).__name__)
+        if not isinstance(error, HubbubError):
+            return cls(why="failed", said=type(error).__name__)
+        why = next(word for kind, word in _WORDS if isinstance(error, kind))
+        culprit = getattr(error, "culprit", "") if why == "protocol" else ""
+        own = not isinstance(error, NoRoomError | SpentError)
+        return cls(why=why, said=loggable(error), culprit=culprit, own=own)
 
     def sealed(self, request: bytes, keys: Keys, sender: int) -> bytes:
         """The frame that refuses a request."""
@@ -234,17 +213,11 @@ OFFER_LIMIT = _HEAD + _frames(1, LARGEST_OFFER)
 
 @dataclass(frozen=True, kw_only=True)
 class SizeLimits:
-    """The limits of one session.
-
-    Args:
-        roster: everybody.
-        round_parameters: the numbers of its rounds.
-        counts: records of each silo, where shuffled token lists are made; else empty.
-    """
+    """The limits of one session."""
 
     roster: Roster
     round_parameters: RoundParameters
-    counts: Sequence[int] = ()
+    counts: Sequence[int] = ()  # records of each silo, where there are token lists
 
     def answer(self, call: Call) -> int:
         """Bytes of an answer to a call, or of a refusal."""

@@ -13,13 +13,13 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hubbub.core.disk import append_line, json_value, read_bytes, why_of, write_text
-from hubbub.core.errors import UserError
+from hubbub.core.errors import HubbubError, UserError, loggable
 
 LOG, STATUS = "events.jsonl", "status.json"
 _LARGEST = 1 << 23  # bytes of a log
@@ -91,11 +91,7 @@ _SENTENCES = {
 
 
 def last_status(home: Path) -> dict[str, Any]:
-    """Where a party stood last, and how many seconds ago.
-
-    Raises:
-        UserError: its folder tells of no study.
-    """
+    """Where a party stood last, and how many seconds ago."""
     path = home / STATUS
     try:
         status: dict[str, Any] = json_value(read_bytes(path))
@@ -110,17 +106,10 @@ def last_status(home: Path) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class EventLog:
-    """Where one party's events go.
-
-    Args:
-        party: its name.
-        folder: of the files; None: nothing is written.
-        say: told each event as a sentence.
-        tell: told each event as it is written down.
-    """
+    """Where one party's events go."""
 
     party: str
-    folder: Path | None = None
+    folder: Path | None = None  # nothing is written if None
     say: Say = lambda _: None
     tell: Tell = lambda _: None
     _begun: tuple[float, int] | None = field(default=None, repr=False)
@@ -135,6 +124,11 @@ class EventLog:
         """Write down an event that somebody should look at; the status has the last one."""
         self.write("warning", event, values)
         self.state(last_error=sentence(event, values))
+
+    def stopped(self, error: HubbubError) -> None:
+        """The process ends with an error."""
+        self.warn("stopped", said=loggable(error))
+        self.state(state=LOST)
 
     def line(self, up: bool, why: str) -> None:
         """The line to the relay comes up, goes down, or cannot be had."""
@@ -169,7 +163,7 @@ class EventLog:
     def beating(self, seconds: float = BEAT) -> Iterator[None]:
         """Write the status anew every so often meanwhile: who reads it knows that somebody lives.
 
-        A process that was killed or frozen, or cannot write its folder, leaves an old one.
+        A process that ends says so; one that was killed or frozen leaves an old status.
         """
         ended = threading.Event()
 
@@ -184,24 +178,19 @@ class EventLog:
         finally:
             ended.set()
             thread.join()
+            over = {} if self.current("state") == DONE else {"state": LOST}
+            why = sentence("unconnected", {"why": "its process has ended"})
+            self.state(connected=False, unconnected=why, **over)
 
     def progress(self, done: int, steps: int, **values: Any) -> None:
-        """Change the state in the middle of training: how far it is, and how long it will take.
-
-        Args:
-            done: steps that are done, of this many.
-            steps: of the whole study.
-            values: what else is known.
-        """
+        """Change the state in the middle of training: how far it is, and how long it will take."""
         now = time.monotonic()
         self._begun = self._begun or (now, done)
         since, first = self._begun
         if done > first:
             values["seconds_left"] = (steps - done) * (now - since) / (done - first)
-        percent = 100 * done / steps
-        self.state(
-            state=TRAINING, steps=steps, percent=percent, last_progress=time.time(), **values
-        )
+        values |= {"steps": steps, "percent": 100 * done / steps, "last_progress": time.time()}
+        self.state(state=TRAINING, **values)
 
     def absent(self, names: Iterable[str], **values: Any) -> None:
         """Change who is missing now, each with the time since when, and what else is said of it."""
@@ -235,8 +224,8 @@ class EventLog:
 
     def answered(self) -> None:
         """An attempt was answered, now."""
-        self.add(answers=1)
         with self._lock:
+            self._state["answers"] = self._state.get("answers", 0) + 1
             self._state["last_progress"] = time.time()
 
     def write(self, level: str, event: str, values: Mapping[str, Any]) -> None:
@@ -244,7 +233,10 @@ class EventLog:
         line = {"time": time.time(), "level": level, "party": self.party, "event": event, **values}
         with self._lock, self._surviving():
             if self.folder is not None:
-                _append(self.folder / LOG, json.dumps(line))
+                path = self.folder / LOG
+                if path.exists() and path.stat().st_size > _LARGEST:
+                    path.replace(path.with_name(path.name + ".1"))
+                append_line(path, json.dumps(line))
         self.say(sentence(event, values))
         self.tell(line)
 
@@ -263,11 +255,6 @@ class StudyLog(EventLog):
 
     The party's state has those of all its studies under `studies`, by id, and beside them what was
     said last, of whichever study. That a study is over, or stopped, is not said of the party.
-
-    Args:
-        whole: the party's.
-        study: the study's name.
-        id: of the study.
     """
 
     whole: EventLog
@@ -299,23 +286,12 @@ class StudyLog(EventLog):
         self.whole.write(level, event, {"study": self.study, **values})
 
 
-def _append(path: Path, line: str) -> None:
-    """A line at the end of a log that everybody may read, or of a new one."""
-    if path.exists() and path.stat().st_size > _LARGEST:
-        path.replace(path.with_name(path.name + ".1"))
-    append_line(path, line)
-
-
 def sentence(event: str, values: Mapping[str, Any]) -> str:
     """An event in one line."""
     pattern = _SENTENCES.get(event)
     if pattern and "study" in values and "{study}" not in pattern:  # one of several
         pattern = "{study}: " + pattern
-    try:
-        return pattern.format(**values) if pattern else f"{event}: {_listed(values)}"
-    except (KeyError, ValueError, TypeError):
-        return f"{event}: {_listed(values)}"
-
-
-def _listed(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+    with suppress(KeyError, ValueError, TypeError):
+        if pattern:
+            return pattern.format(**values)
+    return f"{event}: " + ", ".join(f"{name} {value}" for name, value in values.items())

@@ -52,12 +52,7 @@ def write_roster(path: Path, roster: Roster) -> None:
 
 
 def read_roster(path: Path) -> Roster:
-    """The roster in a file.
-
-    Raises:
-        UserError: it cannot be read.
-        StudyError: it is no roster.
-    """
+    """The roster in a file."""
     return roster_in(text_of(path))
 
 
@@ -97,11 +92,7 @@ def identity_toml(identity: Identity) -> str:
 
 
 def identities(text: str) -> list[Identity]:
-    """The parties in the text of an identity or a roster.
-
-    Raises:
-        StudyError: it is neither.
-    """
+    """The parties in the text of an identity or a roster."""
 
     def read(table: Mapping[str, Any]) -> list[Identity]:
         return [identity_of(one) for one in table["party"]]
@@ -115,11 +106,7 @@ def roster_of(parties: Sequence[Identity]) -> Roster:
 
 
 def check_roster(study: Study, roster: Roster) -> None:
-    """A study is of exactly one roster, and of the parties in it.
-
-    Raises:
-        StudyError: it names another, or other parties.
-    """
+    """A study is of exactly one roster, and of the parties in it."""
     if study.parties.roster != roster.digest.hex():
         found = study.parties.roster[:16] or "nothing"
         raise StudyError(
@@ -150,11 +137,7 @@ def keys_toml(keys: Keys, passphrase: str = "") -> str:
 
 
 def keys_of(text: str, unlock: Unlock | None = None) -> Keys:
-    """The keys that `keys_toml` wrote.
-
-    Args:
-        text: of the file.
-        unlock: asks for the passphrase, where they are closed with one.
+    """The keys that `keys_toml` wrote, with their passphrase where they are closed with one.
 
     Raises:
         StudyError: they are not, or the halves do not belong together.
@@ -180,11 +163,7 @@ def keys_of(text: str, unlock: Unlock | None = None) -> Keys:
 
 
 def identity_beside(text: str) -> Identity:
-    """The public half in a file of private keys, which nobody need open for it.
-
-    Raises:
-        StudyError: it is no such file.
-    """
+    """The public half in a file of private keys, which nobody need open for it."""
 
     def read(table: Mapping[str, Any]) -> Identity:
         return identity_of({name: value for name, value in table.items() if name != "private"})
@@ -202,8 +181,8 @@ def _closed(secret: Mapping[str, str], passphrase: str) -> dict[str, str]:
 
 def _opened(private: Mapping[str, str], unlock: Unlock | None) -> dict[str, str]:
     """What `_closed` closed."""
-    whole = b64decode(private["sealed"], validate=True)
-    salt, nonce, sealed = whole[:_SALT], whole[_SALT:][:_NONCE], whole[_SALT + _NONCE :]
+    closed = b64decode(private["sealed"], validate=True)
+    salt, nonce, sealed = closed[:_SALT], closed[_SALT:][:_NONCE], closed[_SALT + _NONCE :]
     if unlock is None:
         raise UserError(
             "expected the passphrase of this party's keys, got none; name --passphrase-fd, or run "
@@ -218,10 +197,10 @@ def _opened(private: Mapping[str, str], unlock: Unlock | None) -> dict[str, str]
 
 
 def _digest(parts: Mapping[str, bytes]) -> str:
-    whole = hashlib.sha256(b"hubbub private keys v1")
+    digest = hashlib.sha256(b"hubbub private keys v1")
     for name, part in sorted(parts.items()):
-        whole.update(name.encode() + len(part).to_bytes(4, "little") + part)
-    return whole.hexdigest()
+        digest.update(name.encode() + len(part).to_bytes(4, "little") + part)
+    return digest.hexdigest()
 
 
 def fingerprint(identity: Identity) -> str:
@@ -241,25 +220,16 @@ def _parsed(text: str, what: str, read: Callable[[Mapping[str, Any]], _T]) -> _T
     raise StudyError(f"expected {what} as hubbub writes it, found {found}; ask for it again")
 
 
-# The files that stand for one approved study in a party's folder.
-#
-#     approved/ID.toml     the study, as this party's administrator has approved it
-#     approved/ID.code     the hashes of the code that it names, as it was here then
-#     approved/ID.read     where a silo's records for it were read; not answered before
-#
-# The study is written last, so that a crash leaves no approval without the rest.
+# The files that stand for one approved study in a party's folder: the study as it was approved in
+# ID.toml, the hashes of its code as it was then in ID.code, and in ID.read where a silo's records
+# were read. The study is written last, so that a crash leaves no approval without the rest.
 
 APPROVED = "approved"
 
 
 @dataclass(frozen=True)
 class ApprovalFiles:
-    """They may be there or not.
-
-    Args:
-        home: the party's folder.
-        study: the id.
-    """
+    """They may be there or not."""
 
     home: Path
     study: bytes
@@ -318,17 +288,10 @@ class ApprovalFiles:
         return self.path.with_suffix(".read")
 
 
-# Sessions opened here, mask graphs drawn, attempts paid for: what no restart may forget.
-#
-#     sessions             ids of the sessions that were opened, none of which is opened twice
-#     graphs               ids of the studies for which a mask graph was drawn, once for each; and
-#                          when each was approved, and used in an answer
-#     results              ids of the studies of which a RESULT was shown, with its digest: each has
-#                          one
-#     paid                 at an aggregator: the most attempts of a study, by purpose, that each
-#                          silo has said to have paid for
-#
-# Lines are added and never changed.
+# What no restart may forget, in files to which lines are added: the sessions that were opened; the
+# mask graphs that were drawn of each study, when it was approved, and used in an answer; the digest
+# of the one RESULT that was shown of it; and at an aggregator, the most attempts, by purpose, that
+# each silo has said to have paid for.
 
 SESSIONS, GRAPHS, PAID, RESULTS = "sessions", "graphs", "paid", "results"
 MOST_GRAPHS = masks.MOST_GRAPHS  # of a study; the plan pays for all of them (P4)
@@ -342,7 +305,7 @@ class FruitlessError(HubbubError):
 
 @dataclass(frozen=True)
 class SessionNotes:
-    """The notes in a party's folder."""
+    """The notes in a party's folder; IntegrityError where the disk does not take one."""
 
     home: Path
 
@@ -351,28 +314,20 @@ class SessionNotes:
 
         A party that was restarted remembers no key of an old session. What it would say there now
         would stand beside what it has said, and two true signatures for one place blame it.
-
-        Raises:
-            IntegrityError: the disk does not take it; nothing must be said.
         """
         return self._note(SESSIONS, session.hex().encode(), lambda _: 1)
 
     def take_result(self, study: bytes, digest: bytes) -> bool:
-        """Note on disk which RESULT of a study is about to be believed; False if another was.
-
-        Raises:
-            IntegrityError: the disk does not take it; nothing must be said.
-        """
+        """Note on disk which RESULT of a study is about to be believed; False if another was."""
         if self.result(study) is None:
             self._note(RESULTS, f"{study.hex()}:{digest.hex()}".encode(), lambda _: 1)
         return self.result(study) == digest
 
     def result(self, study: bytes) -> bytes | None:
         """The digest of the RESULT of a study that was shown first; None if none was."""
-        line = re.compile(re.escape(study.hex().encode()) + rb":([0-9a-f]{64})")
         with suppress(FileNotFoundError):
-            for one in (self.home / RESULTS).read_bytes().split():
-                if signed := line.fullmatch(one):
+            for line in (self.home / RESULTS).read_bytes().split():
+                if signed := re.fullmatch(rb"%s:([0-9a-f]{64})" % study.hex().encode(), line):
                     return bytes.fromhex(signed[1].decode())
         return None
 
@@ -384,7 +339,6 @@ class SessionNotes:
 
         Raises:
             FruitlessError: too many of them came to nothing.
-            IntegrityError: the disk does not take it; nothing must be said.
         """
 
         def most(lines: Counter[bytes]) -> int:
@@ -404,33 +358,21 @@ class SessionNotes:
             self._note(GRAPHS, _mark(study, _ANSWER), lambda _: MOST_GRAPHS)
 
     def approve_graphs(self, study: bytes) -> None:
-        """Note that the party's people have approved a study: it may draw in vain anew.
-
-        Raises:
-            IntegrityError: the disk does not take it.
-        """
+        """Note that the party's people have approved a study: it may draw in vain anew."""
         self._note(GRAPHS, _mark(study, _APPROVAL), lambda _: MOST_GRAPHS)
 
     def most_paid(self, study: bytes, purpose: str, said: Mapping[int, int]) -> dict[int, int]:
         """The most attempts that each silo has ever said to have paid for, these among them.
 
         Silos that have paid may be away when a run is gone on with.
-
-        Args:
-            study, purpose: of the attempts.
-            said: now, by silo.
-
-        Raises:
-            IntegrityError: the disk does not take it.
         """
-        start, most = f"{study.hex()}:{purpose}:".encode(), dict[int, int]()
+        start, most = f"{study.hex()}:{purpose}:".encode(), Counter[int]()
         with suppress(FileNotFoundError):
             for line in (self.home / PAID).read_bytes().split():
                 if paid := re.fullmatch(re.escape(start) + rb"(\d+):(\d+)", line):
-                    silo, attempts = map(int, paid.groups())
-                    most[silo] = max(most.get(silo, 0), attempts)
+                    most |= Counter({int(paid[1]): int(paid[2])})
         for silo, attempts in said.items():
-            if attempts > most.get(silo, 0):
+            if attempts > most[silo]:
                 most[silo] = attempts
                 self._note(PAID, start + f"{silo}:{attempts}".encode(), lambda _: 1)
         return most

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hubbub.core.errors import HubbubError, StudyError, UserError, loggable
+from hubbub.core.errors import HubbubError, StudyError, UserError
 from hubbub.core.kept_pages import one_arena
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import silo_records
@@ -30,19 +30,12 @@ _SILENCE = 20.0  # seconds after which an aggregator at work is missed
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What a party's administrator says of this machine.
+    """What a party's administrator says of this machine."""
 
-    Args:
-        data: the folder that a study's file names are relative to; the home if None.
-        ledger: of the silo's data set; in the home if None.
-        device: where gradients are made.
-        certificate: of a leaf relay here, by which it is believed; of the roster's relay if None.
-    """
-
-    data: Path | None = None
-    ledger: Path | None = None
+    data: Path | None = None  # a study's file names are relative to it; the home if None
+    ledger: Path | None = None  # of the silo's data set; in the home if None
     device: str = "auto"
-    certificate: Path | None = None
+    certificate: Path | None = None  # of a leaf relay here; the roster's relay is believed if None
 
 
 def relay_of(
@@ -54,13 +47,9 @@ def relay_of(
     """Where the relay is: as the roster says, or at another URL.
 
     Args:
-        party_folder: the party's folder.
         url: of the relay, if it is another.
         roster: of a party that has approved nothing yet, and so has none in its folder.
         certificate: of what is at the URL, where that is a leaf relay; else the roster's key holds.
-
-    Raises:
-        UserError: none of them says it.
     """
     if certificate is not None:
         if not url:
@@ -91,12 +80,8 @@ def join(
     another roster is over, and where a new roster names another relay, that is gone to.
 
     Args:
-        party_folder: the party's folder.
         relay: where the relay is; or the socket at which others hand requests in.
-        machine: what belongs to the party on this machine.
-        event_log: where events go.
         url: of the relay, where it is not the roster that says it.
-        until: whether to end; asked every second.
         once: end when the aggregator says that nothing is left to do here for now, or has been
             still for a while after a study's end; it may take so many seconds without a word until
             then. None: stay.
@@ -114,8 +99,7 @@ def join(
         try:
             _Joined(party_folder, relay, machine, event_log, url, once).run(until)
         except HubbubError as error:
-            event_log.warn("stopped", said=loggable(error))
-            event_log.state(state=LOST)
+            event_log.stopped(error)
             raise
 
 
@@ -124,9 +108,6 @@ def check(party_folder: PartyFolder, machine: Machine) -> list[str]:
 
     Files of records are read before anybody is told that this party is there: of a silo whose file
     is refused, others learn that it has not joined. Studies that are over need none any more.
-
-    Raises:
-        UserError, DataError: it cannot.
     """
     check_role(party_folder)
     for study in party_folder.open_studies():
@@ -136,12 +117,7 @@ def check(party_folder: PartyFolder, machine: Machine) -> list[str]:
 
 
 def check_role(party_folder: PartyFolder) -> None:
-    """Refuse a party that does not join, or that no relay would know.
-
-    Raises:
-        UserError: it is the aggregator.
-        StudyError: it has no transport key.
-    """
+    """Refuse a party that does not join, or that no relay would know."""
     if party_folder.role == "aggregator":
         raise UserError("expected a silo or a compute node, got the aggregator; use hubbub serve")
     if not party_folder.keys.identity.transport:
@@ -152,11 +128,7 @@ def check_role(party_folder: PartyFolder) -> None:
 
 
 def check_records(party_folder: PartyFolder, study: Study, machine: Machine) -> None:
-    """Refuse a silo's folder without the file of a study's records.
-
-    Raises:
-        DataError: it is not there.
-    """
+    """Refuse a silo's folder without the file of a study's records."""
     if party_folder.role == "silo":
         silo_records.check_file(study, party_folder.name, machine.data or party_folder.home)
 
@@ -219,11 +191,7 @@ class _Joined:
             self._log.state(state=WAITING)
 
     def _is_done(self, endpoint: Endpoint, patience: float) -> bool:
-        """Whether nothing is left to do here for now.
-
-        Raises:
-            UserError: the aggregator was not heard for too long.
-        """
+        """Whether nothing is left to do here for now."""
         silence = time.monotonic() - self._heard
         over = self._log.current("state") == DONE and silence > _SILENCE
         if endpoint.collections.at_rest or self._gone or over:

@@ -42,8 +42,6 @@ class LocalLine:
 
     Args:
         path: of the socket; its owner and its group may write to it.
-        party_folder: of the party.
-        answer: from a request to an answer.
         most: bytes that a request may have, as things are.
     """
 
@@ -118,16 +116,7 @@ class LocalLine:
 
 
 def handed_in(path: Path, request: bytes, seconds: float) -> bytes:
-    """The answer of the party at a socket.
-
-    Args:
-        path: of the socket.
-        request: any bytes.
-        seconds: in which its answer begins, or it counts as dead.
-
-    Raises:
-        OSError: nobody answers there.
-    """
+    """The answer of the party at a socket, which begins within so many seconds; else OSError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as visitor, _short(path) as short:
         visitor.settimeout(seconds)
         visitor.connect(short)
@@ -146,11 +135,7 @@ def new_nonce() -> bytes:
 
 
 def name_in(answer: bytes, roster: Roster, nonce: bytes) -> str:
-    """The name of the party that has signed the answer to `who`.
-
-    Raises:
-        ProtocolError: none of the roster has, for this nonce.
-    """
+    """The name of the party that has signed the answer to `who`; ProtocolError if none has."""
     from hubbub.core.protocol.primitives.wire import Tag, parse
 
     frame = parse(answer, roster, study=_NO_STUDY, session=nonce)
@@ -165,11 +150,7 @@ def _send(line: socket.socket, data: bytes) -> None:
 
 
 def _received(line: socket.socket, most: int = _MOST) -> bytes:
-    """What comes, of so many bytes at most.
-
-    Raises:
-        OSError: it is more or nothing, ends too soon, or takes too long.
-    """
+    """What comes, of so many bytes at most."""
     seconds = line.gettimeout() or 0.0
     size = int.from_bytes(_exactly(line, 8, seconds), "little")
     if not 0 < size <= most:

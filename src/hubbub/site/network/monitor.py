@@ -22,26 +22,15 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from hubbub import __version__
 from hubbub.core.errors import UserError, with_extra
-from hubbub.site.network.event_log import (
-    BEAT,
-    CONNECTING,
-    DONE,
-    LOST,
-    REFUSING,
-    TRAINING,
-    WAITING,
-    EventLog,
-    Say,
-    Tell,
-    sentence,
-)
+from hubbub.site.network import event_log as states
+from hubbub.site.network.event_log import BEAT, CONNECTING, DONE, EventLog, Say, Tell, sentence
 
 _HOST = "127.0.0.1"
 _PATIENCE = 5.0  # seconds for a request
 _MOST_CONNECTIONS = 32
 _ROOM_SECONDS = 0.01  # until who came first is hung up on
-_STATES = (CONNECTING, WAITING, TRAINING, REFUSING, LOST, DONE)
-_WELL = (WAITING, TRAINING, DONE)
+_WELL = (states.WAITING, states.TRAINING, DONE)
+_STATES = (CONNECTING, *_WELL[:2], states.REFUSING, states.LOST, DONE)
 # From the name in the state to that at Prometheus, and what it says. Counters begin with a process.
 _COUNTERS = {
     "answers": ("hubbub_attempts_answered", "Attempts that this party has answered."),
@@ -60,7 +49,7 @@ _GAUGES = {
     "left_out": ("hubbub_left_out", "Parties that are missing, at the aggregator."),
     "parties_refusing": (
         "hubbub_parties_refusing",
-        ("Those of them that report that they cannot take part."),
+        "Those of them that report that they cannot take part.",
     ),
     "last_progress": (
         "hubbub_last_progress_timestamp_seconds",
@@ -94,29 +83,15 @@ def health(state: Mapping[str, Any], most_age: float = 4 * BEAT) -> tuple[bool, 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What people see at `/`.
+    """What people see at `/`."""
 
-    Args:
-        policy: its Content-Security-Policy.
-        html: the page as it is now; on any thread.
-    """
-
-    policy: str
-    html: Callable[[], str]
+    policy: str  # its Content-Security-Policy
+    html: Callable[[], str]  # as it is now; on any thread
 
 
 @contextmanager
 def monitored(event_log: EventLog, port: int | None, page: Page | None = None) -> Iterator[None]:
-    """Answer on a port of 127.0.0.1 meanwhile.
-
-    Args:
-        event_log: whose state is shown.
-        port: nothing is shown if None.
-        page: for people; none if None.
-
-    Raises:
-        UserError: the port is taken, or the library is not installed.
-    """
+    """Answer on a port of 127.0.0.1 meanwhile, if there is one; UserError if it is taken."""
     if port is None:
         yield
         return
@@ -190,15 +165,11 @@ class _Quiet(WSGIRequestHandler):
         pass
 
 
+@dataclass(frozen=True, eq=False)
 class _Collected:
-    """The numbers of a state, as the client library wants them.
+    """The numbers of a state, as the client library wants them."""
 
-    Args:
-        event_log: whose state it is.
-    """
-
-    def __init__(self, event_log: EventLog) -> None:
-        self._log = event_log
+    _log: EventLog
 
     def collect(self) -> Iterable[Any]:
         """One family for each number that is known."""
@@ -211,14 +182,11 @@ class _Collected:
                     family = kind(name, words, labels=["party"])
                     family.add_metric(party, _number(state[key]))
                     yield family
-        states = GaugeMetricFamily(
-            "hubbub_state",
-            "1 for the state that it is in, 0 for others.",
-            labels=["party", "state"],
-        )
+        words = "1 for the state that it is in, 0 for others."
+        family = GaugeMetricFamily("hubbub_state", words, labels=["party", "state"])
         for one in _STATES:
-            states.add_metric([*party, one], float(one == state.get("state", CONNECTING)))
-        yield states
+            family.add_metric([*party, one], float(one == state.get("state", CONNECTING)))
+        yield family
 
 
 def _number(value: Any) -> float:
@@ -295,12 +263,7 @@ _HEADER = ("time", "level", "party", "event")
 def exported(party: str, say: Say) -> Iterator[Tell]:
     """What sends each event that it is told to the collector of the environment, meanwhile.
 
-    Args:
-        party: whose events they are.
-        say: told once that they do not arrive.
-
-    Raises:
-        UserError: the library is not installed, or the environment says nothing that it knows.
+    That they do not arrive is said once.
     """
     send, end = _sender(party)
     told = _Once(say)
@@ -362,11 +325,7 @@ def _plain(value: Any) -> str | bool | int | float:
 
 
 class _Once(logging.Handler):
-    """Says once, in our words, that the library complains.
-
-    Args:
-        say: told it.
-    """
+    """Says once, in our words, that the library complains."""
 
     def __init__(self, say: Say) -> None:
         super().__init__(logging.WARNING)

@@ -16,11 +16,11 @@ from hubbub.core.errors import DataError, HubbubError, IntegrityError, StudyErro
 from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.planning.planned_query import capacity_of
 from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.runs.run_folder import REPORT
 from hubbub.core.study import extract, foreign_code, silo_records
 from hubbub.core.study.extract import home_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import write_audit
-from hubbub.core.verification.evidence.collecting import FILE as EVIDENCE
 from hubbub.site.collected.kept_frames import KEY, open_keys
 from hubbub.site.network.folder_files import (
     APPROVED,
@@ -38,19 +38,13 @@ from hubbub.site.network.folder_files import (
     write_roster,
 )
 
-LOCK = "lock"
-
 
 @contextmanager
 def alone(home: Path) -> Iterator[None]:
-    """One process works with a folder at a time.
-
-    Raises:
-        UserError: another one does.
-    """
+    """One process works with a folder at a time."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(home / LOCK))
+            stack.enter_context(locked(home / "lock"))
         except BlockingIOError:
             raise BusyError(
                 f"expected to be the only process that works with {home.resolve()}, another hubbub "
@@ -59,24 +53,7 @@ def alone(home: Path) -> Iterator[None]:
         yield
 
 
-# What a party has on its own disk: keys, the roster it was given, and the studies it approved.
-#
-#     keys.toml            private keys; only its owner reads it
-#     identity.toml        the public half, to be given to the others
-#     roster.toml          everybody's public halves, got outside the system
-#     approved/ID.*        studies that this party's administrator has approved: folder_files.py
-#     audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
-#     ledger.sqlite        what the silo's data set has spent (another place may be named)
-#     sessions, graphs     what was opened and drawn here, and paid for: folder_files.py
-#     paid
-#     witness, witnessed   what silos have stated of their ledgers: at the aggregator, and at silos
-#     inbox/ID.json        what the aggregator has proposed, and what was said of it: proposals.py
-#     proposed/ID.*        what the aggregator proposes, and what parties have answered
-#     lock                 held by the process that serves or joins here
-#     runs/ID              the aggregator's runs
-#     collateral           what the vendor of this machine's processor publishes about it, where a
-#                          study asks for evidence that needs it
-#     relay                the aggregator's: what its own relay reads, its certificate and key
+# What a party has on its own disk: docs/reference/files.md lists it.
 #
 # Nothing in it ever comes over the network but `witnessed` and `inbox`, on which nothing here
 # rests: what is approved is copied from there. A study is believed if its id is approved here, the
@@ -102,12 +79,7 @@ class ReplacedError(HubbubError):
 
 @dataclass(frozen=True, kw_only=True)
 class PartyFolder:
-    """A party's folder, read and checked.
-
-    Args:
-        home: the folder.
-        keys: the party's own.
-    """
+    """A party's folder, read and checked."""
 
     home: Path
     keys: Keys = field(repr=False)
@@ -126,18 +98,7 @@ class PartyFolder:
         relay: str = "",
         relay_key: bytes = b"",
     ) -> PartyFolder:
-        """A new folder with fresh keys.
-
-        Args:
-            home: the folder.
-            name, role: of the party.
-            passphrase: closes the file of private keys; none if empty.
-            relay, relay_key: see `Identity`.
-
-        Raises:
-            UserError: there are keys in it already.
-            StudyError: no party can be called so.
-        """
+        """A new folder with fresh keys, closed with a passphrase if there is one."""
         keys, path = Keys.generate(name, role).networked().naming(relay, relay_key), home / KEYS
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with alone(home):
@@ -148,26 +109,13 @@ class PartyFolder:
 
     @staticmethod
     def check_new(home: Path, name: str, role: str) -> None:
-        """Whether `made` would make a folder, before anything else is written into it.
-
-        Raises:
-            UserError, StudyError: it would not.
-        """
+        """Whether `made` would make a folder, before anything else is written into it."""
         Keys.generate(name, role)  # refuses a name that no party can have
         _check_no_keys(home / KEYS)
 
     @classmethod
     def opened(cls, home: Path, unlock: Unlock | None = None) -> PartyFolder:
-        """The folder that `made` made.
-
-        Args:
-            home: the folder.
-            unlock: asks for the passphrase of the keys, where they have one.
-
-        Raises:
-            UserError: it is not one, or others can read its keys.
-            StudyError: its keys were altered.
-        """
+        """The folder that `made` made; UserError if it is none, or others can read its keys."""
         path = home / KEYS
         if not path.is_file():
             raise UserError(
@@ -209,11 +157,7 @@ class PartyFolder:
         return roster
 
     def take_roster(self, roster: Roster) -> None:
-        """Put a roster here where there is none, so that proposals can be told from forgeries.
-
-        Raises:
-            StudyError: this party is not in it, or another roster is here.
-        """
+        """Put a roster here where there is none, so that proposals can be told from forgeries."""
         self._check_no_other(roster)
         write_roster(self.home / ROSTER, roster)
 
@@ -292,8 +236,6 @@ class PartyFolder:
         can ask (docs/privacy.md P31).
 
         Args:
-            study: what is approved.
-            roster: of its consortium.
             new_roster: it takes the place of the one that is here; studies of that one, whose ids
                 stand for its keys, are answered no more.
             seen: the hashes of the study's code that whoever approves it was shown.
@@ -404,11 +346,7 @@ class PartyFolder:
         return there
 
     def open_collections(self, *, beside: Roster | None = None) -> dict[bytes, str]:
-        """The studies with a collection whose key this node has, and their names.
-
-        Args:
-            beside: only of other rosters than this.
-        """
+        """The studies, of other rosters than one, with a collection whose key this node has."""
         names: dict[bytes, str] = {}
         for kept, study in open_keys(self.home):
             name, roster = kept.folder.name[:16], ""
@@ -435,9 +373,7 @@ class PartyFolder:
     def study(self, study: bytes, *, unread: bool = False) -> Study | None:
         """The study with an id; None if none such is approved with the roster that is here.
 
-        Args:
-            study: the id.
-            unread: also one whose database was not asked yet, which to others is not approved.
+        One whose database was not asked yet counts if it may be `unread`.
 
         Raises:
             StudyError: the file was altered since, or the source of code that the study names.
@@ -470,12 +406,10 @@ class PartyFolder:
         """All approved studies of the roster that is here."""
         ids = sorted(self.approved)
         roster = self.roster.digest.hex() if ids else ""
-        texts = [text_of(self._approval(bytes.fromhex(hex_id)).path) for hex_id in ids]
-        studies = [Study.parse(text) for text in texts]
+        paths = [self._approval(bytes.fromhex(hex_id)).path for hex_id in ids]
+        studies = [self.parsed(path, Study.parse) for path in paths]
         current = [one.id for one in studies if one.parties.roster == roster]
-        return [
-            approved for one in current if (approved := self.study(one, unread=True)) is not None
-        ]
+        return list(filter(None, (self.study(one, unread=True) for one in current)))
 
     def open_studies(self) -> list[Study]:
         """Approved studies of the roster that is here which are not over."""
@@ -492,19 +426,17 @@ class PartyFolder:
 
     def ended_by(self, roster: Roster) -> list[Study]:
         """Approved studies of the roster that is here which are not over, and end with another."""
-        here = b""
+        here = ""
         with suppress(UserError):
-            here = read_roster(self.home / ROSTER).digest
-        return [
-            study
-            for study in self.all_approved()
-            if study.parties.roster == here.hex() != roster.digest.hex()
-            and not self.has_ended(study.id)
-        ]
+            here = read_roster(self.home / ROSTER).digest.hex()
+        if here == roster.digest.hex():
+            return []
+        studies = [study for study in self.all_approved() if study.parties.roster == here]
+        return [study for study in studies if not self.has_ended(study.id)]
 
     def has_ended(self, study: bytes) -> bool:
-        """Whether a study's end is seen here: a silo's model, the aggregator's evidence."""
-        return self.model(study).is_dir() or (self.run(study) / EVIDENCE).is_file()
+        """Whether a study's end is seen here: a silo's model, a run's last file."""
+        return self.model(study).is_dir() or (self.run(study) / REPORT).is_file()
 
     def model(self, study: bytes) -> Path:
         """Where a silo keeps the model of a study."""

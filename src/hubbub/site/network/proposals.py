@@ -30,7 +30,7 @@ from hubbub.site.network.envelope import LARGEST_PROPOSAL, Phase
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.folder_files import check_roster
 from hubbub.site.network.party_folder import PartyFolder
-from hubbub.site.network.requests import UNREADABLE, QuietRequests
+from hubbub.site.network.requests import UNREADABLE, Requests
 from hubbub.site.network.waiting import Timeouts
 
 INBOX, OUTBOX = "inbox", "proposed"
@@ -47,41 +47,24 @@ _LOOK, _EVERY, _ANEW = 1.0, 10.0, 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """How a proposal stands at a party.
-
-    Args:
-        state: one of this file's words.
-        reason: what its people, or its hubbub, say of that; printable.
-    """
+    """How a proposal stands at a party."""
 
     state: str
-    reason: str = ""
+    reason: str = ""  # its people's, or its hubbub's; printable
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """A study in an inbox.
-
-    Args:
-        id: of the study.
-        name: of the study.
-        toml: its text; empty once it was declined.
-        received: when it came first, in seconds since 1970.
-        said: what this party's people have said of it and when, oldest first.
-    """
+    """A study in an inbox."""
 
     id: bytes
     name: str
-    toml: str = field(repr=False)
-    received: float
-    said: tuple[Mapping[str, Any], ...] = ()
+    toml: str = field(repr=False)  # empty once it was declined
+    received: float  # first, in seconds since 1970
+    said: tuple[Mapping[str, Any], ...] = ()  # by this party's people, oldest first
 
     def study(self) -> Study:
-        """The study itself.
-
-        Raises:
-            UserError: it was declined, or altered since it came.
-        """
+        """The study itself."""
         if not self.toml:
             raise UserError(
                 f"expected a proposal that was not declined, got {printable(self.name)}; have its "
@@ -103,11 +86,7 @@ class Inbox:
     party_folder: PartyFolder
 
     def proposals(self) -> list[Proposal]:
-        """All that have come, oldest first.
-
-        Raises:
-            UserError: a file of them was damaged.
-        """
+        """All that have come, oldest first."""
         paths = self._folder.glob("*.json")
         read = [one for path in paths if (one := self._read(path)) is not None]
         return sorted(read, key=lambda one: (one.received, one.id))
@@ -116,9 +95,6 @@ class Inbox:
         """The one that a word names: the first eight or more digits of its id, or its name.
 
         A name is the aggregator's to choose: one that looks like an id names nothing.
-
-        Raises:
-            UserError: there is none, or more than one.
         """
         is_id = len(word) >= 8 and not word.strip("0123456789abcdef")
         proposals = self.proposals()
@@ -204,8 +180,6 @@ def received(party_folder: PartyFolder, data: bytes, frame: Frame) -> tuple[Stan
     """Take in what claims to be a proposal; how it stands, and the study if it is news.
 
     Args:
-        party_folder: of the party that it came to.
-        data: the frame as it came.
         frame: what it says of itself, of which nothing is believed yet.
 
     Raises:
@@ -260,11 +234,7 @@ class Outbox:
     party_folder: PartyFolder
 
     def put(self, study: Study) -> None:
-        """Have a study proposed.
-
-        Raises:
-            UserError: it was not approved here, or is too large to be sent.
-        """
+        """Have a study proposed; UserError if it is not approved here, or too large to send."""
         if self.party_folder.role != "aggregator" or not self.party_folder.approves(study.id):
             raise UserError(
                 f"expected {study.name} to be approved in an aggregator's folder, it is not in "
@@ -314,40 +284,24 @@ class Outbox:
 
 @dataclass(frozen=True, kw_only=True)
 class Courier:
-    """Carries proposals to the parties, and answers back.
-
-    Args:
-        party_folder: the aggregator's.
-        phase: the engine.
-        event_log: told what is news.
-        timeouts: how long an answer is waited for.
-    """
+    """Carries proposals to the parties, and answers back."""
 
     party_folder: PartyFolder
     phase: Phase
     event_log: EventLog
-    timeouts: Timeouts
+    timeouts: Timeouts = field(default_factory=Timeouts)
 
     def carry(self, study: Study, *, anew: bool = False) -> dict[str, Standing]:
-        """Ask everybody who has not decided on a study, once; what all have said by then.
-
-        Args:
-            study: in the outbox.
-            anew: ask those too who have decided.
-        """
+        """Ask everybody who has not decided on a study, once; what all have said by then."""
         roster, outbox = self.party_folder.roster, Outbox(self.party_folder)
-        requests = QuietRequests(roster, study.id, self.phase, self.event_log, self.timeouts)
+        requests = Requests(roster, study.id, self.phase, self.event_log, self.timeouts, quiet=True)
         session = os.urandom(16)  # no answer to an earlier request is one to this
-        proposal = Frame(
-            tag=Tag.PROPOSAL,
-            study=study.id,
-            session=session,
-            sender=0,
-            payload=study.as_toml().encode(),
-        ).sealed(self.party_folder.keys)
+        toml, keys = study.as_toml().encode(), self.party_folder.keys
+        proposal = Frame(tag=Tag.PROPOSAL, study=study.id, session=session, sender=0, payload=toml)
         undecided = outbox.undecided(study.id)
+        parts = [proposal.sealed(keys)]
         asked = {
-            index: [proposal]
+            index: parts
             for index in range(1, len(roster.parties))
             if anew or roster.name(index) in undecided
         }
@@ -403,19 +357,12 @@ class Courier:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the parties' answers come to.
+    """What the parties' answers come to."""
 
-    Args:
-        lacking: who has neither approved a study nor declined it.
-        declined: who takes no part in it.
-        enough: whether it can be run with those who have approved it.
-        hopeless: whether it cannot, whatever the others say.
-    """
-
-    lacking: tuple[str, ...]
+    lacking: tuple[str, ...]  # who has neither approved it nor declined
     declined: tuple[str, ...]
-    enough: bool
-    hopeless: bool
+    enough: bool  # it can be run with those who have approved it
+    hopeless: bool  # it cannot, whatever the others say
 
     @classmethod
     def of(cls, study: Study, party_folder: PartyFolder) -> Verdict:

@@ -55,11 +55,8 @@ class Requests(Peers):
     """Asks the parties of a roster through an engine.
 
     Args:
-        roster: everybody.
-        study: the study id.
-        phase: the engine.
         event_log: counts bytes and seconds.
-        timeouts: how long answers are waited for.
+        quiet: parties are asked of which most are away, which is no event.
 
     Attributes:
         least_paid: how many attempts silos must have paid for, by purpose and name.
@@ -68,9 +65,17 @@ class Requests(Peers):
     """
 
     def __init__(
-        self, roster: Roster, study: bytes, phase: Phase, event_log: EventLog, timeouts: Timeouts
+        self,
+        roster: Roster,
+        study: bytes,
+        phase: Phase,
+        event_log: EventLog,
+        timeouts: Timeouts,
+        *,
+        quiet: bool = False,
     ) -> None:
         super().__init__(roster)
+        self._quiet = quiet
         self.event_log, self.timeouts = event_log, timeouts
         self.paid: dict[str, dict[str, int]] = {}  # attempts that silos have paid for, by purpose
         self.least_paid: Mapping[str, Mapping[str, int]] = {}
@@ -131,8 +136,10 @@ class Requests(Peers):
             for party, index in waiting.items():
                 yield index, self._missed(party, Missing(), silent)
         finally:
-            for why, names in silent.items():
-                self.note_missing(names, deadline, why)
+            for then, names in silent.items():
+                if not self._quiet:
+                    listed = {"whom": few(names), "count": len(names)}
+                    self.warn("missing", **listed, deadline=deadline, then=then)
         self.event_log.add(
             bytes_sent=sum(map(len, blobs.values())),
             bytes_received=received,
@@ -147,10 +154,6 @@ class Requests(Peers):
     def warn(self, event: str, **values: Any) -> None:
         """Write down an event that somebody should look at."""
         self.event_log.warn(event, **values)
-
-    def note_missing(self, names: Sequence[str], deadline: float, why: str) -> None:
-        """Write down, in one line, who has not answered in a phase for a reason."""
-        self.warn("missing", whom=few(names), count=len(names), deadline=deadline, then=why)
 
     def _missed(self, name: str, missing: Missing, silent: dict[str, list[str]]) -> Absent:
         """A party that did not answer, which is told of once the phase is over."""
@@ -177,7 +180,9 @@ class Requests(Peers):
             if frame.tag is not Tag.READY:
                 raise ProtocolError("expected a READY, got another frame", culprit="relay")
             whole = json.loads(bytes(frame.payload))
-            self._note_version(name, whole.get("version"))
+            if (version := whole.get("version")) != VERSION:  # people should know
+                words = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
+                self.warn("version", whom=name, said=words)
             if index in self.roster.silos and (refused := self._behind(name, whole)) is not None:
                 return refused
         except UNREADABLE as error:
@@ -204,11 +209,7 @@ class Requests(Peers):
         return self._witnessed(name, whole["ledger"], self.witness)
 
     def _witnessed(self, name: str, plain: object, witness: Witness) -> Absent | None:
-        """Sign what a silo states of its ledger; or why not, of whichever study rows are missing.
-
-        Raises:
-            IntegrityError: the disk here does not take it.
-        """
+        """Sign what a silo states of its ledger; or why not, of whichever study rows lack."""
         try:
             stated = HeadStatement.of(plain)
         except IntegrityError as error:
@@ -224,12 +225,6 @@ class Requests(Peers):
             return Absent(why=SET_BACK, said=said)
         self.heads[name] = witness.sign(stated)
         return None
-
-    def _note_version(self, name: str, version: object) -> None:
-        """Another version with the same numbers may take part; people should know."""
-        if version != VERSION:
-            words = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
-            self.warn("version", whom=name, said=words)
 
     def _read(self, index: int, blob: bytes, asked: bytes, most: int) -> Answer:
         """The parts of an answer of so many bytes at most, or why there are none."""
@@ -264,10 +259,6 @@ class Requests(Peers):
             )
         return frame
 
-    def _may_be_blamed(self, names: Sequence[str]) -> bool:
-        """Whether these are some of those there are, each once."""
-        return len(set(names)) == len(names) and self._known.issuperset(names)
-
     def _refusal(self, index: int, parts: Sequence[bytes], asked: bytes) -> Absent | None:
         """The signed refusal of exactly what was asked, if an answer is one."""
         refused = [tag_of(part) for part in parts] == [Tag.REFUSAL]
@@ -287,7 +278,8 @@ class Requests(Peers):
             payload = json.loads(bytes(frame.payload))
             why, culprit, to = (str(payload[key]) for key in ("why", "culprit", "to"))
             reason = REASONS[why]
-            if culprit and not self._may_be_blamed(culprit.split(" and ")):
+            blamed = culprit.split(" and ") if culprit else []
+            if len({*blamed}) < len(blamed) or not self._known.issuperset(blamed):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ProtocolError(
@@ -299,15 +291,5 @@ class Requests(Peers):
                 f"expected a refusal of this request, got one of something else: {reason}",
                 culprit="relay",
             )
-        blamed = f", by {culprit}" if culprit else ""
-        return Absent(why=why, said=reason + blamed, culprit=culprit)
-
-
-# Asking parties of which most are away, which is no event.
-
-
-class QuietRequests(Requests):
-    """Asks as `Requests` does, and does not warn of who does not answer."""
-
-    def note_missing(self, names: Sequence[str], deadline: float, why: str) -> None:
-        """Nobody is expected at any moment."""
+        said = f"{reason}, by {culprit}" if culprit else reason
+        return Absent(why=why, said=said, culprit=culprit)

@@ -64,10 +64,7 @@ class SiloEndpoint(Endpoint):
 
     Args:
         data: the folder that a study's file names are relative to.
-        ledger: the data set's ledger.
-        device: where gradients are made.
         pace: seconds; an answer that took longer leaves at the next multiple.
-        given, named: see `Endpoint`.
     """
 
     def __init__(
@@ -108,9 +105,8 @@ class SiloEndpoint(Endpoint):
 
     def known(self, study: bytes, session: bytes) -> bool:
         """Whether the ledger has charged a session, before this process began."""
-        return any(
-            (entry.study, entry.session) == (study, session) for entry in self._ledger.entries()
-        )
+        entries = self._ledger.entries()
+        return any((entry.study, entry.session) == (study, session) for entry in entries)
 
     def check_able(self, begins: Plan | None = None) -> None:
         """Whether the ledger would take a row now; raises if not, before others pay for nothing."""
@@ -147,14 +143,13 @@ class SiloEndpoint(Endpoint):
         if query.takes_raw_records or (asked is None and standardisation is None):
             return plain
         records = plain.silos[0].records
-        fits = (
+        if not (
             asked
             and standardisation
             and records is not None
             and standardisation.shift.shape == records.inputs.shape[1:]
             and standardisation.is_within(asked.bound)
-        )
-        if standardisation is None or not fits:
+        ):
             raise RefusedError(
                 "plan",
                 "expected shifts and scales of all features, within the study's bound, where it "
@@ -205,13 +200,13 @@ class SiloEndpoint(Endpoint):
                 check=partial(self._check_state, (study.id, offer.purpose), planned),
             )
 
-        whole = attempts_of(plan)
+        study_attempts = attempts_of(plan)
 
         def record(session: Session, charge: Charge) -> None:
             entry = entry_of(planned, session, charge, kind)
             self._ledger.check_units(plan)
             set_caps([self._ledger], study.privacy)
-            self._ledger.charge(entry, attempts=mechanism.rows, study_attempts=whole)
+            self._ledger.charge(entry, attempts=mechanism.rows, study_attempts=study_attempts)
 
         counts, attempts = study.data.counts, mechanism.attempts_per_list
         return SiloParty(
@@ -253,9 +248,8 @@ class SiloEndpoint(Endpoint):
             state.answered = True
             if is_sparse(state.study.parties):
                 self.party_folder.notes.use_graph(state.study.id)
-        if call is (
-            Call.SEED if state.membership.round_parameters.needs_joint_seed else Call.MODEL
-        ):
+        by_seed = state.membership.round_parameters.needs_joint_seed
+        if call is (Call.SEED if by_seed else Call.MODEL):
             keep_pace(began, self._pace)
             self.event_log.answered()
             if time.monotonic() - self._told > _TELL_EVERY:  # it takes a while
@@ -263,11 +257,7 @@ class SiloEndpoint(Endpoint):
         return answered
 
     def _noted(self, study: Study, result: bytes | memoryview) -> bytes:
-        """The digest of a study's RESULT, which is on disk from now on.
-
-        Raises:
-            ProtocolError: another was noted before.
-        """
+        """The digest of a study's RESULT, which is on disk from now on."""
         digest = hashlib.sha256(result).digest()
         if not self.party_folder.notes.take_result(study.id, digest):
             raise ProtocolError(
@@ -279,11 +269,7 @@ class SiloEndpoint(Endpoint):
     def _check_state(
         self, key: tuple[bytes, str], planned: PlannedQuery[Query], attempt: Attempt
     ) -> None:
-        """Refuse what cannot be asked at, as far as it is known here (docs/evidence.md).
-
-        Raises:
-            ProtocolError: the aggregator shows another state than the sums before it can lead to.
-        """
+        """Refuse what cannot be asked at, as far as it is known here (docs/evidence.md)."""
         state = self._sessions[key]
         query, result, aggregator = planned.query, state.result, self.roster.name(0)
         if query.is_asked_last and result is None:

@@ -41,11 +41,7 @@ class Clock:
             check()
 
     def take(self, items: queue.SimpleQueue[_Item], seconds: float) -> _Item:
-        """The next item of a queue.
-
-        Raises:
-            queue.Empty: none came within so many seconds.
-        """
+        """The next item of a queue."""
         return items.get(timeout=max(0.0, seconds))
 
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -53,30 +49,16 @@ class Clock:
         return asyncio.new_event_loop()
 
 
-# How long parties wait for each other, in seconds.
-
-
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """How long the aggregator waits.
+    """How long the aggregator waits, in seconds."""
 
-    Args:
-        deadline: seconds for a phase of a round; who has not answered then is left out.
-        opening: seconds for a session's opening, in which silos read their records.
-        waiting: seconds for parties that a session cannot do without to come, or come back.
-        ask_again: seconds after which somebody who was left out is asked for.
-        ping: seconds for a sign of life.
-        grace: seconds that a session is not set up yet once enough silos are there for it, in case
-            the others come.
-        clock: that all this goes by.
-    """
-
-    deadline: float = 60.0
-    opening: float = 600.0
-    waiting: float = 3600.0
-    ask_again: float = 30.0
-    ping: float = 5.0
-    grace: float = 30.0
+    deadline: float = 60.0  # for a phase of a round; who has not answered then is left out
+    opening: float = 600.0  # for a session's opening, in which silos read their records
+    waiting: float = 3600.0  # for parties that a session cannot do without
+    ask_again: float = 30.0  # until somebody who was left out is asked for
+    ping: float = 5.0  # for a sign of life
+    grace: float = 30.0  # that a session waits for others once enough silos are there
     clock: Clock = field(default_factory=Clock, repr=False)
 
     def of(self, call: Call) -> float:
@@ -91,12 +73,7 @@ class Timeouts:
 
 
 def keep_pace(began: float, pace: float) -> None:
-    """Wait until an answer that was begun then may leave.
-
-    Args:
-        began: seconds of `time.monotonic`.
-        pace: seconds; 0: it leaves at once.
-    """
+    """Wait until an answer that was begun then, of `time.monotonic`, may leave."""
     took = time.monotonic() - began
     if pace:
         time.sleep(ceil(took / pace) * pace - took)
@@ -116,19 +93,14 @@ class Door:
         self._moved = threading.Condition()
         self._holder: bytes | None = None
 
-    def enter(self, study: bytes) -> None:
-        """Wait until no other study is in the door."""
+    def enter(self, study: bytes, *, wait: bool = True) -> bool:
+        """Enter once no other study is in the door, or only if none is; whether it is in."""
         with self._moved:
-            self._moved.wait_for(lambda: self._holder in (None, study))
-            self._holder = study
-
-    def try_enter(self, study: bytes) -> bool:
-        """Enter if no other study is in the door, without waiting; whether it is in."""
-        with self._moved:
-            if self._holder not in (None, study):
-                return False
-            self._holder = study
-            return True
+            enters = self._moved.wait_for(
+                lambda: self._holder in (None, study), None if wait else 0.0
+            )
+            self._holder = study if enters else self._holder
+            return enters
 
     def leave(self, study: bytes) -> None:
         """Let the next one in, if this study is in the door."""
@@ -165,15 +137,10 @@ class WaitedError(HubbubError):
 
 @dataclass(kw_only=True)
 class Patience:
-    """What is left of an aggregator's patience.
-
-    Args:
-        timeouts: how long to wait in all, and by which clock.
-        pause: seconds of the shortest pause.
-    """
+    """What is left of an aggregator's patience."""
 
     timeouts: Timeouts
-    pause: float
+    pause: float  # seconds; the shortest
     _doublings: int = 0
     _until: float | None = None
     _fruitless: float = 0.0
@@ -201,9 +168,7 @@ class Patience:
         """Wait before the next try; a session that is lost once is followed by the next at once.
 
         Args:
-            error: why the last one came to nothing.
             in_round: whether the session was set up, and was lost later.
-            check: called every second meanwhile.
 
         Raises:
             WaitedError: there is no next try; it names who failed.

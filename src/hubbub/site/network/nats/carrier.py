@@ -14,7 +14,7 @@ import math
 import queue
 import threading
 import time
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -38,36 +38,19 @@ class EndedError(HubbubError):
 
 @dataclass(kw_only=True, eq=False)
 class Asked:
-    """What a phase wants of one party.
-
-    Args:
-        blob, digest: the request.
-        most: bytes that its answer may have.
-        seconds: that it may take once it is asked.
-        arrived: where the answer goes.
-        number: of its message.
-        end: when it is waited for no more; never while it is in the queue.
-    """
+    """What a phase wants of one party."""
 
     blob: bytes = field(repr=False)
     digest: bytes = field(repr=False)
-    most: int
-    seconds: float
+    most: int  # bytes of its answer
+    seconds: float  # that it may take once it is asked
     arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = field(repr=False)
     number: int = 0
-    end: float = math.inf
+    end: float = math.inf  # it is waited for no more then; never while it is in the queue
 
 
 class Carrier:
-    """Carries phases, of several threads.
-
-    Args:
-        relay: where the relay is.
-        keys: the aggregator's.
-        roster: everybody.
-        told: told when the line comes up or goes down.
-        clock: by which answers are waited for.
-    """
+    """Carries phases, of several threads."""
 
     def __init__(
         self,
@@ -87,7 +70,7 @@ class Carrier:
             arrived=self._take,
             told=told,
             clock=self._clock,
-            twice=self._is_twice,
+            twice=self._see_twice,
         )
         self._twice: list[Callable[[str], None]] = []
         self._number = time.time_ns()
@@ -114,11 +97,7 @@ class Carrier:
         deadline: float,
         largest_answer: Callable[[str], int] = lambda _: MOST_BYTES,
     ) -> Iterator[tuple[str, bytes | Missing]]:
-        """See `Phase`; `largest_answer` is from its name to the bytes that an answer may have.
-
-        Raises:
-            EndedError: the line was closed.
-        """
+        """See `Phase`; `largest_answer` is from its name to the bytes that an answer may have."""
         if self._ended:
             raise EndedError("expected to go on, this process was told to end; serve again")
         arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = queue.SimpleQueue()
@@ -142,7 +121,8 @@ class Carrier:
                 try:
                     party, answer = self._clock.take(arrived, min(wait, _LOOK))
                 except queue.Empty:
-                    for party in self._late(waiting):
+                    now = self._clock.now()
+                    for party in sorted(p for p, asked in waiting.items() if asked.end <= now):
                         self._settle(party, waiting.pop(party))
                         yield party, Missing(why=self._line.missing(party))
                 else:
@@ -151,11 +131,6 @@ class Carrier:
         finally:
             for party, asked in every.items():
                 self._settle(party, asked)
-
-    def _late(self, waiting: Mapping[str, Asked]) -> list[str]:
-        """Who is waited for no more."""
-        now = self._clock.now()
-        return sorted(party for party, asked in waiting.items() if asked.end <= now)
 
     def _queue(self, party: str, asked: Asked) -> None:
         """Ask a party once its turn comes."""
@@ -192,7 +167,7 @@ class Carrier:
         finally:
             self._twice.remove(tell)
 
-    def _is_twice(self, name: str) -> None:
+    def _see_twice(self, name: str) -> None:
         for tell in [*self._twice]:
             tell(name)
 
@@ -220,38 +195,20 @@ _KEPT_BYTES = 1 << 25
 _AGGREGATOR = "aggregator"
 
 
-class KeptAnswers:
-    """The newest answers, up to so many bytes; the last one however large.
+class KeptAnswers(dict[bytes, bytes]):
+    """The newest answers, up to so many bytes; the last one however large."""
 
-    Args:
-        most: bytes.
-    """
-
-    def __init__(self, most: int = _KEPT_BYTES) -> None:
-        self._most = most
-        self._kept: OrderedDict[bytes, bytes] = OrderedDict()
-
-    def get(self, key: bytes) -> bytes | None:
-        """The answer to a request."""
-        return self._kept.get(key)
-
-    def keep(self, key: bytes, answer: bytes) -> None:
-        """Keep an answer."""
-        self._kept[key] = answer
-        while len(self._kept) > 1 and sum(map(len, self._kept.values())) > self._most:
-            self._kept.popitem(last=False)
+    def keep(self, key: bytes, answer: bytes, most: int = _KEPT_BYTES) -> None:
+        """Keep an answer, and of older ones what there is room for."""
+        self[key] = answer
+        while len(self) > 1 and sum(map(len, self.values())) > most:
+            del self[next(iter(self))]
 
 
 class Answering:
     """A party at its line.
 
     Args:
-        relay: where the relay is.
-        keys: the party's.
-        answer: from a request to an answer.
-        told: told when the line comes up or goes down.
-        left: told when the aggregator says goodbye.
-        clock: by which its line is tried again.
         twice: told when another process takes part as this party.
         most: bytes that a request may have, as things are; asked on the line's thread.
         repeats: whether an answer to a request may be given again.

@@ -60,25 +60,12 @@ class Packet:
 
     def encoded(self) -> bytes:
         """As bytes."""
-        head = _HEADER.pack(
-            _MAGIC,
-            _VERSION,
-            self.kind,
-            self.again,
-            self.number,
-            self.digest,
-            self.size,
-            self.place,
-        )
-        return b"".join((head, self.data))
+        of = (self.number, self.digest, self.size, self.place)
+        return b"".join((_HEADER.pack(_MAGIC, _VERSION, self.kind, self.again, *of), self.data))
 
     @classmethod
     def read(cls, data: bytes) -> Packet:
-        """The packet in these bytes.
-
-        Raises:
-            ProtocolError: it is none, or larger than anybody sends.
-        """
+        """The packet in these bytes; ProtocolError if it is none, or larger than anybody sends."""
         try:
             magic, version, kind, again, number, digest, size, place = _HEADER.unpack_from(data)
             packet = cls(
@@ -117,19 +104,13 @@ def piece_bytes(size: int, place: int) -> int:
 
 @dataclass(kw_only=True)
 class Outgoing:
-    """A message on its way.
-
-    Args:
-        number, digest, message: of it.
-        had: pieces that the other end has, without a gap.
-        sent: pieces that were sent since it last said so.
-    """
+    """A message on its way."""
 
     number: int
     digest: bytes = field(repr=False)
     message: bytes = field(repr=False)
-    had: int = 0
-    sent: int = 0
+    had: int = 0  # pieces that the other end has, without a gap
+    sent: int = 0  # pieces, since it last said so
 
     @property
     def count(self) -> int:
@@ -152,14 +133,8 @@ class Outgoing:
             return None
         self.sent += 1
         start = place * PIECE_BYTES
-        return Packet(
-            kind=PacketKind.PIECE,
-            number=self.number,
-            digest=self.digest,
-            size=len(self.message),
-            place=place,
-            data=memoryview(self.message)[start : start + PIECE_BYTES],
-        )
+        data = memoryview(self.message)[start : start + PIECE_BYTES]
+        return replace(self.word(PacketKind.PIECE), place=place, data=data)
 
     def told(self, had: int, *, again: bool) -> bool:
         """Hear how many pieces have come; whether that is news."""
@@ -175,12 +150,7 @@ class Outgoing:
 
 @dataclass(kw_only=True)
 class Incoming:
-    """A message that is being joined.
-
-    Args:
-        number, digest, size: of it.
-        had: pieces that have come, without a gap.
-    """
+    """A message that is being joined."""
 
     number: int
     digest: bytes = field(repr=False)
@@ -277,26 +247,15 @@ class Message:
 
 @dataclass(kw_only=True)
 class MessageDelivery:
-    """One end's view of the other.
+    """One end's view of the other."""
 
-    Args:
-        replies: only the answer to the message that was sent last is taken in.
-        present: whether the other is there; None if it was never heard of.
-        heard: when it was last heard of, in seconds.
-        most: bytes of a message that is taken in; of a reply, as `send` says.
-        waste: packets that came and brought nothing, so far.
-        too_large: bytes of the message that was refused last, for its size; 0 for none.
-        twice: how often it was news that two processes take part as the other end or, as the
-            aggregator says, as this one.
-    """
-
-    replies: bool
-    present: bool | None = None
-    heard: float = 0.0
-    most: int = MOST_BYTES
-    waste: int = 0
-    too_large: int = 0
-    twice: int = 0
+    replies: bool  # only the answer to what was sent last is taken in
+    present: bool | None = None  # whether the other is there; None if it was never heard of
+    heard: float = 0.0  # last, in seconds
+    most: int = MOST_BYTES  # bytes of a message that is taken in; of a reply, as `send` says
+    waste: int = 0  # packets that came and brought nothing
+    too_large: int = 0  # bytes of what was refused last for its size
+    twice: int = 0  # how often it was news that two processes take part as one
     _me: bytes = field(default_factory=lambda: os.urandom(DIGEST_BYTES), repr=False)
     _other: bytes = field(default=b"", repr=False)
     _others: deque[bytes] = field(default_factory=lambda: deque(maxlen=8), repr=False)
@@ -317,7 +276,6 @@ class MessageDelivery:
         """Have a message sent, with its SHA-256, in the place of the one before.
 
         Args:
-            number, message, digest: of it.
             now: in seconds.
             most: bytes that a reply to it may have.
         """
@@ -454,14 +412,6 @@ class MessageDelivery:
         """Say how much has come; who was asked to send on is not told less by a later word."""
         assert self._coming is not None  # noqa: S101 (of which a packet came)
         packet, before = self._coming.answer(again=again), self._words.get(PacketKind.HAVE)
-        if (
-            before
-            and before.again
-            and (before.number, before.digest)
-            == (
-                packet.number,
-                packet.digest,
-            )
-        ):
-            packet = replace(packet, again=True)
+        if before and (before.number, before.digest) == (packet.number, packet.digest):
+            packet = replace(packet, again=packet.again or before.again)
         self._words[PacketKind.HAVE] = packet

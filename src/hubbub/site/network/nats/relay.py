@@ -23,45 +23,32 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 from hubbub.core.disk import PRIVATE, write_bytes
-from hubbub.core.errors import HubbubError, StudyError, UserError
+from hubbub.core.errors import HubbubError, StudyError, UserError, printable
 from hubbub.core.protocol.primitives.identity import Identity, Keys
 
 CONNECT_SECONDS = 5.0
 _PORTS = {"tls": 4222, "wss": 443}
+_MOST_WORDS = 120  # characters
 _HOST = re.compile(r"[\w.-]+|[0-9A-Fa-f:.]+(%\w+)?")
 _DISPUTED = frozenset("ßς\u200c\u200d")  # IDNA 2003 and 2008 make different names of these
-_ROUTES = 2000  # above a server's port is where the others of its cluster reach it: 6222 for 4222
+ROUTES = 2000  # above a server's port is where the others of its cluster reach it: 6222 for 4222
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relay:
-    """Where the relay is.
+    """Where the relay is."""
 
-    Args:
-        urls: of one server, or of those of a cluster.
-        pin: SHA-256 of its public key; none where a public CA vouches for it.
-        name: of the server in its certificate, where the URL has another.
-    """
-
-    urls: tuple[str, ...]
+    urls: tuple[str, ...]  # of one server, or of those of a cluster
+    # SHA-256 of its public key; a public CA vouches if none.
     pin: bytes = field(default=b"", repr=False)
-    name: str | None = None
+    name: str | None = None  # in its certificate, where the URL has another
 
     @classmethod
     def of(cls, text: str, pin: bytes = b"") -> Relay:
-        """The relay with these URLs, separated by commas.
-
-        Raises:
-            UserError: they are none.
-        """
+        """The relay with these URLs, separated by commas."""
         if "@" in text:  # of the whole text: a password may hold a comma
             raise _no_url("one with credentials; leave them out, a relay wants none")
         return cls(urls=tuple(_url(word.strip()) for word in text.split(",")), pin=pin)
-
-    @property
-    def host(self) -> str:
-        """Of the first server."""
-        return urlsplit(self.urls[0]).hostname or ""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -71,15 +58,9 @@ class Relay:
     @property
     def routes(self) -> tuple[str, ...]:
         """Host and port at which the servers of a cluster meet; none where there is one alone."""
-        named = [urlsplit(url) for url in self.urls] if len(self.urls) > 1 else []
-        return tuple(
-            f"{one.netloc.rpartition(':')[0]}:{(one.port or 0) + _ROUTES}" for one in named
-        )
-
-    @property
-    def route_port(self) -> int:
-        """Where the first server is reached by the others."""
-        return self.port + _ROUTES
+        places = [url.partition("://")[2].rpartition(":") for url in self.urls]
+        routes = tuple(f"{host}:{int(port) + ROUTES}" for host, _, port in places)
+        return routes if len(routes) > 1 else ()
 
     @property
     def port(self) -> int:
@@ -89,7 +70,7 @@ class Relay:
     def near(self, pin: bytes) -> Relay:
         """The first server as it is reached on its own machine; with no pin, by its name."""
         url = f"{'wss' if self.web else 'tls'}://127.0.0.1:{self.port}"
-        return Relay(urls=(url,), pin=pin, name=None if pin else self.host)
+        return Relay(urls=(url,), pin=pin, name=None if pin else self.hosts[0])
 
     @property
     def web(self) -> bool:
@@ -105,17 +86,14 @@ def _url(text: str) -> str:
     scheme = {"": "tls", "nats": "tls"}.get(scheme, scheme)
     with suppress(ValueError):
         parts = urlsplit(f"{scheme}://{rest}")
-        host, port = _ascii(parts.hostname or ""), parts.port or _PORTS.get(scheme)
+        host, port = parts.hostname or "", parts.port or _PORTS.get(scheme)
+        if not _HOST.fullmatch(host):
+            raise ValueError("no host")
+        # A host's name as certificates and resolvers have it.
+        host = host if ":" in host else host.encode("idna").decode()
         if port and scheme in _PORTS and not (parts.query + parts.fragment + parts.path.strip("/")):
             return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     raise _no_url("another text; fix the URL")
-
-
-def _ascii(host: str) -> str:
-    """A host's name as certificates and resolvers have it; ValueError if it can be none."""
-    if not _HOST.fullmatch(host):
-        raise ValueError("no host")
-    return host if ":" in host else host.encode("idna").decode()
 
 
 def _no_url(found: str) -> UserError:
@@ -129,7 +107,7 @@ def reason(error: BaseException | None, relay: Relay, *, was_up: bool = False) -
     where = ", ".join(relay.urls)
     while inner := getattr(error, "certificate_error", None) or getattr(error, "os_error", None):
         error = inner  # a WebSocket's
-    words = str(error)
+    words = printable(str(error))[:_MOST_WORDS]  # a relay may say anything
     if isinstance(error, ssl.SSLError):
         return getattr(error, "verify_message", "") or error.strerror or words
     if isinstance(error, ConnectionRefusedError):
@@ -155,11 +133,7 @@ _USER, _SEED = 20 << 3, 18 << 3
 
 
 def nkey_of(party: Identity) -> str:
-    """A party's transport key as text.
-
-    Raises:
-        StudyError: it has none.
-    """
+    """A party's transport key as text."""
     if not party.transport:
         raise StudyError(
             f"expected a transport key of {party.name} in the roster, got none; have it make its "
@@ -174,14 +148,14 @@ def nkey_of_seed(seed: bytes) -> str:
     return _text(bytes((_USER,)) + public.public_bytes_raw())
 
 
-def seed_of(keys: Keys) -> str:
-    """The private half as text; it is a secret."""
-    return text_of_seed(keys.secret_parts()["transport"])
-
-
 def text_of_seed(seed: bytes) -> str:
-    """32 private bytes as text."""
+    """32 private bytes as text; it is a secret."""
     return _text(bytes((_SEED | _USER >> 5, (_USER & 31) << 3)) + seed)
+
+
+def seed_of(keys: Keys) -> str:
+    """The private half of a party's transport key."""
+    return text_of_seed(keys.secret_parts()["transport"])
 
 
 def asked_of(party: Identity) -> str:
@@ -212,29 +186,19 @@ _MOST_NAME = 80  # characters of an issuer's
 # OpenSSL's codes for what RFC 5280 asks of a CA, as to name its key: VERIFY_X509_STRICT, which is
 # on from Python 3.13.
 _STRICT = range(80, 94)
-_ISSUERS = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
 _NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hubbub relay")])
 
 
 @dataclass(frozen=True, kw_only=True)
 class RelayCertificate:
-    """A certificate and its key, as files.
-
-    Args:
-        path: of the certificate, or the chain.
-        key: of its private key.
-    """
+    """A certificate and its key, as files."""
 
     path: Path
     key: Path
 
     @classmethod
     def found(cls, folder: Path) -> RelayCertificate:
-        """The certificate in a folder.
-
-        Raises:
-            UserError: there is none.
-        """
+        """The certificate in a folder."""
         certificate = cls(path=folder / CERTIFICATE, key=folder / KEY)
         if not certificate.path.is_file() or not certificate.key.is_file():
             raise UserError(
@@ -249,8 +213,12 @@ class RelayCertificate:
         """The certificate in a folder, made or renewed if need be; its key stays the same."""
         certificate = cls(path=folder / CERTIFICATE, key=folder / KEY)
         if not certificate.key.is_file():
-            private = ec.generate_private_key(ec.SECP256R1())
-            write_bytes(certificate.key, _pem(private), mode=PRIVATE)
+            private = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+            write_bytes(certificate.key, private, mode=PRIVATE)
         if not certificate.path.is_file() or certificate.days_left < _RENEW_DAYS:
             write_bytes(certificate.path, _signed(certificate.key, hosts))
         return certificate
@@ -304,10 +272,8 @@ def client_context(pin: bytes) -> RelayContext:
     context = RelayContext(ssl.PROTOCOL_TLS_CLIENT)
     context.pin = pin
     if pin:
-        context.check_hostname, context.verify_mode = (
-            False,
-            ssl.CERT_NONE,
-        )  # `_Compared` checks instead
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE  # `_Compared` checks instead
     else:
         context.load_default_certs()
         context.verify_flags |= ssl.create_default_context().verify_flags
@@ -316,11 +282,7 @@ def client_context(pin: bytes) -> RelayContext:
 
 
 def check(certificate: bytes | None, pin: bytes) -> None:
-    """Refuse a server's certificate that is not the roster's, or not of today.
-
-    Raises:
-        ssl.SSLError: as every failed handshake.
-    """
+    """Refuse a server's certificate that is not the roster's, or not of today."""
     try:
         read = x509.load_der_x509_certificate(certificate or b"")
     except ValueError:
@@ -340,7 +302,7 @@ def check(certificate: bytes | None, pin: bytes) -> None:
 def _about(certificate: x509.Certificate) -> str:
     """Who has issued a certificate that is not believed, as it says itself."""
     names = {one.oid: str(one.value) for one in certificate.issuer}
-    issuer = next((names[one] for one in _ISSUERS if names.get(one)), "nobody")
+    issuer = names.get(NameOID.COMMON_NAME) or names.get(NameOID.ORGANIZATION_NAME) or "nobody"
     issuer = "".join(filter(str.isprintable, issuer))[:_MOST_NAME]
     return (
         f"in a certificate issued by {issuer!r}; if a proxy here inspects TLS under that name, "
@@ -393,19 +355,11 @@ class RelayContext(ssl.SSLContext):
     shown: bytes = b""
 
 
-def _pem(private: ec.EllipticCurvePrivateKey) -> bytes:
-    return private.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-
-
 def _signed(key: Path, hosts: Sequence[str]) -> bytes:
     """A certificate of hosts, signed with its own key."""
     private = serialization.load_pem_private_key(key.read_bytes(), None)
     assert isinstance(private, ec.EllipticCurvePrivateKey)  # noqa: S101 (made here)
-    now = datetime.now(UTC)
+    now, names = datetime.now(UTC), x509.SubjectAlternativeName([_named(host) for host in hosts])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(_NAME)
@@ -414,9 +368,7 @@ def _signed(key: Path, hosts: Sequence[str]) -> bytes:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=_DAYS))
-        .add_extension(
-            x509.SubjectAlternativeName([_named(host) for host in hosts]), critical=False
-        )
+        .add_extension(names, critical=False)
     )
     return certificate.sign(private, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 

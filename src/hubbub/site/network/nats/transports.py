@@ -37,11 +37,7 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}
 
 
 class Credentials:
-    """A user and a password, of which nothing shows but to the proxy.
-
-    Args:
-        user, password: as they are, not percent-encoded.
-    """
+    """A user and a password, not percent-encoded, of which nothing shows but to the proxy."""
 
     __slots__ = ("_whole",)
 
@@ -61,12 +57,7 @@ class Credentials:
 
 @dataclass(frozen=True, kw_only=True)
 class Proxy:
-    """Where the proxy is; as text, without credentials.
-
-    Args:
-        scheme, host, port: of its URL.
-        credentials: none if None.
-    """
+    """Where the proxy is; as text, without credentials."""
 
     scheme: str
     host: str
@@ -82,9 +73,6 @@ class Proxy:
 
         As with curl, HTTPS_PROXY is for HTTPS, which a WebSocket begins as, and ALL_PROXY for all
         else: of that, an HTTP proxy alone is meant here.
-
-        Raises:
-            UserError: what the environment says cannot be used.
         """
         named, proxies = urlsplit(url), getproxies()
         kind = "https" if named.scheme == "wss" else "all"
@@ -134,13 +122,7 @@ class Proxy:
         return "\r\n".join([*lines, "", ""]).encode()
 
     def refused(self, status: int, url: str, challenges: Iterable[str] = ()) -> str:
-        """What an answer to CONNECT means, in a sentence without a word of the proxy's own.
-
-        Args:
-            status: of the answer.
-            url: of the relay.
-            challenges: what stands in its `Proxy-Authenticate`.
-        """
+        """What an answer to CONNECT means, in a sentence without a word of the proxy's own."""
         where = urlsplit(url).netloc
         schemes = {one.lower() for line in challenges for one in _CHALLENGE.findall(line)}
         if status == 407 and schemes and "basic" not in schemes:
@@ -265,9 +247,6 @@ def tcp(url: str) -> Any:
 
     Of a name's addresses, the next is tried when one is silent for a moment: where nothing comes
     back over IPv6, IPv4 does.
-
-    Raises:
-        UserError: the environment's proxy cannot be used.
     """
     from nats.aio.transport import TcpTransport
 
@@ -335,11 +314,7 @@ def unreachable(proxy: Proxy, error: OSError) -> str:
 
 
 async def web_socket(url: str, context: RelayContext) -> Any:
-    """A WebSocket to this very address, through the environment's HTTPS proxy if there is one.
-
-    Raises:
-        UserError: the environment's proxy cannot be used.
-    """
+    """A WebSocket to this very address, through the environment's HTTPS proxy if there is one."""
     import aiohttp
     import multidict
     from nats.aio import transport
