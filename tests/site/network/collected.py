@@ -106,6 +106,7 @@ def collect(
     *,
     until: float = UNTIL,
     clock: Time | None = None,
+    out: str = "run",
 ) -> Result | None:
     """Collect the study's sums."""
     clock = clock or Time()
@@ -115,7 +116,7 @@ def collect(
     roster, study = parties.aggregator.roster, parties.study
     requests = QuietRequests(roster, study.id, phase or seated(parties), event_log, times)
     coordinator = Coordinator(parties.aggregator, study, requests)
-    return serve_collection(coordinator, parties.home / "run", until=until, wall=clock.wall)
+    return serve_collection(coordinator, parties.home / out, until=until, wall=clock.wall)
 
 
 # Processes that die ---------------------------------------------------------------------------

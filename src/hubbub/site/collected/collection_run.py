@@ -98,6 +98,7 @@ class Collecting:
     wall: Callable[[], float] = time.time
     _remind_at: float = 0.0
     _shown: dict[int, list[int]] = field(default_factory=dict)
+    _stated: set[int] = field(default_factory=set)  # silos whose ledgers' heads were just taken
     _pauses: dict[int, tuple[float, float]] = field(default_factory=dict)  # until, and how long
 
     def run(self) -> None:
@@ -123,6 +124,7 @@ class Collecting:
         taken = False
         for call in dict.fromkeys(due[index][0] for index in there):
             asked = {i: due[i][1] for i in there if due[i][0] is call}
+            self._stated -= asked.keys()
             for index, answer in self.requests.ask(call, asked, self._id):
                 if isinstance(answer, Absent) or not self._take(call, index, answer):
                     # Who has not done its part is asked again, less and less often.
@@ -158,7 +160,10 @@ class Collecting:
             return {node: (Call.COLLECT_KEY, [collector.collect]) for node in left}
         if not collector.fixed:
             for silo in set(roster.silos) - collector.deposits.keys():
-                due[silo] = (Call.COLLECT_DEPOSIT, base)
+                if silo in self._stated:
+                    due[silo] = (Call.COLLECT_DEPOSIT, base)
+                else:  # before it pays: an older ledger is refused (P15)
+                    due[silo] = (Call.COLLECT_KEY, [collector.collect])
             for node in roster.nodes:
                 if silos := collector.to_look(node):
                     self._shown[node] = silos
@@ -187,6 +192,7 @@ class Collecting:
         for index, one in self._asked(Call.PING, dict.fromkeys(sorted(due), ())):
             if isinstance(one, Absent):
                 self._pauses.pop(index, None)
+                self._stated.discard(index)
             else:
                 there.append(index)
         for _ in self._asked(Call.COLLECT_REST, rest):
@@ -220,6 +226,9 @@ class Collecting:
         """What a party has answered; whether it could be used."""
         name = self.requests.roster.name(index)
         try:
+            if call is Call.COLLECT_KEY and index in self.requests.roster.silos:
+                self._stated.add(index)  # its READY was taken where it came in
+                return True
             if call is Call.COLLECT_DEPOSIT:
                 self.box.take_deposit(index, answer)
                 come, silos = len(self.box.collector.deposits), len(self.requests.roster.silos)

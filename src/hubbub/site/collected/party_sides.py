@@ -178,6 +178,9 @@ def said_in(payload: bytes | memoryview, sender: str) -> dict[str, Any]:
 #     deposit     DEPOSIT, VECTOR and, where the study is over with it, the silo's last word
 #     receipt     the aggregator's word that it has them
 #
+# It states its ledger's head before it pays, and beside the deposit: whoever keeps the one notices
+# an older copy, and whoever keeps the other knows of the row (P15).
+#
 # The order is `opened`, the note of the id, the ledger's row, the deposit, its file. What is made
 # is sent from its file alone. A crash before that file leaves a row without a deposit, for which
 # one is made anew: what was made before has left nobody's memory. A file without a row (a ledger
@@ -195,6 +198,7 @@ class SiloSide(PartySide):
         task_of: its records, ready for a query's sum, and what the sum is taken at.
         attempts_of_study: how many attempts of a study's main query its ledger accounts for.
         source_of: its randomness for the next deposit.
+        ready: the READY of a collection of a study.
         pace: seconds; a deposit leaves at a multiple.
         named: see `PartySide`.
     """
@@ -206,13 +210,14 @@ class SiloSide(PartySide):
         task_of: TaskOf,
         attempts_of_study: Callable[[Study], int],
         source_of: Callable[[], SecureSource],
+        ready: Callable[[bytes, Study], bytes],
         pace: float = 0.0,
         **named: Any,
     ) -> None:
         super().__init__(*given, **named)
         self._ledger, self._task_of = ledger, task_of
         self._attempts_of_study, self._source_of = attempts_of_study, source_of
-        self._pace = pace
+        self._ready, self._pace = ready, pace
 
     def answer_to(
         self,
@@ -222,7 +227,9 @@ class SiloSide(PartySide):
         planned: PlannedQuery[Query],
         numbers: RoundParameters,
     ) -> list[bytes]:
-        """The deposit; a silo is asked for nothing else."""
+        """What its ledger is, or the deposit; a silo is asked for nothing else."""
+        if call is Call.COLLECT_KEY:
+            return [self._ready(asked.place.id, asked.study)]
         if call is not Call.COLLECT_DEPOSIT:
             raise ProtocolError(f"expected a call for a silo, got {call.name}", culprit="relay")
         began = time.monotonic()
@@ -254,7 +261,7 @@ class SiloSide(PartySide):
             self._log.answered()
             self._log.note("deposited", study=asked.study.name, session=asked.place.id.hex())
             keep_pace(began, self._pace)
-        return frames
+        return [self._ready(asked.place.id, asked.study), *frames]
 
     def _open(self, asked: AskedCollection, opening: Opening) -> list[bytes] | None:
         """Take part in this opening of the collection, and in no other; what was deposited."""

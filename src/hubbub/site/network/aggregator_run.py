@@ -74,8 +74,6 @@ def serve(
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
         for purpose, answers in answers_in(folder.path):
             coordinator.answered.setdefault(purpose, Counter()).update(answers)
-        witness = stack.enter_context(Witness(party_folder.home / WITNESS))
-        coordinator.requests.witness = witness
         sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
         saver = stack.enter_context(CheckpointWriter(folder.keep))
         prepared, trained = train_federated(
@@ -176,6 +174,8 @@ def run_folder_of(
         if coordinator.study.model:  # else nothing needs torch
             stack.enter_context(learning.threads_for(prepared.initial.size))
         stack.enter_context(kept_pages(prepared.initial.size))
+        witness = Witness(coordinator.party_folder.home / WITNESS)
+        coordinator.requests.witness = stack.enter_context(witness)
         yield folder, start, stack
 
 

@@ -326,8 +326,9 @@ class SizeLimits:
             Call.SHARES: named,
             Call.CLOSE: _frames(1, _SESSIONS) + _frames(1, _WORDS_BYTES),
             Call.RESULT: _frames(1, DIGEST_BYTES),
-            Call.COLLECT_KEY: _frames(1, _SECRET),
-            Call.COLLECT_DEPOSIT: _frames(1, self._deposit)
+            Call.COLLECT_KEY: _frames(1, _WORDS_BYTES),
+            Call.COLLECT_DEPOSIT: _frames(1, _WORDS_BYTES)
+            + _frames(1, self._deposit)
             + _frames(1, numbers.masked_bytes)
             + _frames(1, _SESSIONS),
             Call.COLLECT_LOOK: named,

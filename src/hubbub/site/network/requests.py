@@ -43,6 +43,7 @@ from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.waiting import Timeouts
 
 _MOST_ATTEMPTS = 10**9
+_STATED = (Call.COLLECT_KEY, Call.COLLECT_DEPOSIT)  # a silo's answers to these begin with READY
 SET_BACK = "set-back"  # why a party is refused whose folder is an older copy
 # What the words of a party, who may mean harm, may raise while they are read.
 UNREADABLE = (
@@ -127,7 +128,8 @@ class Requests(Peers):
                     continue
                 received += len(blob)
                 answer = self._read(index, blob, blobs[party], self.largest_answer(call.name))
-                yield index, self._greeted(index, answer, session) if call is Call.OPEN else answer
+                stated = call is Call.OPEN or (index in self.roster.silos and call in _STATED)
+                yield index, self._greeted(index, answer, session) if stated else answer
             for party, index in waiting.items():
                 yield index, self._missed(party, Missing(), silent)
         finally:
@@ -168,7 +170,7 @@ class Requests(Peers):
         self.event_log.absent(absent, left_out=sorted(absent), parties_refusing=refusing)
 
     def _greeted(self, index: int, answer: Answer, session: bytes) -> Answer:
-        """An answer to OPEN without its READY, in which a party tells of its own installation."""
+        """An answer without its READY, in which a party tells of its own installation."""
         if isinstance(answer, Absent):
             return answer
         name = self.roster.name(index)

@@ -96,6 +96,7 @@ class SiloEndpoint(Endpoint):
             task_of=self._task_of,
             attempts_of_study=lambda study: self._accounted(self._prepared(study)),
             source_of=lambda: self._source_of(self._begun),
+            ready=self._ready,
             pace=pace,
         )
 
