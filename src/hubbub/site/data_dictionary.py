@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hubbub.core.errors import StudyError
+from hubbub.core.study.source import table_source
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
-from hubbub.site.omop.omop_keys import Cohort
 
 HEAD = ("column", "role", "kind", "low", "high", "step", "codes", "unit", "missing", "concepts")
 
@@ -59,10 +59,15 @@ def data_dictionary(study: Study) -> list[DictionaryEntry]:
             "expected data.columns of files, a query or a cohort, got none; a function of one's "
             "own says itself what records are"
         )
+    source = table_source(study.data.source)
+    meanings = {} if source is None else source.meanings(study.data.request)
     return [
         *_keys(study),
         *_targets(study),
-        *(_entry(study, column) for column in study.data.columns),
+        *(
+            _entry(study, column, *meanings.get(column.name, ("", ())))
+            for column in study.data.columns
+        ),
     ]
 
 
@@ -99,12 +104,8 @@ def _targets(study: Study) -> Iterator[DictionaryEntry]:
         )
 
 
-def _entry(study: Study, one: Column) -> DictionaryEntry:
+def _entry(study: Study, one: Column, unit: str, concepts: tuple[int, ...]) -> DictionaryEntry:
     """A column that is declared."""
-    request = study.data.request
-    asked = {o.name: o for o in request.omop.columns} if isinstance(request, Cohort) else {}
-    of = asked.get(one.name)
-    concept = of.concept if of else None
     missing = "not allowed" if one.complete or one.default is None else f"counts as {one.default}"
     if one.default is None and not one.complete and not (one.feature and study.model):
         missing = "allowed"
@@ -118,7 +119,7 @@ def _entry(study: Study, one: Column) -> DictionaryEntry:
         high=high,
         step="" if one.step is None else f"{one.step:.15g}",
         codes=one.categories,
-        unit=concept.unit if concept else "",
+        unit=unit,
         missing=missing + spelled,
-        concepts=of.concepts if of else (),
+        concepts=concepts,
     )

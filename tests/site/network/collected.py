@@ -18,11 +18,11 @@ from hubbub.learning.runs.result import Result
 from hubbub.site.collected import collection_run
 from hubbub.site.collected.collection_frames import Deposit
 from hubbub.site.collected.collection_run import serve_collection
-from hubbub.site.collected.kept_frames import KeptFrames
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.envelope import Missing, Phase
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.folder_files import SessionNotes
+from hubbub.site.network.kept_frames import KeptFrames
 from hubbub.site.network.requests import QuietRequests
 from hubbub.site.network.waiting import Timeouts
 from network.consortium import HOSPITALS, Consortium, table

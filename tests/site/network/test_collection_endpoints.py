@@ -27,12 +27,12 @@ from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main
 from hubbub.site.collected.collection_frames import CollectionPlace
 from hubbub.site.collected.collection_request import collect_frame
-from hubbub.site.collected.kept_frames import KeptFrames
 from hubbub.site.collected.node import CollectionNode
 from hubbub.site.network.endpoint import NodeEndpoint
 from hubbub.site.network.envelope import read_answer, request
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.folder_files import read_roster, roster_of, write_roster
+from hubbub.site.network.kept_frames import KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
 from network.collected import (
     Deaths,
@@ -168,7 +168,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[None]:
         disk.write_bytes(path, *content, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr("hubbub.site.collected.kept_frames.write_bytes", refuses)
+        patch.setattr("hubbub.site.network.kept_frames.write_bytes", refuses)
         yield
 
 

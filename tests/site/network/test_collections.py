@@ -23,9 +23,9 @@ from hubbub.core.verification.evidence.evidence_file import SIGNED
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import read, read_header
 from hubbub.core.verification.transcript.writer import Transcript
-from hubbub.site.collected import kept_frames
-from hubbub.site.collected.kept_frames import KeptFrames
+from hubbub.site.network import kept_frames
 from hubbub.site.network.coordinator import Coordinator
+from hubbub.site.network.kept_frames import KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
 from network.collected import (
     ASKED,

@@ -15,15 +15,13 @@ from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query
-from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Tag, tag_of, unverified
-from hubbub.core.session.ask import Call
-from hubbub.core.session.offer import RefusedError, SessionOffer
+from hubbub.core.session.offer import SessionOffer
 from hubbub.core.study.study import Study
 from hubbub.site.collected.collection_frames import CollectionPlace
 from hubbub.site.network.party_folder import PartyFolder
 
-COLLECTING = frozenset(call for call in Call if call >= Call.COLLECT_KEY)
 _LATEST = 2**40  # seconds since 1970
 
 
@@ -61,7 +59,7 @@ class AskedCollection:
         collects = by_tag.get(Tag.COLLECT, [])
         if len(collects) != 1:
             raise ProtocolError("expected one COLLECT in a request, got another", culprit="relay")
-        study, roster = approved(party_folder, unverified(collects[0]).study)
+        study, roster = party_folder.approved_study(unverified(collects[0]).study)
         place = CollectionPlace(roster=roster, study=study.id, id=session)
         frame = place.parsed(collects[0], Tag.COLLECT, 0)
         offer = SessionOffer.read(frame.payload, roster.name(0))
@@ -83,23 +81,6 @@ class AskedCollection:
         if len(frames) != 1:
             raise ProtocolError(f"expected one {tag.name}, got {len(frames)}", culprit="relay")
         return frames[0]
-
-
-def approved(party_folder: PartyFolder, study_id: bytes) -> tuple[Study, Roster]:
-    """A study that is approved here at this moment, and its roster.
-
-    Raises:
-        RefusedError: there is none such.
-    """
-    study = party_folder.study(study_id)
-    roster = party_folder.roster if study else None
-    if study is None or roster is None or study.parties.roster != roster.digest.hex():
-        raise RefusedError(
-            "not-approved",
-            f"expected an approved study, got {study_id.hex()[:16]}; approve it with hubbub "
-            "approve, if it shall run",
-        )
-    return study, roster
 
 
 def collect_frame(place: CollectionPlace, keys: Keys, offer: SessionOffer, until: float) -> bytes:

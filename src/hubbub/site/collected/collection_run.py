@@ -2,9 +2,9 @@
 
 Every few seconds it looks who is there. Whom something is due of is asked for it, everybody else is
 told that nothing is, and how far it is. What comes is on the disk before anything follows from it
-(`kept_frames.py`), so the process may end at any moment and go on later. The set is fixed when
-everybody has come, or time is up and enough have; then all nodes promise it, then all tell their
-totals. Nothing here is trusted with privacy (docs/privacy.md P30).
+(`network/kept_frames.py`), so the process may end at any moment and go on later. The set is fixed
+when everybody has come, or time is up and enough have; then all nodes promise it, then all tell
+their totals. Nothing here is trusted with privacy (docs/privacy.md P30).
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.result import Result
 from hubbub.site.collected.collection_frames import CollectionPlace, read_deposit
 from hubbub.site.collected.collection_request import check_collectable, collect_frame, until_of
-from hubbub.site.collected.kept_frames import FOLDER, CollectorBox, KeptFrames
+from hubbub.site.collected.collector import CollectorBox
 from hubbub.site.network.aggregator_run import concluded, run_folder_of, saved_as_it_goes
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.event_log import WAITING
+from hubbub.site.network.kept_frames import FOLDER, KeptFrames
 from hubbub.site.network.requests import UNREADABLE, Requests
 
 HOUR, DAY = 3600.0, 86400.0

@@ -34,14 +34,10 @@ from hubbub.core.session.offer import RefusedError, SessionOffer, round_paramete
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import part_of
 from hubbub.site.collected.collection_frames import CollectionPlace, Deposit, Opening, read_deposit
-from hubbub.site.collected.collection_request import (
-    AskedCollection,
-    approved,
-    why_not,
-)
-from hubbub.site.collected.kept_frames import FOLDER, KEY, OPENED, KeptFrames
+from hubbub.site.collected.collection_request import AskedCollection, why_not
 from hubbub.site.collected.node import CollectionNode, NodeState
 from hubbub.site.network.event_log import WAITING, EventLog
+from hubbub.site.network.kept_frames import FOLDER, KEY, OPENED, KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.waiting import keep_pace
 
@@ -81,7 +77,7 @@ class PartySide(ABC):
             # Nothing is to be done here for now; how far it is, in words that are signed.
             if len(parts) != 1:
                 raise ProtocolError("expected one RECEIPT, got other frames", culprit="relay")
-            study, roster = approved(self._folder, unverified(parts[0]).study)
+            study, roster = self._folder.approved_study(unverified(parts[0]).study)
             frame = parse(parts[0], roster, study=study.id, session=session)
             if frame.tag is not Tag.RECEIPT or (frame.sender, frame.receiver) != (
                 0,

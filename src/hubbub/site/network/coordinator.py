@@ -36,8 +36,7 @@ from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Standardisation
 from hubbub.core.verification.attestation.study_attestation import StudyAttestation
 from hubbub.core.verification.evidence.collecting import checked_part
-from hubbub.site.attestation.devices import MachineAttester
-from hubbub.site.network.party_folder import COLLATERAL, PartyFolder
+from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.requests import SET_BACK, UNREADABLE, Requests
 from hubbub.site.network.waiting import Door, Patience
 
@@ -330,8 +329,9 @@ class Coordinator:
         check_apart(study)
         self._door, self._has_begun = door or Door(), False
         self.party_folder, self.study, self.requests = party_folder, study, requests
-        attester, asked = MachineAttester(party_folder.home / COLLATERAL), study.attestation
-        self._attests = None if asked is None else StudyAttestation(asked=asked, attester=attester)
+        self._attests: StudyAttestation | None = None
+        if (asked := study.attestation) is not None:
+            self._attests = StudyAttestation(asked=asked, attester=party_folder.attester)
         self.standardisation: Standardisation | None = None
         self._patience = Patience(timeouts=requests.timeouts, pause=_PAUSE)
         self._open: dict[str, Rounds] = {}  # the newest session of each purpose

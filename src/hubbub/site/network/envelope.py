@@ -33,7 +33,6 @@ from hubbub.core.protocol.token_lists.token_list import ListContext
 from hubbub.core.protocol.token_lists.verdict import Publications
 from hubbub.core.session.ask import Call
 from hubbub.core.session.offer import LARGEST_OFFER, RefusedError
-from hubbub.site.collected.collection_frames import SEALED_SEED_BYTES
 
 MOST_BYTES = 1 << 30  # of what is handed over; see `size_limits` for each call
 LARGEST_PROPOSAL = 1 << 18  # bytes of a study's text
@@ -295,7 +294,7 @@ class SizeLimits:
     @property
     def _deposit(self) -> int:
         """Of a DEPOSIT: two digests, and a sealed seed for each node."""
-        return 2 * DIGEST_BYTES + SEALED_SEED_BYTES * self.round_parameters.nodes
+        return 2 * DIGEST_BYTES + _SECRET * self.round_parameters.nodes
 
     @property
     def _everybody(self) -> int:

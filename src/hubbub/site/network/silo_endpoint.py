@@ -48,7 +48,6 @@ from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import part_of
 from hubbub.learning.runs.preparing import prepare
-from hubbub.site.collected.party_sides import SiloSide
 from hubbub.site.network.endpoint import Endpoint, SessionState
 from hubbub.site.network.event_log import DONE, TRAINING, StudyLog
 from hubbub.site.network.waiting import keep_pace
@@ -87,11 +86,7 @@ class SiloEndpoint(Endpoint):
         self._studies: dict[bytes, PreparedStudy] = {}  # its records, as they are
         self._logs: dict[bytes, StudyLog] = {}
         self._told = 0.0
-        self.collections = SiloSide(
-            self.party_folder,
-            self.event_log,
-            self.prepared,
-            self._mask_stream,
+        self._side = self.side(
             ledger=self._ledger,
             task_of=self._task_of,
             attempts_of_study=lambda study: self._accounted(self._prepared(study)),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import Section
+from hubbub.core.study.cell_stream import CellStream
 from hubbub.site.omop.omop_keys import (
     EVENT,
     FOLLOWED,
@@ -20,7 +22,10 @@ from hubbub.site.omop.omop_keys import (
     column_table,
     omop_from,
 )
-from hubbub.site.sql.owned_query import OwnedQuery, checked
+from hubbub.site.sql.sql_keys import with_sqlglot
+
+if TYPE_CHECKING:
+    from hubbub.site.sql.owned_query import OwnedQuery
 
 ANCESTORS = "concept_ancestor"
 
@@ -69,7 +74,15 @@ def compiled(omop: Omop) -> OwnedQuery:
     """
     tables = {one.table: PERSON for one in _DOMAINS.values()}
     tables |= dict.fromkeys(("person", "observation_period"), PERSON)
+    checked = with_sqlglot("hubbub.site.sql.owned_query", "checked")
     return checked(text(omop), tables, reference=(ANCESTORS,), patient=PERSON)
+
+
+def stream(omop: Omop, party: str, folder: Path) -> CellStream:
+    """The rows of a cohort's query at a silo, by its `sources.toml`."""
+    from hubbub.site.sql.source import stream_of  # which needs sqlglot
+
+    return stream_of(compiled(omop), party, folder)
 
 
 def text(omop: Omop) -> str:

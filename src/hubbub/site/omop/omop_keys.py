@@ -40,7 +40,6 @@ from hubbub.core.settings import (
 )
 from hubbub.core.study.cell_stream import CellStream
 from hubbub.core.study.source import TableSource
-from hubbub.site.sql.sql_keys import with_sqlglot
 
 if TYPE_CHECKING:
     from hubbub.core.study.data import Data
@@ -256,16 +255,24 @@ class OmopSource(TableSource):
         """With columns by name."""
         return {"omop": omop_table(request.omop)}
 
+    def meanings(self, request: Cohort) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+        """Of the declared columns."""
+        return {
+            one.name: (one.concept.unit if one.concept else "", one.concepts)
+            for one in request.omop.columns
+        }
+
     def columns(self, data: Data) -> Sequence[str]:
-        """Those of the cohort's query."""
-        return check_cohort(data.request.omop)
+        """Those of the cohort's query, which keeps people apart, whatever the cohort."""
+        from hubbub.site.omop.compiling import compiled
+
+        return compiled(data.request.omop).columns
 
     def stream(self, data: Data, party: str, folder: Path) -> CellStream:
         """The rows of the cohort's query, by the silo's `sources.toml`."""
-        from hubbub.site.omop.compiling import compiled  # which needs sqlglot
-        from hubbub.site.sql.source import stream_of
+        from hubbub.site.omop.compiling import stream
 
-        return stream_of(compiled(data.request.omop), party, folder)
+        return stream(data.request.omop, party, folder)
 
 
 def omop_from(section: Section) -> Omop:
@@ -283,15 +290,6 @@ def omop_from(section: Section) -> Omop:
             _column(name, entry) for name, entry in inner.table("columns").items()
         ),
     )
-
-
-def check_cohort(omop: Omop) -> tuple[str, ...]:
-    """Refuse a cohort whose query does not keep people apart, which none does.
-
-    Returns:
-        The columns of its result.
-    """
-    return with_sqlglot("hubbub.site.omop.compiling", "compiled")(omop).columns
 
 
 def omop_table(omop: Omop) -> dict[str, Any]:

@@ -79,6 +79,12 @@ class SqlSource(TableSource):
         """As the study names it."""
         return request.order
 
+    def parties(self, folder: Path) -> list[str]:
+        """Those in the folder's `sources.toml`."""
+        from hubbub.site.sql.engines import silos_in
+
+        return silos_in(folder)
+
     def columns(self, data: Data) -> Sequence[str]:
         """Those of the query's result; a query that does not keep people apart is refused."""
         asked = data.request
