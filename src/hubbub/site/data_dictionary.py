@@ -3,49 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hubbub.core.errors import StudyError
 from hubbub.core.study.source import table_source
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
 
-HEAD = ("column", "role", "kind", "low", "high", "step", "codes", "unit", "missing", "concepts")
 
-
-@dataclass(frozen=True, kw_only=True)
-class DictionaryEntry:
-    """One column.
-
-    Args:
-        column: its name.
-        role: "target", "event", "patient", "order", "feature" or "statistics".
-        kind: "number", "code" or "key".
-        low, high: bounds, in the unit; empty where there are none.
-        step: of which values are multiples, counted from low; empty where there is none.
-        codes: spellings that may occur.
-        unit: where the study knows it.
-        missing: what a missing cell means.
-        concepts: OMOP's ids.
-    """
+class DictionaryEntry(NamedTuple):
+    """One column: its role and kind, bounds in its unit, and what a missing cell means."""
 
     column: str
-    role: str
-    kind: str
+    role: str  # "target", "event", "patient", "order", "feature" or "statistics"
+    kind: str  # "number", "code" or "key"
     low: str = ""
     high: str = ""
-    step: str = ""
-    codes: tuple[str, ...] = ()
+    step: str = ""  # of which values are multiples, counted from low
+    codes: tuple[str, ...] = ()  # spellings that may occur
     unit: str = ""
     missing: str = "not allowed"
-    concepts: tuple[int, ...] = ()
+    concepts: tuple[int, ...] = ()  # OMOP's ids
 
     def row(self) -> tuple[str, ...]:
-        """As texts, in the order of `HEAD`."""
-        return (
-            *(self.column, self.role, self.kind, self.low, self.high, self.step),
-            *(" | ".join(self.codes), self.unit, self.missing, " ".join(map(str, self.concepts))),
-        )
+        """As texts."""
+        concepts = " ".join(map(str, self.concepts))
+        return (*self[:6], " | ".join(self.codes), self.unit, self.missing, concepts)
+
+
+HEAD = DictionaryEntry._fields
 
 
 def data_dictionary(study: Study) -> list[DictionaryEntry]:

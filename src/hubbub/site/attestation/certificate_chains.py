@@ -40,11 +40,7 @@ def pinned_root(name: str) -> x509.Certificate:
 
 
 def pem_blocks(pem: bytes) -> list[tuple[bytes, bytes]]:
-    """The kinds and contents of the blocks of a PEM text in its one spelling, lines of 64.
-
-    Raises:
-        AttestationError: by the rule "spelling", if a bit of it could be another.
-    """
+    """The kinds and contents of the blocks of a PEM text in its one spelling, lines of 64."""
     blocks = [(kind, _pem_block(text)) for kind, text in _BLOCK.findall(pem)]
     if pem != b"".join(_armoured(kind, content) for kind, content in blocks):
         raise AttestationError(

@@ -89,14 +89,7 @@ def verify_tdx(quote: bytes, collateral: bytes, at: int) -> AttestedClaims:
 
 
 def claims_of_domain(said: Mapping[str, Any]) -> AttestedClaims:
-    """What a verified quote says of a trust domain.
-
-    Args:
-        said: by `verified_quote`.
-
-    Raises:
-        AttestationError: by "platform", if it has an attribute that is not known to be harmless.
-    """
+    """What a verified quote says of a trust domain."""
     ((_, whole),) = said["report"].items()
     report = whole.get("base", whole)
     attributes = int.from_bytes(bytes.fromhex(report["td_attributes"]), "little")

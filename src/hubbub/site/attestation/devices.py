@@ -197,11 +197,7 @@ class MachineAttester:
         self._software = SoftwareAttester()
 
     def __call__(self, platform: str, report_data: bytes, at: int) -> policy.PlatformEvidence:
-        """This machine's evidence over 64 bytes.
-
-        Raises:
-            UserError: it has no such device, or the device refuses.
-        """
+        """This machine's evidence over 64 bytes."""
         if platform == "software":
             quote = self._software.quote(report_data, at)
             return policy.PlatformEvidence(platform=platform, quote=quote)
@@ -216,11 +212,7 @@ class MachineAttester:
         return policy.PlatformEvidence(platform=platform, quote=quote, collateral=kept)
 
     def tdx_report(self) -> bytes:
-        """The TDREPORT of this machine, which names its measurements and is not signed.
-
-        Raises:
-            UserError: it has no such device, or the device refuses.
-        """
+        """The TDREPORT of this machine, which names its measurements and is not signed."""
 
         def asked() -> bytes:
             buffer = bytearray(64 + _TDX_REPORT)
@@ -355,15 +347,7 @@ def of_build(path: Path) -> tuple[str, dict[str, str]]:
 
 
 def of_machine(platform: str, attester: MachineAttester) -> dict[str, str]:
-    """What this machine says that it has measured of itself.
-
-    Args:
-        platform: which it is.
-        attester: asks its devices.
-
-    Raises:
-        UserError: it has no such device, or this cannot be read from it.
-    """
+    """What this machine says that it has measured of itself."""
     if platform == "software":
         return {"code": own_code().hex()}
     if platform == "tdx":

@@ -27,32 +27,19 @@ _LATEST = 2**40  # seconds since 1970
 
 @dataclass(frozen=True, kw_only=True)
 class AskedCollection:
-    """A request of a collection, whose frames are not verified yet but for the COLLECT.
-
-    Args:
-        study: approved here.
-        place: the collection.
-        offer: what the COLLECT says.
-        until: seconds since 1970; a word to people.
-        parts: all frames by their tags.
-    """
+    """A request of a collection, whose frames are not verified yet but for the COLLECT."""
 
     study: Study
     place: CollectionPlace
     offer: SessionOffer
-    until: int
-    parts: dict[int, list[bytes]] = field(repr=False)
+    until: int  # seconds since 1970; a word to people
+    parts: dict[int, list[bytes]] = field(repr=False)  # by tag
 
     @classmethod
     def of(
         cls, party_folder: PartyFolder, session: bytes, parts: Sequence[bytes]
     ) -> AskedCollection:
-        """What these parts ask.
-
-        Raises:
-            RefusedError: the study is not approved here.
-            ProtocolError: there is not one COLLECT of the aggregator.
-        """
+        """What these parts ask."""
         by_tag: dict[int, list[bytes]] = {}
         for part in parts:
             by_tag.setdefault(tag_of(part), []).append(part)
@@ -91,11 +78,7 @@ def collect_frame(place: CollectionPlace, keys: Keys, offer: SessionOffer, until
 
 
 def until_of(payload: bytes | memoryview, sender: str) -> int:
-    """Until when a collection is open, as a COLLECT says; seconds since 1970.
-
-    Raises:
-        ProtocolError: it says no time.
-    """
+    """Until when a collection is open, as a COLLECT says; seconds since 1970."""
     try:
         until = json.loads(bytes(payload))["until"]
         if type(until) is int and 0 <= until < _LATEST:
@@ -151,9 +134,6 @@ def check_collectable(plan: Plan) -> list[PlannedQuery[Query]]:
     """The queries of a study that are collected, in their order.
 
     These are all that it asks, or all that come before a training, which then needs sessions.
-
-    Raises:
-        StudyError: the study cannot be collected; it says why, and what to do.
     """
     collectable: list[PlannedQuery[Query]] = []
     for planned in plan.stepped:

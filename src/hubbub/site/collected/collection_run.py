@@ -69,6 +69,12 @@ def next_reminder(now: float, until: float) -> float:
 _PAUSE = 5.0  # seconds between two looks at who is there
 _LONGEST_PAUSE = 600.0  # until one that has refused, and stays, is asked again
 Due = dict[int, tuple[Call, list[bytes]]]
+_KINDS = {  # under which what parties answer is kept
+    Call.COLLECT_KEY: "key",
+    Call.COLLECT_DEPOSIT: "deposit",
+    Call.COLLECT_PROMISE: "promise",
+    Call.COLLECT_TOTAL: "total",
+}
 
 
 def day_of(seconds: float) -> str:
@@ -103,12 +109,7 @@ class Collecting:
     _pauses: dict[int, tuple[float, float]] = field(default_factory=dict)  # until, and how long
 
     def run(self) -> None:
-        """Go on until the sum can be taken.
-
-        Raises:
-            UserError: the study is approved here no more.
-            IntegrityError: the disk does not take what has come.
-        """
+        """Go on until the sum can be taken."""
         self._remind_at = next_reminder(self.wall(), self.until)
         self._tell()
         while not self.box.collector.is_complete:
@@ -230,30 +231,23 @@ class Collecting:
             if call is Call.COLLECT_KEY and index in self.requests.roster.silos:
                 self._stated.add(index)  # its READY was taken where it came in
                 return True
+            if call is Call.COLLECT_LOOK:
+                self._looked(index, answer)
+                return True
+            self.box.take(_KINDS[call], index, answer)
             if call is Call.COLLECT_DEPOSIT:
-                self.box.take_deposit(index, answer)
                 come, silos = len(self.box.collector.deposits), len(self.requests.roster.silos)
                 self.requests.note("came", whom=name, come=come, silos=silos)
-                return True
-            if len(answer) != 1:
-                raise ProtocolError("expected one frame, got others", culprit="relay")
-            if call is Call.COLLECT_LOOK:
-                self._looked(index, answer[0])
-            else:
-                take = {
-                    Call.COLLECT_KEY: self.box.take_key,
-                    Call.COLLECT_PROMISE: self.box.take_promise,
-                    Call.COLLECT_TOTAL: self.box.take_total,
-                }
-                take[call](index, answer[0])
         except ProtocolError as error:
             self.requests.garbled(index, str(error), error.culprit)
             return False
         return True
 
-    def _looked(self, node: int, frame: bytes) -> None:
+    def _looked(self, node: int, answer: list[bytes]) -> None:
         """A node says whose seeds do not open; it is believed, and so is the silo: neither is."""
-        roster = self.requests.roster
+        if len(answer) != 1:
+            raise ProtocolError("expected one frame, got others", culprit="relay")
+        (frame,), roster = answer, self.requests.roster
         for silo in sorted(self.box.take_look(node, self._shown[node], frame)):
             self.requests.warn("seed", whom=roster.name(node), silo=roster.name(silo))
 
@@ -319,12 +313,7 @@ class Collecting:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedSum:
-    """The one sum of a query.
-
-    Args:
-        collected: goes on until it opens; the collection, and its sum in grid steps.
-        round_parameters: its numbers.
-    """
+    """The one sum of a query."""
 
     collected: Callable[[], ring.Integers]
     round_parameters: RoundParameters
@@ -339,19 +328,12 @@ class CollectedSum:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedSums(RunSessions):
-    """Where the sums of a run come from: a collection for each.
-
-    Args:
-        coordinator: the aggregator's.
-        until: seconds since 1970.
-        wall: the time, seconds since 1970.
-        boxes: the collections that were opened, by purpose.
-    """
+    """Where the sums of a run come from: a collection for each."""
 
     coordinator: Coordinator
-    until: float
+    until: float  # seconds since 1970, as what `wall` gives
     wall: Callable[[], float] = time.time
-    boxes: dict[str, CollectorBox] = field(default_factory=dict)
+    boxes: dict[str, CollectorBox] = field(default_factory=dict)  # by purpose
 
     def open(  # type: ignore[override]  # both are asked for rounds alone
         self,

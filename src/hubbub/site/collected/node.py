@@ -56,31 +56,16 @@ class NodeState:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionNode:
-    """One compute node in one collection.
-
-    Args:
-        keys, node: its long-term keys, and its place in the roster.
-        place: of the collection.
-        round_parameters: the numbers of the sum, of its own plan.
-        mask_stream: adds masks.
-    """
+    """One compute node in one collection."""
 
     keys: Keys
-    node: int
+    node: int  # its place in the roster
     place: CollectionPlace
     round_parameters: RoundParameters
     mask_stream: MaskStream = field(default_factory=MaskStream, repr=False)
 
     def begin(self, collect: bytes, secret: Keys | None = None) -> NodeState:
-        """Make the key of a collection that was never seen here; it is for this one alone.
-
-        Args:
-            collect: the aggregator's COLLECT.
-            secret: the key, where a process that died has made it.
-
-        Raises:
-            ProtocolError: it is no COLLECT of the aggregator.
-        """
+        """Make the key of a collection that was never seen here; it is for this one alone."""
         digest = self.place.parsed(collect, Tag.COLLECT, 0).digest
         secret = secret or Keys.generate(self.keys.identity.name, "node")
         sealing = secret.identity.sealing
@@ -88,11 +73,7 @@ class CollectionNode:
         return NodeState(collect=collect, node_key=frame, secret=secret)
 
     def check_same(self, state: NodeState, collect: bytes) -> None:
-        """Refuse a second opening of a collection.
-
-        Raises:
-            ProtocolError: the aggregator has signed two.
-        """
+        """Refuse a second opening of a collection."""
         shown, kept = (self.place.parsed(one, Tag.COLLECT, 0) for one in (collect, state.collect))
         if shown.digest != kept.digest:
             raise ProtocolError(
@@ -104,14 +85,7 @@ class CollectionNode:
     def look(
         self, state: NodeState, node_keys: Sequence[bytes], deposits: Sequence[bytes]
     ) -> bytes:
-        """Whose seeds do not open, of deposits that may become the set.
-
-        Returns:
-            LOOKED: a bitmap of these silos, and the digest of what was shown.
-
-        Raises:
-            ProtocolError: the key is gone, or a frame is not of this collection.
-        """
+        """Whose seeds do not open, of deposits that may become the set."""
         opening = self._opening(state, node_keys)
         deposits_read: dict[int, ReadDeposit] = {}
         for data in deposits:
@@ -174,18 +148,7 @@ class CollectionNode:
         deposits: Sequence[bytes],
         promises: Sequence[bytes],
     ) -> NodeState:
-        """The total of the masks of the set that all nodes have promised; the key is gone after it.
-
-        Args:
-            state: as it is on disk.
-            node_keys: the NODE_KEYs of all nodes.
-            deposits: the DEPOSITs of the set.
-            promises: the SET_PROMISEs of all nodes, this one's too.
-
-        Raises:
-            ProtocolError: nothing was promised; a node has not promised the same; a deposit is not
-                of the set.
-        """
+        """The total of the masks of the set that all have promised; the key is gone after it."""
         if state.total:
             return replace(state, secret=None)
         if not state.promise:

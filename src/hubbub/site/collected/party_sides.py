@@ -46,14 +46,7 @@ Prepare = Callable[[Study, SessionOffer], tuple[Plan, PlannedQuery[Query]]]
 
 
 class PartySide(ABC):
-    """A silo's or a compute node's part in collections.
-
-    Args:
-        party_folder: its own.
-        event_log: where it writes what happens.
-        prepare: its own plan, and the query that is asked for.
-        mask_stream: adds masks.
-    """
+    """A silo's or a compute node's part in collections."""
 
     def __init__(
         self,
@@ -68,11 +61,7 @@ class PartySide(ABC):
         self.at_rest = False  # the aggregator has said that there is nothing more to do for now
 
     def answer(self, call: Call, session: bytes, parts: Sequence[bytes]) -> list[bytes]:
-        """The frames of the answer.
-
-        Raises:
-            RefusedError, ProtocolError, IntegrityError: there is none.
-        """
+        """The frames of the answer."""
         if call is Call.COLLECT_REST:
             # Nothing is to be done here for now; how far it is, in words that are signed.
             if len(parts) != 1:

@@ -52,14 +52,7 @@ class KeptFrames:
             write_bytes(self.folder / name, _MAGIC, *pieces, mode=PRIVATE)
 
     def in_order(self, least: Mapping[str, int]) -> list[list[bytes] | None]:
-        """What files hold that are written one after the other; None where none was yet.
-
-        Args:
-            least: by the files' names, in their order, how many parts each has at the least.
-
-        Raises:
-            IntegrityError: one holds something else, or is missing before one that is there.
-        """
+        """What files hold that are written one after the other; None where none was yet."""
         contents = [self.parts(name) for name in least]
         for name, content, after in zip(least, contents, [*contents[1:], None], strict=True):
             if after is not None and content is None:
@@ -74,12 +67,7 @@ class KeptFrames:
         return self._parted(name, content) if content and any(content) else None
 
     def parts(self, name: str) -> list[bytes] | None:
-        """What a file holds; None if there is none.
-
-        Raises:
-            IntegrityError: it holds something else; what was overwritten is no file that was never
-                written.
-        """
+        """What a file holds; None if there is none."""
         content = self._content(name)
         return None if content is None else self._parted(name, content)
 

@@ -63,15 +63,7 @@ _DOMAINS = {
 
 
 def compiled(omop: Omop) -> OwnedQuery:
-    """The query of a cohort.
-
-    Args:
-        omop: what is declared.
-
-    Returns:
-        A checked query; the columns of its result are the person's key, those declared, and an
-        outcome's.
-    """
+    """The query of a cohort."""
     tables = {one.table: PERSON for one in _DOMAINS.values()}
     tables |= dict.fromkeys(("person", "observation_period"), PERSON)
     checked = with_sqlglot("hubbub.site.sql.owned_query", "checked")
@@ -221,11 +213,7 @@ _PARTS = ("column", "time", "event")  # of a target that is a table
 
 
 def with_columns(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """The table `[data]` with the person as the unit, one record each, and all columns declared.
-
-    Raises:
-        StudyError: a column's bounds are neither stated nor known, or another unit is stated.
-    """
+    """The table `[data]` with the person as the unit, one record each, and all columns declared."""
     omop = omop_from(Section("data", stated, tuple(stated)))
     for key, value in (("patient", PERSON), ("most_per_patient", 1)):
         if stated.get(key, value) != value:

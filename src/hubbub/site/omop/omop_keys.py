@@ -47,16 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Concept:
-    """One common measurement.
-
-    Args:
-        concept_id: OMOP's.
-        name: what it is.
-        unit_concept_id, unit: in which it counts.
-        low, high: public bounds, in that unit.
-        typical: what stands in for a missing one.
-        factors: by other units' concept ids: one of them in that unit.
-    """
+    """One common measurement."""
 
     concept_id: int
     name: str
@@ -65,7 +56,7 @@ class Concept:
     low: float
     high: float
     typical: float
-    factors: tuple[tuple[int, float], ...]
+    factors: tuple[tuple[int, float], ...]  # by other units' concept ids: one of them in `unit`
 
 
 @cache
@@ -302,11 +293,7 @@ def omop_table(omop: Omop) -> dict[str, Any]:
 
 
 def column_table(one: OmopColumn) -> dict[str, Any]:
-    """How `data.columns` declares a column of which the study says no more: bounds that are known.
-
-    Raises:
-        StudyError: none are.
-    """
+    """How `data.columns` declares a column whose bounds are known to hubbub alone."""
     if one.take == "any":
         return {"categories": ["0", "1"]}
     if one.take == "sex":

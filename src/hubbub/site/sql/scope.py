@@ -416,15 +416,7 @@ _STEP = 2.0**-53  # between neighbouring real numbers, of their size
 
 
 def range_of(built: exp.Expr, scope: Scope) -> ValueRange:
-    """What an expression of what was checked may be.
-
-    Args:
-        built: the expression.
-        scope: of its columns.
-
-    Raises:
-        StudyError: a number of it may be out of what a real number holds.
-    """
+    """What an expression of what was checked may be."""
     if isinstance(built, exp.Column):
         return scope.range(built)
     if isinstance(built, exp.Literal):

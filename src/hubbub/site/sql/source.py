@@ -286,13 +286,7 @@ _BARE = ("postgres",)  # engines that read `table.name` as a call where there is
 
 
 def rendered(select: exp.Select, engine: str, schema: str = "") -> str:
-    """The statement in an engine's SQL, every name quoted.
-
-    Args:
-        select: of a checked query.
-        engine: sqlglot's name of its SQL.
-        schema: of all tables; empty: the engine's usual one.
-    """
+    """The statement in an engine's SQL, every name quoted."""
     select_copy = select.copy()
     if schema:
         for table in select_copy.find_all(exp.Table):
@@ -421,16 +415,7 @@ def _date(node: exp.Expr, engine: str) -> exp.Expr:
 
 
 def stream(data: Data, party: str, folder: Path) -> CellStream:
-    """The rows of a study's query at a silo.
-
-    Args:
-        data: what is asked.
-        party: the silo.
-        folder: its own, with `sources.toml`.
-
-    Raises:
-        UserError, DataError: nothing says where its database is, or it cannot be read.
-    """
+    """The rows of a study's query at a silo."""
     asked = data.request
     query = checked(
         asked.query, dict(asked.tables), reference=asked.reference, patient=data.patient

@@ -126,11 +126,7 @@ def check_query(
 
 
 def with_sqlglot(module: str, name: str) -> Callable[..., OwnedQuery]:
-    """A function of a module that needs sqlglot.
-
-    Raises:
-        StudyError: it is not installed.
-    """
+    """A function of a module that needs sqlglot."""
     try:
         return getattr(import_module(module), name)  # type: ignore[no-any-return]
     except ImportError:
