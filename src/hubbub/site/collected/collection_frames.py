@@ -96,13 +96,6 @@ class Opening:
         return cls(place=place, digest=digest, keys=keys, q=q)
 
 
-def node_key(
-    place: CollectionPlace, keys: Keys, node: int, collect: bytes, sealing: bytes
-) -> bytes:
-    """A node's NODE_KEY: the key that seeds of this collection are sealed to."""
-    return place.frame(Tag.NODE_KEY, node, collect + sealing).sealed(keys)
-
-
 def key_in(place: CollectionPlace, frame: Frame, collect: bytes) -> Identity:
     """The node whose sealing key is the one in its NODE_KEY."""
     node, payload = place.roster.parties[frame.sender], bytes(frame.payload)
@@ -125,18 +118,14 @@ def key_in(place: CollectionPlace, frame: Frame, collect: bytes) -> Identity:
 # collection opens nowhere else, so that nobody passes another's seed off as its own (P30).
 
 SEED_BYTES = 32
+_SEAL = b"hubbub deposit v1"
 SEALED_SEED_BYTES = 1088 + 32 + SEED_BYTES + 16  # as a CONTRIBUTION has them (docs/protocol.md)
-
-
-def sealed_seed(opening: Opening, silo: int, node: int, seed: bytes) -> bytes:
-    """A seed for a node, which that node's key of this collection alone opens."""
-    return opening.keys[node].seal(seed, _context(b"hubbub deposit v1", opening, silo, node))
 
 
 def opened_seed(opening: Opening, silo: int, node: int, sealed: bytes, keys: Keys) -> bytes | None:
     """A silo's seed for this node; None if it does not open, or is none."""
     try:
-        seed = keys.open(sealed, _context(b"hubbub deposit v1", opening, silo, node))
+        seed = keys.open(sealed, _context(_SEAL, opening, silo, node))
     except (InvalidTag, ValueError):
         return None
     return seed if len(seed) == SEED_BYTES else None
@@ -208,7 +197,10 @@ class Deposit:
         masks = [(mask_key(opening, self.silo, node, seed), False) for node, seed in seeds.items()]
         self.mask_stream.add_all(residues, masks)
         vector = ring.to_bytes(residues)
-        parts = [sealed_seed(opening, self.silo, node, seed) for node, seed in seeds.items()]
+        parts = [
+            opening.keys[node].seal(seed, _context(_SEAL, opening, self.silo, node))
+            for node, seed in seeds.items()
+        ]
         head = opening.q + hashlib.sha256(vector).digest()
         return Deposited(
             deposit=place.frame(Tag.DEPOSIT, self.silo, head + b"".join(parts)).sealed(self.keys),

@@ -29,7 +29,6 @@ from hubbub.site.collected.collection_frames import (
     ReadDeposit,
     check_opening,
     mask_key,
-    node_key,
     opened_seed,
     read_deposit,
 )
@@ -68,9 +67,8 @@ class CollectionNode:
         """Make the key of a collection that was never seen here; it is for this one alone."""
         digest = self.place.parsed(collect, Tag.COLLECT, 0).digest
         secret = secret or Keys.generate(self.keys.identity.name, "node")
-        sealing = secret.identity.sealing
-        frame = node_key(self.place, self.keys, self.node, digest, sealing)
-        return NodeState(collect=collect, node_key=frame, secret=secret)
+        frame = self.place.frame(Tag.NODE_KEY, self.node, digest + secret.identity.sealing)
+        return NodeState(collect=collect, node_key=frame.sealed(self.keys), secret=secret)
 
     def check_same(self, state: NodeState, collect: bytes) -> None:
         """Refuse a second opening of a collection."""

@@ -32,7 +32,6 @@ from hubbub.core.runs.spending import set_caps
 from hubbub.core.session.ask import Call
 from hubbub.core.session.offer import RefusedError, SessionOffer, round_parameters_of
 from hubbub.core.study.study import Study
-from hubbub.core.verification.evidence.collecting import part_of
 from hubbub.site.collected.collection_frames import CollectionPlace, Deposit, Opening, read_deposit
 from hubbub.site.collected.collection_request import AskedCollection, why_not
 from hubbub.site.collected.node import CollectionNode, NodeState
@@ -181,7 +180,7 @@ class SiloSide(PartySide):
         given: see `PartySide`.
         ledger: of its data set.
         task_of: its records, ready for a query's sum, and what the sum is taken at.
-        attempts_of_study: how many attempts of a study's main query its ledger accounts for.
+        last_word: closes a study, some sessions of which have a transcript, and signs what it was.
         source_of: its randomness for the next deposit.
         ready: the READY of a collection of a study.
         pace: seconds; a deposit leaves at a multiple.
@@ -193,7 +192,7 @@ class SiloSide(PartySide):
         *given: Any,
         ledger: Ledger,
         task_of: TaskOf,
-        attempts_of_study: Callable[[Study], int],
+        last_word: Callable[[Study, set[bytes]], dict[str, Any]],
         source_of: Callable[[], SecureSource],
         ready: Callable[[bytes, Study], bytes],
         pace: float = 0.0,
@@ -201,7 +200,7 @@ class SiloSide(PartySide):
     ) -> None:
         super().__init__(*given, **named)
         self._ledger, self._task_of = ledger, task_of
-        self._attempts_of_study, self._source_of = attempts_of_study, source_of
+        self._last_word, self._source_of = last_word, source_of
         self._ready, self._pace = ready, pace
 
     def answer_to(
@@ -240,7 +239,10 @@ class SiloSide(PartySide):
                 deposit = maker.made(task, numbers.sent(parameters), self._source_of())
             frames = [deposit.deposit, deposit.vector]
             if planned.purpose == plan.main.purpose:
-                frames.append(self._last_word(asked))
+                # The study is over here with this deposit (P15).
+                payload = json.dumps(self._last_word(asked.study, {asked.place.id})).encode()
+                word = asked.place.frame(Tag.CLOSED, self._folder.index, payload, receiver=0)
+                frames.append(word.sealed(self._folder.keys))
             # P30: on disk before it leaves, and no other leaves
             self.kept(asked.place.id).keep("deposit", *frames)
             self._log.answered()
@@ -305,24 +307,6 @@ class SiloSide(PartySide):
             attempts=planned.mechanism.rows,
             study_attempts=attempts_of(plan),
         )
-
-    def _last_word(self, asked: AskedCollection) -> bytes:
-        """The silo's part of the evidence: the study is over here with this deposit (P15)."""
-        study = asked.study
-        self._ledger.close_study(study.id)
-        paid = {entry.session for entry in self._ledger.entries() if entry.study == study.id}
-        part = part_of(
-            self._folder.keys,
-            study=study.id,
-            sessions={asked.place.id},
-            unlisted=paid - {asked.place.id},
-            ledger_head=self._ledger.head,
-            ledger_rows=self._ledger.rows,
-            attempts=self._attempts_of_study(study),
-        )
-        payload = json.dumps(part).encode()
-        index = self._folder.index
-        return asked.place.frame(Tag.CLOSED, index, payload, receiver=0).sealed(self._folder.keys)
 
     def _own_deposit(self, place: CollectionPlace) -> bytes | None:
         frames = self.kept(place.id).parts("deposit")

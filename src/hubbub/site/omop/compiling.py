@@ -41,25 +41,15 @@ class _Domain:
 
 
 _DOMAINS = {
-    "condition": _Domain(
-        *("condition_occurrence", "condition_concept_id", "condition_start_date"),
-        "condition_occurrence_id",
-    ),
-    "drug": _Domain(
-        *("drug_exposure", "drug_concept_id", "drug_exposure_start_date"), "drug_exposure_id"
-    ),
-    "measurement": _Domain(
-        *("measurement", "measurement_concept_id", "measurement_date"), "measurement_id"
-    ),
-    "procedure": _Domain(
-        *("procedure_occurrence", "procedure_concept_id", "procedure_date"),
-        "procedure_occurrence_id",
-    ),
-    "visit": _Domain(
-        *("visit_occurrence", "visit_concept_id", "visit_start_date"), "visit_occurrence_id"
-    ),
-    "death": _Domain("death", "cause_concept_id", "death_date", PERSON),
-}
+    name: _Domain(table, f"{name}_concept_id", day, f"{table}_id")
+    for name, table, day in (
+        ("condition", "condition_occurrence", "condition_start_date"),
+        ("drug", "drug_exposure", "drug_exposure_start_date"),
+        ("measurement", "measurement", "measurement_date"),
+        ("procedure", "procedure_occurrence", "procedure_date"),
+        ("visit", "visit_occurrence", "visit_start_date"),
+    )
+} | {"death": _Domain("death", "cause_concept_id", "death_date", PERSON)}
 
 
 def compiled(omop: Omop) -> OwnedQuery:

@@ -108,6 +108,12 @@ _DESCENDANTS = truth(
 )
 
 
+def _pair_key(says: str, values: str, least: int, most: int) -> Key:
+    items = {"type": "integer", "minimum": least, "maximum": most}
+    pair = {"type": "array", "items": items, "minItems": 2, "maxItems": 2}
+    return Key(says=says, values=values, schema=pair, by_hand=True)
+
+
 @settings
 class Happening:
     """What happens on a day: one of some concepts of a domain."""
@@ -136,17 +142,11 @@ class OmopColumn:
     ] = "any"
     days: Annotated[
         tuple[int, int],
-        Key(
-            says="The window, from this many days after the index date to this many; "
-            "negative: before.",
-            values="list of two whole numbers",
-            schema={
-                "type": "array",
-                "items": {"type": "integer", "minimum": -_ALWAYS, "maximum": _ALWAYS},
-                "minItems": 2,
-                "maxItems": 2,
-            },
-            by_hand=True,
+        _pair_key(
+            "The window, from this many days after the index date to this many; negative: before.",
+            "list of two whole numbers",
+            -_ALWAYS,
+            _ALWAYS,
         ),
     ] = (-_ALWAYS, 0)
 
@@ -169,17 +169,11 @@ class Omop:
     ] = 0
     age: Annotated[
         tuple[int, ...],
-        Key(
-            says="Youngest and oldest age in years at the index date; others are not in the "
-            "cohort.",
-            values="list of two whole numbers from 0",
-            schema={
-                "type": "array",
-                "items": {"type": "integer", "minimum": 0, "maximum": 150},
-                "minItems": 2,
-                "maxItems": 2,
-            },
-            by_hand=True,
+        _pair_key(
+            "Youngest and oldest age in years at the index date; others are not in the cohort.",
+            "list of two whole numbers from 0",
+            0,
+            150,
         ),
     ] = ()
     outcome: Annotated[
