@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+from cryptography.hazmat.primitives.asymmetric import ec, rsa, utils
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.utils import CryptographyDeprecationWarning
@@ -96,8 +96,8 @@ def at_time(seconds: int) -> datetime:
         ) from None
 
 
-def check_chain(chain: Sequence[x509.Certificate], root: x509.Certificate, at: int) -> None:
-    """Refuse a chain that does not lead to the root, or did not at that time.
+def check_chain(chain: Sequence[x509.Certificate], root: x509.Certificate, at: int) -> int:
+    """Refuse a chain that does not lead to the root, or did not at that time; when it ends.
 
     Args:
         chain: the signer's certificate first, the root last.
@@ -122,6 +122,7 @@ def check_chain(chain: Sequence[x509.Certificate], root: x509.Certificate, at: i
         ) from None
     for certificate in chain:
         _check_validity(certificate, at_time(at))
+    return min(int(certificate.not_valid_after_utc.timestamp()) for certificate in chain)
 
 
 def _check_issuer(issuer: x509.Certificate) -> None:
@@ -172,6 +173,7 @@ _HEADER = bytes.fromhex("a1013822")
 _FIRST = bytes.fromhex("8444a1013822a059")
 _SIGNATURE = bytes.fromhex("5860")
 _SIGNATURE_BYTES = 96
+_TO_BE_SIGNED = b"\x84\x6aSignature1\x44" + _HEADER + b"\x40\x59"  # then the payload's length
 _NEEDED = {"module_id", "digest", "timestamp", "pcrs", "certificate", "cabundle"}
 _MAY_BE_EMPTY = {"public_key", "user_data", "nonce"}
 _MOST_CHAIN, _MOST_PCRS, _PCR_BYTES, _MOST_DATA = 8, 32, 48, 1024
@@ -197,10 +199,13 @@ def verify_nitro(
     payload, signature = _split(document)
     said = _document_in(payload)
     chain = [certificate_of(one) for one in [said["certificate"], *reversed(said["cabundle"])]]
-    check_chain(chain, root or pinned_root("aws-nitro"), at)
-    _check_document_signature(payload, signature, curve_key(chain[0], ec.SECP384R1))
+    until = check_chain(chain, root or pinned_root("aws-nitro"), at)
+    content = _TO_BE_SIGNED + len(payload).to_bytes(2, "big") + payload
+    if not _is_signed_by(chain[0], signature, "big", content):
+        raise AttestationError(
+            "signature", "expected a document that its certificate has signed, got another"
+        )
     # What a document says that is known to be AWS's.
-    until = min(int(certificate.not_valid_after_utc.timestamp()) for certificate in chain)
     pcrs: Mapping[int, bytes] = said["pcrs"]
     return AttestedClaims(
         platform="nitro",
@@ -277,20 +282,17 @@ def _is_data(value: object) -> bool:
     return value is None or (type(value) is bytes and len(value) <= _MOST_DATA)
 
 
-def _check_document_signature(
-    payload: bytes, signature: bytes, key: ec.EllipticCurvePublicKey
-) -> None:
-    size = len(payload).to_bytes(2, "big")
-    header = b"\x84\x6aSignature1\x44" + _HEADER
-    half = _SIGNATURE_BYTES // 2
-    r, s = (int.from_bytes(one, "big") for one in (signature[:half], signature[half:]))
+def _is_signed_by(
+    one: x509.Certificate, signature: bytes, order: Literal["big", "little"], content: bytes
+) -> bool:
+    """Whether a certificate's key has signed this, with ECDSA of P-384 in two numbers."""
+    key, half = curve_key(one, ec.SECP384R1), len(signature) // 2
+    r, s = (int.from_bytes(number, order) for number in (signature[:half], signature[half:]))
     try:
-        encoded = utils.encode_dss_signature(r, s)
-        key.verify(encoded, header + b"\x40\x59" + size + payload, ec.ECDSA(SHA384()))
+        key.verify(utils.encode_dss_signature(r, s), content, ec.ECDSA(SHA384()))
     except (InvalidSignature, ValueError):
-        raise AttestationError(
-            "signature", "expected a document that its certificate has signed, got another"
-        ) from None
+        return False
+    return True
 
 
 # AMD SEV-SNP: a report of 1,184 bytes, signed by a key of the chip, and the chip's certificates.
@@ -366,24 +368,14 @@ def verify_snp(
         )
     collateral_read = snp_collateral(collateral)
     generation, root = _generation(collateral_read.chain[-1], roots)
-    check_chain(collateral_read.chain, root, at)
-    chip = collateral_read.chain[0]
-    key = curve_key(chip, ec.SECP384R1)
-    r, s = (
-        int.from_bytes(report[start : start + _NUMBER], "little")
-        for start in (_SIGNED, _SIGNED + _NUMBER)
-    )
-    try:
-        key.verify(utils.encode_dss_signature(r, s), report[:_SIGNED], ec.ECDSA(SHA384()))
-    except (InvalidSignature, ValueError):
+    until = check_chain(collateral_read.chain, root, at)
+    chip, end = collateral_read.chain[0], _SIGNED + 2 * _NUMBER
+    if not _is_signed_by(chip, report[_SIGNED:end], "little", report[:_SIGNED]):
         raise AttestationError(
             "signature", "expected a report that the chip has signed, got another"
-        ) from None
-    if any(report[_SIGNED + 2 * _NUMBER :]):
+        )
+    if any(report[end:]):
         raise AttestationError("signature", "expected zeros after the signature, got other bytes")
-    until = min(
-        int(certificate.not_valid_after_utc.timestamp()) for certificate in collateral_read.chain
-    )
     if collateral_read.revoked is not None:
         until = min(until, _check_revocation(collateral_read, at))
     return _snp_claims(report, chip, generation, until, collateral_read.revoked is not None)
@@ -428,11 +420,20 @@ def _generation(
     raise AttestationError("chain", "expected one of AMD's pinned roots, got another certificate")
 
 
+def _is_signed_by_root(listed: x509.CertificateRevocationList, root: x509.Certificate) -> bool:
+    """Whether the root has signed a list."""
+    key = root.public_key()
+    try:
+        return isinstance(key, rsa.RSAPublicKey) and listed.is_signature_valid(key)
+    except _UNREADABLE:
+        return False
+
+
 def _check_revocation(found: SnpCollateral, at: int) -> int:
     """Refuse a revoked chain; when the list ends."""
     listed, (_, intermediate, root) = found.revoked, found.chain
     assert listed is not None, "who calls has looked"  # noqa: S101
-    if listed.issuer != root.subject or not _is_signed(listed, root):
+    if listed.issuer != root.subject or not _is_signed_by_root(listed, root):
         raise AttestationError("revocation", "expected AMD's revocation list, got another's")
     ends = listed.next_update_utc
     if ends is None or not listed.last_update_utc <= at_time(at) <= ends:
@@ -442,19 +443,6 @@ def _check_revocation(found: SnpCollateral, at: int) -> int:
     if listed.get_revoked_certificate_by_serial_number(intermediate.serial_number) is not None:
         raise AttestationError("revocation", "expected a chain in force, AMD has revoked its ASK")
     return int(ends.timestamp())
-
-
-def _is_signed(listed: x509.CertificateRevocationList, root: x509.Certificate) -> bool:
-    """Whether the root has signed a list, the way AMD signs."""
-    key = root.public_key()
-    if not isinstance(key, rsa.RSAPublicKey):
-        return False
-    pss = padding.PSS(padding.MGF1(SHA384()), SHA384.digest_size)
-    try:
-        key.verify(listed.signature, listed.tbs_certlist_bytes, pss, SHA384())
-    except InvalidSignature:
-        return False
-    return True
 
 
 def _snp_claims(

@@ -230,6 +230,15 @@ def _respelled(quote: bytes) -> bytes:
     return whole.ljust(PADDED, b"\0") if wrapped else whole
 
 
+def body_of(quote: bytes) -> bytes:
+    """The report in a quote, of which nothing was verified."""
+    reader = BytesIO(quote)
+    header = _take(reader, _HEADER)
+    version = int.from_bytes(header[:2], "little")
+    body = _body(reader, version, header)
+    return body[6:] if version == 5 else body
+
+
 def _body(reader: BytesIO, version: int, header: bytes) -> bytes:
     """The report of the enclave or the trust domain, with its description in version 5."""
     if version == 3:

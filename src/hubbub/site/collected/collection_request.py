@@ -8,7 +8,7 @@ who carries the request can have it take part in anything else.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hubbub.core.errors import ProtocolError, StudyError
@@ -17,12 +17,14 @@ from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Tag, tag_of, unverified
-from hubbub.core.session.offer import SessionOffer
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.session.offer import RefusedError, SessionOffer, round_parameters_of
 from hubbub.core.study.study import Study
 from hubbub.site.collected.collection_frames import CollectionPlace
 from hubbub.site.network.party_folder import PartyFolder
 
 _LATEST = 2**40  # seconds since 1970
+Prepare = Callable[[Study, SessionOffer], tuple[Plan, PlannedQuery[Query]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +35,16 @@ class AskedCollection:
     place: CollectionPlace
     offer: SessionOffer
     until: int  # seconds since 1970; a word to people
+    plan: Plan = field(repr=False)  # the party's own
+    planned: PlannedQuery[Query] = field(repr=False)  # that is asked for
+    numbers: RoundParameters
     parts: dict[int, list[bytes]] = field(repr=False)  # by tag
 
     @classmethod
     def of(
-        cls, party_folder: PartyFolder, session: bytes, parts: Sequence[bytes]
+        cls, party_folder: PartyFolder, session: bytes, parts: Sequence[bytes], prepare: Prepare
     ) -> AskedCollection:
-        """What these parts ask."""
+        """What these parts ask, of a study that is approved here and can be collected."""
         by_tag: dict[int, list[bytes]] = {}
         for part in parts:
             by_tag.setdefault(tag_of(part), []).append(part)
@@ -51,7 +56,25 @@ class AskedCollection:
         frame = place.parsed(collects[0], Tag.COLLECT, 0)
         offer = SessionOffer.read(frame.payload, roster.name(0))
         until = until_of(frame.payload, roster.name(0))
-        return cls(study=study, place=place, offer=offer, until=until, parts=by_tag)
+        plan, planned = prepare(study, offer)
+        if plan.planned(offer.purpose) is None:
+            raise RefusedError(
+                "plan", "expected a purpose of the study, got another; nothing is sent"
+            )
+        if why := why_not(study, planned):
+            raise RefusedError("failed", f"expected {why}")
+        numbers = round_parameters_of(planned)
+        offer.check(numbers)
+        return cls(
+            study=study,
+            place=place,
+            offer=offer,
+            until=until,
+            plan=plan,
+            planned=planned,
+            numbers=numbers,
+            parts=by_tag,
+        )
 
     @property
     def collect(self) -> bytes:

@@ -84,24 +84,14 @@ def day_of(seconds: float) -> str:
 
 @dataclass(kw_only=True)
 class Collecting:
-    """One collection while it goes on.
-
-    Args:
-        box: what was taken so far.
-        requests: asks the parties.
-        keys: the aggregator's.
-        study: its name, for people.
-        until: seconds since 1970; then enough are enough.
-        check: raises where there is nothing to go on for.
-        wall: the time, seconds since 1970.
-    """
+    """One collection while it goes on."""
 
     box: CollectorBox
     requests: Requests
     keys: Keys = field(repr=False)
-    study: str
-    until: float
-    check: Callable[[], None]
+    study: str  # its name, for people
+    until: float  # seconds since 1970, as what `wall` gives; then enough are enough
+    check: Callable[[], None]  # raises where there is nothing to go on for
     wall: Callable[[], float] = time.time
     _remind_at: float = 0.0
     _shown: dict[int, list[int]] = field(default_factory=dict)
@@ -402,11 +392,8 @@ def serve_collection(
     """Collect a study's single sums, or go on with it where it was interrupted.
 
     Args:
-        coordinator: of the study, approved in the aggregator's folder.
-        out: the run's folder, new or interrupted.
-        until: when enough silos are enough; seconds since 1970.
+        until: when enough silos are enough; seconds since 1970, as what `wall` gives.
         data: the folder that the public test set is in; the home if None.
-        wall: the time, seconds since 1970.
 
     Returns:
         The result; None where a training follows, which needs sessions.

@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from io import BytesIO
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
@@ -19,7 +20,6 @@ from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.ledger.entry import Entry
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.ledger.tally import attempts_of, kind_of
-from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query
 from hubbub.core.protocol.agreement.masks import MaskStream
@@ -27,13 +27,13 @@ from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, parse, unverified
 from hubbub.core.protocol.round.projected_sum import LocalTask
-from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
+from hubbub.core.protocol.round.round_parameters import Parameters
 from hubbub.core.runs.spending import set_caps
 from hubbub.core.session.ask import Call
-from hubbub.core.session.offer import RefusedError, SessionOffer, round_parameters_of
+from hubbub.core.session.offer import RefusedError, SessionOffer
 from hubbub.core.study.study import Study
 from hubbub.site.collected.collection_frames import CollectionPlace, Deposit, Opening, read_deposit
-from hubbub.site.collected.collection_request import AskedCollection, why_not
+from hubbub.site.collected.collection_request import AskedCollection, Prepare
 from hubbub.site.collected.node import CollectionNode, NodeState
 from hubbub.site.network.event_log import WAITING, EventLog
 from hubbub.site.network.kept_frames import FOLDER, KEY, OPENED, KeptFrames
@@ -41,7 +41,6 @@ from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.waiting import keep_pace
 
 _LASTING = frozenset((OPENED, "deposit", "promise", "total"))  # files that are never removed
-Prepare = Callable[[Study, SessionOffer], tuple[Plan, PlannedQuery[Query]]]
 
 
 class PartySide(ABC):
@@ -76,31 +75,15 @@ class PartySide(ABC):
             self.at_rest = True
             return []
         self.at_rest = False
-        asked = AskedCollection.of(self._folder, session, parts)
-        plan, planned = self._prepare(asked.study, asked.offer)
-        if plan.planned(asked.offer.purpose) is None:
-            raise RefusedError(
-                "plan", "expected a purpose of the study, got another; nothing is sent"
-            )
-        if why := why_not(asked.study, planned):
-            raise RefusedError("failed", f"expected {why}")
-        numbers = round_parameters_of(planned)
-        asked.offer.check(numbers)
-        frames = self.answer_to(call, asked, plan, planned, numbers)
+        asked = AskedCollection.of(self._folder, session, parts, self._prepare)
+        frames = self.answer_to(call, asked)
         self.kept(session)  # what was written just now is seen
         if not self._folder.approves(asked.study.id):  # a sum takes a while
             raise RefusedError("not-approved", "expected a study that is still approved here")
         return frames
 
     @abstractmethod
-    def answer_to(
-        self,
-        call: Call,
-        asked: AskedCollection,
-        plan: Plan,
-        planned: PlannedQuery[Query],
-        numbers: RoundParameters,
-    ) -> list[bytes]:
+    def answer_to(self, call: Call, asked: AskedCollection) -> list[bytes]:
         """The answer to a call of a collection that this party takes part in."""
 
     def kept(self, collection: bytes) -> KeptFrames:
@@ -177,14 +160,12 @@ class SiloSide(PartySide):
     """A silo's part in collections.
 
     Args:
-        given: see `PartySide`.
-        ledger: of its data set.
+        given, named: see `PartySide`.
         task_of: its records, ready for a query's sum, and what the sum is taken at.
         last_word: closes a study, some sessions of which have a transcript, and signs what it was.
         source_of: its randomness for the next deposit.
         ready: the READY of a collection of a study.
         pace: seconds; a deposit leaves at a multiple.
-        named: see `PartySide`.
     """
 
     def __init__(
@@ -203,14 +184,7 @@ class SiloSide(PartySide):
         self._last_word, self._source_of = last_word, source_of
         self._ready, self._pace = ready, pace
 
-    def answer_to(
-        self,
-        call: Call,
-        asked: AskedCollection,
-        plan: Plan,
-        planned: PlannedQuery[Query],
-        numbers: RoundParameters,
-    ) -> list[bytes]:
+    def answer_to(self, call: Call, asked: AskedCollection) -> list[bytes]:
         """What its ledger is, or the deposit; a silo is asked for nothing else."""
         if call is Call.COLLECT_KEY:
             return [self._ready(asked.place.id, asked.study)]
@@ -221,13 +195,14 @@ class SiloSide(PartySide):
         frames = self._open(asked, opening)
         if frames is None and self._folder.notes.result(asked.study.id):
             raise ProtocolError(
-                f"expected no sum for {planned.purpose} after the RESULT that this silo has "
+                f"expected no sum for {asked.planned.purpose} after the RESULT that this silo has "
                 "signed, got a COLLECT",
                 culprit=asked.place.roster.name(0),
             )
-        self._charge(asked, plan, planned)  # P15: before it exists, or is sent again
+        self._charge(asked)  # P15: before it exists, or is sent again
         if frames is None:
-            task, parameters = self._task_of(asked.study, asked.offer, planned)
+            numbers = asked.numbers
+            task, parameters = self._task_of(asked.study, asked.offer, asked.planned)
             maker = Deposit(
                 keys=self._folder.keys,
                 silo=self._folder.index,
@@ -238,7 +213,7 @@ class SiloSide(PartySide):
             with learning.threads_for(numbers.parameters):
                 deposit = maker.made(task, numbers.sent(parameters), self._source_of())
             frames = [deposit.deposit, deposit.vector]
-            if planned.purpose == plan.main.purpose:
+            if asked.planned.purpose == asked.plan.main.purpose:
                 # The study is over here with this deposit (P15).
                 payload = json.dumps(self._last_word(asked.study, {asked.place.id})).encode()
                 word = asked.place.frame(Tag.CLOSED, self._folder.index, payload, receiver=0)
@@ -289,11 +264,12 @@ class SiloSide(PartySide):
         keys = [place.parsed(one, Tag.NODE_KEY) for one in asked.all(Tag.NODE_KEY)]
         return next(place.roster.name(key.sender) for key in keys if key.digest not in mine)
 
-    def _charge(self, asked: AskedCollection, plan: Plan, planned: PlannedQuery[Query]) -> None:
+    def _charge(self, asked: AskedCollection) -> None:
         """The row of this collection, once."""
         if 0 in self._rounds_paid(asked):
             return
-        self._ledger.check_units(plan)
+        planned = asked.planned
+        self._ledger.check_units(asked.plan)
         set_caps([self._ledger], asked.study.privacy)  # P24: before the first charge
         self._ledger.charge(
             Entry(
@@ -305,7 +281,7 @@ class SiloSide(PartySide):
                 certificate=planned.certificate,
             ),
             attempts=planned.mechanism.rows,
-            study_attempts=attempts_of(plan),
+            study_attempts=attempts_of(asked.plan),
         )
 
     def _own_deposit(self, place: CollectionPlace) -> bytes | None:
@@ -326,27 +302,19 @@ class SiloSide(PartySide):
 # The secret is sealed to the long-term key, which a passphrase may close: whoever reads this folder
 # alone opens nothing (docs/privacy.md P30).
 
-_PARTS = ("signing", "lattice", "curve")
-_SIZES = (32, 64, 32)
+_PARTS = {"signing": 32, "lattice": 64, "curve": 32}  # bytes
 
 
 class NodeSide(PartySide):
     """A compute node's part in collections; see `PartySide`."""
 
-    def answer_to(
-        self,
-        call: Call,
-        asked: AskedCollection,
-        _plan: Plan,
-        _planned: PlannedQuery[Query],
-        numbers: RoundParameters,
-    ) -> list[bytes]:
+    def answer_to(self, call: Call, asked: AskedCollection) -> list[bytes]:
         """A key, a look at seeds, a promise, or a total."""
         node = CollectionNode(
             keys=self._folder.keys,
             node=self._folder.index,
             place=asked.place,
-            round_parameters=numbers,
+            round_parameters=asked.numbers,
             mask_stream=self._mask_stream,
         )
         state = self._state(asked.place)
@@ -428,14 +396,14 @@ class NodeSide(PartySide):
     def _secret(self, place: CollectionPlace, sealed: bytes) -> Keys:
         """The keys that `_sealed` has sealed."""
         try:
-            whole = self._folder.keys.open(sealed, _context(place))
+            whole_key = self._folder.keys.open(sealed, _context(place))
         except (InvalidTag, ValueError):
             raise IntegrityError(
                 f"expected the key of collection {place.id.hex()[:16]} as it was kept, it was "
                 "altered; the collection is lost"
             ) from None
-        ends = [sum(_SIZES[:n]) for n in range(len(_SIZES) + 1)]
-        parts = {name: whole[a:b] for name, a, b in zip(_PARTS, ends, ends[1:], strict=False)}
+        whole = BytesIO(whole_key)
+        parts = {name: whole.read(size) for name, size in _PARTS.items()}
         return Keys.restored(self._folder.name, "node", **parts)
 
 

@@ -183,7 +183,7 @@ class Requests(Peers):
             if index in self.roster.silos and (refused := self._behind(name, whole)) is not None:
                 return refused
         except UNREADABLE as error:
-            return Absent(why="garbled", said=f"its READY cannot be used: {error}")
+            return self.garbled(index, f"its READY cannot be used: {error}", "")
         return answer[1:]
 
     def _behind(self, name: str, whole: Mapping[str, Any]) -> Absent | None:
