@@ -79,7 +79,6 @@ class Opening:
     """A collection that is open: verified, and the same at all who have the same Q."""
 
     place: CollectionPlace
-    digest: bytes  # of the COLLECT
     keys: Mapping[int, Identity] = field(repr=False)  # by node, with those of this collection
     q: bytes  # SHA-256 over COLLECT and all NODE_KEYs
 
@@ -93,7 +92,7 @@ class Opening:
         keys = {node: key_in(place, frames[node], digest) for node in place.roster.nodes}
         whole = b"".join(frames[node].digest for node in place.roster.nodes)
         q = hashlib.sha256(b"hubbub collection v1" + digest + whole).digest()
-        return cls(place=place, digest=digest, keys=keys, q=q)
+        return cls(place=place, keys=keys, q=q)
 
 
 def key_in(place: CollectionPlace, frame: Frame, collect: bytes) -> Identity:

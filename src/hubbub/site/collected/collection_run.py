@@ -27,28 +27,26 @@ from hubbub.core.planning.query import Query
 from hubbub.core.protocol.agreement.key_agreement import SESSION_BYTES
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.core.protocol.primitives.wire import Tag, parse, unverified
+from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
-from hubbub.core.runs.checkpoint import CheckpointWriter
-from hubbub.core.runs.federated import RunSessions, ask_before, private_queries, train_federated
+from hubbub.core.runs.federated import RunSessions, ask_before, private_queries
 from hubbub.core.runs.run_folder import RunFolder
 from hubbub.core.session.ask import Absent, Call
 from hubbub.core.session.offer import SessionOffer, round_parameters_of
 from hubbub.core.study import silo_records
-from hubbub.core.verification.evidence.collecting import checked_part
 from hubbub.core.verification.transcript.frame_records import FOLDER as TRANSCRIPTS
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.result import Result
 from hubbub.site.collected.collection_frames import CollectionPlace, read_deposit
 from hubbub.site.collected.collection_request import check_collectable, collect_frame, until_of
 from hubbub.site.collected.collector import CollectorBox
-from hubbub.site.network.aggregator_run import concluded, run_folder_of, saved_as_it_goes
+from hubbub.site.network.aggregator_run import concluded, run_folder_of, trained_with
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.event_log import WAITING
 from hubbub.site.network.kept_frames import FOLDER, KeptFrames
-from hubbub.site.network.requests import UNREADABLE, Requests
+from hubbub.site.network.requests import Requests
 
 HOUR, DAY = 3600.0, 86400.0
 _BEFORE = (14 * DAY, 7 * DAY, 3 * DAY, DAY, 6 * HOUR, HOUR)
@@ -422,18 +420,9 @@ def serve_collection(
         if prepared.plan.main not in collected:
             ask_before(prepared, private_queries(sums), folder)
             return None
-        saver = stack.enter_context(CheckpointWriter(folder.keep))
-        prepared, trained = train_federated(
-            prepared,
-            sums,
-            start=start,
-            progress=lambda _step, _row: None,
-            keep=saved_as_it_goes(coordinator, prepared, saver),
-            settle=saver.wait,
-            offer=coordinator.standardise,
-            release=coordinator.release,
+        prepared, trained = trained_with(
+            coordinator, prepared, sums, start, progress=lambda _step, _row: None
         )
-        saver.wait()
         parts = _last_words(coordinator, sums, folder, prepared.plan)
         return concluded(coordinator, prepared, trained, folder, parts, began)
 
@@ -455,23 +444,15 @@ def _last_words(
     coordinator: Coordinator, sums: CollectedSums, folder: RunFolder, plan: Plan
 ) -> list[dict[str, Any]]:
     """What silos have signed of their ledgers, with their deposits."""
-    purpose, requests = plan.main.purpose, coordinator.requests
-    box = sums.boxes.get(purpose)
+    box = sums.boxes.get(plan.main.purpose)
     if box is None:  # the sum was taken by a process that has ended since
         box = sums.box_of(plan.main, round_parameters_of(plan.main))
     sessions = [session for each in folder.purposes for session in folder.sessions(each)]
     parts = []
     for silo in box.collector.named:
-        word = box.last_word(silo)
-        try:
-            if word is None:
-                raise ProtocolError("expected a CLOSED with the deposit, got none")
-            place, party = box.collector.place, requests.roster.parties[silo]
-            frame = parse(word, requests.roster, study=place.study, session=place.id)
-            if frame.tag is not Tag.CLOSED or frame.sender != silo:
-                raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
-            said = json.loads(bytes(frame.payload))
-            parts.append(checked_part(said, party, study=place.study, sessions=sessions))
-        except UNREADABLE as error:
-            requests.warn("garbled", whom=requests.roster.name(silo), said=str(error))
+        if (word := box.last_word(silo)) is None:
+            said = "expected a CLOSED with the deposit, got none"
+            coordinator.requests.garbled(silo, said, culprit="")
+        elif part := coordinator.closing.part(box.collector.place.id, silo, [word], sessions):
+            parts.append(part)
     return sorted(parts, key=lambda one: str(one["silo"]))

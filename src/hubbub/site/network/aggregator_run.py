@@ -75,23 +75,49 @@ def serve(
         for purpose, answers in answers_in(folder.path):
             coordinator.answered.setdefault(purpose, Counter()).update(answers)
         sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
-        saver = stack.enter_context(CheckpointWriter(folder.keep))
-        prepared, trained = train_federated(
+        plan = prepared.plan
+        prepared, trained = trained_with(
+            coordinator,
             prepared,
             sessions,
-            start=start,
+            start,
             progress=progress,
-            keep=saved_as_it_goes(coordinator, prepared, saver),
-            settle=saver.wait,
-            offer=coordinator.standardise,
-            release=coordinator.release,
-            begin=lambda state: _check_left(state, prepared.plan, coordinator),
+            begin=lambda state: _check_left(state, plan, coordinator),
         )
-        saver.wait()
         parts = _closed(coordinator, sessions, trained)
     result = concluded(coordinator, prepared, trained, folder, parts, began)
     coordinator.check_paid(parts)
     return result
+
+
+def trained_with(
+    coordinator: Coordinator,
+    prepared: PreparedStudy,
+    sessions: RunSessions,
+    start: QueryState | None,
+    **more: Any,
+) -> tuple[PreparedStudy, QueryState]:
+    """All queries up to the main one, saved as it goes, wherever their sums come from.
+
+    Args:
+        coordinator, prepared, sessions: of the run, and where sums come from.
+        start: where an interrupted run stood.
+        more: see `train_federated`.
+    """
+    assert sessions.folder is not None, "a run apart has a folder"  # noqa: S101
+    saver = sessions.stack.enter_context(CheckpointWriter(sessions.folder.keep))
+    trained = train_federated(
+        prepared,
+        sessions,
+        start=start,
+        keep=_saved_as_it_goes(coordinator, prepared, saver),
+        settle=saver.wait,
+        offer=coordinator.standardise,
+        release=coordinator.release,
+        **more,
+    )
+    saver.wait()
+    return trained
 
 
 def concluded(
@@ -202,7 +228,7 @@ def _folder(
         yield folder, kept.state if kept else None
 
 
-def saved_as_it_goes(
+def _saved_as_it_goes(
     coordinator: Coordinator, prepared: PreparedStudy, saver: CheckpointWriter
 ) -> Callable[[QueryState], None]:
     """Where a state goes after every step: to disk, and into the event log, beside the next step.

@@ -247,7 +247,7 @@ class StudyClosing:
                 frames = [self._frame(keys, session, tag, payload) for tag, payload in told]
                 asked = {i: frames for i in sorted(left) if left[i][1] == session}
                 for index, received in self.requests.ask(Call.CLOSE, asked, session):
-                    if (part := self._part(session, index, received, sessions)) is not None:
+                    if (part := self.part(session, index, received, sessions)) is not None:
                         parts[index] = part
             left = {index: where for index, where in left.items() if index not in parts}
         # Who has paid in a process before this one is in no session here, and cannot be asked.
@@ -258,7 +258,7 @@ class StudyClosing:
             self.requests.warn("unsigned", parties=few(late))
         return list(parts.values())
 
-    def _part(
+    def part(
         self, session: bytes, index: int, received: Answer, sessions: Sequence[bytes]
     ) -> dict[str, Any] | None:
         """A silo's signed part, if its answer has one that can be used."""
@@ -339,7 +339,7 @@ class Coordinator:
         self._unbelieved: set[tuple[str, int]] = set()  # silos that were told of, by purpose
         self._doubted: set[str] = set()  # who did not do its part, since the last sum
         self._gathering = Gathering(requests=requests)
-        self._closing = StudyClosing(requests=requests, study=study)
+        self.closing = StudyClosing(requests=requests, study=study)
 
     def standardise(self, found: Standardisation | None) -> None:
         """From now on, tell silos how features are standardised."""
@@ -347,7 +347,7 @@ class Coordinator:
 
     def release(self, parameters: Parameters) -> None:
         """From now on, what is set up is asked at this model, which silos are shown before."""
-        self._closing.result = np.asarray(parameters, dtype="<f4").tobytes()
+        self.closing.result = np.asarray(parameters, dtype="<f4").tobytes()
 
     def charged(self, purpose: str, begun: Callable[[], int]) -> int:
         """Attempts of a purpose that so many silos say to have paid for as cannot all be lying.
@@ -448,7 +448,7 @@ class Coordinator:
                 self.requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
                 self._begin(wanted.purpose, rounds)
                 if wanted.planned.query.is_asked_last:
-                    self._closing.release(self.party_folder.keys, rounds)
+                    self.closing.release(self.party_folder.keys, rounds)
                 return rounds
 
     def _unsound(self, lies: int, error: AbsentError, liars: Sequence[Absent]) -> ProtocolError:
@@ -478,7 +478,7 @@ class Coordinator:
         self._open[purpose] = rounds
         for each in self.requests.paid:
             self.charged(each, lambda: 0)  # notes it
-        self._closing.finished(purpose, rounds.session, rounds.attendance.silos)
+        self.closing.finished(purpose, rounds.session, rounds.attendance.silos)
 
     def check_approval(self) -> None:
         """What was approved here still is: an administrator ends a run from here too.
@@ -576,7 +576,7 @@ class Coordinator:
         Returns:
             What the silos say that answered; who did not is in the event log.
         """
-        return self._closing.close(self.party_folder.keys, sessions, parameters)
+        return self.closing.close(self.party_folder.keys, sessions, parameters)
 
 
 def _blamed(liars: Sequence[Absent], colluders: int) -> str:

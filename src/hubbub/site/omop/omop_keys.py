@@ -114,6 +114,23 @@ def _pair_key(says: str, values: str, least: int, most: int) -> Key:
     return Key(says=says, values=values, schema=pair, by_hand=True)
 
 
+_TAKE = one_of(
+    *TAKES,
+    says="Whether it happened (`1`, `0`), how often, or a measurement's first, last, smallest or "
+    'largest value; for `"person"` the age in years or the sex (`F`, `M`).',
+)
+_DAYS = _pair_key(
+    "The window, from this many days after the index date to this many; negative: before.",
+    "list of two whole numbers",
+    *(-_ALWAYS, _ALWAYS),
+)
+_AGE = _pair_key(
+    "Youngest and oldest age in years at the index date; others are not in the cohort.",
+    "list of two whole numbers from 0",
+    *(0, 150),
+)
+
+
 @settings
 class Happening:
     """What happens on a day: one of some concepts of a domain."""
@@ -131,24 +148,8 @@ class OmopColumn:
     domain: Annotated[str, one_of(*DOMAINS, says="Where it is written down.")]
     concepts: Annotated[tuple[int, ...], _CONCEPTS] = ()
     descendants: Annotated[bool, _DESCENDANTS] = False
-    take: Annotated[
-        str,
-        one_of(
-            *TAKES,
-            says="Whether it happened (`1`, `0`), how often, or a measurement's first, last, "
-            'smallest or largest value; for `"person"` the age in years or the sex '
-            "(`F`, `M`).",
-        ),
-    ] = "any"
-    days: Annotated[
-        tuple[int, int],
-        _pair_key(
-            "The window, from this many days after the index date to this many; negative: before.",
-            "list of two whole numbers",
-            -_ALWAYS,
-            _ALWAYS,
-        ),
-    ] = (-_ALWAYS, 0)
+    take: Annotated[str, _TAKE] = "any"
+    days: Annotated[tuple[int, int], _DAYS] = (-_ALWAYS, 0)
 
     @property
     def concept(self) -> Concept | None:
@@ -167,15 +168,7 @@ class Omop:
     prior: Annotated[
         int, whole(0, _ALWAYS, "Days of observation required before the index date.")
     ] = 0
-    age: Annotated[
-        tuple[int, ...],
-        _pair_key(
-            "Youngest and oldest age in years at the index date; others are not in the cohort.",
-            "list of two whole numbers from 0",
-            0,
-            150,
-        ),
-    ] = ()
+    age: Annotated[tuple[int, ...], _AGE] = ()
     outcome: Annotated[
         Happening | None,
         table(
@@ -191,19 +184,16 @@ class Omop:
     ] = ()
 
 
+_OMOP = table(
+    'With `"omop"`: the [cohort and its columns](howto/omop.md), by concept.', default="none"
+)
+
+
 @settings
 class Cohort:
     """The key of `[data]` that has them."""
 
-    omop: Annotated[
-        Omop,
-        later(
-            table(
-                'With `"omop"`: the [cohort and its columns](howto/omop.md), by concept.',
-                default="none",
-            )
-        ),
-    ]
+    omop: Annotated[Omop, later(_OMOP)]
 
 
 class OmopSource(TableSource):

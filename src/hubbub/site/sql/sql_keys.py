@@ -20,49 +20,31 @@ if TYPE_CHECKING:
     from hubbub.site.sql.owned_query import OwnedQuery
 
 
+_QUERY = text(
+    'With `"sql"`: one SELECT that [keeps people apart](privacy.md#p31); part of the study id.',
+    "text, in PostgreSQL's SQL",
+)
+_TABLES = table(
+    "With `query`: each table that it reads, and its column with the person's key.",
+    "table of columns",
+)
+_REFERENCE = texts(
+    "With `query`: tables that belong to nobody, such as a vocabulary. `approve` shows "
+    "the assumption that they do not depend on who is in the database."
+)
+_ORDER = text(
+    "With `query`: the column of its result, numbers or dates, that orders a patient's records."
+)
+
+
 @settings
 class Query:
     """What a study asks of each silo's database."""
 
-    query: Annotated[
-        str,
-        later(
-            by_hand(
-                text(
-                    'With `"sql"`: one SELECT that [keeps people '
-                    "apart](privacy.md#p31); part of the study id.",
-                    "text, in PostgreSQL's SQL",
-                )
-            )
-        ),
-    ] = ""
-    tables: Annotated[
-        tuple[tuple[str, str], ...],
-        later(
-            table(
-                "With `query`: each table that it reads, and its column with the person's key.",
-                "table of columns",
-            )
-        ),
-    ] = ()
-    reference: Annotated[
-        tuple[str, ...],
-        later(
-            texts(
-                "With `query`: tables that belong to nobody, such as a vocabulary. `approve` shows "
-                "the assumption that they do not depend on who is in the database."
-            )
-        ),
-    ] = ()
-    order: Annotated[
-        str,
-        later(
-            text(
-                "With `query`: the column of its result, numbers or dates, that orders a "
-                "patient's records."
-            )
-        ),
-    ] = ""
+    query: Annotated[str, later(by_hand(_QUERY))] = ""
+    tables: Annotated[tuple[tuple[str, str], ...], later(_TABLES)] = ()
+    reference: Annotated[tuple[str, ...], later(_REFERENCE)] = ()
+    order: Annotated[str, later(_ORDER)] = ""
 
 
 class SqlSource(TableSource):
