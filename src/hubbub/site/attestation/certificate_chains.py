@@ -189,10 +189,6 @@ def verify_nitro(
         collateral: empty.
         at: the time of verification, seconds since 1970.
         root: AWS's; the pinned one if None.
-
-    Raises:
-        AttestationError: by the rule that does not hold.
-        UserError: the extra "attest" is not installed.
     """
     if collateral:
         raise AttestationError("collateral", "expected no collateral with Nitro, got some")
@@ -358,9 +354,6 @@ def verify_snp(
         collateral: see above.
         at: the time of verification, seconds since 1970.
         roots: AMD's by generation; the pinned ones if None.
-
-    Raises:
-        AttestationError: by the rule that does not hold.
     """
     if len(report) != REPORT_BYTES:
         raise AttestationError(

@@ -69,21 +69,13 @@ def own_code() -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class SoftwareAttester:
-    """Makes evidence that shows nothing.
+    """Makes evidence that shows nothing."""
 
-    Args:
-        measurement: what it says of the code, 48 bytes; this package's if None.
-        version: its security version.
-        debug: whether it says that it can be looked into.
-        since, until: the validity of its certificate, seconds since 1970; a day around the time of
-            the quote if None.
-    """
-
-    measurement: bytes | None = None
+    measurement: bytes | None = None  # of the code, 48 bytes; this package's if None
     version: int = 1
     debug: bool = False
-    since: int | None = None
-    until: int | None = None
+    since: int | None = None  # seconds since 1970; a day before the quote if None
+    until: int | None = None  # a day after it if None
     _key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate, repr=False)
 
     def quote(self, report_data: bytes, at: int) -> bytes:
@@ -164,13 +156,7 @@ _NSM_MOST = 0x3000
 
 
 class MachineAttester:
-    """Makes this machine's evidence.
-
-    Args:
-        collateral: file that goes with it; nothing does if it is not there.
-        root: of the file system; another one in tests.
-        ioctl: of the system; another one in tests.
-    """
+    """Makes this machine's evidence, with the collateral in a file if it is there."""
 
     def __init__(
         self,
@@ -304,11 +290,8 @@ _MOST_OF_A_FILE = 1 << 20  # bytes
 def of_build(path: Path) -> tuple[str, dict[str, str]]:
     """The platform, and the measurements that a build's file states.
 
-    Args:
-        path: of a Gramine `.sig` file, or of the JSON that `nitro-cli build-enclave` prints.
-
     Raises:
-        UserError: it is neither.
+        UserError: it is neither a Gramine `.sig` file nor what `nitro-cli build-enclave` prints.
     """
     try:
         content = read_bytes(path, most=_MOST_OF_A_FILE)

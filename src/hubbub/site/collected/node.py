@@ -36,19 +36,12 @@ from hubbub.site.collected.collection_frames import (
 
 @dataclass(frozen=True, kw_only=True)
 class NodeState:
-    """What a node has of a collection; each field is set once.
-
-    Args:
-        collect, node_key: the COLLECT that it was shown, and its own NODE_KEY.
-        secret: its keys of this collection; None once they are erased.
-        fixed, promise: the SET that it has promised, and the SET_PROMISE; empty before.
-        total: the SET_TOTAL; empty before.
-    """
+    """What a node has of a collection; each field is set once."""
 
     collect: bytes = field(repr=False)
     node_key: bytes = field(repr=False)
-    secret: Keys | None = field(repr=False)
-    fixed: bytes = field(default=b"", repr=False)
+    secret: Keys | None = field(repr=False)  # of this collection; None once they are erased
+    fixed: bytes = field(default=b"", repr=False)  # the SET that it has promised
     promise: bytes = field(default=b"", repr=False)
     total: bytes = field(default=b"", repr=False)
 
@@ -105,12 +98,6 @@ class CollectionNode:
         deposits: Sequence[bytes],
     ) -> NodeState:
         """The word that the total of just these deposits is told, and of no others.
-
-        Args:
-            state: as it is on disk.
-            node_keys: the NODE_KEYs of all nodes.
-            fixed: the aggregator's SET.
-            deposits: the DEPOSITs of its silos.
 
         Raises:
             ProtocolError: another set was promised; the set has fewer silos than the quorum; a

@@ -153,30 +153,22 @@ def said_in(payload: bytes | memoryview, sender: str) -> dict[str, Any]:
 # one is made anew: what was made before has left nobody's memory. A file without a row (a ledger
 # that was set back) gets its row before anything is sent.
 
+# Its records, ready for a query's sum, and what the sum is taken at.
 TaskOf = Callable[[Study, SessionOffer, PlannedQuery[Query]], tuple[LocalTask, Parameters]]
 
 
 class SiloSide(PartySide):
-    """A silo's part in collections.
-
-    Args:
-        given, named: see `PartySide`.
-        task_of: its records, ready for a query's sum, and what the sum is taken at.
-        last_word: closes a study, some sessions of which have a transcript, and signs what it was.
-        source_of: its randomness for the next deposit.
-        ready: the READY of a collection of a study.
-        pace: seconds; a deposit leaves at a multiple.
-    """
+    """A silo's part in collections; see `PartySide` for what is given beside its own."""
 
     def __init__(
         self,
         *given: Any,
         ledger: Ledger,
         task_of: TaskOf,
-        last_word: Callable[[Study, set[bytes]], dict[str, Any]],
-        source_of: Callable[[], SecureSource],
-        ready: Callable[[bytes, Study], bytes],
-        pace: float = 0.0,
+        last_word: Callable[[Study, set[bytes]], dict[str, Any]],  # closes a study, and signs it
+        source_of: Callable[[], SecureSource],  # its randomness for the next deposit
+        ready: Callable[[bytes, Study], bytes],  # the READY of a collection
+        pace: float = 0.0,  # seconds; a deposit leaves at a multiple
         **named: Any,
     ) -> None:
         super().__init__(*given, **named)

@@ -22,7 +22,7 @@ from hubbub.site.omop.omop_keys import (
     column_table,
     omop_from,
 )
-from hubbub.site.sql.sql_keys import with_sqlglot
+from hubbub.site.sql.sql_keys import checked
 
 if TYPE_CHECKING:
     from hubbub.site.sql.owned_query import OwnedQuery
@@ -56,7 +56,6 @@ def compiled(omop: Omop) -> OwnedQuery:
     """The query of a cohort."""
     tables = {one.table: PERSON for one in _DOMAINS.values()}
     tables |= dict.fromkeys(("person", "observation_period"), PERSON)
-    checked = with_sqlglot("hubbub.site.sql.owned_query", "checked")
     return checked(text(omop), tables, reference=(ANCESTORS,), patient=PERSON)
 
 

@@ -1,14 +1,11 @@
 """Common measurements with their unit and public bounds: `concepts.csv`.
 
-Ids are OMOP's for LOINC's codes and UCUM's units. Each id and its first unit were compared with
-OHDSI's DataQualityDashboard, whose list for version 5.4 has the same names and approves the same
-units (`inst/csv/OMOP_CDMv5.4_Concept_Level.csv`, January 2026), and what units are called with
-OHDSI's mappings of MIMIC (`gcpt_meas_unit.csv`) and published cohort definitions. Other units are
-those of that list that sites write most and a factor leads from, and mmol/L of cholesterols, which
-are not on it; Fahrenheit, and mmol/mol of HbA1c, need an offset too: their values are missing.
-Bounds are of what instruments and textbooks call possible, rounded outward, and are no site's; a
-typical value is the middle of common reference ranges. A site's own vocabularies, which are
-licensed, are not copied here.
+Ids are OMOP's for LOINC's codes and UCUM's units, compared with OHDSI's DataQualityDashboard
+(`inst/csv/OMOP_CDMv5.4_Concept_Level.csv`, January 2026) and its mappings of MIMIC
+(`gcpt_meas_unit.csv`). Other units are those of that list that sites write most and a factor leads
+from, and mmol/L of cholesterols; Fahrenheit, and mmol/mol of HbA1c, need an offset too: their
+values are missing. Bounds are of what instruments and textbooks call possible, rounded outward, and
+are no site's; a typical value is the middle of common reference ranges.
 """
 
 from __future__ import annotations

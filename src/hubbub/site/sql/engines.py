@@ -65,23 +65,14 @@ class Hidden:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Connection:
-    """How a site's database is reached. Never printed: it may hold a password.
+    """How a site's database is reached. Never printed: it may hold a password."""
 
-    Args:
-        engine: "duckdb", "sqlite", "postgresql", or "dbapi" for another one's Python driver.
-        hidden: its address: a path, a PostgreSQL URL, or what that driver's `connect` takes.
-        schema: of the tables; empty: the usual one.
-        seconds: the longest that a query may take.
-        driver: the module of "dbapi".
-        dialect: sqlglot's name of its SQL.
-    """
-
-    engine: str
-    hidden: Hidden
-    schema: str = ""
-    seconds: int = 1800
-    driver: str = ""
-    dialect: str = ""
+    engine: str  # one of `ENGINES`
+    hidden: Hidden  # a path, a PostgreSQL URL, or what a driver's `connect` takes
+    schema: str = ""  # of the tables; empty: the usual one
+    seconds: int = 1800  # the longest that a query may take
+    driver: str = ""  # the module of "dbapi"
+    dialect: str = ""  # sqlglot's name of its SQL
 
     @property
     def address(self) -> str:

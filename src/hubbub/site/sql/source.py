@@ -16,9 +16,8 @@ from sqlglot.dialects.dialect import Dialect
 
 from hubbub.core.errors import UserError
 from hubbub.core.study.cell_stream import Cells, CellStream, texts_of
-from hubbub.core.study.data import Data
 from hubbub.site.sql.engines import connection_of, rows_of
-from hubbub.site.sql.owned_query import OwnedQuery, checked, is_date
+from hubbub.site.sql.owned_query import OwnedQuery, is_date
 from hubbub.site.sql.scope import (
     BASE,
     DAY,
@@ -414,17 +413,8 @@ def _date(node: exp.Expr, engine: str) -> exp.Expr:
 # A silo's database as a stream of cells: the study's query, by the site's connection.
 
 
-def stream(data: Data, party: str, folder: Path) -> CellStream:
-    """The rows of a study's query at a silo."""
-    asked = data.request
-    query = checked(
-        asked.query, dict(asked.tables), reference=asked.reference, patient=data.patient
-    )
-    return stream_of(query, party, folder)
-
-
 def stream_of(query: OwnedQuery, party: str, folder: Path) -> CellStream:
-    """The rows of a checked query; see `stream`."""
+    """The rows of a checked query at a silo, by its `sources.toml`."""
     return CellStream(
         origin=f"the database of {party}",
         pieces=partial(_pieces, query, party, folder),

@@ -6,7 +6,6 @@ A study that names a query is checked wherever it is read, not only where there 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -69,14 +68,18 @@ class SqlSource(TableSource):
 
     def columns(self, data: Data) -> Sequence[str]:
         """Those of the query's result; a query that does not keep people apart is refused."""
-        asked = data.request
-        return check_query(asked.query, asked.tables, asked.reference, data.patient)
+        return _query_of(data).columns
 
     def stream(self, data: Data, party: str, folder: Path) -> CellStream:
         """The rows of the query's result, by the silo's `sources.toml`."""
-        from hubbub.site.sql import source  # which needs sqlglot
+        from hubbub.site.sql.source import stream_of  # which needs sqlglot
 
-        return source.stream(data, party, folder)
+        return stream_of(_query_of(data), party, folder)
+
+
+def _query_of(data: Data) -> OwnedQuery:
+    asked = data.request
+    return checked(asked.query, dict(asked.tables), reference=asked.reference, patient=data.patient)
 
 
 def tables_from(section: Section) -> tuple[tuple[str, str], ...]:
@@ -92,27 +95,13 @@ def tables_from(section: Section) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(tables.items()))
 
 
-def check_query(
-    query: str, tables: tuple[tuple[str, str], ...], reference: tuple[str, ...], patient: str
-) -> tuple[str, ...]:
-    """Refuse a query that does not keep people apart (docs/privacy.md P31).
-
-    Returns:
-        The columns of its result.
-
-    Raises:
-        StudyError: with the construct that is refused, and why; or sqlglot is not installed.
-    """
-    checked = with_sqlglot("hubbub.site.sql.owned_query", "checked")
-    return checked(query, dict(tables), reference=reference, patient=patient).columns
-
-
-def with_sqlglot(module: str, name: str) -> Callable[..., OwnedQuery]:
-    """A function of a module that needs sqlglot."""
+def checked(*given: Any, **named: Any) -> OwnedQuery:
+    """As `owned_query.checked`; StudyError too where sqlglot is not installed (P31)."""
     try:
-        return getattr(import_module(module), name)  # type: ignore[no-any-return]
+        from hubbub.site.sql import owned_query
     except ImportError:
         raise StudyError(
             "expected sqlglot to check what a study asks of databases, found that it is not "
             f"installed; {with_extra('sql')}"
         ) from None
+    return owned_query.checked(*given, **named)
