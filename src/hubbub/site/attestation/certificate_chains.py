@@ -10,12 +10,12 @@ import re
 import warnings
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -29,6 +29,7 @@ from hubbub.core.verification.attestation.policy import AttestedClaims
 
 MOST_CERTIFICATE = 4096  # bytes
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\n([A-Za-z0-9+/=\n]+)-----END \1-----\n")
+T = TypeVar("T", x509.Certificate, x509.CertificateRevocationList)
 _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, OverflowError)
 
 
@@ -41,19 +42,14 @@ def pinned_root(name: str) -> x509.Certificate:
 
 def pem_blocks(pem: bytes) -> list[tuple[bytes, bytes]]:
     """The kinds and contents of the blocks of a PEM text in its one spelling, lines of 64."""
-    blocks = [(kind, _pem_block(text)) for kind, text in _BLOCK.findall(pem)]
+    blocks = []
+    with suppress(Base64Error):
+        blocks = [(kind, b64decode(text)) for kind, text in _BLOCK.findall(pem)]
     if pem != b"".join(_armoured(kind, content) for kind, content in blocks):
         raise AttestationError(
             "spelling", "expected PEM in lines of 64 characters and nothing around, got another"
         )
     return blocks
-
-
-def _pem_block(text: bytes) -> bytes:
-    try:
-        return b64decode(text)
-    except Base64Error:
-        return b""
 
 
 def _armoured(kind: bytes, content: bytes) -> bytes:
@@ -76,14 +72,20 @@ def certificate_of(der: bytes) -> x509.Certificate:
         raise AttestationError(
             "size", f"expected a certificate of at most {MOST_CERTIFICATE} bytes, got {len(der)}"
         )
+    said = "expected a certificate, got other bytes; get it again"
+    return _loaded(x509.load_der_x509_certificate, der, "chain", said)
+
+
+def _loaded(load: Callable[[bytes], T], der: bytes, rule: str, said: str) -> T:
+    """What these bytes are, in their one spelling."""
     with _any_serial_number():
         try:
-            certificate = x509.load_der_x509_certificate(der)
-            if certificate.public_bytes(Encoding.DER) == der:
-                return certificate
+            read = load(der)
+            if read.public_bytes(Encoding.DER) == der:
+                return read
         except _UNREADABLE:
             pass
-    raise AttestationError("chain", "expected a certificate, got other bytes; get it again")
+    raise AttestationError(rule, said)
 
 
 def at_time(seconds: int) -> datetime:
@@ -115,34 +117,31 @@ def check_chain(chain: Sequence[x509.Certificate], root: x509.Certificate, at: i
         with _any_serial_number():
             for issued, issuer in zip(chain, [*chain[1:], root], strict=True):
                 issued.verify_directly_issued_by(issuer)
-                _check_issuer(issuer)
+                if not _may_issue(issuer):
+                    raise AttestationError(
+                        "chain", "expected issuers that may issue, got one that may not"
+                    )
     except (InvalidSignature, *_UNREADABLE):
         raise AttestationError(
             "chain", "expected every certificate to be signed by the next, got one that is not"
         ) from None
-    for certificate in chain:
-        _check_validity(certificate, at_time(at))
+    then = at_time(at)
+    for one in chain:
+        if not one.not_valid_before_utc <= then <= one.not_valid_after_utc:
+            raise AttestationError(
+                "expired",
+                f"expected certificates that are valid at {then:%Y-%m-%d %H:%M:%S} UTC, got one "
+                f"from {one.not_valid_before_utc:%Y-%m-%d %H:%M} to "
+                f"{one.not_valid_after_utc:%Y-%m-%d %H:%M}; get new evidence or collateral",
+            )
     return min(int(certificate.not_valid_after_utc.timestamp()) for certificate in chain)
 
 
-def _check_issuer(issuer: x509.Certificate) -> None:
-    """Who issues must be allowed to."""
+def _may_issue(issuer: x509.Certificate) -> bool:
     try:
-        if issuer.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
-            return
+        return issuer.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (x509.ExtensionNotFound, x509.DuplicateExtension):
-        pass
-    raise AttestationError("chain", "expected issuers that may issue, got one that may not")
-
-
-def _check_validity(one: x509.Certificate, at: datetime) -> None:
-    if not one.not_valid_before_utc <= at <= one.not_valid_after_utc:
-        raise AttestationError(
-            "expired",
-            f"expected certificates that are valid at {at:%Y-%m-%d %H:%M:%S} UTC, got one from "
-            f"{one.not_valid_before_utc:%Y-%m-%d %H:%M} to {one.not_valid_after_utc:%Y-%m-%d %H:%M}"
-            "; get new evidence or collateral",
-        )
+        return False
 
 
 def curve_key(one: x509.Certificate, curve: type[ec.EllipticCurve]) -> ec.EllipticCurvePublicKey:
@@ -270,12 +269,11 @@ def _is_document(said: object) -> bool:
         and all(type(place) is int and 0 <= place < _MOST_PCRS for place in pcrs)
         and {0, 1, 2} <= set(pcrs)
         and all(type(pcr) is bytes and len(pcr) == _PCR_BYTES for pcr in pcrs.values())
-        and all(_is_data(said.get(name)) for name in _MAY_BE_EMPTY)
+        and all(
+            value is None or (type(value) is bytes and len(value) <= _MOST_DATA)
+            for value in map(said.get, _MAY_BE_EMPTY)
+        )
     )
-
-
-def _is_data(value: object) -> bool:
-    return value is None or (type(value) is bytes and len(value) <= _MOST_DATA)
 
 
 def _is_signed_by(
@@ -337,13 +335,6 @@ _TURIN_LEVELS = {
 }
 
 
-class SnpCollateral(NamedTuple):
-    """The certificates of a chip, and AMD's revocation list."""
-
-    chain: list[x509.Certificate]
-    revoked: x509.CertificateRevocationList | None
-
-
 def verify_snp(
     report: bytes, collateral: bytes, at: int, roots: Mapping[str, x509.Certificate] | None = None
 ) -> AttestedClaims:
@@ -359,22 +350,24 @@ def verify_snp(
         raise AttestationError(
             "size", f"expected a report of {REPORT_BYTES} bytes, got {len(report)}"
         )
-    collateral_read = snp_collateral(collateral)
-    generation, root = _generation(collateral_read.chain[-1], roots)
-    until = check_chain(collateral_read.chain, root, at)
-    chip, end = collateral_read.chain[0], _SIGNED + 2 * _NUMBER
+    chain, revoked = _snp_collateral(collateral)
+    generation, root = _generation(chain[-1], roots)
+    until = check_chain(chain, root, at)
+    chip, end = chain[0], _SIGNED + 2 * _NUMBER
     if not _is_signed_by(chip, report[_SIGNED:end], "little", report[:_SIGNED]):
         raise AttestationError(
             "signature", "expected a report that the chip has signed, got another"
         )
     if any(report[end:]):
         raise AttestationError("signature", "expected zeros after the signature, got other bytes")
-    if collateral_read.revoked is not None:
-        until = min(until, _check_revocation(collateral_read, at))
-    return _snp_claims(report, chip, generation, until, collateral_read.revoked is not None)
+    if revoked is not None:
+        until = min(until, _check_revocation(revoked, chain, at))
+    return _snp_claims(report, chip, generation, until, revoked is not None)
 
 
-def snp_collateral(pem: bytes) -> SnpCollateral:
+def _snp_collateral(
+    pem: bytes,
+) -> tuple[list[x509.Certificate], x509.CertificateRevocationList | None]:
     """The chain and the revocation list in a PEM file; AttestationError if it is another."""
     if len(pem) > MOST_COLLATERAL:
         raise AttestationError(
@@ -389,17 +382,10 @@ def snp_collateral(pem: bytes) -> SnpCollateral:
             f"revocation list after them, got {len(kinds)} other blocks",
         )
     chain = [certificate_of(content) for _, content in blocks[:3]]
-    return SnpCollateral(chain, _list_of(blocks[3][1]) if blocks[3:] else None)
-
-
-def _list_of(der: bytes) -> x509.CertificateRevocationList:
-    try:
-        revoked = x509.load_der_x509_crl(der)
-        if revoked.public_bytes(Encoding.DER) == der:
-            return revoked
-    except ValueError:
-        pass
-    raise AttestationError("revocation", "expected a revocation list, got other bytes")
+    if not blocks[3:]:
+        return chain, None
+    said = "expected a revocation list, got other bytes"
+    return chain, _loaded(x509.load_der_x509_crl, blocks[3][1], "revocation", said)
 
 
 def _generation(
@@ -422,10 +408,11 @@ def _is_signed_by_root(listed: x509.CertificateRevocationList, root: x509.Certif
         return False
 
 
-def _check_revocation(found: SnpCollateral, at: int) -> int:
+def _check_revocation(
+    listed: x509.CertificateRevocationList, chain: Sequence[x509.Certificate], at: int
+) -> int:
     """Refuse a revoked chain; when the list ends."""
-    listed, (_, intermediate, root) = found.revoked, found.chain
-    assert listed is not None, "who calls has looked"  # noqa: S101
+    _, intermediate, root = chain
     if listed.issuer != root.subject or not _is_signed_by_root(listed, root):
         raise AttestationError("revocation", "expected AMD's revocation list, got another's")
     ends = listed.next_update_utc

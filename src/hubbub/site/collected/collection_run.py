@@ -177,7 +177,8 @@ class Collecting:
 
         Who has refused and went away is asked as soon as it comes again.
         """
-        rest = {i: [self._receipt(i)] for i in self._everybody if i not in due}
+        everybody = range(1, len(self.requests.roster.parties))
+        rest = {i: [self._receipt(i)] for i in everybody if i not in due}
         there = []
         for index, one in self._asked(Call.PING, dict.fromkeys(sorted(due), ())):
             if isinstance(one, Absent):
@@ -194,10 +195,6 @@ class Collecting:
         self, call: Call, requests: Mapping[int, Sequence[bytes]]
     ) -> list[tuple[int, object]]:
         return list(self.requests.ask(call, requests, self._id)) if requests else []
-
-    @property
-    def _everybody(self) -> range:
-        return range(1, len(self.requests.roster.parties))
 
     def _receipt(self, index: int) -> bytes:
         """How far it is, and what has come of this party."""

@@ -32,7 +32,7 @@ from hubbub.core.runs.spending import set_caps
 from hubbub.core.session.ask import Call
 from hubbub.core.session.offer import RefusedError, SessionOffer
 from hubbub.core.study.study import Study
-from hubbub.site.collected.collection_frames import CollectionPlace, Deposit, Opening, read_deposit
+from hubbub.site.collected.collection_frames import CollectionPlace, Deposit, Opening
 from hubbub.site.collected.collection_request import AskedCollection, Prepare
 from hubbub.site.collected.node import CollectionNode, NodeState
 from hubbub.site.network.event_log import WAITING, EventLog
@@ -112,18 +112,12 @@ class PartySide(ABC):
             deposits=said["come"],
             quorum=said["quorum"],
         )
-        own = self._own_deposit(
-            CollectionPlace(roster=self._folder.roster, study=study.id, id=session)
-        )
-        if own is not None and said["taken"] == own.hex():
-            kept = self.kept(session)
-            if kept.parts("receipt") is None:
-                self._log.note("received", study=study.name)
-                kept.keep("receipt", receipt)
-
-    def _own_deposit(self, place: CollectionPlace) -> bytes | None:
-        """The digest of this party's own deposit, if it has made one."""
-        return None
+        kept = self.kept(session)
+        own = kept.parts("deposit")  # which a node has none of
+        taken = own is not None and said["taken"] == unverified(own[0]).digest.hex()
+        if taken and kept.parts("receipt") is None:
+            self._log.note("received", study=study.name)
+            kept.keep("receipt", receipt)
 
 
 def said_in(payload: bytes | memoryview, sender: str) -> dict[str, Any]:
@@ -275,10 +269,6 @@ class SiloSide(PartySide):
             attempts=planned.mechanism.rows,
             study_attempts=attempts_of(asked.plan),
         )
-
-    def _own_deposit(self, place: CollectionPlace) -> bytes | None:
-        frames = self.kept(place.id).parts("deposit")
-        return None if frames is None else read_deposit(place, frames[0]).digest
 
 
 # A compute node in collections: its key, its promise and its total, each on disk before it leaves.

@@ -97,13 +97,7 @@ def trained_with(
     start: QueryState | None,
     **more: Any,
 ) -> tuple[PreparedStudy, QueryState]:
-    """All queries up to the main one, saved as it goes, wherever their sums come from.
-
-    Args:
-        coordinator, prepared, sessions: of the run, and where sums come from.
-        start: where an interrupted run stood.
-        more: see `train_federated`.
-    """
+    """As `train_federated`, saved as it goes, wherever the sums come from."""
     assert sessions.folder is not None, "a run apart has a folder"  # noqa: S101
     saver = sessions.stack.enter_context(CheckpointWriter(sessions.folder.keep))
     trained = train_federated(
