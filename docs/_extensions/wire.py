@@ -221,11 +221,11 @@ CALLS: dict[str, tuple[str, str, str]] = {
     "PROMISE": ("nodes", "REQUEST", "PROMISE"),
     "RESULT": ("silos", "RESULT", "RESULT_SIGNED"),
     "PROPOSE": ("all", "PROPOSAL", "PROPOSED"),
-    "COLLECT_KEY": ("nodes", "COLLECT", "NODE_KEY"),
+    "COLLECT_KEY": ("all", "COLLECT", "NODE_KEY; a silo's READY"),
     "COLLECT_DEPOSIT": (
         "silos",
         "COLLECT, all NODE_KEYs",
-        "DEPOSIT, VECTOR; CLOSED, if the study asks nothing after it",
+        "READY, DEPOSIT, VECTOR; CLOSED, if the study asks nothing after it",
     ),
     "COLLECT_LOOK": ("nodes", "COLLECT, all NODE_KEYs, some DEPOSITs", "LOOKED"),
     "COLLECT_PROMISE": ("nodes", "COLLECT, all NODE_KEYs, SET, its DEPOSITs", "SET_PROMISE"),

@@ -352,14 +352,21 @@ folder_of <- function(run) {
 #' @export
 hubbub_predict <- function(run, newdata, trust_code = FALSE) {
   path <- newdata
+  odd <- list()
   if (is.character(newdata)) path <- path.expand(newdata) else {
     dir.create(folder <- tempfile("rows-"), mode = "0700")
     on.exit(unlink(folder, recursive = TRUE))
     path <- file.path(folder, "newdata.csv")
-    write_table(tables_of(list(newdata = newdata))[[1]], path, "newdata")
+    table <- tables_of(list(newdata = newdata))[[1]]
+    plain <- vapply(table, is_plain, NA)
+    write_table(table[plain], path, "newdata")
+    odd <- as.list(table)[!plain] # such as days, which few models need
   }
   words <- c("predict", folder_of(run), path, options_of(trust_code = trust_code))
-  columns <- ask_command(words)$columns
+  columns <- tryCatch(ask_command(words)$columns, hubbub_bad_input = function(error) {
+    for (name in names(odd)) if (grepl(sprintf("'%s'", name), conditionMessage(error), fixed = TRUE)) spelled(odd[[name]], name, "newdata")
+    stop(error)
+  })
   as.data.frame(columns, stringsAsFactors = FALSE, optional = TRUE)
 }
 

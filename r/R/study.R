@@ -211,9 +211,7 @@ write_table <- function(table, path, site) {
 # Cells as text.
 spelled <- function(values, column, site) {
   if (is.factor(values)) values <- as.character(values)
-  plain <- is.numeric(values) || is.character(values) || is.logical(values)
-  # integer64 keeps its bits in a double, which only its own package reads.
-  if (!plain || NCOL(values) > 1 || inherits(values, "integer64")) {
+  if (!is_plain(values)) {
     refuse(
       "expected numbers, texts or truth values in column '", column, "' of ", site, ", found ",
       class(values)[1], "; leave it out or make it numbers, for example days since a day of the protocol: ",
@@ -223,6 +221,13 @@ spelled <- function(values, column, site) {
   }
   text <- if (is.numeric(values)) number_text(as.numeric(values)) else quoted(as.character(values))
   ifelse(is.na(values), "\"\"", text)
+}
+
+# Whether a file can have them as they are.
+is_plain <- function(values) {
+  plain <- is.numeric(values) || is.character(values) || is.logical(values) || is.factor(values)
+  # integer64 keeps its bits in a double, which only its own package reads.
+  plain && NCOL(values) == 1 && !inherits(values, "integer64")
 }
 
 # Numbers in the fewest digits that give them back.

@@ -100,10 +100,6 @@ class GridPhase:
     Which node speaks for a party is asked of the nodes themselves, and believed if the party has
     signed it: else one silo's node could take another's messages. More than messages it cannot
     take.
-
-    Args:
-        grid: of a ServerApp.
-        roster: everybody.
     """
 
     def __init__(self, grid: Grid, roster: Roster) -> None:

@@ -34,6 +34,11 @@ test_that("a run that is interrupted goes on, and its model scores new rows", {
   rows <- predict(run, data.frame(age = c(40, 85, NA), treatment = factor(c("new", "usual", "new"))))
   expect_identical(names(rows), c("row", "score", "predicted"))
   expect_true(all(rows$score >= 0 & rows$score <= 1))
+  # A day that the model does not need is left out, one that it needs is refused as what it is.
+  seen <- data.frame(age = 40, treatment = "new", seen = as.Date("2024-05-31"), at = Sys.time())
+  expect_identical(predict(run, seen)$score, rows$score[1])
+  seen$age <- seen$seen
+  expect_error(predict(run, seen), "in column 'age' of newdata, found Date", class = "hubbub_bad_input")
   expect_error(predict(run, data.frame(age = 40)), "expected a column 'treatment' in newdata.csv", class = "hubbub_bad_input")
   expect_output(print(run), "epsilon 1 at delta 1e-05", fixed = TRUE)
 })

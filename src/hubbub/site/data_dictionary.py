@@ -3,49 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hubbub.core.errors import StudyError
+from hubbub.core.study.source import table_source
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
-from hubbub.site.omop.omop_keys import Cohort
-
-HEAD = ("column", "role", "kind", "low", "high", "step", "codes", "unit", "missing", "concepts")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DictionaryEntry:
-    """One column.
-
-    Args:
-        column: its name.
-        role: "target", "event", "patient", "order", "feature" or "statistics".
-        kind: "number", "code" or "key".
-        low, high: bounds, in the unit; empty where there are none.
-        step: of which values are multiples, counted from low; empty where there is none.
-        codes: spellings that may occur.
-        unit: where the study knows it.
-        missing: what a missing cell means.
-        concepts: OMOP's ids.
-    """
+class DictionaryEntry(NamedTuple):
+    """One column: its role and kind, bounds in its unit, and what a missing cell means."""
 
     column: str
-    role: str
-    kind: str
+    role: str  # "target", "event", "patient", "order", "feature" or "statistics"
+    kind: str  # "number", "code" or "key"
     low: str = ""
     high: str = ""
-    step: str = ""
-    codes: tuple[str, ...] = ()
+    step: str = ""  # of which values are multiples, counted from low
+    codes: tuple[str, ...] = ()  # spellings that may occur
     unit: str = ""
     missing: str = "not allowed"
-    concepts: tuple[int, ...] = ()
+    concepts: tuple[int, ...] = ()  # OMOP's ids
 
     def row(self) -> tuple[str, ...]:
-        """As texts, in the order of `HEAD`."""
-        return (
-            *(self.column, self.role, self.kind, self.low, self.high, self.step),
-            *(" | ".join(self.codes), self.unit, self.missing, " ".join(map(str, self.concepts))),
-        )
+        """As texts."""
+        concepts = " ".join(map(str, self.concepts))
+        return (*self[:6], " | ".join(self.codes), self.unit, self.missing, concepts)
+
+
+HEAD = DictionaryEntry._fields
 
 
 def data_dictionary(study: Study) -> list[DictionaryEntry]:
@@ -59,10 +45,15 @@ def data_dictionary(study: Study) -> list[DictionaryEntry]:
             "expected data.columns of files, a query or a cohort, got none; a function of one's "
             "own says itself what records are"
         )
+    source = table_source(study.data.source)
+    meanings = {} if source is None else source.meanings(study.data.request)
     return [
         *_keys(study),
         *_targets(study),
-        *(_entry(study, column) for column in study.data.columns),
+        *(
+            _entry(study, column, *meanings.get(column.name, ("", ())))
+            for column in study.data.columns
+        ),
     ]
 
 
@@ -99,12 +90,8 @@ def _targets(study: Study) -> Iterator[DictionaryEntry]:
         )
 
 
-def _entry(study: Study, one: Column) -> DictionaryEntry:
+def _entry(study: Study, one: Column, unit: str, concepts: tuple[int, ...]) -> DictionaryEntry:
     """A column that is declared."""
-    request = study.data.request
-    asked = {o.name: o for o in request.omop.columns} if isinstance(request, Cohort) else {}
-    of = asked.get(one.name)
-    concept = of.concept if of else None
     missing = "not allowed" if one.complete or one.default is None else f"counts as {one.default}"
     if one.default is None and not one.complete and not (one.feature and study.model):
         missing = "allowed"
@@ -118,7 +105,7 @@ def _entry(study: Study, one: Column) -> DictionaryEntry:
         high=high,
         step="" if one.step is None else f"{one.step:.15g}",
         codes=one.categories,
-        unit=concept.unit if concept else "",
+        unit=unit,
         missing=missing + spelled,
-        concepts=of.concepts if of else (),
+        concepts=concepts,
     )

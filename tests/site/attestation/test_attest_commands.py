@@ -111,6 +111,15 @@ def test_the_age_of_a_document_is_compared_if_it_is_asked_for(
     assert (code, said["rule"]) == (1, "freshness")
 
 
+def test_no_age_is_told_of_what_has_no_date(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be said to be made within these seconds."""
+    arguments = verified(tmp_path, "milan", revocation="false")
+    assert main([*arguments, "--max-age", "1"]) == 2
+    assert "got that of snp, which has none" in capsys.readouterr().err
+
+
 def test_a_nitro_document_may_come_in_base64(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from hubbub.core.errors import AttestationError
 from hubbub.core.verification.attestation.policy import AttestedClaims
-from hubbub.site.attestation.certificate_chains import verify_snp
+from hubbub.site.attestation.certificate_chains import pem_blocks, verify_snp
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -119,6 +120,20 @@ class Vendor:
         with pytest.raises(AttestationError) as caught:
             self.verified(data)
         return caught.value.rule
+
+
+def test_no_other_bytes_are_taken_for_a_list() -> None:
+    """One bit of each byte is flipped; a version or a date may become unreadable by that."""
+    lists = (pem_blocks(revoked(99))[0][1] for _ in range(99))
+    der = next(one for one in lists if one[-1] % 2 == 0)  # whose last bit may seem to be unused
+    vendor, data, unused = Vendor(), report(), len(der) - 257
+    for place in range(len(der)):
+        changed = bytearray(der)
+        changed[place] ^= 1 if place == unused else 1 << place % 8
+        body = b64encode(changed)
+        lines = b"".join(body[k : k + 64] + b"\n" for k in range(0, len(body), 64))
+        vendor.listed = b"-----BEGIN X509 CRL-----\n" + lines + b"-----END X509 CRL-----\n"
+        assert vendor.rule(data) == "revocation"
 
 
 def test_our_vendors_report_holds_with_and_without_a_list() -> None:

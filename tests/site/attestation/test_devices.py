@@ -164,21 +164,12 @@ def test_a_machine_without_a_device_says_so(tmp_path: Path, platform: str) -> No
 # What to pin -----------------------------------------------------------------------------------
 
 
-def test_a_trust_domains_measurements_are_read_from_its_report(tmp_path: Path) -> None:
-    """TDREPORT: 1,024 bytes after 64 of report data; the measurements as in the quote."""
+def test_a_trust_domains_measurements_are_read_from_its_quote(tmp_path: Path) -> None:
     said = GOOD["tdx"].evidence.verified(GOOD["tdx"].at).measurements
-    report = bytearray(1024)
-    report[528:576] = said["mr_td"]
-    for place in range(4):
-        start = 720 + 48 * place
-        report[start : start + 48] = said[f"rtmr{place}"]
-
-    def ioctl(_file: int, number: int, buffer: bytearray) -> None:
-        assert (number, len(buffer)) == (0xC4405401, 1088)
-        buffer[64:] = report
-
-    root = device(tmp_path, "dev/tdx_guest")
-    found = of_machine("tdx", MachineAttester(root=root, ioctl=ioctl))
+    kernel = Kernel(tmp_path, "tdx_guest", GOOD["tdx"].quote)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{__name__}.DATA", bytes(64))
+        found = of_machine("tdx", kernel)
     assert found == {name: said[name].hex() for name in found}
     assert len(found) == 5
 

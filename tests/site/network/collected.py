@@ -18,11 +18,11 @@ from hubbub.learning.runs.result import Result
 from hubbub.site.collected import collection_run
 from hubbub.site.collected.collection_frames import Deposit
 from hubbub.site.collected.collection_run import serve_collection
-from hubbub.site.collected.kept_frames import KeptFrames
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.envelope import Missing, Phase
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.folder_files import SessionNotes
+from hubbub.site.network.kept_frames import KeptFrames
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.waiting import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
@@ -106,6 +106,7 @@ def collect(
     *,
     until: float = UNTIL,
     clock: Time | None = None,
+    out: str = "run",
 ) -> Result | None:
     """Collect the study's sums."""
     clock = clock or Time()
@@ -115,7 +116,7 @@ def collect(
     roster, study = parties.aggregator.roster, parties.study
     requests = Requests(roster, study.id, phase or seated(parties), event_log, times, quiet=True)
     coordinator = Coordinator(parties.aggregator, study, requests)
-    return serve_collection(coordinator, parties.home / "run", until=until, wall=clock.wall)
+    return serve_collection(coordinator, parties.home / out, until=until, wall=clock.wall)
 
 
 # Processes that die ---------------------------------------------------------------------------

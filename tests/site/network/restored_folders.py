@@ -193,7 +193,7 @@ class CollectionGame:
         said = self.asked(name, Call.COLLECT_DEPOSIT, *parts)
         if said:
             assert len(rows(self.table.parties, name)) >= 1, "a deposit without a row"
-            self.heads[name].extend([said[0]] if said[0] not in self.heads[name] else [])
+            self.heads[name].extend([said[1]] if said[1] not in self.heads[name] else [])
 
     def fix(self) -> None:
         """A SET of some deposits for one opening, which the aggregator signs."""

@@ -20,6 +20,7 @@ from hubbub.core.verification.evidence.silo_parts import _replayed
 from hubbub.core.verification.replay.checking import verify
 from hubbub.site.attestation.devices import SoftwareAttester, own_code
 from hubbub.site.network import checkup, coordinator
+from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.consortium import HOSPITALS, Consortium, table
 from network.lines import over_nats
@@ -159,8 +160,8 @@ def test_a_silo_whose_evidence_is_not_enough_is_named_with_its_rule(
 def test_an_aggregator_with_another_build_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parties = attested(tmp_path)
-    monkeypatch.setattr(coordinator, "MachineAttester", lambda _: showing(measurement=bytes(48)))
+    parties, wrong = attested(tmp_path), showing(measurement=bytes(48))
+    monkeypatch.setattr(PartyFolder, "attester", property(lambda _: wrong))
     said = refused(parties)
     assert "fails the rule “measurement”" in said
     assert "by aggregator" in said
@@ -278,7 +279,7 @@ def test_a_trial_of_evidence_that_would_not_do_says_why(
 ) -> None:
     parties = attested(tmp_path)
     wrong = showing(measurement=bytes(48))
-    monkeypatch.setattr(checkup, "MachineAttester", lambda _: wrong)
+    monkeypatch.setattr(PartyFolder, "attester", property(lambda _: wrong))
     (found,) = checkup._evidence(parties.sites["hungary"])
     assert not found.well
     assert "another build" in found.found

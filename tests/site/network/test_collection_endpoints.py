@@ -27,12 +27,12 @@ from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main
 from hubbub.site.collected.collection_frames import CollectionPlace
 from hubbub.site.collected.collection_request import collect_frame
-from hubbub.site.collected.kept_frames import KeptFrames
 from hubbub.site.collected.node import CollectionNode
 from hubbub.site.network.endpoint import NodeEndpoint
 from hubbub.site.network.envelope import read_answer, request
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.folder_files import read_roster, roster_of, write_roster
+from hubbub.site.network.kept_frames import KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
 from network.collected import (
     Deaths,
@@ -87,7 +87,7 @@ class Table:
 
     def deposits(self, *silos: str) -> dict[str, list[bytes]]:
         found = {
-            name: self.ask(name, Call.COLLECT_DEPOSIT, self.collect, *self.keys)
+            name: self.ask(name, Call.COLLECT_DEPOSIT, self.collect, *self.keys)[1:]
             for name in silos or HOSPITALS
         }
         assert all(len(one) == 3 for one in found.values())
@@ -168,7 +168,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[None]:
         disk.write_bytes(path, *content, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr("hubbub.site.collected.kept_frames.write_bytes", refuses)
+        patch.setattr("hubbub.site.network.kept_frames.write_bytes", refuses)
         yield
 
 
@@ -546,7 +546,7 @@ def test_p30_what_was_promised_or_sent_is_not_forgotten_by_who_harms_its_file(
     said = table.ask(party, *asked[party])
     if harm == "gone" and file in ("total", "deposit"):  # the last file, as on a machine set back
         assert said != promises[:1]
-        assert refusal(said)[0] == "protocol" if file == "total" else len(said) == 3
+        assert refusal(said)[0] == "protocol" if file == "total" else len(said) == 4
         return
     assert refusal(said) == ("ledger", "")
     assert str(path) in "\n".join(table.parties.said)
@@ -719,7 +719,9 @@ def test_no_call_is_answered_by_who_it_is_not_for(table: Table, call: Call) -> N
     base = table.opened()
     for name in ("cleveland", "node-1"):
         for_silo = call is Call.COLLECT_DEPOSIT
-        if call is Call.COLLECT_KEY and name == "node-1":
+        if call is Call.COLLECT_KEY:
+            tag = Tag.NODE_KEY if name == "node-1" else Tag.READY
+            assert unverified(table.ask(name, call, table.collect)[0]).tag is tag
             continue
         if for_silo and name == "cleveland":
             continue

@@ -17,18 +17,20 @@ import pytest
 from hubbub.core.errors import IntegrityError, StudyError, UserError
 from hubbub.core.runs.run_folder import answers_in
 from hubbub.core.session.offer import SessionOffer
+from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Standardisation
 from hubbub.core.verification.evidence.evidence_file import SIGNED
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import read, read_header
 from hubbub.core.verification.transcript.writer import Transcript
-from hubbub.site.collected import kept_frames
-from hubbub.site.collected.kept_frames import KeptFrames
+from hubbub.site.network import kept_frames
 from hubbub.site.network.coordinator import Coordinator
+from hubbub.site.network.kept_frames import KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
 from network.collected import (
     ASKED,
     DAY,
+    UNTIL,
     Deaths,
     Time,
     asking,
@@ -418,3 +420,55 @@ def test_a_file_that_is_erased_in_the_end_is_read_once(tmp_path, monkeypatch) ->
             continue
         with pytest.raises(IntegrityError, match="was altered"):
             kept.erasable("key")
+
+
+def test_p15_a_ledger_set_back_between_collections_pays_nothing_until_the_newest_is_there(
+    tmp_path: Path,
+) -> None:
+    """Its head is taken before it pays, and with its deposit: an older copy has neither."""
+    parties, clock = Consortium.gather(tmp_path, asking()), Time()
+    home = tmp_path / "cleveland"
+
+    def keep(name: str) -> None:
+        parties.stop("cleveland")
+        shutil.copytree(home, tmp_path / name)
+        parties.start("cleveland")
+
+    def restore(name: str) -> None:
+        parties.stop("cleveland")
+        for ledger in home.glob("ledger*"):
+            ledger.unlink()
+        for ledger in (tmp_path / name).glob("ledger*"):
+            shutil.copy(ledger, home / ledger.name)
+        parties.start("cleveland")
+
+    def paid() -> int:
+        return len(rows(parties, "cleveland"))
+
+    keep("before")
+    assert collect(parties, clock=clock) is not None
+    assert paid() == 1
+    keep("newest")
+    restore("before")
+    assert paid() == 0
+
+    made = asking()
+    made["study"]["name"] = "a second one"
+    made["parties"]["roster"] = parties.aggregator.roster.digest.hex()
+    parties.study = Study.from_table(made)
+    for folder in parties.sites.values():
+        folder.approve(parties.study, folder.roster)
+    parties.said.clear()
+    seats = seated(parties)
+
+    def phase(*given: Any) -> Any:
+        if paid() == 0 and any("set back" in line for line in parties.said):
+            restore("newest")
+        return seats(*given)
+
+    assert collect(parties, phase, clock=clock, until=clock.wall() + UNTIL, out="2") is not None
+    said = [line for line in parties.said if "set back" in line]
+    assert said
+    assert all("the ledger of cleveland has 1 rows, but it stated 3 before" in one for one in said)
+    assert paid() == 2, "none was paid on the older copy"
+    assert [one for one in verify(tmp_path / "2") if not one.holds] == []

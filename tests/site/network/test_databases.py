@@ -17,7 +17,6 @@ from hubbub.core.errors import DataError
 from hubbub.core.session.offer import RefusedError
 from hubbub.core.study import extract, silo_records
 from hubbub.core.verification.replay.checking import verify
-from hubbub.site.collected.collection_request import approved
 from hubbub.site.network import checkup, join
 from hubbub.site.network.envelope import Refusal
 from hubbub.site.network.silo_endpoint import SiloEndpoint
@@ -164,7 +163,7 @@ def asked(parties: Consortium) -> tuple[str, ...]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(silo_records, "check_readable", lambda *_: reading.append("read"))
         with pytest.raises(RefusedError) as raised:
-            approved(parties.sites["south"], parties.study.id)
+            parties.sites["south"].approved_study(parties.study.id)
     assert not reading  # nothing is read while somebody waits
     refused = Refusal.of(raised.value)
     return refused.why, refused.said, refused.culprit, str(refused.own)

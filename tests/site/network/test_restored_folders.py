@@ -28,8 +28,8 @@ from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli import ledger_commands
 from hubbub.desk.cli.main import main
-from hubbub.site.collected.kept_frames import KeptFrames
 from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.kept_frames import KeptFrames
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.silo_endpoint import SiloEndpoint
 from network.consortium import sent_home

@@ -259,7 +259,7 @@ def test_what_was_sent_for_a_collection_does_not_leave_again_once_it_is_withdraw
     line = Line(table.parties.seats["cleveland"])
     blob = request(Call.COLLECT_DEPOSIT, table.id, [table.collect, *table.keys])
     first = line.ask(blob)
-    assert unverified(read_answer(first)[0]).tag is Tag.DEPOSIT
+    assert unverified(read_answer(first)[1]).tag is Tag.DEPOSIT
     assert line.ask(blob) == first
     table.parties.sites["cleveland"].withdraw(table.parties.study.id)
     assert refusal(read_answer(line.ask(blob)))[0] == "not-approved"

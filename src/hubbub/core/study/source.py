@@ -76,6 +76,14 @@ class TableSource(ABC):
         """The column by which a patient's first records are told; empty: any are."""
         return ""
 
+    def parties(self, folder: Path) -> list[str]:
+        """The silos for which a folder says where their cells are."""
+        return []
+
+    def meanings(self, request: Any) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+        """By column its unit and the ids of its concepts, where the source knows them."""
+        return {}
+
     @abstractmethod
     def columns(self, data: Data) -> Sequence[str]:
         """The names of the columns that it gives.

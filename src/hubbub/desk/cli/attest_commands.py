@@ -105,6 +105,11 @@ def _verify(options: argparse.Namespace) -> int:
     told: dict[str, Any] = {"at": at, "policy": AllOf(rules).words()}
     try:
         claims = evidence.verified(at)
+        if options.max_age is not None and claims.made is None:  # no rule can look at it
+            raise UserError(
+                f"expected evidence with a date for --max-age, got that of {role.platform}, which "
+                "has none; leave the option out"
+            )
         told["claims"] = claims.to_dict()
         AllOf(rules).check(claims)
     except AttestationError as error:

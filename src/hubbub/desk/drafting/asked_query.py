@@ -8,11 +8,11 @@ from pathlib import Path
 
 from hubbub.core.disk import read_text
 from hubbub.core.errors import DataError, UserError
+from hubbub.core.study.data import Data
 from hubbub.core.study.extract import SOURCES, home_of
+from hubbub.core.study.source import TableSource, table_source
 from hubbub.desk.drafting.raw_table import raw_of
 from hubbub.desk.drafting.survey import Survey, survey_of
-from hubbub.site.sql.engines import silos_in
-from hubbub.site.sql.sql_keys import check_query
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +55,16 @@ class AskedQuery:
                 "TABLE=COLUMN, got fewer; name the columns with the person's key"
             )
         asked = cls(query=query.strip(), tables=tuple(sorted(pairs)), patient=patient)
-        check_query(asked.query, asked.tables, (), patient)
+        _databases().columns(asked.data)
         return asked
+
+    @property
+    def data(self) -> Data:
+        """What a study says of it."""
+        kind = _databases().Settings
+        assert kind is not None, "a query is asked by its keys"  # noqa: S101
+        request = kind(query=self.query, tables=self.tables)
+        return Data(source=_SQL, request=request, patient=self.patient)
 
     def surveyed(self, folder: Path) -> Survey:
         """What the query gives at each silo that a folder's `sources.toml` names.
@@ -64,16 +72,22 @@ class AskedQuery:
         Raises:
             DataError: there is none, or a database does not answer.
         """
-        from hubbub.site.sql import source
-        from hubbub.site.sql.owned_query import checked
-
-        home = home_of(folder)
-        silos = silos_in(folder)
+        home, source = home_of(folder), _databases()
+        silos = source.parties(folder)
         if not silos:
             raise DataError(
                 f"expected a silo's database in {(home / SOURCES).resolve()}, found none; write "
                 '[north] and url = "duckdb:///registry.duckdb" there'
             )
-        query = checked(self.query, dict(self.tables), patient=self.patient)
-        raw = [raw_of(source.stream_of(query, silo, home)) for silo in silos]
+        raw = [raw_of(source.stream(self.data, silo, home)) for silo in silos]
         return survey_of(raw, [Path(f"{silo}.csv") for silo in silos])
+
+
+_SQL = "sql"  # what a study calls databases
+
+
+def _databases() -> TableSource:
+    source = table_source(_SQL)
+    if source is None:
+        raise UserError("expected a package that reads databases, found none; install hubbub whole")
+    return source

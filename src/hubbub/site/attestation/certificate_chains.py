@@ -10,16 +10,16 @@ import re
 import warnings
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+from cryptography.hazmat.primitives.asymmetric import ec, rsa, utils
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.utils import CryptographyDeprecationWarning
@@ -29,6 +29,7 @@ from hubbub.core.verification.attestation.policy import AttestedClaims
 
 MOST_CERTIFICATE = 4096  # bytes
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\n([A-Za-z0-9+/=\n]+)-----END \1-----\n")
+T = TypeVar("T", x509.Certificate, x509.CertificateRevocationList)
 _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, OverflowError)
 
 
@@ -40,24 +41,15 @@ def pinned_root(name: str) -> x509.Certificate:
 
 
 def pem_blocks(pem: bytes) -> list[tuple[bytes, bytes]]:
-    """The kinds and contents of the blocks of a PEM text in its one spelling, lines of 64.
-
-    Raises:
-        AttestationError: by the rule "spelling", if a bit of it could be another.
-    """
-    blocks = [(kind, _pem_block(text)) for kind, text in _BLOCK.findall(pem)]
+    """The kinds and contents of the blocks of a PEM text in its one spelling, lines of 64."""
+    blocks = []
+    with suppress(Base64Error):
+        blocks = [(kind, b64decode(text)) for kind, text in _BLOCK.findall(pem)]
     if pem != b"".join(_armoured(kind, content) for kind, content in blocks):
         raise AttestationError(
             "spelling", "expected PEM in lines of 64 characters and nothing around, got another"
         )
     return blocks
-
-
-def _pem_block(text: bytes) -> bytes:
-    try:
-        return b64decode(text)
-    except Base64Error:
-        return b""
 
 
 def _armoured(kind: bytes, content: bytes) -> bytes:
@@ -80,14 +72,21 @@ def certificate_of(der: bytes) -> x509.Certificate:
         raise AttestationError(
             "size", f"expected a certificate of at most {MOST_CERTIFICATE} bytes, got {len(der)}"
         )
+    said = "expected a certificate, got other bytes; get it again"
+    return _loaded(x509.load_der_x509_certificate, der, "chain", said)
+
+
+def _loaded(load: Callable[[bytes], T], der: bytes, rule: str, said: str) -> T:
+    """What these bytes are, in their one spelling."""
     with _any_serial_number():
         try:
-            certificate = x509.load_der_x509_certificate(der)
-            if certificate.public_bytes(Encoding.DER) == der:
-                return certificate
+            read = load(der)
+            # A signature has whole bytes: it could else be said to have fewer bits.
+            if read.public_bytes(Encoding.DER) == der and der.endswith(b"\0" + read.signature):
+                return read
         except _UNREADABLE:
             pass
-    raise AttestationError("chain", "expected a certificate, got other bytes; get it again")
+    raise AttestationError(rule, said)
 
 
 def at_time(seconds: int) -> datetime:
@@ -100,8 +99,8 @@ def at_time(seconds: int) -> datetime:
         ) from None
 
 
-def check_chain(chain: Sequence[x509.Certificate], root: x509.Certificate, at: int) -> None:
-    """Refuse a chain that does not lead to the root, or did not at that time.
+def check_chain(chain: Sequence[x509.Certificate], root: x509.Certificate, at: int) -> int:
+    """Refuse a chain that does not lead to the root, or did not at that time; when it ends.
 
     Args:
         chain: the signer's certificate first, the root last.
@@ -119,33 +118,31 @@ def check_chain(chain: Sequence[x509.Certificate], root: x509.Certificate, at: i
         with _any_serial_number():
             for issued, issuer in zip(chain, [*chain[1:], root], strict=True):
                 issued.verify_directly_issued_by(issuer)
-                _check_issuer(issuer)
+                if not _may_issue(issuer):
+                    raise AttestationError(
+                        "chain", "expected issuers that may issue, got one that may not"
+                    )
     except (InvalidSignature, *_UNREADABLE):
         raise AttestationError(
             "chain", "expected every certificate to be signed by the next, got one that is not"
         ) from None
-    for certificate in chain:
-        _check_validity(certificate, at_time(at))
+    then = at_time(at)
+    for one in chain:
+        if not one.not_valid_before_utc <= then <= one.not_valid_after_utc:
+            raise AttestationError(
+                "expired",
+                f"expected certificates that are valid at {then:%Y-%m-%d %H:%M:%S} UTC, got one "
+                f"from {one.not_valid_before_utc:%Y-%m-%d %H:%M} to "
+                f"{one.not_valid_after_utc:%Y-%m-%d %H:%M}; get new evidence or collateral",
+            )
+    return min(int(certificate.not_valid_after_utc.timestamp()) for certificate in chain)
 
 
-def _check_issuer(issuer: x509.Certificate) -> None:
-    """Who issues must be allowed to."""
+def _may_issue(issuer: x509.Certificate) -> bool:
     try:
-        if issuer.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
-            return
+        return issuer.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (x509.ExtensionNotFound, x509.DuplicateExtension):
-        pass
-    raise AttestationError("chain", "expected issuers that may issue, got one that may not")
-
-
-def _check_validity(one: x509.Certificate, at: datetime) -> None:
-    if not one.not_valid_before_utc <= at <= one.not_valid_after_utc:
-        raise AttestationError(
-            "expired",
-            f"expected certificates that are valid at {at:%Y-%m-%d %H:%M:%S} UTC, got one from "
-            f"{one.not_valid_before_utc:%Y-%m-%d %H:%M} to {one.not_valid_after_utc:%Y-%m-%d %H:%M}"
-            "; get new evidence or collateral",
-        )
+        return False
 
 
 def curve_key(one: x509.Certificate, curve: type[ec.EllipticCurve]) -> ec.EllipticCurvePublicKey:
@@ -176,6 +173,7 @@ _HEADER = bytes.fromhex("a1013822")
 _FIRST = bytes.fromhex("8444a1013822a059")
 _SIGNATURE = bytes.fromhex("5860")
 _SIGNATURE_BYTES = 96
+_TO_BE_SIGNED = b"\x84\x6aSignature1\x44" + _HEADER + b"\x40\x59"  # then the payload's length
 _NEEDED = {"module_id", "digest", "timestamp", "pcrs", "certificate", "cabundle"}
 _MAY_BE_EMPTY = {"public_key", "user_data", "nonce"}
 _MOST_CHAIN, _MOST_PCRS, _PCR_BYTES, _MOST_DATA = 8, 32, 48, 1024
@@ -191,20 +189,19 @@ def verify_nitro(
         collateral: empty.
         at: the time of verification, seconds since 1970.
         root: AWS's; the pinned one if None.
-
-    Raises:
-        AttestationError: by the rule that does not hold.
-        UserError: the extra "attest" is not installed.
     """
     if collateral:
         raise AttestationError("collateral", "expected no collateral with Nitro, got some")
     payload, signature = _split(document)
     said = _document_in(payload)
     chain = [certificate_of(one) for one in [said["certificate"], *reversed(said["cabundle"])]]
-    check_chain(chain, root or pinned_root("aws-nitro"), at)
-    _check_document_signature(payload, signature, curve_key(chain[0], ec.SECP384R1))
+    until = check_chain(chain, root or pinned_root("aws-nitro"), at)
+    content = _TO_BE_SIGNED + len(payload).to_bytes(2, "big") + payload
+    if not _is_signed_by(chain[0], signature, "big", content):
+        raise AttestationError(
+            "signature", "expected a document that its certificate has signed, got another"
+        )
     # What a document says that is known to be AWS's.
-    until = min(int(certificate.not_valid_after_utc.timestamp()) for certificate in chain)
     pcrs: Mapping[int, bytes] = said["pcrs"]
     return AttestedClaims(
         platform="nitro",
@@ -273,28 +270,24 @@ def _is_document(said: object) -> bool:
         and all(type(place) is int and 0 <= place < _MOST_PCRS for place in pcrs)
         and {0, 1, 2} <= set(pcrs)
         and all(type(pcr) is bytes and len(pcr) == _PCR_BYTES for pcr in pcrs.values())
-        and all(_is_data(said.get(name)) for name in _MAY_BE_EMPTY)
+        and all(
+            value is None or (type(value) is bytes and len(value) <= _MOST_DATA)
+            for value in map(said.get, _MAY_BE_EMPTY)
+        )
     )
 
 
-def _is_data(value: object) -> bool:
-    return value is None or (type(value) is bytes and len(value) <= _MOST_DATA)
-
-
-def _check_document_signature(
-    payload: bytes, signature: bytes, key: ec.EllipticCurvePublicKey
-) -> None:
-    size = len(payload).to_bytes(2, "big")
-    header = b"\x84\x6aSignature1\x44" + _HEADER
-    half = _SIGNATURE_BYTES // 2
-    r, s = (int.from_bytes(one, "big") for one in (signature[:half], signature[half:]))
+def _is_signed_by(
+    one: x509.Certificate, signature: bytes, order: Literal["big", "little"], content: bytes
+) -> bool:
+    """Whether a certificate's key has signed this, with ECDSA of P-384 in two numbers."""
+    key, half = curve_key(one, ec.SECP384R1), len(signature) // 2
+    r, s = (int.from_bytes(number, order) for number in (signature[:half], signature[half:]))
     try:
-        encoded = utils.encode_dss_signature(r, s)
-        key.verify(encoded, header + b"\x40\x59" + size + payload, ec.ECDSA(SHA384()))
+        key.verify(utils.encode_dss_signature(r, s), content, ec.ECDSA(SHA384()))
     except (InvalidSignature, ValueError):
-        raise AttestationError(
-            "signature", "expected a document that its certificate has signed, got another"
-        ) from None
+        return False
+    return True
 
 
 # AMD SEV-SNP: a report of 1,184 bytes, signed by a key of the chip, and the chip's certificates.
@@ -343,13 +336,6 @@ _TURIN_LEVELS = {
 }
 
 
-class SnpCollateral(NamedTuple):
-    """The certificates of a chip, and AMD's revocation list."""
-
-    chain: list[x509.Certificate]
-    revoked: x509.CertificateRevocationList | None
-
-
 def verify_snp(
     report: bytes, collateral: bytes, at: int, roots: Mapping[str, x509.Certificate] | None = None
 ) -> AttestedClaims:
@@ -360,40 +346,29 @@ def verify_snp(
         collateral: see above.
         at: the time of verification, seconds since 1970.
         roots: AMD's by generation; the pinned ones if None.
-
-    Raises:
-        AttestationError: by the rule that does not hold.
     """
     if len(report) != REPORT_BYTES:
         raise AttestationError(
             "size", f"expected a report of {REPORT_BYTES} bytes, got {len(report)}"
         )
-    collateral_read = snp_collateral(collateral)
-    generation, root = _generation(collateral_read.chain[-1], roots)
-    check_chain(collateral_read.chain, root, at)
-    chip = collateral_read.chain[0]
-    key = curve_key(chip, ec.SECP384R1)
-    r, s = (
-        int.from_bytes(report[start : start + _NUMBER], "little")
-        for start in (_SIGNED, _SIGNED + _NUMBER)
-    )
-    try:
-        key.verify(utils.encode_dss_signature(r, s), report[:_SIGNED], ec.ECDSA(SHA384()))
-    except (InvalidSignature, ValueError):
+    chain, revoked = _snp_collateral(collateral)
+    generation, root = _generation(chain[-1], roots)
+    until = check_chain(chain, root, at)
+    chip, end = chain[0], _SIGNED + 2 * _NUMBER
+    if not _is_signed_by(chip, report[_SIGNED:end], "little", report[:_SIGNED]):
         raise AttestationError(
             "signature", "expected a report that the chip has signed, got another"
-        ) from None
-    if any(report[_SIGNED + 2 * _NUMBER :]):
+        )
+    if any(report[end:]):
         raise AttestationError("signature", "expected zeros after the signature, got other bytes")
-    until = min(
-        int(certificate.not_valid_after_utc.timestamp()) for certificate in collateral_read.chain
-    )
-    if collateral_read.revoked is not None:
-        until = min(until, _check_revocation(collateral_read, at))
-    return _snp_claims(report, chip, generation, until, collateral_read.revoked is not None)
+    if revoked is not None:
+        until = min(until, _check_revocation(revoked, chain, at))
+    return _snp_claims(report, chip, generation, until, revoked is not None)
 
 
-def snp_collateral(pem: bytes) -> SnpCollateral:
+def _snp_collateral(
+    pem: bytes,
+) -> tuple[list[x509.Certificate], x509.CertificateRevocationList | None]:
     """The chain and the revocation list in a PEM file; AttestationError if it is another."""
     if len(pem) > MOST_COLLATERAL:
         raise AttestationError(
@@ -408,17 +383,10 @@ def snp_collateral(pem: bytes) -> SnpCollateral:
             f"revocation list after them, got {len(kinds)} other blocks",
         )
     chain = [certificate_of(content) for _, content in blocks[:3]]
-    return SnpCollateral(chain, _list_of(blocks[3][1]) if blocks[3:] else None)
-
-
-def _list_of(der: bytes) -> x509.CertificateRevocationList:
-    try:
-        revoked = x509.load_der_x509_crl(der)
-        if revoked.public_bytes(Encoding.DER) == der:
-            return revoked
-    except ValueError:
-        pass
-    raise AttestationError("revocation", "expected a revocation list, got other bytes")
+    if not blocks[3:]:
+        return chain, None
+    said = "expected a revocation list, got other bytes"
+    return chain, _loaded(x509.load_der_x509_crl, blocks[3][1], "revocation", said)
 
 
 def _generation(
@@ -432,11 +400,22 @@ def _generation(
     raise AttestationError("chain", "expected one of AMD's pinned roots, got another certificate")
 
 
-def _check_revocation(found: SnpCollateral, at: int) -> int:
+def _is_signed_by_root(listed: x509.CertificateRevocationList, root: x509.Certificate) -> bool:
+    """Whether a list is the root's; of what nobody has signed a part may be unreadable."""
+    key = root.public_key()
+    try:
+        own = listed.issuer == root.subject
+        return own and isinstance(key, rsa.RSAPublicKey) and listed.is_signature_valid(key)
+    except _UNREADABLE:
+        return False
+
+
+def _check_revocation(
+    listed: x509.CertificateRevocationList, chain: Sequence[x509.Certificate], at: int
+) -> int:
     """Refuse a revoked chain; when the list ends."""
-    listed, (_, intermediate, root) = found.revoked, found.chain
-    assert listed is not None, "who calls has looked"  # noqa: S101
-    if listed.issuer != root.subject or not _is_signed(listed, root):
+    _, intermediate, root = chain
+    if not _is_signed_by_root(listed, root):
         raise AttestationError("revocation", "expected AMD's revocation list, got another's")
     ends = listed.next_update_utc
     if ends is None or not listed.last_update_utc <= at_time(at) <= ends:
@@ -446,19 +425,6 @@ def _check_revocation(found: SnpCollateral, at: int) -> int:
     if listed.get_revoked_certificate_by_serial_number(intermediate.serial_number) is not None:
         raise AttestationError("revocation", "expected a chain in force, AMD has revoked its ASK")
     return int(ends.timestamp())
-
-
-def _is_signed(listed: x509.CertificateRevocationList, root: x509.Certificate) -> bool:
-    """Whether the root has signed a list, the way AMD signs."""
-    key = root.public_key()
-    if not isinstance(key, rsa.RSAPublicKey):
-        return False
-    pss = padding.PSS(padding.MGF1(SHA384()), SHA384.digest_size)
-    try:
-        key.verify(listed.signature, listed.tbs_certlist_bytes, pss, SHA384())
-    except InvalidSignature:
-        return False
-    return True
 
 
 def _snp_claims(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from io import BytesIO
 from typing import Any
 
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -89,14 +90,7 @@ def verify_tdx(quote: bytes, collateral: bytes, at: int) -> AttestedClaims:
 
 
 def claims_of_domain(said: Mapping[str, Any]) -> AttestedClaims:
-    """What a verified quote says of a trust domain.
-
-    Args:
-        said: by `verified_quote`.
-
-    Raises:
-        AttestationError: by "platform", if it has an attribute that is not known to be harmless.
-    """
+    """What a verified quote says of a trust domain."""
     ((_, whole),) = said["report"].items()
     report = whole.get("base", whole)
     attributes = int.from_bytes(bytes.fromhex(report["td_attributes"]), "little")
@@ -106,14 +100,8 @@ def claims_of_domain(said: Mapping[str, Any]) -> AttestedClaims:
         )
     # A service domain may act on the one that it is bound to; those that move domains are such.
     is_bound = any(bytes.fromhex(whole.get("mr_service_td", "")))
-    names = {
-        "mr_td": "mr_td",
-        "mr_seam": "mr_seam",
-        "mr_config_id": "mr_config_id",
-        "mr_owner": "mr_owner",
-        "mr_owner_config": "mr_owner_config",
-        **{f"rtmr{place}": f"rt_mr{place}" for place in range(4)},
-    }
+    same = ("mr_td", "mr_seam", "mr_config_id", "mr_owner", "mr_owner_config")
+    names = {**dict(zip(same, same, strict=True)), **{f"rtmr{at}": f"rt_mr{at}" for at in range(4)}}
     return _claims(
         said,
         "tdx",
@@ -209,38 +197,31 @@ def _collateral_text(collateral: bytes) -> str:
     )
 
 
-class _Reader:
-    """Takes a quote apart; what is not there is an AttestationError."""
+def _take(reader: BytesIO, size: int) -> bytes:
+    """The next bytes of a quote."""
+    taken = reader.read(size)
+    if len(taken) < size:
+        raise AttestationError("size", "expected a whole quote, got one that ends too early")
+    return taken
 
-    def __init__(self, data: bytes) -> None:
-        self._data, self.place = data, 0
 
-    def take(self, size: int) -> bytes:
-        """The next bytes."""
-        end = self.place + size
-        if end > len(self._data):
-            raise AttestationError("size", "expected a whole quote, got one that ends too early")
-        taken, self.place = self._data[self.place : end], end
-        return taken
-
-    def number(self, size: int) -> int:
-        """The next whole number."""
-        return int.from_bytes(self.take(size), "little")
+def _number(reader: BytesIO, size: int) -> int:
+    return int.from_bytes(_take(reader, size), "little")
 
 
 def _respelled(quote: bytes) -> bytes:
     """A quote's signed parts, with lengths, certificates and padding in their one spelling."""
-    reader = _Reader(quote)
-    header = reader.take(_HEADER)
+    reader = BytesIO(quote)
+    header = _take(reader, _HEADER)
     version = int.from_bytes(header[:2], "little")
     signed, wrapped = header + _body(reader, version, header), version > 3
-    reader.number(4)
-    signature = reader.take(_SIGNATURE)
+    _number(reader, 4)
+    signature = _take(reader, _SIGNATURE)
     if wrapped:
-        reader.take(6)
-    report = reader.take(_REPORT + 64)
-    authentication = reader.take(reader.number(2))
-    kind, chain = reader.number(2), reader.take(reader.number(4))
+        _take(reader, 6)
+    report = _take(reader, _REPORT + 64)
+    authentication = _take(reader, _number(reader, 2))
+    kind, chain = _number(reader, 2), _take(reader, _number(reader, 4))
     if kind != _CHAIN:
         raise AttestationError("chain", f"expected a quote with its chain, got data of kind {kind}")
     inner = report + _sized(authentication, 2) + _of_kind(_CHAIN, _checked(chain))
@@ -249,17 +230,26 @@ def _respelled(quote: bytes) -> bytes:
     return whole.ljust(PADDED, b"\0") if wrapped else whole
 
 
-def _body(reader: _Reader, version: int, header: bytes) -> bytes:
+def body_of(quote: bytes) -> bytes:
+    """The report in a quote, of which nothing was verified."""
+    reader = BytesIO(quote)
+    header = _take(reader, _HEADER)
+    version = int.from_bytes(header[:2], "little")
+    body = _body(reader, version, header)
+    return body[6:] if version == 5 else body
+
+
+def _body(reader: BytesIO, version: int, header: bytes) -> bytes:
     """The report of the enclave or the trust domain, with its description in version 5."""
     if version == 3:
-        return reader.take(_BODIES[1])
+        return _take(reader, _BODIES[1])
     if version == 4:
-        return reader.take(_BODIES[1 if header[4] == SGX_TEE else 2])
-    described = reader.take(6)
+        return _take(reader, _BODIES[1 if header[4] == SGX_TEE else 2])
+    described = _take(reader, 6)
     kind, size = int.from_bytes(described[:2], "little"), int.from_bytes(described[2:], "little")
     if version != 5 or _BODIES.get(kind) != size:
         raise AttestationError("platform", "expected a quote of version 3, 4 or 5, got another")
-    return described + reader.take(size)
+    return described + _take(reader, size)
 
 
 def _sized(content: bytes, size: int) -> bytes:

@@ -30,8 +30,6 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -61,41 +59,23 @@ _DAY = 86_400
 def own_code() -> bytes:
     """SHA-384 over the files of this package: the measurement of a party that runs from source."""
     whole = hashlib.sha384(b"hubbub code v1")
-    for name, file in sorted(_sources(files("hubbub"), "")):
-        content = file.read_bytes()
+    top = Path(__file__).parents[2]
+    for name in sorted(path.relative_to(top).as_posix() for path in top.rglob("*.py")):
+        content = (top / name).read_bytes()
         whole.update(len(name.encode()).to_bytes(4, "little") + name.encode())
         whole.update(len(content).to_bytes(8, "little") + content)
     return whole.digest()
 
 
-def _sources(folder: Traversable, above: str) -> list[tuple[str, Traversable]]:
-    """Every Python file below a folder, by its path."""
-    sources: list[tuple[str, Traversable]] = []
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            sources += _sources(entry, f"{above}{entry.name}/")
-        elif entry.name.endswith(".py"):
-            sources.append((above + entry.name, entry))
-    return sources
-
-
 @dataclass(frozen=True, kw_only=True)
 class SoftwareAttester:
-    """Makes evidence that shows nothing.
+    """Makes evidence that shows nothing."""
 
-    Args:
-        measurement: what it says of the code, 48 bytes; this package's if None.
-        version: its security version.
-        debug: whether it says that it can be looked into.
-        since, until: the validity of its certificate, seconds since 1970; a day around the time of
-            the quote if None.
-    """
-
-    measurement: bytes | None = None
+    measurement: bytes | None = None  # of the code, 48 bytes; this package's if None
     version: int = 1
     debug: bool = False
-    since: int | None = None
-    until: int | None = None
+    since: int | None = None  # seconds since 1970; a day before the quote if None
+    until: int | None = None  # a day after it if None
     _key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate, repr=False)
 
     def quote(self, report_data: bytes, at: int) -> bytes:
@@ -159,7 +139,7 @@ def _check(key: Ed25519PublicKey, signature: bytes, content: bytes, rule: str) -
 # file's business.
 #
 # Source: Linux, Documentation/ABI/testing/configfs-tsm-report, include/uapi/linux/sev-guest.h,
-# include/uapi/linux/nsm.h, include/uapi/linux/tdx-guest.h; Gramine, "Attestation and secret
+# include/uapi/linux/nsm.h; Gramine, "Attestation and secret
 # provisioning".
 
 # An ioctl: of an open file, with a number and a buffer that it may change.
@@ -170,21 +150,13 @@ _MOST = 1 << 17  # bytes of a quote, or of collateral
 # _IOWR(kind, number, size): direction 3, then size, kind and number.
 _SEV_GUEST, _SNP_GET_REPORT = Path("dev/sev-guest"), 0xC0205300
 _NSM, _NSM_REQUEST = Path("dev/nsm"), 0xC0200A00
-_TDX_GUEST, _TDX_GET_REPORT = Path("dev/tdx_guest"), 0xC4405401
 _GRAMINE = Path("dev/attestation")
 _SNP_ANSWER, _SNP_REPORT = 4000, 1184
 _NSM_MOST = 0x3000
-_TDX_REPORT = 1024
 
 
 class MachineAttester:
-    """Makes this machine's evidence.
-
-    Args:
-        collateral: file that goes with it; nothing does if it is not there.
-        root: of the file system; another one in tests.
-        ioctl: of the system; another one in tests.
-    """
+    """Makes this machine's evidence, with the collateral in a file if it is there."""
 
     def __init__(
         self,
@@ -197,11 +169,7 @@ class MachineAttester:
         self._software = SoftwareAttester()
 
     def __call__(self, platform: str, report_data: bytes, at: int) -> policy.PlatformEvidence:
-        """This machine's evidence over 64 bytes.
-
-        Raises:
-            UserError: it has no such device, or the device refuses.
-        """
+        """This machine's evidence over 64 bytes."""
         if platform == "software":
             quote = self._software.quote(report_data, at)
             return policy.PlatformEvidence(platform=platform, quote=quote)
@@ -214,20 +182,6 @@ class MachineAttester:
         quote = self._guarded(platform, lambda: makers[platform](report_data))
         kept = self._guarded(platform, self._kept) if platform != "nitro" else b""
         return policy.PlatformEvidence(platform=platform, quote=quote, collateral=kept)
-
-    def tdx_report(self) -> bytes:
-        """The TDREPORT of this machine, which names its measurements and is not signed.
-
-        Raises:
-            UserError: it has no such device, or the device refuses.
-        """
-
-        def asked() -> bytes:
-            buffer = bytearray(64 + _TDX_REPORT)
-            self._asked(_TDX_GUEST, _TDX_GET_REPORT, buffer)
-            return bytes(buffer[64:])
-
-        return self._guarded("tdx", asked)
 
     def _guarded(self, platform: str, work: Callable[[], bytes]) -> bytes:
         """The system's errors as ours."""
@@ -329,18 +283,15 @@ _SIGSTRUCT_BYTES, _MODULUS, _HASH = 1808, slice(128, 512), slice(960, 992)
 _SIGSTRUCT_START = bytes.fromhex("06000000e10000000000010000000000")
 _PCR = re.compile(r"PCR([0-9]|[12][0-9]|3[01])")
 _HEX = re.compile(r"[0-9a-f]{96}")
-_TDX = {"mr_td": 528, **{f"rtmr{place}": 720 + 48 * place for place in range(4)}}
+_TDX = {"mr_td": 136, **{f"rtmr{place}": 328 + 48 * place for place in range(4)}}  # in a quote
 _MOST_OF_A_FILE = 1 << 20  # bytes
 
 
 def of_build(path: Path) -> tuple[str, dict[str, str]]:
     """The platform, and the measurements that a build's file states.
 
-    Args:
-        path: of a Gramine `.sig` file, or of the JSON that `nitro-cli build-enclave` prints.
-
     Raises:
-        UserError: it is neither.
+        UserError: it is neither a Gramine `.sig` file nor what `nitro-cli build-enclave` prints.
     """
     try:
         content = read_bytes(path, most=_MOST_OF_A_FILE)
@@ -355,19 +306,11 @@ def of_build(path: Path) -> tuple[str, dict[str, str]]:
 
 
 def of_machine(platform: str, attester: MachineAttester) -> dict[str, str]:
-    """What this machine says that it has measured of itself.
-
-    Args:
-        platform: which it is.
-        attester: asks its devices.
-
-    Raises:
-        UserError: it has no such device, or this cannot be read from it.
-    """
+    """What this machine says that it has measured of itself."""
     if platform == "software":
         return {"code": own_code().hex()}
     if platform == "tdx":
-        report = attester.tdx_report()
+        report = dcap.body_of(attester(platform, bytes(64), 0).quote)
         return {name: report[start : start + 48].hex() for name, start in _TDX.items()}
     if platform == "snp":
         report = attester(platform, bytes(64), 0).quote

@@ -4,6 +4,6 @@ A *collection* needs nobody at the same time. Frames in, frames out, with no dis
 `collection_frames` (what all must have been shown alike, a silo's one message, the set that is
 summed), `node` (what a compute node says, in which order), `collector` (what the aggregator makes
 of it, and a verifier). Among machines: `collection_request` (what a party is asked, which studies
-can be collected), `party_sides` (what it answers), `kept_frames` (how frames lie on a disk),
+can be collected), `party_sides` (what it answers),
 `collection_run` (the aggregator, from a study's folder to its evidence).
 """

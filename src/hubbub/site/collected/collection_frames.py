@@ -33,29 +33,14 @@ from hubbub.core.protocol.round.round_parameters import Parameters, RoundParamet
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionPlace:
-    """Which collection of which study, and who takes part: what a frame must be of.
-
-    Args:
-        roster: everybody.
-        study: its id, 32 bytes.
-        id: of the collection, 16 bytes.
-    """
+    """Which collection of which study, and who takes part: what a frame must be of."""
 
     roster: Roster = field(repr=False)
-    study: bytes
-    id: bytes
+    study: bytes  # its id, 32 bytes
+    id: bytes  # 16 bytes
 
     def parsed(self, data: bytes, tag: Tag, sender: int | None = None) -> Frame:
-        """A verified frame of this collection to everybody.
-
-        Args:
-            data: the frame.
-            tag: of which kind it must be.
-            sender: of whom; whoever says this checks it if None.
-
-        Raises:
-            ProtocolError: naming the relay; it is another.
-        """
+        """A verified frame of this collection to everybody."""
         frame = parse(data, self.roster, study=self.study, session=self.id)
         misplaced = frame.tag is not tag or frame.receiver != EVERYBODY
         if misplaced or (sender is not None and frame.sender != sender):
@@ -91,33 +76,15 @@ class CollectionPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """A collection that is open: verified, and the same at all who have the same Q.
-
-    Args:
-        place: which one.
-        digest: of the COLLECT.
-        keys: by node, whose sealing key is that of this collection.
-        q: SHA-256 over COLLECT and all NODE_KEYs, 32 bytes.
-    """
+    """A collection that is open: verified, and the same at all who have the same Q."""
 
     place: CollectionPlace
-    digest: bytes
-    keys: Mapping[int, Identity] = field(repr=False)
-    q: bytes
+    keys: Mapping[int, Identity] = field(repr=False)  # by node, with those of this collection
+    q: bytes  # SHA-256 over COLLECT and all NODE_KEYs
 
     @classmethod
     def read(cls, place: CollectionPlace, collect: bytes, node_keys: Sequence[bytes]) -> Opening:
-        """The opening that these frames make.
-
-        Args:
-            place: of which it must be.
-            collect: the aggregator's COLLECT.
-            node_keys: the NODE_KEYs of all nodes.
-
-        Raises:
-            ProtocolError: a frame is missing, doubled, false, or for another COLLECT, or a node's
-                key is none.
-        """
+        """The opening that these frames make."""
         digest = place.parsed(collect, Tag.COLLECT, 0).digest
         awaited = place.expected(Tag.NODE_KEY, place.roster.nodes)
         frames = {frame.sender: frame for frame in map(awaited.take, node_keys)}
@@ -125,34 +92,11 @@ class Opening:
         keys = {node: key_in(place, frames[node], digest) for node in place.roster.nodes}
         whole = b"".join(frames[node].digest for node in place.roster.nodes)
         q = hashlib.sha256(b"hubbub collection v1" + digest + whole).digest()
-        return cls(place=place, digest=digest, keys=keys, q=q)
-
-
-def node_key(
-    place: CollectionPlace, keys: Keys, node: int, collect: bytes, sealing: bytes
-) -> bytes:
-    """A node's NODE_KEY: the key that seeds of this collection are sealed to.
-
-    Args:
-        place: of the collection.
-        keys, node: the node's own, and its place in the roster.
-        collect: digest of the COLLECT.
-        sealing: the public key, made for this collection alone.
-    """
-    return place.frame(Tag.NODE_KEY, node, collect + sealing).sealed(keys)
+        return cls(place=place, keys=keys, q=q)
 
 
 def key_in(place: CollectionPlace, frame: Frame, collect: bytes) -> Identity:
-    """The node whose sealing key is the one in its NODE_KEY.
-
-    Args:
-        place: of the collection.
-        frame: its NODE_KEY.
-        collect: digest of the COLLECT.
-
-    Raises:
-        ProtocolError: it is for another COLLECT, or no key.
-    """
+    """The node whose sealing key is the one in its NODE_KEY."""
     node, payload = place.roster.parties[frame.sender], bytes(frame.payload)
     if payload[:DIGEST_BYTES] != collect:
         raise ProtocolError(
@@ -173,25 +117,14 @@ def key_in(place: CollectionPlace, frame: Frame, collect: bytes) -> Identity:
 # collection opens nowhere else, so that nobody passes another's seed off as its own (P30).
 
 SEED_BYTES = 32
+_SEAL = b"hubbub deposit v1"
 SEALED_SEED_BYTES = 1088 + 32 + SEED_BYTES + 16  # as a CONTRIBUTION has them (docs/protocol.md)
 
 
-def sealed_seed(opening: Opening, silo: int, node: int, seed: bytes) -> bytes:
-    """A seed for a node, which that node's key of this collection alone opens."""
-    return opening.keys[node].seal(seed, _context(b"hubbub deposit v1", opening, silo, node))
-
-
 def opened_seed(opening: Opening, silo: int, node: int, sealed: bytes, keys: Keys) -> bytes | None:
-    """A silo's seed for this node; None if it does not open, or is none.
-
-    Args:
-        opening: of the collection.
-        silo, node: who has sealed it, for whom.
-        sealed: it.
-        keys: the node's, of this collection.
-    """
+    """A silo's seed for this node; None if it does not open, or is none."""
     try:
-        seed = keys.open(sealed, _context(b"hubbub deposit v1", opening, silo, node))
+        seed = keys.open(sealed, _context(_SEAL, opening, silo, node))
     except (InvalidTag, ValueError):
         return None
     return seed if len(seed) == SEED_BYTES else None
@@ -219,12 +152,7 @@ def _context(use: bytes, opening: Opening, silo: int, node: int) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Deposited:
-    """What a silo sends: frames that hold no secret.
-
-    Args:
-        deposit: DEPOSIT: Q, the hash of the vector, the sealed seeds.
-        vector: VECTOR: the masked residues.
-    """
+    """What a silo sends: frames that hold no secret."""
 
     deposit: bytes = field(repr=False)
     vector: bytes = field(repr=False)
@@ -232,14 +160,7 @@ class Deposited:
 
 @dataclass(frozen=True, kw_only=True)
 class Deposit:
-    """How a silo makes its deposit.
-
-    Args:
-        keys, silo: the silo's own, and its place in the roster.
-        opening: of the collection.
-        round_parameters: the numbers of the sum.
-        mask_stream: adds masks.
-    """
+    """How a silo makes its deposit."""
 
     keys: Keys
     silo: int
@@ -252,11 +173,6 @@ class Deposit:
 
         All that is drawn follows from the source, Q and the sum itself: copies of one machine that
         sum other records, or for another opening, draw independently (P30).
-
-        Args:
-            task: the silo's records.
-            parameters: at which the sum is taken.
-            source: the silo's randomness.
         """
         numbers, opening = self.round_parameters, self.opening
         source = source.branch(b"collection" + opening.q)
@@ -280,7 +196,10 @@ class Deposit:
         masks = [(mask_key(opening, self.silo, node, seed), False) for node, seed in seeds.items()]
         self.mask_stream.add_all(residues, masks)
         vector = ring.to_bytes(residues)
-        parts = [sealed_seed(opening, self.silo, node, seed) for node, seed in seeds.items()]
+        parts = [
+            opening.keys[node].seal(seed, _context(_SEAL, opening, self.silo, node))
+            for node, seed in seeds.items()
+        ]
         head = opening.q + hashlib.sha256(vector).digest()
         return Deposited(
             deposit=place.frame(Tag.DEPOSIT, self.silo, head + b"".join(parts)).sealed(self.keys),
@@ -300,11 +219,7 @@ class ReadDeposit:
 
 
 def read_deposit(place: CollectionPlace, data: bytes) -> ReadDeposit:
-    """What a silo has signed.
-
-    Raises:
-        ProtocolError: it is no DEPOSIT of a silo of this collection.
-    """
+    """What a silo has signed."""
     frame = place.parsed(data, Tag.DEPOSIT)
     name, nodes = place.roster.name(frame.sender), place.roster.nodes
     if frame.sender not in place.roster.silos:
@@ -327,11 +242,7 @@ def read_deposit(place: CollectionPlace, data: bytes) -> ReadDeposit:
 def read_vector(
     place: CollectionPlace, data: bytes, deposit: ReadDeposit, numbers: RoundParameters
 ) -> ring.Residues:
-    """The masked residues that belong to a deposit.
-
-    Raises:
-        ProtocolError: they are others than the silo has signed with its seeds.
-    """
+    """The masked residues that belong to a deposit."""
     frame: Frame = place.parsed(data, Tag.VECTOR, deposit.silo)
     name = place.roster.name(deposit.silo)
     if hashlib.sha256(frame.payload).digest() != deposit.vector:
@@ -355,24 +266,14 @@ def read_vector(
 
 @dataclass(frozen=True, kw_only=True)
 class FixedSet:
-    """A SET that was verified.
+    """A SET that was verified."""
 
-    Args:
-        digest: of the frame, which stands for all of it.
-        deposits: by silo, the digest of its DEPOSIT.
-    """
-
-    digest: bytes
-    deposits: Mapping[int, bytes] = field(repr=False)
+    digest: bytes  # of the frame, which stands for all of it
+    deposits: Mapping[int, bytes] = field(repr=False)  # by silo, the digest of its DEPOSIT
 
     @classmethod
     def read(cls, opening: Opening, data: bytes, numbers: RoundParameters) -> FixedSet:
-        """The set in a frame.
-
-        Raises:
-            ProtocolError: it is not the aggregator's, of another opening, below the quorum (P3), or
-                not as long as its silos say.
-        """
+        """The set in a frame."""
         frame = opening.place.parsed(data, Tag.SET, 0)
         sender, payload = opening.place.roster.name(0), bytes(frame.payload)
         bits = DIGEST_BYTES + (numbers.silos + 7) // 8
@@ -394,11 +295,7 @@ class FixedSet:
         return cls(digest=frame.digest, deposits=dict(zip(silos, digests, strict=True)))
 
     def of(self, opening: Opening, deposits: Sequence[bytes]) -> dict[int, ReadDeposit]:
-        """The deposits of just this set, by silo.
-
-        Raises:
-            ProtocolError: one is missing, doubled, another, or for another opening.
-        """
+        """The deposits of just this set, by silo."""
         deposits_read: dict[int, ReadDeposit] = {}
         for data in deposits:
             deposit = read_deposit(opening.place, data)
@@ -427,11 +324,7 @@ def fixed_set(
 
 
 def check_opening(opening: Opening, deposit: ReadDeposit) -> None:
-    """Refuse a deposit for another opening.
-
-    Raises:
-        ProtocolError: it is for another; the silo was shown other frames, or lies.
-    """
+    """Refuse a deposit for another opening."""
     if deposit.q != opening.q:
         raise ProtocolError(
             f"expected a deposit of {opening.place.roster.name(deposit.silo)} for this opening, "

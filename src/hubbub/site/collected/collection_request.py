@@ -8,65 +8,73 @@ who carries the request can have it take part in anything else.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query
-from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Tag, tag_of, unverified
-from hubbub.core.session.ask import Call
-from hubbub.core.session.offer import RefusedError, SessionOffer
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.session.offer import RefusedError, SessionOffer, round_parameters_of
 from hubbub.core.study.study import Study
 from hubbub.site.collected.collection_frames import CollectionPlace
 from hubbub.site.network.party_folder import PartyFolder
 
-COLLECTING = frozenset(call for call in Call if call >= Call.COLLECT_KEY)
 _LATEST = 2**40  # seconds since 1970
+Prepare = Callable[[Study, SessionOffer], tuple[Plan, PlannedQuery[Query]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskedCollection:
-    """A request of a collection, whose frames are not verified yet but for the COLLECT.
-
-    Args:
-        study: approved here.
-        place: the collection.
-        offer: what the COLLECT says.
-        until: seconds since 1970; a word to people.
-        parts: all frames by their tags.
-    """
+    """A request of a collection, whose frames are not verified yet but for the COLLECT."""
 
     study: Study
     place: CollectionPlace
     offer: SessionOffer
-    until: int
-    parts: dict[int, list[bytes]] = field(repr=False)
+    until: int  # seconds since 1970; a word to people
+    plan: Plan = field(repr=False)  # the party's own
+    planned: PlannedQuery[Query] = field(repr=False)  # that is asked for
+    numbers: RoundParameters
+    parts: dict[int, list[bytes]] = field(repr=False)  # by tag
 
     @classmethod
     def of(
-        cls, party_folder: PartyFolder, session: bytes, parts: Sequence[bytes]
+        cls, party_folder: PartyFolder, session: bytes, parts: Sequence[bytes], prepare: Prepare
     ) -> AskedCollection:
-        """What these parts ask.
-
-        Raises:
-            RefusedError: the study is not approved here.
-            ProtocolError: there is not one COLLECT of the aggregator.
-        """
+        """What these parts ask, of a study that is approved here and can be collected."""
         by_tag: dict[int, list[bytes]] = {}
         for part in parts:
             by_tag.setdefault(tag_of(part), []).append(part)
         collects = by_tag.get(Tag.COLLECT, [])
         if len(collects) != 1:
             raise ProtocolError("expected one COLLECT in a request, got another", culprit="relay")
-        study, roster = approved(party_folder, unverified(collects[0]).study)
+        study, roster = party_folder.approved_study(unverified(collects[0]).study)
         place = CollectionPlace(roster=roster, study=study.id, id=session)
         frame = place.parsed(collects[0], Tag.COLLECT, 0)
         offer = SessionOffer.read(frame.payload, roster.name(0))
         until = until_of(frame.payload, roster.name(0))
-        return cls(study=study, place=place, offer=offer, until=until, parts=by_tag)
+        plan, planned = prepare(study, offer)
+        if plan.planned(offer.purpose) is None:
+            raise RefusedError(
+                "plan", "expected a purpose of the study, got another; nothing is sent"
+            )
+        if why := why_not(study, planned):
+            raise RefusedError("failed", f"expected {why}")
+        numbers = round_parameters_of(planned)
+        offer.check(numbers)
+        return cls(
+            study=study,
+            place=place,
+            offer=offer,
+            until=until,
+            plan=plan,
+            planned=planned,
+            numbers=numbers,
+            parts=by_tag,
+        )
 
     @property
     def collect(self) -> bytes:
@@ -85,23 +93,6 @@ class AskedCollection:
         return frames[0]
 
 
-def approved(party_folder: PartyFolder, study_id: bytes) -> tuple[Study, Roster]:
-    """A study that is approved here at this moment, and its roster.
-
-    Raises:
-        RefusedError: there is none such.
-    """
-    study = party_folder.study(study_id)
-    roster = party_folder.roster if study else None
-    if study is None or roster is None or study.parties.roster != roster.digest.hex():
-        raise RefusedError(
-            "not-approved",
-            f"expected an approved study, got {study_id.hex()[:16]}; approve it with hubbub "
-            "approve, if it shall run",
-        )
-    return study, roster
-
-
 def collect_frame(place: CollectionPlace, keys: Keys, offer: SessionOffer, until: float) -> bytes:
     """The COLLECT by which the aggregator opens a collection."""
     content = json.loads(offer.payload()) | {"until": int(until)}
@@ -110,11 +101,7 @@ def collect_frame(place: CollectionPlace, keys: Keys, offer: SessionOffer, until
 
 
 def until_of(payload: bytes | memoryview, sender: str) -> int:
-    """Until when a collection is open, as a COLLECT says; seconds since 1970.
-
-    Raises:
-        ProtocolError: it says no time.
-    """
+    """Until when a collection is open, as a COLLECT says; seconds since 1970."""
     try:
         until = json.loads(bytes(payload))["until"]
         if type(until) is int and 0 <= until < _LATEST:
@@ -170,9 +157,6 @@ def check_collectable(plan: Plan) -> list[PlannedQuery[Query]]:
     """The queries of a study that are collected, in their order.
 
     These are all that it asks, or all that come before a training, which then needs sessions.
-
-    Raises:
-        StudyError: the study cannot be collected; it says why, and what to do.
     """
     collectable: list[PlannedQuery[Query]] = []
     for planned in plan.stepped:

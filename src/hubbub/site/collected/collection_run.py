@@ -2,9 +2,9 @@
 
 Every few seconds it looks who is there. Whom something is due of is asked for it, everybody else is
 told that nothing is, and how far it is. What comes is on the disk before anything follows from it
-(`kept_frames.py`), so the process may end at any moment and go on later. The set is fixed when
-everybody has come, or time is up and enough have; then all nodes promise it, then all tell their
-totals. Nothing here is trusted with privacy (docs/privacy.md P30).
+(`network/kept_frames.py`), so the process may end at any moment and go on later. The set is fixed
+when everybody has come, or time is up and enough have; then all nodes promise it, then all tell
+their totals. Nothing here is trusted with privacy (docs/privacy.md P30).
 """
 
 from __future__ import annotations
@@ -27,27 +27,26 @@ from hubbub.core.planning.query import Query
 from hubbub.core.protocol.agreement.key_agreement import SESSION_BYTES
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.core.protocol.primitives.wire import Tag, parse, unverified
+from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
-from hubbub.core.runs.checkpoint import CheckpointWriter
-from hubbub.core.runs.federated import RunSessions, ask_before, train_federated
+from hubbub.core.runs.federated import RunSessions, ask_before
 from hubbub.core.runs.run_folder import RunFolder
 from hubbub.core.session.ask import Absent, Call
 from hubbub.core.session.offer import SessionOffer, round_parameters_of
 from hubbub.core.study import silo_records
-from hubbub.core.verification.evidence.collecting import checked_part
 from hubbub.core.verification.transcript.frame_records import FOLDER as TRANSCRIPTS
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.result import Result
 from hubbub.site.collected.collection_frames import CollectionPlace, read_deposit
 from hubbub.site.collected.collection_request import check_collectable, collect_frame, until_of
-from hubbub.site.collected.kept_frames import FOLDER, CollectorBox, KeptFrames
-from hubbub.site.network.aggregator_run import concluded, run_folder_of, saved_as_it_goes
+from hubbub.site.collected.collector import CollectorBox
+from hubbub.site.network.aggregator_run import concluded, run_folder_of, trained_with
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.event_log import WAITING
-from hubbub.site.network.requests import UNREADABLE, Requests
+from hubbub.site.network.kept_frames import FOLDER, KeptFrames
+from hubbub.site.network.requests import Requests
 
 HOUR, DAY = 3600.0, 86400.0
 _BEFORE = (14 * DAY, 7 * DAY, 3 * DAY, DAY, 6 * HOUR, HOUR)
@@ -68,6 +67,12 @@ def next_reminder(now: float, until: float) -> float:
 _PAUSE = 5.0  # seconds between two looks at who is there
 _LONGEST_PAUSE = 600.0  # until one that has refused, and stays, is asked again
 Due = dict[int, tuple[Call, list[bytes]]]
+_KINDS = {  # under which what parties answer is kept
+    Call.COLLECT_KEY: "key",
+    Call.COLLECT_DEPOSIT: "deposit",
+    Call.COLLECT_PROMISE: "promise",
+    Call.COLLECT_TOTAL: "total",
+}
 
 
 def day_of(seconds: float) -> str:
@@ -77,36 +82,22 @@ def day_of(seconds: float) -> str:
 
 @dataclass(kw_only=True)
 class Collecting:
-    """One collection while it goes on.
-
-    Args:
-        box: what was taken so far.
-        requests: asks the parties.
-        keys: the aggregator's.
-        study: its name, for people.
-        until: seconds since 1970; then enough are enough.
-        check: raises where there is nothing to go on for.
-        wall: the time, seconds since 1970.
-    """
+    """One collection while it goes on."""
 
     box: CollectorBox
     requests: Requests
     keys: Keys = field(repr=False)
-    study: str
-    until: float
-    check: Callable[[], None]
+    study: str  # its name, for people
+    until: float  # seconds since 1970, as what `wall` gives; then enough are enough
+    check: Callable[[], None]  # raises where there is nothing to go on for
     wall: Callable[[], float] = time.time
     _remind_at: float = 0.0
     _shown: dict[int, list[int]] = field(default_factory=dict)
+    _stated: set[int] = field(default_factory=set)  # silos whose ledgers' heads were just taken
     _pauses: dict[int, tuple[float, float]] = field(default_factory=dict)  # until, and how long
 
     def run(self) -> None:
-        """Go on until the sum can be taken.
-
-        Raises:
-            UserError: the study is approved here no more.
-            IntegrityError: the disk does not take what has come.
-        """
+        """Go on until the sum can be taken."""
         self._remind_at = next_reminder(self.wall(), self.until)
         self._tell()
         while not self.box.collector.is_complete:
@@ -123,6 +114,7 @@ class Collecting:
         taken = False
         for call in dict.fromkeys(due[index][0] for index in there):
             asked = {i: due[i][1] for i in there if due[i][0] is call}
+            self._stated -= asked.keys()
             for index, answer in self.requests.ask(call, asked, self._id):
                 if isinstance(answer, Absent) or not self._take(call, index, answer):
                     # Who has not done its part is asked again, less and less often.
@@ -158,7 +150,10 @@ class Collecting:
             return {node: (Call.COLLECT_KEY, [collector.collect]) for node in left}
         if not collector.fixed:
             for silo in set(roster.silos) - collector.deposits.keys():
-                due[silo] = (Call.COLLECT_DEPOSIT, base)
+                if silo in self._stated:
+                    due[silo] = (Call.COLLECT_DEPOSIT, base)
+                else:  # before it pays: an older ledger is refused (P15)
+                    due[silo] = (Call.COLLECT_KEY, [collector.collect])
             for node in roster.nodes:
                 if silos := collector.to_look(node):
                     self._shown[node] = silos
@@ -182,11 +177,13 @@ class Collecting:
 
         Who has refused and went away is asked as soon as it comes again.
         """
-        rest = {i: [self._receipt(i)] for i in self._everybody if i not in due}
+        everybody = range(1, len(self.requests.roster.parties))
+        rest = {i: [self._receipt(i)] for i in everybody if i not in due}
         there = []
         for index, one in self._asked(Call.PING, dict.fromkeys(sorted(due), ())):
             if isinstance(one, Absent):
                 self._pauses.pop(index, None)
+                self._stated.discard(index)
             else:
                 there.append(index)
         for _ in self._asked(Call.COLLECT_REST, rest):
@@ -198,10 +195,6 @@ class Collecting:
         self, call: Call, requests: Mapping[int, Sequence[bytes]]
     ) -> list[tuple[int, object]]:
         return list(self.requests.ask(call, requests, self._id)) if requests else []
-
-    @property
-    def _everybody(self) -> range:
-        return range(1, len(self.requests.roster.parties))
 
     def _receipt(self, index: int) -> bytes:
         """How far it is, and what has come of this party."""
@@ -220,30 +213,26 @@ class Collecting:
         """What a party has answered; whether it could be used."""
         name = self.requests.roster.name(index)
         try:
+            if call is Call.COLLECT_KEY and index in self.requests.roster.silos:
+                self._stated.add(index)  # its READY was taken where it came in
+                return True
+            if call is Call.COLLECT_LOOK:
+                self._looked(index, answer)
+                return True
+            self.box.take(_KINDS[call], index, answer)
             if call is Call.COLLECT_DEPOSIT:
-                self.box.take_deposit(index, answer)
                 come, silos = len(self.box.collector.deposits), len(self.requests.roster.silos)
                 self.requests.note("came", whom=name, come=come, silos=silos)
-                return True
-            if len(answer) != 1:
-                raise ProtocolError("expected one frame, got others", culprit="relay")
-            if call is Call.COLLECT_LOOK:
-                self._looked(index, answer[0])
-            else:
-                take = {
-                    Call.COLLECT_KEY: self.box.take_key,
-                    Call.COLLECT_PROMISE: self.box.take_promise,
-                    Call.COLLECT_TOTAL: self.box.take_total,
-                }
-                take[call](index, answer[0])
         except ProtocolError as error:
             self.requests.garbled(index, str(error), error.culprit)
             return False
         return True
 
-    def _looked(self, node: int, frame: bytes) -> None:
+    def _looked(self, node: int, answer: list[bytes]) -> None:
         """A node says whose seeds do not open; it is believed, and so is the silo: neither is."""
-        roster = self.requests.roster
+        if len(answer) != 1:
+            raise ProtocolError("expected one frame, got others", culprit="relay")
+        (frame,), roster = answer, self.requests.roster
         for silo in sorted(self.box.take_look(node, self._shown[node], frame)):
             self.requests.warn("seed", whom=roster.name(node), silo=roster.name(silo))
 
@@ -309,12 +298,7 @@ class Collecting:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedSum:
-    """The one sum of a query.
-
-    Args:
-        collected: goes on until it opens; the collection, and its sum in grid steps.
-        round_parameters: its numbers.
-    """
+    """The one sum of a query."""
 
     collected: Callable[[], ring.Integers]
     round_parameters: RoundParameters
@@ -329,19 +313,12 @@ class CollectedSum:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectedSums(RunSessions):
-    """Where the sums of a run come from: a collection for each.
-
-    Args:
-        coordinator: the aggregator's.
-        until: seconds since 1970.
-        wall: the time, seconds since 1970.
-        boxes: the collections that were opened, by purpose.
-    """
+    """Where the sums of a run come from: a collection for each."""
 
     coordinator: Coordinator
-    until: float
+    until: float  # seconds since 1970, as what `wall` gives
     wall: Callable[[], float] = time.time
-    boxes: dict[str, CollectorBox] = field(default_factory=dict)
+    boxes: dict[str, CollectorBox] = field(default_factory=dict)  # by purpose
 
     def open(  # type: ignore[override]  # both are asked for rounds alone
         self,
@@ -410,11 +387,8 @@ def serve_collection(
     """Collect a study's single sums, or go on with it where it was interrupted.
 
     Args:
-        coordinator: of the study, approved in the aggregator's folder.
-        out: the run's folder, new or interrupted.
-        until: when enough silos are enough; seconds since 1970.
+        until: when enough silos are enough; seconds since 1970, as what `wall` gives.
         data: the folder that the public test set is in; the home if None.
-        wall: the time, seconds since 1970.
 
     Returns:
         The result; None where a training follows, which needs sessions.
@@ -443,18 +417,9 @@ def serve_collection(
         if prepared.plan.main not in collected:
             ask_before(prepared, sums.asked, folder)
             return None
-        saver = stack.enter_context(CheckpointWriter(folder.keep))
-        prepared, trained = train_federated(
-            prepared,
-            sums,
-            start=start,
-            progress=lambda _step, _row: None,
-            keep=saved_as_it_goes(coordinator, prepared, saver),
-            settle=saver.wait,
-            offer=coordinator.standardise,
-            release=coordinator.release,
+        prepared, trained = trained_with(
+            coordinator, prepared, sums, start, progress=lambda _step, _row: None
         )
-        saver.wait()
         parts = _last_words(coordinator, sums, folder, prepared.plan)
         return concluded(coordinator, prepared, trained, folder, parts, began)
 
@@ -476,23 +441,15 @@ def _last_words(
     coordinator: Coordinator, sums: CollectedSums, folder: RunFolder, plan: Plan
 ) -> list[dict[str, Any]]:
     """What silos have signed of their ledgers, with their deposits."""
-    purpose, requests = plan.main.purpose, coordinator.requests
-    box = sums.boxes.get(purpose)
+    box = sums.boxes.get(plan.main.purpose)
     if box is None:  # the sum was taken by a process that has ended since
         box = sums.box_of(plan.main, round_parameters_of(plan.main))
     sessions = [session for ids in folder.sessions.values() for session in ids]
     parts = []
     for silo in box.collector.named:
-        word = box.last_word(silo)
-        try:
-            if word is None:
-                raise ProtocolError("expected a CLOSED with the deposit, got none")
-            place, party = box.collector.place, requests.roster.parties[silo]
-            frame = parse(word, requests.roster, study=place.study, session=place.id)
-            if frame.tag is not Tag.CLOSED or frame.sender != silo:
-                raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
-            said = json.loads(bytes(frame.payload))
-            parts.append(checked_part(said, party, study=place.study, sessions=sessions))
-        except UNREADABLE as error:
-            requests.warn("garbled", whom=requests.roster.name(silo), said=str(error))
+        if (word := box.last_word(silo)) is None:
+            said = "expected a CLOSED with the deposit, got none"
+            coordinator.requests.garbled(silo, said, culprit="")
+        elif part := coordinator.closing.part(box.collector.place.id, silo, [word], sessions):
+            parts.append(part)
     return sorted(parts, key=lambda one: str(one["silo"]))

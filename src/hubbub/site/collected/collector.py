@@ -8,19 +8,17 @@ another, and that is no lie (docs/privacy.md P30).
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.protocol.primitives import ring
-from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES
-from hubbub.core.protocol.primitives.wire import VERSION, Frame, Tag
+from hubbub.core.protocol.primitives.wire import VERSION, Frame, Tag, unverified
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.session.offer import SessionOffer
 from hubbub.core.verification.replay.course import Course
@@ -38,17 +36,12 @@ from hubbub.site.collected.collection_frames import (
     read_vector,
 )
 from hubbub.site.collected.node import digest_of_shown
+from hubbub.site.network.kept_frames import KeptFrames
 
 
 @dataclass(kw_only=True)
 class Collector:
-    """One collection at the aggregator.
-
-    Args:
-        place: of the collection.
-        round_parameters: the numbers of the sum.
-        collect: its own COLLECT.
-    """
+    """One collection at the aggregator."""
 
     place: CollectionPlace
     round_parameters: RoundParameters
@@ -72,22 +65,14 @@ class Collector:
             self._opening = Opening.read(self.place, self.collect, keys)
         return self._opening
 
-    def take_key(self, data: bytes) -> None:
-        """A node's NODE_KEY; the first of each node counts.
-
-        Raises:
-            ProtocolError: it is none of a node of this collection, for another COLLECT, or no key.
-        """
+    def take_key(self, data: bytes) -> bool:
+        """A node's NODE_KEY; whether it was the first of this node, which counts."""
         frame = self._from_node(data, Tag.NODE_KEY)
         key_in(self.place, frame, self.place.parsed(self.collect, Tag.COLLECT, 0).digest)
-        self.node_keys.setdefault(frame.sender, data)
+        return self.node_keys.setdefault(frame.sender, data) == data
 
     def take_deposit(self, deposited: Deposited) -> bool:
-        """A silo's deposit; whether it was the first of this silo.
-
-        Raises:
-            ProtocolError: it is none of this opening, or the vector is another.
-        """
+        """A silo's deposit; whether it was the first of this silo."""
         opening = self._opened()
         read = read_deposit(self.place, deposited.deposit)
         check_opening(opening, read)
@@ -105,11 +90,7 @@ class Collector:
         return sorted(set(self.deposits) - self._seen.get(node, frozenset()))
 
     def take_look(self, node: int, shown: list[int], data: bytes) -> frozenset[int]:
-        """What a node says of these deposits; the silos whose seeds do not open there.
-
-        Raises:
-            ProtocolError: it says something else, or of others.
-        """
+        """What a node says of these deposits; the silos whose seeds do not open there."""
         frame = self._from_node(data, Tag.LOOKED)
         name = self.place.roster.name(node)
         closed, digest = self.round_parameters.read_named(frame, name)
@@ -137,11 +118,7 @@ class Collector:
         ]
 
     def fix(self, keys: Keys) -> bytes:
-        """The SET of all that are ready; once, and it is to be kept before anybody sees it.
-
-        Raises:
-            ProtocolError: they are fewer than the quorum.
-        """
+        """The SET of all that are ready; once, and it is to be kept before anybody sees it."""
         if self.fixed:
             return self.fixed
         ready, least = self.ready, self.round_parameters.quorum
@@ -161,21 +138,13 @@ class Collector:
         return [] if self._named is None else sorted(self._named.deposits)
 
     def take_promise(self, data: bytes) -> None:
-        """A node's SET_PROMISE.
-
-        Raises:
-            ProtocolError: it promises another set.
-        """
+        """A node's SET_PROMISE."""
         frame = self._from_node(data, Tag.SET_PROMISE)
         self._check_named(frame, bytes(frame.payload))
         self.promises[frame.sender] = data
 
     def take_total(self, data: bytes) -> None:
-        """A node's SET_TOTAL.
-
-        Raises:
-            ProtocolError: it is of another set, or of another length.
-        """
+        """A node's SET_TOTAL."""
         frame = self._from_node(data, Tag.SET_TOTAL)
         size = self.round_parameters.masked_bytes
         if len(frame.payload) != size + DIGEST_BYTES:
@@ -197,14 +166,11 @@ class Collector:
         return self.all_promised and len(self.totals) == len(self.place.roster.nodes)
 
     def integers(self) -> ring.Integers:
-        """The sum of the set, in grid steps.
-
-        Raises:
-            ProtocolError: somebody has not told its total, so masks are still on it.
-        """
+        """The sum of the set, in grid steps."""
         if not self.is_complete:
             raise ProtocolError("expected the totals of all nodes, got fewer; nothing opens")
-        numbers, total = self.round_parameters, self._empty()
+        numbers = self.round_parameters
+        total = ring.zeros(numbers.dimension, numbers.word_bits)
         for silo in self.named:
             read = read_deposit(self.place, self.deposits[silo].deposit)
             total += read_vector(self.place, self.deposits[silo].vector, read, numbers)
@@ -222,9 +188,6 @@ class Collector:
         yield self.fixed
         yield from _in_order(self.promises)
         yield from _in_order(self.totals)
-
-    def _empty(self) -> ring.Residues:
-        return ring.zeros(self.round_parameters.dimension, self.round_parameters.word_bits)
 
     def _opened(self) -> Opening:
         if self.opening is None:
@@ -251,6 +214,108 @@ class Collector:
 
 def _in_order(frames: Mapping[int, bytes]) -> Iterator[bytes]:
     return (frames[index] for index in sorted(frames))
+
+
+# The aggregator's frames of one collection on its disk: what it has taken, as it took it.
+#
+#     collect         COLLECT
+#     key-NODE        NODE_KEY
+#     deposit-SILO    DEPOSIT, VECTOR and, where the study is over with it, the silo's last word
+#     looked-NODE-…   LOOKED, and the silos whose deposits the node was shown
+#     set             SET
+#     promise-NODE    SET_PROMISE
+#     total-NODE      SET_TOTAL
+#
+# Each is on the disk before anything follows from it. An aggregator that is started again takes the
+# same frames again, and is where it was.
+
+
+@dataclass(kw_only=True)
+class CollectorBox:
+    """A collection and its files."""
+
+    kept: KeptFrames
+    collector: Collector
+
+    @classmethod
+    def found(
+        cls, kept: KeptFrames, study: bytes, roster: Roster, numbers: RoundParameters
+    ) -> CollectorBox | None:
+        """The collection that was begun in a folder; None if none was."""
+        first = kept.parts("collect")
+        if first is None and kept.names():  # what was opened there is not to be opened again
+            raise IntegrityError(
+                f"expected {kept.folder / 'collect'} beside what follows from it, it is gone; put "
+                "it back where it was"
+            )
+        if first is None:
+            return None
+        try:
+            place = CollectionPlace(roster=roster, study=study, id=unverified(first[0]).session)
+            collector = Collector(place=place, round_parameters=numbers, collect=first[0])
+            for kind, taken in _TAKEN.items():
+                for name in (one for one in kept.names() if one.split("-")[0] == kind):
+                    index = int(name.split("-")[1]) if "-" in name else 0
+                    taken(collector, index, kept.parts(name) or [])
+        except (ProtocolError, ValueError, IndexError) as error:
+            raise IntegrityError(
+                f"expected the frames in {kept.folder} to make a collection of this study, they "
+                f"do not: {error}; restore the folder from a backup"
+            ) from None
+        return cls(kept=kept, collector=collector)
+
+    @classmethod
+    def begun(
+        cls, kept: KeptFrames, place: CollectionPlace, numbers: RoundParameters, collect: bytes
+    ) -> CollectorBox:
+        """A new collection."""
+        kept.keep("collect", collect)
+        collector = Collector(place=place, round_parameters=numbers, collect=collect)
+        return cls(kept=kept, collector=collector)
+
+    def take(self, kind: str, index: int, frames: Sequence[bytes]) -> None:
+        """What a party has sent of a kind: refused, or kept before anybody else sees it."""
+        counts, words = _PARTS.get(kind, ((1,), "one frame"))
+        if len(frames) not in counts:
+            raise ProtocolError(f"expected {words}, got others", culprit="relay")
+        if any(unverified(frame).sender != index for frame in frames):
+            raise ProtocolError("expected a frame of who was asked, got another's", culprit="relay")
+        if _TAKEN[kind](self.collector, index, frames) is not False:
+            self.kept.keep(f"{kind}-{index}", *frames)
+
+    def take_look(self, node: int, shown: list[int], frame: bytes) -> frozenset[int]:
+        """What a node says of the seeds that it was shown."""
+        closed = self.collector.take_look(node, shown, frame)
+        number = len(self.kept.names())
+        self.kept.keep(f"looked-{node}-{number}", frame, json.dumps(shown).encode())
+        return closed
+
+    def fix(self, keys: Keys) -> None:
+        """Fix the set; it is on the disk before any node sees it."""
+        fixed = self.collector.fix(keys)
+        self.kept.keep("set", fixed)
+        self.collector.take_set(fixed)
+
+    def last_word(self, silo: int) -> bytes | None:
+        """The CLOSED that came with a silo's deposit."""
+        frames = self.kept.parts(f"deposit-{silo}") or []
+        return frames[2] if len(frames) > 2 else None
+
+
+_PARTS = {"deposit": ((2, 3), "DEPOSIT and VECTOR")}  # frames of a kind; one of any other
+# How each file is taken, in the order in which they follow: by its kind, of whom, and its parts.
+_TAKEN: dict[str, Callable[[Collector, int, Sequence[bytes]], object]] = {
+    "key": lambda collector, _, parts: collector.take_key(parts[0]),
+    "deposit": lambda collector, _, parts: collector.take_deposit(
+        Deposited(deposit=parts[0], vector=parts[1])
+    ),
+    "looked": lambda collector, node, parts: collector.take_look(
+        node, json.loads(parts[1]), parts[0]
+    ),
+    "set": lambda collector, _, parts: collector.take_set(parts[0]),
+    "promise": lambda collector, _, parts: collector.take_promise(parts[0]),
+    "total": lambda collector, _, parts: collector.take_total(parts[0]),
+}
 
 
 # A collection played again: one sum of deposits that came over weeks (docs/privacy.md P30).
@@ -281,13 +346,7 @@ def player_of(
 
 
 class CollectionReplay:
-    """One collection while it is played; its sum is one step along the course.
-
-    Args:
-        header: of the transcript.
-        round_parameters: the numbers of the sum, which are the plan's.
-        course: where the sum leads.
-    """
+    """One collection while it is played; its sum is one step along the course."""
 
     def __init__(
         self, header: Header, round_parameters: RoundParameters, course: Course | None
@@ -298,11 +357,7 @@ class CollectionReplay:
         self._frames: dict[Tag, list[Kept]] = {tag: [] for tag in (*_ORDER, Tag.VECTOR)}
 
     def play(self, path: Path, look: Callable[[], None] = lambda: None) -> ReplayedSession:
-        """All frames of the transcript.
-
-        Raises:
-            IntegrityError: the collection does not follow from them; it says what does not.
-        """
+        """All frames of the transcript."""
         try:
             # Take the frames in, each signed by its sender and not before what it rests on.
             at = 0
@@ -356,21 +411,16 @@ class CollectionReplay:
                 raise ProtocolError("expected every node to promise this SET, found another")
         promises.check_whole(why="it has not promised the set")
         # One total of every node.
-        senders = Counter(frame.sender for frame in self._frames[Tag.SET_TOTAL])
-        if senders != Counter(self._place.roster.nodes):
+        if Counter(frame.sender for frame in frames[Tag.SET_TOTAL]) != Counter(place.roster.nodes):
             raise ProtocolError("expected one SET_TOTAL of every node, found others")
-        whole = [*vectors.values(), *frames[Tag.SET_TOTAL]]
-        if any(one.payload is None for one in whole):
+        totals = frames[Tag.SET_TOTAL]
+        if any(one.payload is None for one in (*vectors.values(), *totals)):
             return None
-        return self._added(vectors, named.digest)
-
-    def _added(self, vectors: dict[int, Kept], digest: bytes) -> ring.Residues:
-        numbers = self._numbers
-        total = ring.zeros(numbers.dimension, numbers.word_bits)
+        total = ring.zeros(self._numbers.dimension, self._numbers.word_bits)
         for one in vectors.values():
             total += self._residues(one, b"")
-        for one in self._frames[Tag.SET_TOTAL]:
-            total -= self._residues(one, digest)
+        for one in totals:
+            total -= self._residues(one, named.digest)
         return total
 
     def _residues(self, kept: Kept, after: bytes) -> ring.Residues:
@@ -388,26 +438,17 @@ class CollectionReplay:
 
     def _played(self, total: ring.Residues | None) -> ReplayedSession:
         """What it came to, and the step that follows."""
-        silos = Counter(
-            {read_deposit(self._place, deposit.frame).silo: 1 for deposit in self._deposits}
-        )
         played = ReplayedSession(
             frames=sum(map(len, self._frames.values())),
             offer=self._offer,
             is_collection=True,
             begun=1,
             attempts=1,
-            answers=silos,
+            answers=Counter(deposit.sender for deposit in self._frames[Tag.DEPOSIT]),
             unseen=int(total is None),
             withheld=int(total is None),
         )
-        total_played: NDArray[np.float64] | None = None
-        if total is not None:
-            total_played = decoded(self._numbers, ring.to_integers(total))
         if self._course is not None:
-            self._course.step(1, total_played)
+            opened = None if total is None else decoded(self._numbers, ring.to_integers(total))
+            self._course.step(1, opened)
         return played
-
-    @property
-    def _deposits(self) -> list[Kept]:
-        return self._frames[Tag.DEPOSIT]

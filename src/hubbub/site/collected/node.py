@@ -29,7 +29,6 @@ from hubbub.site.collected.collection_frames import (
     ReadDeposit,
     check_opening,
     mask_key,
-    node_key,
     opened_seed,
     read_deposit,
 )
@@ -37,62 +36,35 @@ from hubbub.site.collected.collection_frames import (
 
 @dataclass(frozen=True, kw_only=True)
 class NodeState:
-    """What a node has of a collection; each field is set once.
-
-    Args:
-        collect, node_key: the COLLECT that it was shown, and its own NODE_KEY.
-        secret: its keys of this collection; None once they are erased.
-        fixed, promise: the SET that it has promised, and the SET_PROMISE; empty before.
-        total: the SET_TOTAL; empty before.
-    """
+    """What a node has of a collection; each field is set once."""
 
     collect: bytes = field(repr=False)
     node_key: bytes = field(repr=False)
-    secret: Keys | None = field(repr=False)
-    fixed: bytes = field(default=b"", repr=False)
+    secret: Keys | None = field(repr=False)  # of this collection; None once they are erased
+    fixed: bytes = field(default=b"", repr=False)  # the SET that it has promised
     promise: bytes = field(default=b"", repr=False)
     total: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionNode:
-    """One compute node in one collection.
-
-    Args:
-        keys, node: its long-term keys, and its place in the roster.
-        place: of the collection.
-        round_parameters: the numbers of the sum, of its own plan.
-        mask_stream: adds masks.
-    """
+    """One compute node in one collection."""
 
     keys: Keys
-    node: int
+    node: int  # its place in the roster
     place: CollectionPlace
     round_parameters: RoundParameters
     mask_stream: MaskStream = field(default_factory=MaskStream, repr=False)
 
     def begin(self, collect: bytes, secret: Keys | None = None) -> NodeState:
-        """Make the key of a collection that was never seen here; it is for this one alone.
-
-        Args:
-            collect: the aggregator's COLLECT.
-            secret: the key, where a process that died has made it.
-
-        Raises:
-            ProtocolError: it is no COLLECT of the aggregator.
-        """
+        """Make the key of a collection that was never seen here; it is for this one alone."""
         digest = self.place.parsed(collect, Tag.COLLECT, 0).digest
         secret = secret or Keys.generate(self.keys.identity.name, "node")
-        sealing = secret.identity.sealing
-        frame = node_key(self.place, self.keys, self.node, digest, sealing)
-        return NodeState(collect=collect, node_key=frame, secret=secret)
+        frame = self.place.frame(Tag.NODE_KEY, self.node, digest + secret.identity.sealing)
+        return NodeState(collect=collect, node_key=frame.sealed(self.keys), secret=secret)
 
     def check_same(self, state: NodeState, collect: bytes) -> None:
-        """Refuse a second opening of a collection.
-
-        Raises:
-            ProtocolError: the aggregator has signed two.
-        """
+        """Refuse a second opening of a collection."""
         shown, kept = (self.place.parsed(one, Tag.COLLECT, 0) for one in (collect, state.collect))
         if shown.digest != kept.digest:
             raise ProtocolError(
@@ -104,14 +76,7 @@ class CollectionNode:
     def look(
         self, state: NodeState, node_keys: Sequence[bytes], deposits: Sequence[bytes]
     ) -> bytes:
-        """Whose seeds do not open, of deposits that may become the set.
-
-        Returns:
-            LOOKED: a bitmap of these silos, and the digest of what was shown.
-
-        Raises:
-            ProtocolError: the key is gone, or a frame is not of this collection.
-        """
+        """Whose seeds do not open, of deposits that may become the set."""
         opening = self._opening(state, node_keys)
         deposits_read: dict[int, ReadDeposit] = {}
         for data in deposits:
@@ -133,12 +98,6 @@ class CollectionNode:
         deposits: Sequence[bytes],
     ) -> NodeState:
         """The word that the total of just these deposits is told, and of no others.
-
-        Args:
-            state: as it is on disk.
-            node_keys: the NODE_KEYs of all nodes.
-            fixed: the aggregator's SET.
-            deposits: the DEPOSITs of its silos.
 
         Raises:
             ProtocolError: another set was promised; the set has fewer silos than the quorum; a
@@ -174,18 +133,7 @@ class CollectionNode:
         deposits: Sequence[bytes],
         promises: Sequence[bytes],
     ) -> NodeState:
-        """The total of the masks of the set that all nodes have promised; the key is gone after it.
-
-        Args:
-            state: as it is on disk.
-            node_keys: the NODE_KEYs of all nodes.
-            deposits: the DEPOSITs of the set.
-            promises: the SET_PROMISEs of all nodes, this one's too.
-
-        Raises:
-            ProtocolError: nothing was promised; a node has not promised the same; a deposit is not
-                of the set.
-        """
+        """The total of the masks of the set that all have promised; the key is gone after it."""
         if state.total:
             return replace(state, secret=None)
         if not state.promise:

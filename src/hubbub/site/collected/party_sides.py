@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from io import BytesIO
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
@@ -19,7 +20,6 @@ from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.ledger.entry import Entry
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.ledger.tally import attempts_of, kind_of
-from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query
 from hubbub.core.protocol.agreement.masks import MaskStream
@@ -27,37 +27,24 @@ from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, parse, unverified
 from hubbub.core.protocol.round.projected_sum import LocalTask
-from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
+from hubbub.core.protocol.round.round_parameters import Parameters
 from hubbub.core.runs.spending import set_caps
 from hubbub.core.session.ask import Call
-from hubbub.core.session.offer import RefusedError, SessionOffer, round_parameters_of
+from hubbub.core.session.offer import RefusedError, SessionOffer
 from hubbub.core.study.study import Study
-from hubbub.core.verification.evidence.collecting import part_of
-from hubbub.site.collected.collection_frames import CollectionPlace, Deposit, Opening, read_deposit
-from hubbub.site.collected.collection_request import (
-    AskedCollection,
-    approved,
-    why_not,
-)
-from hubbub.site.collected.kept_frames import FOLDER, KEY, OPENED, KeptFrames
+from hubbub.site.collected.collection_frames import CollectionPlace, Deposit, Opening
+from hubbub.site.collected.collection_request import AskedCollection, Prepare
 from hubbub.site.collected.node import CollectionNode, NodeState
 from hubbub.site.network.event_log import WAITING, EventLog
+from hubbub.site.network.kept_frames import FOLDER, KEY, OPENED, KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.waiting import keep_pace
 
 _LASTING = frozenset((OPENED, "deposit", "promise", "total"))  # files that are never removed
-Prepare = Callable[[Study, SessionOffer], tuple[Plan, PlannedQuery[Query]]]
 
 
 class PartySide(ABC):
-    """A silo's or a compute node's part in collections.
-
-    Args:
-        party_folder: its own.
-        event_log: where it writes what happens.
-        prepare: its own plan, and the query that is asked for.
-        mask_stream: adds masks.
-    """
+    """A silo's or a compute node's part in collections."""
 
     def __init__(
         self,
@@ -72,16 +59,12 @@ class PartySide(ABC):
         self.at_rest = False  # the aggregator has said that there is nothing more to do for now
 
     def answer(self, call: Call, session: bytes, parts: Sequence[bytes]) -> list[bytes]:
-        """The frames of the answer.
-
-        Raises:
-            RefusedError, ProtocolError, IntegrityError: there is none.
-        """
+        """The frames of the answer."""
         if call is Call.COLLECT_REST:
             # Nothing is to be done here for now; how far it is, in words that are signed.
             if len(parts) != 1:
                 raise ProtocolError("expected one RECEIPT, got other frames", culprit="relay")
-            study, roster = approved(self._folder, unverified(parts[0]).study)
+            study, roster = self._folder.approved_study(unverified(parts[0]).study)
             frame = parse(parts[0], roster, study=study.id, session=session)
             if frame.tag is not Tag.RECEIPT or (frame.sender, frame.receiver) != (
                 0,
@@ -92,31 +75,15 @@ class PartySide(ABC):
             self.at_rest = True
             return []
         self.at_rest = False
-        asked = AskedCollection.of(self._folder, session, parts)
-        plan, planned = self._prepare(asked.study, asked.offer)
-        if plan.planned(asked.offer.purpose) is None:
-            raise RefusedError(
-                "plan", "expected a purpose of the study, got another; nothing is sent"
-            )
-        if why := why_not(asked.study, planned):
-            raise RefusedError("failed", f"expected {why}")
-        numbers = round_parameters_of(planned)
-        asked.offer.check(numbers)
-        frames = self.answer_to(call, asked, plan, planned, numbers)
+        asked = AskedCollection.of(self._folder, session, parts, self._prepare)
+        frames = self.answer_to(call, asked)
         self.kept(session)  # what was written just now is seen
         if not self._folder.approves(asked.study.id):  # a sum takes a while
             raise RefusedError("not-approved", "expected a study that is still approved here")
         return frames
 
     @abstractmethod
-    def answer_to(
-        self,
-        call: Call,
-        asked: AskedCollection,
-        plan: Plan,
-        planned: PlannedQuery[Query],
-        numbers: RoundParameters,
-    ) -> list[bytes]:
+    def answer_to(self, call: Call, asked: AskedCollection) -> list[bytes]:
         """The answer to a call of a collection that this party takes part in."""
 
     def kept(self, collection: bytes) -> KeptFrames:
@@ -145,18 +112,12 @@ class PartySide(ABC):
             deposits=said["come"],
             quorum=said["quorum"],
         )
-        own = self._own_deposit(
-            CollectionPlace(roster=self._folder.roster, study=study.id, id=session)
-        )
-        if own is not None and said["taken"] == own.hex():
-            kept = self.kept(session)
-            if kept.parts("receipt") is None:
-                self._log.note("received", study=study.name)
-                kept.keep("receipt", receipt)
-
-    def _own_deposit(self, place: CollectionPlace) -> bytes | None:
-        """The digest of this party's own deposit, if it has made one."""
-        return None
+        kept = self.kept(session)
+        own = kept.parts("deposit")  # which a node has none of
+        taken = own is not None and said["taken"] == unverified(own[0]).digest.hex()
+        if taken and kept.parts("receipt") is None:
+            self._log.note("received", study=study.name)
+            kept.keep("receipt", receipt)
 
 
 def said_in(payload: bytes | memoryview, sender: str) -> dict[str, Any]:
@@ -178,51 +139,41 @@ def said_in(payload: bytes | memoryview, sender: str) -> dict[str, Any]:
 #     deposit     DEPOSIT, VECTOR and, where the study is over with it, the silo's last word
 #     receipt     the aggregator's word that it has them
 #
+# It states its ledger's head before it pays, and beside the deposit: whoever keeps the one notices
+# an older copy, and whoever keeps the other knows of the row (P15).
+#
 # The order is `opened`, the note of the id, the ledger's row, the deposit, its file. What is made
 # is sent from its file alone. A crash before that file leaves a row without a deposit, for which
 # one is made anew: what was made before has left nobody's memory. A file without a row (a ledger
 # that was set back) gets its row before anything is sent.
 
+# Its records, ready for a query's sum, and what the sum is taken at.
 TaskOf = Callable[[Study, SessionOffer, PlannedQuery[Query]], tuple[LocalTask, Parameters]]
 
 
 class SiloSide(PartySide):
-    """A silo's part in collections.
-
-    Args:
-        given: see `PartySide`.
-        ledger: of its data set.
-        task_of: its records, ready for a query's sum, and what the sum is taken at.
-        attempts_of_study: how many attempts of a study's main query its ledger accounts for.
-        source_of: its randomness for the next deposit.
-        pace: seconds; a deposit leaves at a multiple.
-        named: see `PartySide`.
-    """
+    """A silo's part in collections; see `PartySide` for what is given beside its own."""
 
     def __init__(
         self,
         *given: Any,
         ledger: Ledger,
         task_of: TaskOf,
-        attempts_of_study: Callable[[Study], int],
-        source_of: Callable[[], SecureSource],
-        pace: float = 0.0,
+        last_word: Callable[[Study, set[bytes]], dict[str, Any]],  # closes a study, and signs it
+        source_of: Callable[[], SecureSource],  # its randomness for the next deposit
+        ready: Callable[[bytes, Study], bytes],  # the READY of a collection
+        pace: float = 0.0,  # seconds; a deposit leaves at a multiple
         **named: Any,
     ) -> None:
         super().__init__(*given, **named)
         self._ledger, self._task_of = ledger, task_of
-        self._attempts_of_study, self._source_of = attempts_of_study, source_of
-        self._pace = pace
+        self._last_word, self._source_of = last_word, source_of
+        self._ready, self._pace = ready, pace
 
-    def answer_to(
-        self,
-        call: Call,
-        asked: AskedCollection,
-        plan: Plan,
-        planned: PlannedQuery[Query],
-        numbers: RoundParameters,
-    ) -> list[bytes]:
-        """The deposit; a silo is asked for nothing else."""
+    def answer_to(self, call: Call, asked: AskedCollection) -> list[bytes]:
+        """What its ledger is, or the deposit; a silo is asked for nothing else."""
+        if call is Call.COLLECT_KEY:
+            return [self._ready(asked.place.id, asked.study)]
         if call is not Call.COLLECT_DEPOSIT:
             raise ProtocolError(f"expected a call for a silo, got {call.name}", culprit="relay")
         began = time.monotonic()
@@ -230,13 +181,14 @@ class SiloSide(PartySide):
         frames = self._open(asked, opening)
         if frames is None and self._folder.notes.result(asked.study.id):
             raise ProtocolError(
-                f"expected no sum for {planned.purpose} after the RESULT that this silo has "
+                f"expected no sum for {asked.planned.purpose} after the RESULT that this silo has "
                 "signed, got a COLLECT",
                 culprit=asked.place.roster.name(0),
             )
-        self._charge(asked, plan, planned)  # P15: before it exists, or is sent again
+        self._charge(asked)  # P15: before it exists, or is sent again
         if frames is None:
-            task, parameters = self._task_of(asked.study, asked.offer, planned)
+            numbers = asked.numbers
+            task, parameters = self._task_of(asked.study, asked.offer, asked.planned)
             maker = Deposit(
                 keys=self._folder.keys,
                 silo=self._folder.index,
@@ -247,14 +199,17 @@ class SiloSide(PartySide):
             with learning.threads_for(numbers.parameters):
                 deposit = maker.made(task, numbers.sent(parameters), self._source_of())
             frames = [deposit.deposit, deposit.vector]
-            if planned.purpose == plan.main.purpose:
-                frames.append(self._last_word(asked))
+            if asked.planned.purpose == asked.plan.main.purpose:
+                # The study is over here with this deposit (P15).
+                payload = json.dumps(self._last_word(asked.study, {asked.place.id})).encode()
+                word = asked.place.frame(Tag.CLOSED, self._folder.index, payload, receiver=0)
+                frames.append(word.sealed(self._folder.keys))
             # P30: on disk before it leaves, and no other leaves
             self.kept(asked.place.id).keep("deposit", *frames)
             self._log.answered()
             self._log.note("deposited", study=asked.study.name, session=asked.place.id.hex())
             keep_pace(began, self._pace)
-        return frames
+        return [self._ready(asked.place.id, asked.study), *frames]
 
     def _open(self, asked: AskedCollection, opening: Opening) -> list[bytes] | None:
         """Take part in this opening of the collection, and in no other; what was deposited."""
@@ -295,11 +250,12 @@ class SiloSide(PartySide):
         keys = [place.parsed(one, Tag.NODE_KEY) for one in asked.all(Tag.NODE_KEY)]
         return next(place.roster.name(key.sender) for key in keys if key.digest not in mine)
 
-    def _charge(self, asked: AskedCollection, plan: Plan, planned: PlannedQuery[Query]) -> None:
+    def _charge(self, asked: AskedCollection) -> None:
         """The row of this collection, once."""
         if 0 in self._rounds_paid(asked):
             return
-        self._ledger.check_units(plan)
+        planned = asked.planned
+        self._ledger.check_units(asked.plan)
         set_caps([self._ledger], asked.study.privacy)  # P24: before the first charge
         self._ledger.charge(
             Entry(
@@ -311,30 +267,8 @@ class SiloSide(PartySide):
                 certificate=planned.certificate,
             ),
             attempts=planned.mechanism.rows,
-            study_attempts=attempts_of(plan),
+            study_attempts=attempts_of(asked.plan),
         )
-
-    def _last_word(self, asked: AskedCollection) -> bytes:
-        """The silo's part of the evidence: the study is over here with this deposit (P15)."""
-        study = asked.study
-        self._ledger.close_study(study.id)
-        paid = {entry.session for entry in self._ledger.entries() if entry.study == study.id}
-        part = part_of(
-            self._folder.keys,
-            study=study.id,
-            sessions={asked.place.id},
-            unlisted=paid - {asked.place.id},
-            ledger_head=self._ledger.head,
-            ledger_rows=self._ledger.rows,
-            attempts=self._attempts_of_study(study),
-        )
-        payload = json.dumps(part).encode()
-        index = self._folder.index
-        return asked.place.frame(Tag.CLOSED, index, payload, receiver=0).sealed(self._folder.keys)
-
-    def _own_deposit(self, place: CollectionPlace) -> bytes | None:
-        frames = self.kept(place.id).parts("deposit")
-        return None if frames is None else read_deposit(place, frames[0]).digest
 
 
 # A compute node in collections: its key, its promise and its total, each on disk before it leaves.
@@ -350,27 +284,19 @@ class SiloSide(PartySide):
 # The secret is sealed to the long-term key, which a passphrase may close: whoever reads this folder
 # alone opens nothing (docs/privacy.md P30).
 
-_PARTS = ("signing", "lattice", "curve")
-_SIZES = (32, 64, 32)
+_PARTS = {"signing": 32, "lattice": 64, "curve": 32}  # bytes
 
 
 class NodeSide(PartySide):
     """A compute node's part in collections; see `PartySide`."""
 
-    def answer_to(
-        self,
-        call: Call,
-        asked: AskedCollection,
-        _plan: Plan,
-        _planned: PlannedQuery[Query],
-        numbers: RoundParameters,
-    ) -> list[bytes]:
+    def answer_to(self, call: Call, asked: AskedCollection) -> list[bytes]:
         """A key, a look at seeds, a promise, or a total."""
         node = CollectionNode(
             keys=self._folder.keys,
             node=self._folder.index,
             place=asked.place,
-            round_parameters=numbers,
+            round_parameters=asked.numbers,
             mask_stream=self._mask_stream,
         )
         state = self._state(asked.place)
@@ -452,14 +378,14 @@ class NodeSide(PartySide):
     def _secret(self, place: CollectionPlace, sealed: bytes) -> Keys:
         """The keys that `_sealed` has sealed."""
         try:
-            whole = self._folder.keys.open(sealed, _context(place))
+            whole_key = self._folder.keys.open(sealed, _context(place))
         except (InvalidTag, ValueError):
             raise IntegrityError(
                 f"expected the key of collection {place.id.hex()[:16]} as it was kept, it was "
                 "altered; the collection is lost"
             ) from None
-        ends = [sum(_SIZES[:n]) for n in range(len(_SIZES) + 1)]
-        parts = {name: whole[a:b] for name, a, b in zip(_PARTS, ends, ends[1:], strict=False)}
+        whole = BytesIO(whole_key)
+        parts = {name: whole.read(size) for name, size in _PARTS.items()}
         return Keys.restored(self._folder.name, "node", **parts)
 
 

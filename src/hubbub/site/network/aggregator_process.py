@@ -18,8 +18,10 @@ from typing import Any
 from hubbub.core.disk import why_of
 from hubbub.core.errors import HubbubError, NoRoomError, UserError, loggable
 from hubbub.core.number_format import few
+from hubbub.core.registered import loaded, registered
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
+from hubbub.site.network.endpoint import SIDES
 from hubbub.site.network.envelope import word_limit
 from hubbub.site.network.event_log import (
     CONNECTING,
@@ -195,14 +197,16 @@ def _run(
     door: Door | None = None,
 ) -> bool:
     """Run the study to its end; whether it is done."""
-    from hubbub.site.collected.collection_run import serve_collection
     from hubbub.site.network.aggregator_run import serve
     from hubbub.site.network.coordinator import Coordinator
 
     coordinator = Coordinator(party_folder, study, requests, door)
     out = party_folder.run(study.id)
     if until is not None:
-        return serve_collection(coordinator, out, until=until, data=data) is not None
+        collecting = registered(SIDES).get(party_folder.role)
+        if collecting is None:
+            raise UserError("expected no --until, since no package collects; install hubbub whole")
+        return loaded(collecting)(coordinator, out, until=until, data=data) is not None
     serve(coordinator, out, data=data)
     return True
 

@@ -71,26 +71,44 @@ def serve(
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
         for purpose, answers in answers_in(folder.path):
             coordinator.answered.setdefault(purpose, Counter()).update(answers)
-        witness = stack.enter_context(Witness(party_folder.home / WITNESS))
-        coordinator.requests.witness = witness
         sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
-        saver = stack.enter_context(CheckpointWriter(folder.keep))
-        prepared, trained = train_federated(
+        plan = prepared.plan
+        prepared, trained = trained_with(
+            coordinator,
             prepared,
             sessions,
-            start=start,
+            start,
             progress=progress,
-            keep=saved_as_it_goes(coordinator, prepared, saver),
-            settle=saver.wait,
-            offer=coordinator.standardise,
-            release=coordinator.release,
-            begin=lambda state: _check_left(state, prepared.plan, coordinator),
+            begin=lambda state: _check_left(state, plan, coordinator),
         )
-        saver.wait()
         parts = _closed(coordinator, sessions, trained)
     result = concluded(coordinator, prepared, trained, folder, parts, began)
     coordinator.check_paid(parts)
     return result
+
+
+def trained_with(
+    coordinator: Coordinator,
+    prepared: PreparedStudy,
+    sessions: RunSessions,
+    start: QueryState | None,
+    **more: Any,
+) -> tuple[PreparedStudy, QueryState]:
+    """As `train_federated`, saved as it goes, wherever the sums come from."""
+    assert sessions.folder is not None, "a run apart has a folder"  # noqa: S101
+    saver = sessions.stack.enter_context(CheckpointWriter(sessions.folder.keep))
+    trained = train_federated(
+        prepared,
+        sessions,
+        start=start,
+        keep=_saved_as_it_goes(coordinator, prepared, saver),
+        settle=saver.wait,
+        offer=coordinator.standardise,
+        release=coordinator.release,
+        **more,
+    )
+    saver.wait()
+    return trained
 
 
 def concluded(
@@ -162,6 +180,8 @@ def run_folder_of(
         if coordinator.study.model:  # else nothing needs torch
             stack.enter_context(learning.threads_for(prepared.initial.size))
         stack.enter_context(kept_pages(prepared.initial.size))
+        witness = Witness(coordinator.party_folder.home / WITNESS)
+        coordinator.requests.witness = stack.enter_context(witness)
         yield folder, start, stack
 
 
@@ -188,7 +208,7 @@ def _folder(
         yield folder, kept.state if kept else None
 
 
-def saved_as_it_goes(
+def _saved_as_it_goes(
     coordinator: Coordinator, prepared: PreparedStudy, saver: CheckpointWriter
 ) -> Callable[[QueryState], None]:
     """Where a state goes after every step: to disk, and into the event log, beside the next step.

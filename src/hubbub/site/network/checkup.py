@@ -30,12 +30,11 @@ from hubbub.core.study.study import Study
 from hubbub.core.verification.attestation.policy import REPORT_DATA_BYTES
 from hubbub.core.verification.attestation.study_attestation import clock, judge
 from hubbub.learning.queries.training_query import about_own_code
-from hubbub.site.attestation.devices import MachineAttester
 from hubbub.site.network.join import Machine, check_records, check_role, relay_of
 from hubbub.site.network.local_line import is_answered
 from hubbub.site.network.nats.relay import TELL_DAYS, Relay, pin_of
 from hubbub.site.network.nats.relay_connection import LoginTrial, tried
-from hubbub.site.network.party_folder import COLLATERAL, LEDGER, PartyFolder
+from hubbub.site.network.party_folder import LEDGER, PartyFolder
 
 _GIB = 1 << 30
 _DISK = _GIB // 2  # bytes for ledger, event log and models
@@ -250,7 +249,7 @@ def _evidence(party_folder: PartyFolder) -> Iterator[Checked]:
 def _shown(party_folder: PartyFolder, role: AttestedRole) -> str:
     """Evidence that is made, verified, and shown to nobody."""
     at, nothing = clock(), bytes(REPORT_DATA_BYTES)
-    shown = MachineAttester(party_folder.home / COLLATERAL)(role.platform, nothing, at)
+    shown = party_folder.attester(role.platform, nothing, at)
     claims = judge(shown, role, nothing, at)
     return f"{role.platform}, enough until {datetime.fromtimestamp(claims.until, UTC):%F %T} UTC"
 

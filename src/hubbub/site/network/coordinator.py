@@ -30,8 +30,7 @@ from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Standardisation
 from hubbub.core.verification.attestation.study_attestation import StudyAttestation
 from hubbub.core.verification.evidence.collecting import checked_part
-from hubbub.site.attestation.devices import MachineAttester
-from hubbub.site.network.party_folder import COLLATERAL, PartyFolder
+from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.requests import SET_BACK, UNREADABLE, Requests
 from hubbub.site.network.waiting import Door, Patience
 
@@ -220,7 +219,7 @@ class StudyClosing:
                 frames = [self._frame(keys, session, tag, payload) for tag, payload in told]
                 asked = {i: frames for i in sorted(left) if left[i][1] == session}
                 for index, received in self.requests.ask(Call.CLOSE, asked, session):
-                    if (part := self._part(session, index, received, sessions)) is not None:
+                    if (part := self.part(session, index, received, sessions)) is not None:
                         parts[index] = part
             left = {index: where for index, where in left.items() if index not in parts}
         # Who has paid in a process before this one is in no session here, and cannot be asked.
@@ -231,7 +230,7 @@ class StudyClosing:
             self.requests.warn("unsigned", parties=few(late))
         return list(parts.values())
 
-    def _part(
+    def part(
         self, session: bytes, index: int, received: Answer, sessions: Sequence[bytes]
     ) -> dict[str, Any] | None:
         """A silo's signed part, if its answer has one that can be used."""
@@ -292,8 +291,9 @@ class Coordinator:
         check_apart(study)
         self._door, self._has_begun = door or Door(), False
         self.party_folder, self.study, self.requests = party_folder, study, requests
-        attester, asked = MachineAttester(party_folder.home / COLLATERAL), study.attestation
-        self._attests = None if asked is None else StudyAttestation(asked=asked, attester=attester)
+        self._attests: StudyAttestation | None = None
+        if (asked := study.attestation) is not None:
+            self._attests = StudyAttestation(asked=asked, attester=party_folder.attester)
         self.standardisation: Standardisation | None = None
         self._patience = Patience(timeouts=requests.timeouts, pause=_PAUSE)
         self._open: dict[str, Rounds] = {}  # the newest session of each purpose
@@ -301,7 +301,7 @@ class Coordinator:
         self._unbelieved: set[tuple[str, int]] = set()  # silos that were told of, by purpose
         self._doubted: set[str] = set()  # who did not do its part, since the last sum
         self._gathering = Gathering(requests=requests)
-        self._closing = StudyClosing(requests=requests, study=study)
+        self.closing = StudyClosing(requests=requests, study=study)
 
     def standardise(self, standardisation: Standardisation | None) -> None:
         """From now on, tell silos how features are standardised."""
@@ -309,7 +309,7 @@ class Coordinator:
 
     def release(self, parameters: Parameters) -> None:
         """From now on, what is set up is asked at this model, which silos are shown before."""
-        self._closing.result = np.asarray(parameters, dtype="<f4").tobytes()
+        self.closing.result = np.asarray(parameters, dtype="<f4").tobytes()
 
     def charged(self, purpose: str, begun: Callable[[], int]) -> int:
         """Attempts of a purpose that so many silos say to have paid for as cannot all be lying.
@@ -401,7 +401,7 @@ class Coordinator:
                 self.requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
                 self._begin(wanted.purpose, rounds)
                 if wanted.planned.query.is_asked_last:
-                    self._closing.release(self.party_folder.keys, rounds)
+                    self.closing.release(self.party_folder.keys, rounds)
                 return rounds
 
     def _unsound(self, lies: int, error: AbsentError, liars: Sequence[Absent]) -> ProtocolError:
@@ -430,7 +430,7 @@ class Coordinator:
         self._open[purpose] = rounds
         for each in self.requests.paid:
             self.charged(each, lambda: 0)  # notes it
-        self._closing.finished(purpose, rounds.session, rounds.attendance.silos)
+        self.closing.finished(purpose, rounds.session, rounds.attendance.silos)
 
     def check_approval(self) -> None:
         """What was approved here still is: an administrator ends a run from here too."""
@@ -515,7 +515,7 @@ class Coordinator:
 
     def close(self, sessions: Sequence[bytes], parameters: bytes) -> list[dict[str, Any]]:
         """See `StudyClosing.close`."""
-        return self._closing.close(self.party_folder.keys, sessions, parameters)
+        return self.closing.close(self.party_folder.keys, sessions, parameters)
 
 
 def _blamed(liars: Sequence[Absent], colluders: int) -> str:

@@ -26,7 +26,8 @@ from hubbub.core.disk import write_text
 from hubbub.core.errors import HubbubError, UserError, with_extra
 from hubbub.core.study.attested_roles import SOFTWARE
 from hubbub.core.study.study import Study
-from hubbub.site.attestation.devices import own_code
+from hubbub.core.verification.attestation.policy import REPORT_DATA_BYTES
+from hubbub.core.verification.attestation.study_attestation import clock, machine_evidence
 from hubbub.site.network.folder_files import roster_of, write_roster
 from hubbub.site.network.nats.server import named_relay
 from hubbub.site.network.party_folder import RELAY, PartyFolder
@@ -180,7 +181,9 @@ class DemoConsortium:
 def attested(toml: str) -> str:
     """A study whose silos are believed, by evidence of the platform that shows nothing."""
     said = tomllib.loads(toml)
-    role = {"platform": SOFTWARE, "measurements": [{"code": own_code().hex()}]}
+    at = clock()
+    claims = machine_evidence(SOFTWARE, bytes(REPORT_DATA_BYTES), at).verified(at)
+    role = {"platform": SOFTWARE, "measurements": [{"code": claims.measurements["code"].hex()}]}
     said["parties"]["trust"] = "tee"
     said["attestation"] = dict.fromkeys(("aggregator", "node", "silo"), role)
     return tomli_w.dumps(said)

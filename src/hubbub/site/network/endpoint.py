@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
 from hubbub import VERSION
 from hubbub.core.errors import HubbubError, ProtocolError
@@ -23,6 +23,7 @@ from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse, unverified
+from hubbub.core.registered import loaded, registered
 from hubbub.core.session.ask import Call
 from hubbub.core.session.attestation_exchange import AttestedSession
 from hubbub.core.session.offer import (
@@ -38,12 +39,10 @@ from hubbub.core.session.offer import (
 from hubbub.core.session.party import Membership, NodeParty, Party, SiloParty
 from hubbub.core.study.study import Study
 from hubbub.core.verification.attestation.study_attestation import Attester, StudyAttestation
-from hubbub.site.collected.collection_request import COLLECTING, approved
-from hubbub.site.collected.party_sides import NodeSide, PartySide
 from hubbub.site.network.envelope import OFFER_LIMIT, Refusal, SizeLimits, answer, read_request
 from hubbub.site.network.event_log import TRAINING, WAITING, EventLog
 from hubbub.site.network.folder_files import MOST_GRAPHS, FruitlessError
-from hubbub.site.network.party_folder import COLLATERAL, PartyFolder
+from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.proposals import received
 
 
@@ -139,6 +138,18 @@ class OwnRefusals:
 # requests can delay them or lose them, not more. One request is answered at a time. An error
 # becomes a refusal of a few known words; its sentence stays in this party's event log.
 
+SIDES = "hubbub.sides"  # entry points, by role
+
+
+class Side(Protocol):
+    """A party's part in sums that need no session."""
+
+    at_rest: bool  # the aggregator has said that there is nothing more to do for now
+
+    def answer(self, call: Call, session: bytes, parts: Sequence[bytes]) -> list[bytes]:
+        """The frames of the answer to a call from COLLECT_KEY on."""
+
+
 # A party's randomness in its n-th session of a study; tests choose it, nobody else does.
 SourceOf = Callable[[int], SecureSource]
 
@@ -160,7 +171,7 @@ class Endpoint(ABC):
         attester: Attester | None = None,
     ) -> None:
         self.party_folder, self.event_log = party_folder, event_log
-        self.collections: PartySide
+        self._side: Side | None  # in sums that need no session, where a package takes part in any
         self._attester = attester
         self._mask_stream = MaskStream()
         self._source_of = source_of or (lambda _: SecureSource())
@@ -192,7 +203,7 @@ class Endpoint(ABC):
                 call, session, parts = read_request(request)
                 if call is Call.PROPOSE:  # people may have said more since
                     return False
-                if call in COLLECTING:  # whose study stands in its frames
+                if call >= Call.COLLECT_KEY:  # whose study stands in its frames
                     return self.party_folder.approves(unverified(_one(parts[:1])).study)
                 self._check_approval(session)
             except RefusedError:
@@ -200,6 +211,21 @@ class Endpoint(ABC):
             except HubbubError:
                 return True
             return session not in self._revoked  # though the study be approved again
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the aggregator has said that there is nothing more to do here for now."""
+        return self._side is not None and self._side.at_rest
+
+    def side(self, **named: Any) -> Side | None:
+        """This party's part in sums that need no session; None if no package takes any.
+
+        Args:
+            named: what one of its role needs more than the others.
+        """
+        point = registered(SIDES).get(self.party_folder.role)
+        given = (self.party_folder, self.event_log, self.prepared, self._mask_stream)
+        return None if point is None else loaded(point)(*given, **named)
 
     def look(self) -> None:
         """Look at the folder, though nobody asks: what is withdrawn or replaced there is over.
@@ -273,7 +299,7 @@ class Endpoint(ABC):
             return self._open(parts)
         if call is Call.PROPOSE:
             return self._proposed(parts)
-        if call in COLLECTING:
+        if call >= Call.COLLECT_KEY:
             return self._collected(call, session, parts)
         self._check_approval(session)
         # The session that a call is about; an earlier one only if the call ends the study.
@@ -315,7 +341,9 @@ class Endpoint(ABC):
         """The answer to a call of a sum that is open for weeks."""
         study = unverified(_one(parts[:1])).study
         self._asked = (study, call)
-        answered = self.collections.answer(call, collection, parts)
+        if self._side is None:
+            raise ProtocolError(f"expected a call that is known here, got {call.name}")
+        answered = self._side.answer(call, collection, parts)
         self._refusals.answered(study, call)
         return answered
 
@@ -378,7 +406,7 @@ class Endpoint(ABC):
         header = unverified(data)  # to look its study up; `parse` verifies it below
         study_id, session = header.study, header.session
         self._asked = (study_id, Call.OPEN)
-        study, roster = approved(self.party_folder, study_id)
+        study, roster = self.party_folder.approved_study(study_id)
         frame = parse(data, roster, study=study_id, session=session)
         if frame.tag is not Tag.OPEN or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
@@ -436,9 +464,7 @@ class Endpoint(ABC):
         """The session in which evidence is shown, where the study asks for some."""
         if study.attestation is None:
             return None
-        from hubbub.site.attestation.devices import MachineAttester  # which takes long to import
-
-        attester = self._attester or MachineAttester(self.party_folder.home / COLLATERAL)
+        attester = self._attester or self.party_folder.attester
         return AttestedSession(
             attests=StudyAttestation(asked=study.attestation, attester=attester),
             roster=roster,
@@ -490,9 +516,7 @@ class NodeEndpoint(Endpoint):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._plans: dict[bytes, Plan] = {}
-        self.collections = NodeSide(
-            self.party_folder, self.event_log, self.prepared, self._mask_stream
-        )
+        self._side = self.side()
 
     def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
         """The plan, from public numbers alone."""

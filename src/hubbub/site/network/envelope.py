@@ -33,7 +33,6 @@ from hubbub.core.protocol.token_lists.token_list import ListContext
 from hubbub.core.protocol.token_lists.verdict import Publications
 from hubbub.core.session.ask import Call
 from hubbub.core.session.offer import LARGEST_OFFER, RefusedError
-from hubbub.site.collected.collection_frames import SEALED_SEED_BYTES
 
 MOST_BYTES = 1 << 30  # of what is handed over; see `size_limits` for each call
 LARGEST_PROPOSAL = 1 << 18  # bytes of a study's text
@@ -268,7 +267,7 @@ class SizeLimits:
     @property
     def _deposit(self) -> int:
         """Of a DEPOSIT: two digests, and a sealed seed for each node."""
-        return 2 * DIGEST_BYTES + SEALED_SEED_BYTES * self.round_parameters.nodes
+        return 2 * DIGEST_BYTES + _SECRET * self.round_parameters.nodes
 
     @property
     def _everybody(self) -> int:
@@ -299,8 +298,9 @@ class SizeLimits:
             Call.SHARES: named,
             Call.CLOSE: _frames(1, _SESSIONS) + _frames(1, _WORDS_BYTES),
             Call.RESULT: _frames(1, DIGEST_BYTES),
-            Call.COLLECT_KEY: _frames(1, _SECRET),
-            Call.COLLECT_DEPOSIT: _frames(1, self._deposit)
+            Call.COLLECT_KEY: _frames(1, _WORDS_BYTES),
+            Call.COLLECT_DEPOSIT: _frames(1, _WORDS_BYTES)
+            + _frames(1, self._deposit)
             + _frames(1, numbers.masked_bytes)
             + _frames(1, _SESSIONS),
             Call.COLLECT_LOOK: named,

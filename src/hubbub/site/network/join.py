@@ -194,7 +194,7 @@ class _Joined:
         """Whether nothing is left to do here for now."""
         silence = time.monotonic() - self._heard
         over = self._log.current("state") == DONE and silence > _SILENCE
-        if endpoint.collections.at_rest or self._gone or over:
+        if endpoint.is_at_rest or self._gone or over:
             return True
         if silence > patience:
             raise UserError(

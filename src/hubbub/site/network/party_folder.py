@@ -16,12 +16,15 @@ from hubbub.core.errors import DataError, HubbubError, IntegrityError, StudyErro
 from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.planning.planned_query import capacity_of
 from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.registered import loaded, registered
 from hubbub.core.runs.run_folder import REPORT
+from hubbub.core.session.offer import RefusedError
 from hubbub.core.study import extract, foreign_code, silo_records
 from hubbub.core.study.extract import home_of
 from hubbub.core.study.study import Study
+from hubbub.core.verification.attestation.policy import ATTESTERS
+from hubbub.core.verification.attestation.study_attestation import Attester, machine_evidence
 from hubbub.core.verification.evidence.audit_result import write_audit
-from hubbub.site.collected.kept_frames import KEY, open_keys
 from hubbub.site.network.folder_files import (
     APPROVED,
     ApprovalFiles,
@@ -37,6 +40,7 @@ from hubbub.site.network.folder_files import (
     text_of,
     write_roster,
 )
+from hubbub.site.network.kept_frames import KEY, open_keys
 
 
 @contextmanager
@@ -369,6 +373,28 @@ class PartyFolder:
             return here and self._has_read(approved)
         except UserError:  # not there, altered, or torn: nothing is answered by it
             return False
+
+    @property
+    def attester(self) -> Attester:
+        """What makes this machine's evidence, with the collateral that lies here."""
+        kinds = map(loaded, registered(ATTESTERS).values())
+        return next((kind(self.home / COLLATERAL) for kind in kinds), machine_evidence)
+
+    def approved_study(self, study_id: bytes) -> tuple[Study, Roster]:
+        """A study that is approved here at this moment, and its roster.
+
+        Raises:
+            RefusedError: there is none such.
+        """
+        study = self.study(study_id)
+        roster = self.roster if study else None
+        if study is None or roster is None or study.parties.roster != roster.digest.hex():
+            raise RefusedError(
+                "not-approved",
+                f"expected an approved study, got {study_id.hex()[:16]}; approve it with hubbub "
+                "approve, if it shall run",
+            )
+        return study, roster
 
     def study(self, study: bytes, *, unread: bool = False) -> Study | None:
         """The study with an id; None if none such is approved with the roster that is here.

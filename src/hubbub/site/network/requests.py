@@ -43,6 +43,7 @@ from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.waiting import Timeouts
 
 _MOST_ATTEMPTS = 10**9
+_STATED = (Call.COLLECT_KEY, Call.COLLECT_DEPOSIT)  # a silo's answers to these begin with READY
 SET_BACK = "set-back"  # why a party is refused whose folder is an older copy
 # What the words of a party, who may mean harm, may raise while they are read.
 UNREADABLE = (
@@ -132,7 +133,8 @@ class Requests(Peers):
                     continue
                 received += len(blob)
                 answer = self._read(index, blob, blobs[party], self.largest_answer(call.name))
-                yield index, self._greeted(index, answer, session) if call is Call.OPEN else answer
+                stated = call is Call.OPEN or (index in self.roster.silos and call in _STATED)
+                yield index, self._greeted(index, answer, session) if stated else answer
             for party, index in waiting.items():
                 yield index, self._missed(party, Missing(), silent)
         finally:
@@ -171,7 +173,7 @@ class Requests(Peers):
         self.event_log.absent(absent, left_out=sorted(absent), parties_refusing=refusing)
 
     def _greeted(self, index: int, answer: Answer, session: bytes) -> Answer:
-        """An answer to OPEN without its READY, in which a party tells of its own installation."""
+        """An answer without its READY, in which a party tells of its own installation."""
         if isinstance(answer, Absent):
             return answer
         name = self.roster.name(index)
@@ -186,7 +188,7 @@ class Requests(Peers):
             if index in self.roster.silos and (refused := self._behind(name, whole)) is not None:
                 return refused
         except UNREADABLE as error:
-            return Absent(why="garbled", said=f"its READY cannot be used: {error}")
+            return self.garbled(index, f"its READY cannot be used: {error}", "")
         return answer[1:]
 
     def _behind(self, name: str, whole: Mapping[str, Any]) -> Absent | None:

@@ -48,7 +48,6 @@ from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import part_of
 from hubbub.learning.runs.preparing import prepare
-from hubbub.site.collected.party_sides import SiloSide
 from hubbub.site.network.endpoint import Endpoint, SessionState
 from hubbub.site.network.event_log import DONE, TRAINING, StudyLog
 from hubbub.site.network.waiting import keep_pace
@@ -84,15 +83,12 @@ class SiloEndpoint(Endpoint):
         self._studies: dict[bytes, PreparedStudy] = {}  # its records, as they are
         self._logs: dict[bytes, StudyLog] = {}
         self._told = 0.0
-        self.collections = SiloSide(
-            self.party_folder,
-            self.event_log,
-            self.prepared,
-            self._mask_stream,
+        self._side = self.side(
             ledger=self._ledger,
             task_of=self._task_of,
-            attempts_of_study=lambda study: self._accounted(self._prepared(study)),
+            last_word=self._last_word,
             source_of=lambda: self._source_of(self._begun),
+            ready=self._ready,
             pace=pace,
         )
 
@@ -346,27 +342,36 @@ class SiloEndpoint(Endpoint):
         listed, heads = _told(bytes(payload), self.roster.name(0))
         self._keep_heads(heads)
         self._keep(state, prepared, self._from_aggregator(state, parts[1], Tag.RESULT))
-        self._ledger.close_study(state.study.id)  # P15: before anything is signed, and for ever
+        part = self._last_word(state.study, listed)
         for session in self._sessions.values():
             if session.study.id == state.study.id:
                 session.closed = True
                 session.end()
-        paid = {entry.session for entry in self._ledger.entries() if entry.study == state.study.id}
-        part = part_of(
-            self.party_folder.keys,
-            study=state.study.id,
-            sessions=listed & paid,
-            unlisted=paid - listed,
-            ledger_head=self._ledger.head,
-            ledger_rows=self._ledger.rows,
-            attempts=self._accounted(prepared),
-        )
         silo_records.over(state.study, self.party_folder.name, self._data)
         self._tell(state)
         self._log_of(state.study).state(state=DONE)
         self.event_log.state(state=TRAINING if self.at_work else DONE)
         closed = self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())
         return [closed, self._ready(state.session, state.study)]
+
+    def _last_word(self, study: Study, listed: set[bytes]) -> dict[str, Any]:
+        """What the ledger holds of a study, which is closed for ever before it is signed (P15).
+
+        Args:
+            study: it.
+            listed: the sessions that have a transcript at the aggregator.
+        """
+        self._ledger.close_study(study.id)
+        paid = {entry.session for entry in self._ledger.entries() if entry.study == study.id}
+        return part_of(
+            self.party_folder.keys,
+            study=study.id,
+            sessions=listed & paid,
+            unlisted=paid - listed,
+            ledger_head=self._ledger.head,
+            ledger_rows=self._ledger.rows,
+            attempts=self._accounted(self._prepared(study)),
+        )
 
     def _keep(
         self, state: SessionState, prepared: PreparedStudy, payload: bytes | memoryview

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import Section
+from hubbub.core.study.cell_stream import CellStream
 from hubbub.site.omop.omop_keys import (
     EVENT,
     FOLLOWED,
@@ -20,7 +22,10 @@ from hubbub.site.omop.omop_keys import (
     column_table,
     omop_from,
 )
-from hubbub.site.sql.owned_query import OwnedQuery, checked
+from hubbub.site.sql.sql_keys import checked
+
+if TYPE_CHECKING:
+    from hubbub.site.sql.owned_query import OwnedQuery
 
 ANCESTORS = "concept_ancestor"
 
@@ -36,40 +41,29 @@ class _Domain:
 
 
 _DOMAINS = {
-    "condition": _Domain(
-        *("condition_occurrence", "condition_concept_id", "condition_start_date"),
-        "condition_occurrence_id",
-    ),
-    "drug": _Domain(
-        *("drug_exposure", "drug_concept_id", "drug_exposure_start_date"), "drug_exposure_id"
-    ),
-    "measurement": _Domain(
-        *("measurement", "measurement_concept_id", "measurement_date"), "measurement_id"
-    ),
-    "procedure": _Domain(
-        *("procedure_occurrence", "procedure_concept_id", "procedure_date"),
-        "procedure_occurrence_id",
-    ),
-    "visit": _Domain(
-        *("visit_occurrence", "visit_concept_id", "visit_start_date"), "visit_occurrence_id"
-    ),
-    "death": _Domain("death", "cause_concept_id", "death_date", PERSON),
-}
+    name: _Domain(table, f"{name}_concept_id", day, f"{table}_id")
+    for name, table, day in (
+        ("condition", "condition_occurrence", "condition_start_date"),
+        ("drug", "drug_exposure", "drug_exposure_start_date"),
+        ("measurement", "measurement", "measurement_date"),
+        ("procedure", "procedure_occurrence", "procedure_date"),
+        ("visit", "visit_occurrence", "visit_start_date"),
+    )
+} | {"death": _Domain("death", "cause_concept_id", "death_date", PERSON)}
 
 
 def compiled(omop: Omop) -> OwnedQuery:
-    """The query of a cohort.
-
-    Args:
-        omop: what is declared.
-
-    Returns:
-        A checked query; the columns of its result are the person's key, those declared, and an
-        outcome's.
-    """
+    """The query of a cohort."""
     tables = {one.table: PERSON for one in _DOMAINS.values()}
     tables |= dict.fromkeys(("person", "observation_period"), PERSON)
     return checked(text(omop), tables, reference=(ANCESTORS,), patient=PERSON)
+
+
+def stream(omop: Omop, party: str, folder: Path) -> CellStream:
+    """The rows of a cohort's query at a silo, by its `sources.toml`."""
+    from hubbub.site.sql.source import stream_of  # which needs sqlglot
+
+    return stream_of(compiled(omop), party, folder)
 
 
 def text(omop: Omop) -> str:
@@ -208,11 +202,7 @@ _PARTS = ("column", "time", "event")  # of a target that is a table
 
 
 def with_columns(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """The table `[data]` with the person as the unit, one record each, and all columns declared.
-
-    Raises:
-        StudyError: a column's bounds are neither stated nor known, or another unit is stated.
-    """
+    """The table `[data]` with the person as the unit, one record each, and all columns declared."""
     omop = omop_from(Section("data", stated, tuple(stated)))
     for key, value in (("patient", PERSON), ("most_per_patient", 1)):
         if stated.get(key, value) != value:

@@ -47,12 +47,7 @@ Rows = list[tuple[str, tuple[Any, ...]]]
 
 
 def rows(people: int, seed: int) -> Rows:
-    """Every row, with its table.
-
-    Args:
-        people: how many.
-        seed: of what is drawn.
-    """
+    """Every row, with its table."""
     draw = np.random.default_rng(seed)
     made_rows: Rows = [("concept_ancestor", (DIABETES, one)) for one in (DIABETES, _TYPE_2)]
     for person in range(1, people + 1):
@@ -103,13 +98,7 @@ def _person(person: int, draw: np.random.Generator) -> Iterator[tuple[str, tuple
 
 
 def write(execute: Callable[..., Any], made: Rows, mark: str = "?") -> None:
-    """Make the tables and fill them.
-
-    Args:
-        execute: of a connection or cursor.
-        made: the rows.
-        mark: how the engine writes a parameter.
-    """
+    """Make the tables and fill them."""
     for table, columns in TABLES.items():
         execute(f"CREATE TABLE {table} ({columns})")
     for table, row in made:

@@ -1,14 +1,11 @@
 """Common measurements with their unit and public bounds: `concepts.csv`.
 
-Ids are OMOP's for LOINC's codes and UCUM's units. Each id and its first unit were compared with
-OHDSI's DataQualityDashboard, whose list for version 5.4 has the same names and approves the same
-units (`inst/csv/OMOP_CDMv5.4_Concept_Level.csv`, January 2026), and what units are called with
-OHDSI's mappings of MIMIC (`gcpt_meas_unit.csv`) and published cohort definitions. Other units are
-those of that list that sites write most and a factor leads from, and mmol/L of cholesterols, which
-are not on it; Fahrenheit, and mmol/mol of HbA1c, need an offset too: their values are missing.
-Bounds are of what instruments and textbooks call possible, rounded outward, and are no site's; a
-typical value is the middle of common reference ranges. A site's own vocabularies, which are
-licensed, are not copied here.
+Ids are OMOP's for LOINC's codes and UCUM's units, compared with OHDSI's DataQualityDashboard
+(`inst/csv/OMOP_CDMv5.4_Concept_Level.csv`, January 2026) and its mappings of MIMIC
+(`gcpt_meas_unit.csv`). Other units are those of that list that sites write most and a factor leads
+from, and mmol/L of cholesterols; Fahrenheit, and mmol/mol of HbA1c, need an offset too: their
+values are missing. Bounds are of what instruments and textbooks call possible, rounded outward, and
+are no site's; a typical value is the middle of common reference ranges.
 """
 
 from __future__ import annotations
@@ -40,7 +37,6 @@ from hubbub.core.settings import (
 )
 from hubbub.core.study.cell_stream import CellStream
 from hubbub.core.study.source import TableSource
-from hubbub.site.sql.sql_keys import with_sqlglot
 
 if TYPE_CHECKING:
     from hubbub.core.study.data import Data
@@ -48,16 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Concept:
-    """One common measurement.
-
-    Args:
-        concept_id: OMOP's.
-        name: what it is.
-        unit_concept_id, unit: in which it counts.
-        low, high: public bounds, in that unit.
-        typical: what stands in for a missing one.
-        factors: by other units' concept ids: one of them in that unit.
-    """
+    """One common measurement."""
 
     concept_id: int
     name: str
@@ -66,7 +53,7 @@ class Concept:
     low: float
     high: float
     typical: float
-    factors: tuple[tuple[int, float], ...]
+    factors: tuple[tuple[int, float], ...]  # by other units' concept ids: one of them in `unit`
 
 
 @cache
@@ -118,6 +105,29 @@ _DESCENDANTS = truth(
 )
 
 
+def _pair_key(says: str, values: str, least: int, most: int) -> Key:
+    items = {"type": "integer", "minimum": least, "maximum": most}
+    pair = {"type": "array", "items": items, "minItems": 2, "maxItems": 2}
+    return Key(says=says, values=values, schema=pair, by_hand=True)
+
+
+_TAKE = one_of(
+    *TAKES,
+    says="Whether it happened (`1`, `0`), how often, or a measurement's first, last, smallest or "
+    'largest value; for `"person"` the age in years or the sex (`F`, `M`).',
+)
+_DAYS = _pair_key(
+    "The window, from this many days after the index date to this many; negative: before.",
+    "list of two whole numbers",
+    *(-_ALWAYS, _ALWAYS),
+)
+_AGE = _pair_key(
+    "Youngest and oldest age in years at the index date; others are not in the cohort.",
+    "list of two whole numbers from 0",
+    *(0, 150),
+)
+
+
 @settings
 class Happening:
     """What happens on a day: one of some concepts of a domain."""
@@ -135,30 +145,8 @@ class OmopColumn:
     domain: Annotated[str, one_of(*DOMAINS, says="Where it is written down.")]
     concepts: Annotated[tuple[int, ...], _CONCEPTS] = ()
     descendants: Annotated[bool, _DESCENDANTS] = False
-    take: Annotated[
-        str,
-        one_of(
-            *TAKES,
-            says="Whether it happened (`1`, `0`), how often, or a measurement's first, last, "
-            'smallest or largest value; for `"person"` the age in years or the sex '
-            "(`F`, `M`).",
-        ),
-    ] = "any"
-    days: Annotated[
-        tuple[int, int],
-        Key(
-            says="The window, from this many days after the index date to this many; "
-            "negative: before.",
-            values="list of two whole numbers",
-            schema={
-                "type": "array",
-                "items": {"type": "integer", "minimum": -_ALWAYS, "maximum": _ALWAYS},
-                "minItems": 2,
-                "maxItems": 2,
-            },
-            by_hand=True,
-        ),
-    ] = (-_ALWAYS, 0)
+    take: Annotated[str, _TAKE] = "any"
+    days: Annotated[tuple[int, int], _DAYS] = (-_ALWAYS, 0)
 
     @property
     def concept(self) -> Concept | None:
@@ -177,21 +165,7 @@ class Omop:
     prior: Annotated[
         int, whole(0, _ALWAYS, "Days of observation required before the index date.")
     ] = 0
-    age: Annotated[
-        tuple[int, ...],
-        Key(
-            says="Youngest and oldest age in years at the index date; others are not in the "
-            "cohort.",
-            values="list of two whole numbers from 0",
-            schema={
-                "type": "array",
-                "items": {"type": "integer", "minimum": 0, "maximum": 150},
-                "minItems": 2,
-                "maxItems": 2,
-            },
-            by_hand=True,
-        ),
-    ] = ()
+    age: Annotated[tuple[int, ...], _AGE] = ()
     outcome: Annotated[
         Happening | None,
         table(
@@ -207,19 +181,16 @@ class Omop:
     ] = ()
 
 
+_OMOP = table(
+    'With `"omop"`: the [cohort and its columns](howto/omop.md), by concept.', default="none"
+)
+
+
 @settings
 class Cohort:
     """The key of `[data]` that has them."""
 
-    omop: Annotated[
-        Omop,
-        later(
-            table(
-                'With `"omop"`: the [cohort and its columns](howto/omop.md), by concept.',
-                default="none",
-            )
-        ),
-    ]
+    omop: Annotated[Omop, later(_OMOP)]
 
 
 class OmopSource(TableSource):
@@ -256,16 +227,24 @@ class OmopSource(TableSource):
         """With columns by name."""
         return {"omop": omop_table(request.omop)}
 
+    def meanings(self, request: Cohort) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+        """Of the declared columns."""
+        return {
+            one.name: (one.concept.unit if one.concept else "", one.concepts)
+            for one in request.omop.columns
+        }
+
     def columns(self, data: Data) -> Sequence[str]:
-        """Those of the cohort's query."""
-        return check_cohort(data.request.omop)
+        """Those of the cohort's query, which keeps people apart, whatever the cohort."""
+        from hubbub.site.omop.compiling import compiled
+
+        return compiled(data.request.omop).columns
 
     def stream(self, data: Data, party: str, folder: Path) -> CellStream:
         """The rows of the cohort's query, by the silo's `sources.toml`."""
-        from hubbub.site.omop.compiling import compiled  # which needs sqlglot
-        from hubbub.site.sql.source import stream_of
+        from hubbub.site.omop.compiling import stream
 
-        return stream_of(compiled(data.request.omop), party, folder)
+        return stream(data.request.omop, party, folder)
 
 
 def omop_from(section: Section) -> Omop:
@@ -285,15 +264,6 @@ def omop_from(section: Section) -> Omop:
     )
 
 
-def check_cohort(omop: Omop) -> tuple[str, ...]:
-    """Refuse a cohort whose query does not keep people apart, which none does.
-
-    Returns:
-        The columns of its result.
-    """
-    return with_sqlglot("hubbub.site.omop.compiling", "compiled")(omop).columns
-
-
 def omop_table(omop: Omop) -> dict[str, Any]:
     """The table that is read as this."""
     stated: dict[str, Any] = {"index": _stated(omop.index)}
@@ -304,11 +274,7 @@ def omop_table(omop: Omop) -> dict[str, Any]:
 
 
 def column_table(one: OmopColumn) -> dict[str, Any]:
-    """How `data.columns` declares a column of which the study says no more: bounds that are known.
-
-    Raises:
-        StudyError: none are.
-    """
+    """How `data.columns` declares a column whose bounds are known to hubbub alone."""
     if one.take == "any":
         return {"categories": ["0", "1"]}
     if one.take == "sex":

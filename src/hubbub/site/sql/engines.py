@@ -18,7 +18,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +28,8 @@ from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from hubbub.core.disk import read_text, toml_table
-from hubbub.core.errors import DataError, StudyError, UserError, with_extra
-from hubbub.core.settings import Section, key_of, shortened
+from hubbub.core.errors import DataError, UserError, with_extra
+from hubbub.core.settings import key_of, shortened
 from hubbub.core.study.extract import SOURCES, home_of
 
 VARIABLE = "HUBBUB_SOURCE"
@@ -65,23 +65,14 @@ class Hidden:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Connection:
-    """How a site's database is reached. Never printed: it may hold a password.
+    """How a site's database is reached. Never printed: it may hold a password."""
 
-    Args:
-        engine: "duckdb", "sqlite", "postgresql", or "dbapi" for another one's Python driver.
-        hidden: its address: a path, a PostgreSQL URL, or what that driver's `connect` takes.
-        schema: of the tables; empty: the usual one.
-        seconds: the longest that a query may take.
-        driver: the module of "dbapi".
-        dialect: sqlglot's name of its SQL.
-    """
-
-    engine: str
-    hidden: Hidden
-    schema: str = ""
-    seconds: int = 1800
-    driver: str = ""
-    dialect: str = ""
+    engine: str  # one of `ENGINES`
+    hidden: Hidden  # a path, a PostgreSQL URL, or what a driver's `connect` takes
+    schema: str = ""  # of the tables; empty: the usual one
+    seconds: int = 1800  # the longest that a query may take
+    driver: str = ""  # the module of "dbapi"
+    dialect: str = ""  # sqlglot's name of its SQL
 
     @property
     def address(self) -> str:
@@ -96,17 +87,7 @@ class Connection:
 def connection_of(
     party: str, folder: Path, environment: Mapping[str, str] | None = None
 ) -> Connection:
-    """A silo's connection.
-
-    Args:
-        party: its name.
-        folder: its own folder, or the one that holds `hubbub-home`.
-        environment: variables; those of the process if None.
-
-    Raises:
-        UserError: the file may be read by others, or is none.
-        DataError: it does not say where the database of this silo is.
-    """
+    """A silo's connection."""
     path = home_of(folder) / SOURCES
     if path.is_file():
         table = _table(path)
@@ -150,71 +131,43 @@ def _from_table(name: str, table: Mapping[str, object], folder: Path) -> Connect
             f"expected keys of [{name}] among {', '.join(_KEYS)}, got {key_of(unknown[0])[:40]}; "
             "remove it, and write a password into url"
         )
-    section = Section(name, table, _KEYS)
-    wrong = ""
-    for key, read in _READ.items():
-        try:
-            read(section)
-        except StudyError:  # its sentence quotes the value
-            wrong = wrong or key
-    if wrong:
-        raise UserError(f"expected {wrong} of [{name}] to be {_WANTED[wrong]}; correct it")
-    return _from_section(section, folder)
-
-
-def _from_section(section: Section, folder: Path) -> Connection:
-    """The connection of a table whose values are of the right kind."""
-    url = section.content.get("url")
+    for key, value in table.items():
+        fits = type(value) is int and 1 <= value <= 24 * 60
+        if key == "minutes" and not fits:
+            raise UserError(
+                f"expected minutes of [{name}] to be a whole number from 1 to 1440; correct it"
+            )
+        if key not in ("minutes", "url") and not isinstance(value, str):
+            raise UserError(f"expected {key} of [{name}] to be a text; correct it")
+    given: dict[str, Any] = {"minutes": 30, "driver": "", "dialect": "", **table}
+    url = given.get("url")
     scheme, _, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
     scheme = "postgresql" if scheme == "postgres" else scheme
     if scheme not in ENGINES:
         raise UserError(
-            f"expected url of [{section.name}] to begin with duckdb:///, sqlite:///, "
+            f"expected url of [{name}] to begin with duckdb:///, sqlite:///, "
             "postgresql:// or dbapi:, got another; fix it"
         )
-    driver = section.text("driver", "")
-    dialect = section.text("dialect", "")
-    if scheme == "dbapi" and not (driver and dialect):
+    if scheme == "dbapi" and not (given["driver"] and given["dialect"]):
         raise UserError(
-            f"expected driver and dialect beside a dbapi: url of [{section.name}], got none; name "
+            f"expected driver and dialect beside a dbapi: url of [{name}], got none; name "
             "the driver's Python module and sqlglot's word for the SQL"
         )
-    address = None
-    with suppress(ValueError):  # whose sentence may quote it
-        address = _address(scheme, str(url), rest, folder)
+    # What an engine takes: a path is relative to the folder of the file that states it.
+    address: str | None = {"postgresql": url, "dbapi": rest}.get(scheme)
     if address is None:
-        raise UserError(f"expected url of [{section.name}] to be one, it cannot be read; fix it")
+        with suppress(ValueError):  # whose sentence may quote it
+            address = str(folder / urlsplit(str(url)).path.removeprefix("/"))
+    if address is None:
+        raise UserError(f"expected url of [{name}] to be one, it cannot be read; fix it")
     return Connection(
         engine=scheme,
         hidden=Hidden(address),
-        schema=section.text("schema", "public" if scheme == "postgresql" else ""),
-        seconds=60 * _minutes(section),
-        driver=driver,
-        dialect=dialect or ENGINES[scheme],
+        schema=given.get("schema", "public" if scheme == "postgresql" else ""),
+        seconds=60 * given["minutes"],
+        driver=given["driver"],
+        dialect=given["dialect"] or ENGINES[scheme],
     )
-
-
-def _minutes(section: Section) -> int:
-    return section.whole("minutes", 30, least=1, most=24 * 60)
-
-
-_READ: dict[str, Callable[[Section], object]] = {
-    "minutes": _minutes,
-    **{key: partial(Section.text, key=key, default="") for key in ("schema", "driver", "dialect")},
-}
-_WANTED = {
-    "minutes": "a whole number from 1 to 1440",
-    **dict.fromkeys(("schema", "driver", "dialect"), "a text"),
-}
-
-
-def _address(scheme: str, url: str, rest: str, folder: Path) -> str:
-    """What an engine takes: a path is relative to the folder of the file that states it."""
-    if scheme == "postgresql":
-        return url
-    if scheme == "dbapi":
-        return rest
-    return str(folder / urlsplit(url).path.removeprefix("/"))
 
 
 # Engines: a query in, its rows out, piece by piece; no table is changed, and nothing else is read.

@@ -20,41 +20,24 @@ from sqlglot import exp
 from hubbub.core.errors import StudyError
 
 # By expression: which of its parts are expressions, and which are lists of them.
-SCALARS: dict[type[exp.Expr], tuple[tuple[str, ...], tuple[str, ...]]] = {
-    exp.Paren: (("this",), ()),
-    exp.Coalesce: (("this",), ("expressions",)),
-    exp.Nullif: (("this", "expression"), ()),
-    exp.Add: (("this", "expression"), ()),
-    exp.Sub: (("this", "expression"), ()),
-    exp.Mul: (("this", "expression"), ()),
-    exp.Div: (("this", "expression"), ()),
-    exp.Neg: (("this",), ()),
-    exp.Abs: (("this",), ()),
-    exp.Floor: (("this",), ()),
-    exp.Ceil: (("this",), ()),
-    exp.Sqrt: (("this",), ()),
-    exp.Ln: (("this",), ()),
-    exp.Exp: (("this",), ()),
-    exp.Lower: (("this",), ()),
-    exp.Upper: (("this",), ()),
-    exp.Trim: (("this",), ()),
-    exp.Length: (("this",), ()),
+Parts = tuple[tuple[str, ...], tuple[str, ...]]
+_ALONE: Parts = (("this",), ())
+_PAIR: Parts = (("this", "expression"), ())
+_LIST: Parts = (("this",), ("expressions",))
+SCALARS: dict[type[exp.Expr], Parts] = {
+    **dict.fromkeys((exp.Paren, exp.Neg, exp.Abs, exp.Floor, exp.Ceil, exp.Cast), _ALONE),
+    **dict.fromkeys((exp.Sqrt, exp.Ln, exp.Exp), _ALONE),
+    **dict.fromkeys((exp.Lower, exp.Upper, exp.Trim, exp.Length), _ALONE),
+    **dict.fromkeys((exp.Nullif, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.DPipe), _PAIR),
+    exp.Coalesce: _LIST,
     exp.Substring: (("this", "start", "length"), ()),
-    exp.DPipe: (("this", "expression"), ()),
     exp.Extract: (("expression",), ()),
-    exp.Cast: (("this",), ()),
 }
 # Conditions: what compares values, and what joins conditions.
-COMPARED: dict[type[exp.Expr], tuple[tuple[str, ...], tuple[str, ...]]] = {
-    exp.EQ: (("this", "expression"), ()),
-    exp.NEQ: (("this", "expression"), ()),
-    exp.GT: (("this", "expression"), ()),
-    exp.GTE: (("this", "expression"), ()),
-    exp.LT: (("this", "expression"), ()),
-    exp.LTE: (("this", "expression"), ()),
-    exp.In: (("this",), ("expressions",)),
+COMPARED: dict[type[exp.Expr], Parts] = {
+    **dict.fromkeys((exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like), _PAIR),
+    exp.In: _LIST,
     exp.Between: (("this", "low", "high"), ()),
-    exp.Like: (("this", "expression"), ()),
 }
 JOINED: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.And: ("this", "expression"),
@@ -416,15 +399,7 @@ _STEP = 2.0**-53  # between neighbouring real numbers, of their size
 
 
 def range_of(built: exp.Expr, scope: Scope) -> ValueRange:
-    """What an expression of what was checked may be.
-
-    Args:
-        built: the expression.
-        scope: of its columns.
-
-    Raises:
-        StudyError: a number of it may be out of what a real number holds.
-    """
+    """What an expression of what was checked may be."""
     if isinstance(built, exp.Column):
         return scope.range(built)
     if isinstance(built, exp.Literal):

@@ -16,9 +16,8 @@ from sqlglot.dialects.dialect import Dialect
 
 from hubbub.core.errors import UserError
 from hubbub.core.study.cell_stream import Cells, CellStream, texts_of
-from hubbub.core.study.data import Data
 from hubbub.site.sql.engines import connection_of, rows_of
-from hubbub.site.sql.owned_query import OwnedQuery, checked, is_date
+from hubbub.site.sql.owned_query import OwnedQuery, is_date
 from hubbub.site.sql.scope import (
     BASE,
     DAY,
@@ -286,13 +285,7 @@ _BARE = ("postgres",)  # engines that read `table.name` as a call where there is
 
 
 def rendered(select: exp.Select, engine: str, schema: str = "") -> str:
-    """The statement in an engine's SQL, every name quoted.
-
-    Args:
-        select: of a checked query.
-        engine: sqlglot's name of its SQL.
-        schema: of all tables; empty: the engine's usual one.
-    """
+    """The statement in an engine's SQL, every name quoted."""
     select_copy = select.copy()
     if schema:
         for table in select_copy.find_all(exp.Table):
@@ -420,26 +413,8 @@ def _date(node: exp.Expr, engine: str) -> exp.Expr:
 # A silo's database as a stream of cells: the study's query, by the site's connection.
 
 
-def stream(data: Data, party: str, folder: Path) -> CellStream:
-    """The rows of a study's query at a silo.
-
-    Args:
-        data: what is asked.
-        party: the silo.
-        folder: its own, with `sources.toml`.
-
-    Raises:
-        UserError, DataError: nothing says where its database is, or it cannot be read.
-    """
-    asked = data.request
-    query = checked(
-        asked.query, dict(asked.tables), reference=asked.reference, patient=data.patient
-    )
-    return stream_of(query, party, folder)
-
-
 def stream_of(query: OwnedQuery, party: str, folder: Path) -> CellStream:
-    """The rows of a checked query; see `stream`."""
+    """The rows of a checked query at a silo, by its `sources.toml`."""
     return CellStream(
         origin=f"the database of {party}",
         pieces=partial(_pieces, query, party, folder),

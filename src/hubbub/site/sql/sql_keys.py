@@ -6,7 +6,6 @@ A study that names a query is checked wherever it is read, not only where there 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -20,49 +19,31 @@ if TYPE_CHECKING:
     from hubbub.site.sql.owned_query import OwnedQuery
 
 
+_QUERY = text(
+    'With `"sql"`: one SELECT that [keeps people apart](privacy.md#p31); part of the study id.',
+    "text, in PostgreSQL's SQL",
+)
+_TABLES = table(
+    "With `query`: each table that it reads, and its column with the person's key.",
+    "table of columns",
+)
+_REFERENCE = texts(
+    "With `query`: tables that belong to nobody, such as a vocabulary. `approve` shows "
+    "the assumption that they do not depend on who is in the database."
+)
+_ORDER = text(
+    "With `query`: the column of its result, numbers or dates, that orders a patient's records."
+)
+
+
 @settings
 class Query:
     """What a study asks of each silo's database."""
 
-    query: Annotated[
-        str,
-        later(
-            by_hand(
-                text(
-                    'With `"sql"`: one SELECT that [keeps people '
-                    "apart](privacy.md#p31); part of the study id.",
-                    "text, in PostgreSQL's SQL",
-                )
-            )
-        ),
-    ] = ""
-    tables: Annotated[
-        tuple[tuple[str, str], ...],
-        later(
-            table(
-                "With `query`: each table that it reads, and its column with the person's key.",
-                "table of columns",
-            )
-        ),
-    ] = ()
-    reference: Annotated[
-        tuple[str, ...],
-        later(
-            texts(
-                "With `query`: tables that belong to nobody, such as a vocabulary. `approve` shows "
-                "the assumption that they do not depend on who is in the database."
-            )
-        ),
-    ] = ()
-    order: Annotated[
-        str,
-        later(
-            text(
-                "With `query`: the column of its result, numbers or dates, that orders a "
-                "patient's records."
-            )
-        ),
-    ] = ""
+    query: Annotated[str, later(by_hand(_QUERY))] = ""
+    tables: Annotated[tuple[tuple[str, str], ...], later(_TABLES)] = ()
+    reference: Annotated[tuple[str, ...], later(_REFERENCE)] = ()
+    order: Annotated[str, later(_ORDER)] = ""
 
 
 class SqlSource(TableSource):
@@ -79,16 +60,26 @@ class SqlSource(TableSource):
         """As the study names it."""
         return request.order
 
+    def parties(self, folder: Path) -> list[str]:
+        """Those in the folder's `sources.toml`."""
+        from hubbub.site.sql.engines import silos_in
+
+        return silos_in(folder)
+
     def columns(self, data: Data) -> Sequence[str]:
         """Those of the query's result; a query that does not keep people apart is refused."""
-        asked = data.request
-        return check_query(asked.query, asked.tables, asked.reference, data.patient)
+        return _query_of(data).columns
 
     def stream(self, data: Data, party: str, folder: Path) -> CellStream:
         """The rows of the query's result, by the silo's `sources.toml`."""
-        from hubbub.site.sql import source  # which needs sqlglot
+        from hubbub.site.sql.source import stream_of  # which needs sqlglot
 
-        return source.stream(data, party, folder)
+        return stream_of(_query_of(data), party, folder)
+
+
+def _query_of(data: Data) -> OwnedQuery:
+    asked = data.request
+    return checked(asked.query, dict(asked.tables), reference=asked.reference, patient=data.patient)
 
 
 def tables_from(section: Section) -> tuple[tuple[str, str], ...]:
@@ -104,31 +95,13 @@ def tables_from(section: Section) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(tables.items()))
 
 
-def check_query(
-    query: str, tables: tuple[tuple[str, str], ...], reference: tuple[str, ...], patient: str
-) -> tuple[str, ...]:
-    """Refuse a query that does not keep people apart (docs/privacy.md P31).
-
-    Returns:
-        The columns of its result.
-
-    Raises:
-        StudyError: with the construct that is refused, and why; or sqlglot is not installed.
-    """
-    checked = with_sqlglot("hubbub.site.sql.owned_query", "checked")
-    return checked(query, dict(tables), reference=reference, patient=patient).columns
-
-
-def with_sqlglot(module: str, name: str) -> Callable[..., OwnedQuery]:
-    """A function of a module that needs sqlglot.
-
-    Raises:
-        StudyError: it is not installed.
-    """
+def checked(*given: Any, **named: Any) -> OwnedQuery:
+    """As `owned_query.checked`; StudyError too where sqlglot is not installed (P31)."""
     try:
-        return getattr(import_module(module), name)  # type: ignore[no-any-return]
+        from hubbub.site.sql import owned_query
     except ImportError:
         raise StudyError(
             "expected sqlglot to check what a study asks of databases, found that it is not "
             f"installed; {with_extra('sql')}"
         ) from None
+    return owned_query.checked(*given, **named)

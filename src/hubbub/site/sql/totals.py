@@ -53,15 +53,7 @@ _NAMES: dict[Any, str] = {
 
 
 def total(made: exp.Expr, scope: Scope) -> exp.Expr:
-    """A value that no cell makes fail, from one whose parts are so already.
-
-    Args:
-        made: built of parts that were checked.
-        scope: of its columns.
-
-    Raises:
-        StudyError: there is none.
-    """
+    """A value that no cell makes fail, from one whose parts are so already."""
     if isinstance(made, exp.Cast):
         return _cast(made.this, made.to.this, scope)
     if isinstance(made, _PAIRS):
@@ -164,16 +156,7 @@ def real(built: exp.Expr, scope: Scope) -> exp.Expr:
 
 
 def read(built: exp.Expr, kind: Any, scope: Scope) -> exp.Expr:
-    """A value as one of a type: itself, or as a column is read, without the query's CAST.
-
-    Args:
-        built: the value.
-        kind: a real number, a text, or a day.
-        scope: of its columns.
-
-    Raises:
-        StudyError: it is of another type.
-    """
+    """A value as one of a type: itself, or as a column is read, without the query's CAST."""
     found = range_of(built, scope).kind
     number_wanted = kind is REAL and (found is REAL or found in WHOLES)
     if found is kind:
