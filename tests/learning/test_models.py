@@ -136,6 +136,7 @@ def test_a_loss_without_fitting_targets_is_refused():
 def small_blocks(monkeypatch):
     """Some tens of thousands of numbers are many blocks, which three threads share."""
     monkeypatch.setattr(optimizers, "_BLOCK", 1 << 10)
+    monkeypatch.setattr(optimizers, "_WORTH_THREADS", 1 << 14)
     monkeypatch.setattr(optimizers, "cores", lambda: 3)
 
 

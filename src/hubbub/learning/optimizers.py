@@ -26,8 +26,9 @@ _DEFAULTS: dict[str, dict[str, float]] = {
     "adam": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
 }
 _Vectors = dict[str, NDArray[Any]]
-_BLOCK = 1 << 17  # numbers that a thread works on at once, so that they stay in its cache
-_WORTH_THREADS = 8  # blocks
+_BLOCK = 1 << 14  # numbers that are worked on at once, so that they stay in the cache
+_LARGE_BLOCK = 1 << 17  # of many threads, each of which waits for the others in between
+_WORTH_THREADS = 1 << 20  # numbers
 _SCHEDULES = ("constant", "linear", "cosine")
 _MEAN = "mean"  # of models, in a state
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510")
@@ -135,9 +136,9 @@ class Optimizer:
         new = np.empty_like(parameters)
 
         def take(starts: range) -> None:
-            scratch = np.empty((2, min(_BLOCK, gradient.size)))
+            scratch = np.empty((2, min(size, gradient.size)))
             for start in starts:
-                part = slice(start, start + _BLOCK)
+                part = slice(start, start + size)
                 block = gradient[part]
                 direction, spare = scratch[:, : len(block)]
                 np.divide(block, divisor, out=direction)
@@ -153,8 +154,9 @@ class Optimizer:
                 new[part] = direction
 
         # No number of one block is met by another's, so threads change no bit.
-        blocks = range(0, gradient.size, _BLOCK)
-        threads = cores() if len(blocks) >= _WORTH_THREADS else 1
+        threads = cores() if gradient.size >= _WORTH_THREADS else 1
+        size = max(_BLOCK, min(_LARGE_BLOCK, gradient.size // (4 * threads)) if threads > 1 else 0)
+        blocks = range(0, gradient.size, size)
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(take, (blocks[first::threads] for first in range(threads))))
         return new
