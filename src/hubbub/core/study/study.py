@@ -140,7 +140,13 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
-        """The study in a TOML file in UTF-8, whose text is kept as its `toml`.
+        """The study in a file.
+
+        Args:
+            path: of a TOML file in UTF-8.
+
+        Returns:
+            The study; its `toml` is the text of the file.
 
         Raises:
             StudyError: the file cannot be read, or holds no complete and consistent study.
@@ -157,7 +163,14 @@ class Study:
 
     @staticmethod
     def expect(value: object) -> None:
-        """Refuse, with a StudyError, what is no study, such as the path of one."""
+        """Refuse what is no study, such as the path of one.
+
+        Args:
+            value: what was given where a study is needed.
+
+        Raises:
+            StudyError: it is no `Study`.
+        """
         if not isinstance(value, Study):
             raise StudyError(
                 f"expected a Study, got {type(value).__name__}; load it with hubbub.Study.load"
@@ -165,7 +178,13 @@ class Study:
 
     @classmethod
     def parse(cls, text: str) -> Study:
-        """The study in a TOML text, which is kept as its `toml`.
+        """The study in a TOML text.
+
+        Args:
+            text: what a study file holds.
+
+        Returns:
+            The study; its `toml` is the text.
 
         Raises:
             StudyError: the text is no TOML, or no complete and consistent study.
@@ -184,8 +203,13 @@ class Study:
         """The study in a table as `tomllib` gives it.
 
         Args:
-            table: of tables, as docs/study.md lists them.
-            toml: the text that it was read from, if there is one.
+            table: one table for each of study, parties, data, model, training and privacy, and
+                perhaps one each for statistics and synthetic, beside which model and training may
+                be left out, one each for validation and coefficients, and one for attestation.
+            toml: the text that the table was read from, if there is one.
+
+        Returns:
+            The study.
 
         Raises:
             StudyError: a key is unknown or missing, a value is out of range, or two of them
@@ -252,7 +276,14 @@ class Study:
         return text
 
     def changed(self, **changes: Any) -> Study:
-        """The study with other fields, or tables that an ask reads; nothing has checked it."""
+        """The study with other fields or tables; it keeps no text.
+
+        Args:
+            changes: by the name of a field, or of a table that an ask reads.
+
+        Returns:
+            A study that nothing has checked.
+        """
         return replace(self, toml="", **changes)
 
     @property

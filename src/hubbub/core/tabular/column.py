@@ -202,7 +202,14 @@ class Column:
         return round((high - low) / self.step) if self.step else 0
 
     def at_step(self, number: int) -> float:
-        """The value so many steps above the lower bound, without the last digits of its sum."""
+        """The value so many steps above the lower bound, without the last digits of its sum.
+
+        Args:
+            number: of steps, up to `steps`.
+
+        Returns:
+            A value of a column with a step.
+        """
         (low, high), steps = self.bounds, self.steps
         if number in (0, steps):
             return high if number else float(low)
@@ -210,15 +217,27 @@ class Column:
         return round(low + number * (self.step or 0.0), places) + 0.0
 
     def steps_below(self, cut: float) -> int:
-        """How many values of a column with a step lie below a number within the bounds."""
+        """How many values of a column with a step lie below a number.
+
+        Args:
+            cut: the number, within the bounds.
+
+        Returns:
+            As many steps as the first value above lies above the lower bound.
+        """
         low, _ = self.bounds
         return ceil((cut - low) / (self.step or 1.0) - _OFF_STEP)
 
     def cuts_between(self, cuts: Sequence[float]) -> tuple[float, ...]:
-        """Rising break points, on a step each moved to the middle below the first value above.
+        """Break points, on a step each moved to the middle of it, below the first value above.
 
-        What is cut off stays the same, whatever the last digits of a value are; of several that cut
-        off the same, one is left.
+        What is cut off stays the same, whatever the last digits of a value are.
+
+        Args:
+            cuts: that rise.
+
+        Returns:
+            As many, or fewer where several cut off the same.
         """
         if not self.step:
             return tuple(cuts)
@@ -227,7 +246,14 @@ class Column:
         return tuple(self.at_step(number) - self.step / 2 for number in kept)
 
     def even_cuts(self, ranges: int) -> tuple[float, ...]:
-        """Break points of at most so many ranges of equal width; on a step, of as many values."""
+        """Break points of ranges of equal width; on a step, of as many values each.
+
+        Args:
+            ranges: how many, at most.
+
+        Returns:
+            The break points inside the bounds.
+        """
         low, high = self.bounds
         if not self.step:
             return tuple(low + (high - low) * k / ranges for k in range(1, ranges))
@@ -235,13 +261,27 @@ class Column:
         return self.cuts_between([*map(self.at_step, range(each, self.steps + 1, each))])
 
     def nearest(self, value: float) -> float:
-        """What a number counts as: the nearest within the bounds, and on a step if there is one."""
+        """What a number counts as.
+
+        Args:
+            value: any number.
+
+        Returns:
+            The nearest within the bounds, and on a step where the column has one.
+        """
         low, high = self.bounds
         inside = min(max(value, low), high)
         return self.at_step(round((inside - low) / self.step)) if self.step else inside
 
     def spelled(self, text: str) -> str:
-        """The one spelling that stands for all that are the same in this column (`canonical`)."""
+        """The one spelling that stands for all that are the same in this column.
+
+        Args:
+            text: a cell, or a spelling of the study.
+
+        Returns:
+            The text without spaces around it, a whole number in its shortest form.
+        """
         return canonical(text).casefold() if self.ignore_case else canonical(text)
 
     @property

@@ -141,7 +141,14 @@ class Records:
         return len(self) if self.patients is None else int(self.patients.max(initial=-1)) + 1
 
     def part(self, chosen: NDArray[Any]) -> Records:
-        """Some of the records, by their numbers or (n,) bool; the same arrays if all are True."""
+        """Some of the records.
+
+        Args:
+            chosen: their numbers, or (n,) bool.
+
+        Returns:
+            The same arrays if all are chosen by True.
+        """
         if chosen.dtype == bool and chosen.all():
             return self
         return Records(
@@ -152,16 +159,37 @@ class Records:
         )
 
     def with_inputs(self, inputs: NDArray[Any]) -> Records:
-        """The same records with other inputs, (n, ...) float32."""
+        """The same records with other inputs.
+
+        Args:
+            inputs: (n, ...) float32.
+
+        Returns:
+            They have the same targets and patients.
+        """
         return replace(self, inputs=inputs)
 
     def capped(self, most: int) -> Records:
-        """The first so many records of each patient; others are left out, whatever they hold."""
+        """No more than the first so many records of each patient, in their order.
+
+        Args:
+            most: the public number.
+
+        Returns:
+            The other records are left out, whatever they hold.
+        """
         return self if self.patients is None else self.part(first_rows(self.patients, most))
 
     @staticmethod
     def together(several: Sequence[Records]) -> Records:
-        """The records of several silos, one's after the other's; nobody is a patient of two."""
+        """The records of several silos; a patient of one is nobody of another.
+
+        Args:
+            several: at least one.
+
+        Returns:
+            One silo's after the other's.
+        """
         patients, ends = [], 0
         grouped = [records.groups for records in several if records.groups is not None]
         for records in several:
