@@ -55,7 +55,6 @@ _NPY_HEADER = re.compile(
 _ALL_HOLE, _PACKED = 1 << 30, 1000
 _DEVICE = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)", re.IGNORECASE)  # of Windows
 _MOST_LETTERS = 50  # of a file's name, of up to four bytes each, of which disks take 255
-_NO_WAITING = getattr(os, "O_NONBLOCK", 0)
 
 
 def why_of(error: OSError) -> str:
@@ -68,9 +67,9 @@ def open_ordinary(path: Path) -> BinaryIO:
 
     OSError: it cannot be opened, or is a pipe, a device, a folder, or a gigabyte of hole.
     """
-    descriptor = _ordinary(os.open(path, os.O_RDONLY | _NO_WAITING))
+    descriptor = _ordinary(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
     status = os.fstat(descriptor)
-    if status.st_size > max(_ALL_HOLE, getattr(status, "st_blocks", _ALL_HOLE) * 512 * _PACKED):
+    if status.st_size > max(_ALL_HOLE, status.st_blocks * 512 * _PACKED):
         os.close(descriptor)
         raise OSError(0, "a sparse file with hardly any data")
     return os.fdopen(descriptor, "rb")
@@ -282,7 +281,7 @@ def make_private(path: Path) -> None:
 
 def _made(path: Path, how: int, mode: int) -> BinaryIO:
     """A file that is open for writing; if it is new, just these may use it."""
-    how |= os.O_CREAT | _NO_WAITING | getattr(os, "O_NOFOLLOW", 0)
+    how |= os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW
     try:
         descriptor = os.open(path, how | os.O_EXCL, mode)
         os.fchmod(descriptor, mode)  # the umask may allow more than is meant, or less

@@ -50,8 +50,7 @@ def kept_pages(numbers: int) -> Iterator[None]:
 def one_arena() -> None:
     """Let threads that are begun from now on share the memory that is kept.
 
-    A thread that joins large messages from pieces would else have an arena of its own, which is
-    unmapped whenever it is empty: each message would fault in all of its pages again.
+    In an arena of its own, which is unmapped whenever it is empty, each message would fault anew.
     """
     library = _glibc()
     if library is not None:

@@ -388,14 +388,15 @@ def read(
     for field in fields(kind):  # type: ignore[arg-type]
         key, default = keys_of(kind).get(field.name, (None, MISSING))
         if field.name not in values and key and key.reader is not None and not key.by_hand:
-            values[field.name] = key.read(section, field.name, _or_none(default))
+            stated = None if default is MISSING else default
+            values[field.name] = key.read(section, field.name, stated)
     return kind(**values)
 
 
 def read_key(kind: type, section: Section, name: str, *, required: bool = False) -> Any:
     """One key of a class's table, by its annotation; required: whatever default it has."""
     key, default = keys_of(kind)[name]
-    return key.read(section, name, None if required else _or_none(default))
+    return key.read(section, name, None if required or default is MISSING else default)
 
 
 def read_inner(kind: type[T], section: Section, name: str) -> T | None:
@@ -437,11 +438,6 @@ def listed(keys: Mapping[str, Key]) -> Keys:
 def by_hand(key: Key) -> Key:
     """The key, read by the file of its table."""
     return replace(key, by_hand=True)
-
-
-def _or_none(default: object) -> object:
-    """A default, None where the key must be there."""
-    return None if default is MISSING else default
 
 
 def _unlinked(said: str) -> str:

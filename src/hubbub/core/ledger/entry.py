@@ -112,9 +112,8 @@ class LedgerMechanism:
 class Entry:
     """One attempt at one round, and the mechanism that it ran.
 
-    The certificate is the plan's, for the whole session: however many of its attempts are in the
-    ledger, it is counted once. Where parties showed evidence, the hashes of their quotes, of their
-    collateral and of the study's policy are here (docs/attestation.md).
+    The certificate is the plan's, for the whole session, and is counted once. Where parties showed
+    evidence, hashes of their quotes, collateral and the study's policy are here.
     """
 
     study: bytes

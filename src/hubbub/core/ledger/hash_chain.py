@@ -146,9 +146,8 @@ def _read(path: Path) -> Ed25519PrivateKey | None:
 #
 # SQLite takes a log with a damaged end for one that ends earlier: after a crash a single flipped
 # bit, or a `-wal` file that was thrown away, would shorten the chain, and what is left is a chain.
-# So the number and the digest of the newest row are noted here, once they are on disk. The note
-# itself is not synced: it survives a killed process, costs nothing, and never says more than the
-# chain holds. It proves nothing against somebody who changes both files.
+# So the newest row is noted here, once it is on disk. The note itself is not synced: it survives a
+# killed process, and never says more than the chain holds.
 
 _LINE = re.compile(rb"(\d{20}) ([0-9a-f]{64})\n")
 

@@ -213,7 +213,6 @@ class PrivacyFilter:
 
     @property
     def _unit(self) -> str:
-        """Whom the promise is to."""
         return unit_of(kind for block in self._blocks for kind, _ in block)
 
     def _laws(self, blocks: Sequence[Counts]) -> tuple[list[StudyLaw], int]:
@@ -238,7 +237,6 @@ class PrivacyFilter:
         return self.cap.law.split(releases, self.cap.relation, left)
 
     def _law(self, releases: Sequence[Release]) -> StudyLaw:
-        """The law of all of these."""
         return StudyLaw.of(releases, self.cap.delta)
 
     def _releases(self, counts: Counts) -> list[Release]:
@@ -278,7 +276,6 @@ class PrivacyFilter:
 # square of a Gaussian step's shift is all that it uses up, however it was chosen: (epsilon, delta)
 # is changed into one shift at the beginning, and queries take from its square. So k equal queries
 # have noise that grows with the root of k, where epsilons that add up have noise that grows with k.
-# This file does not know what is asked, nor where rows are kept.
 
 _CLOSE = 1e-6  # of the square of a shift
 _SAFE = 1 - 1e-9  # for the round-off of an epsilon that is asked for
@@ -358,7 +355,6 @@ class SumsBudget:
         return kept_for_certificates(self.epsilon, self.delta)
 
     def _are_kept(self, certificate: Certificate) -> bool:
-        """Whether certificates are within that."""
         return certificate.is_within(self._kept, self.epsilon)
 
 

@@ -59,8 +59,7 @@ class Ledger:
     def held(self) -> AbstractContextManager[None]:
         """Keep other runs from the ledger until this ends; UserError if another holds it.
 
-        Two runs that charged it in turn would each find its rows to be more than its own, and both
-        would stop. Whoever runs a study holds its ledgers; who only reads need not.
+        Two runs that charged it in turn would each find rows beyond its own, and both would stop.
         """
         return self._chain.held()
 

@@ -1,8 +1,7 @@
 """The tables `[attestation.aggregator]`, `[attestation.node]` and `[attestation.silo]`.
 
 Each says what a party with that role must show before others tell it anything: on which platform it
-runs, which code, how new the firmware is at least. This file knows what can be pinned, not how it
-is verified.
+runs, which code, how new the firmware is at least.
 """
 
 from __future__ import annotations

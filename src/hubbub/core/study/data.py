@@ -1,8 +1,6 @@
 """The table `[data]`: where each silo finds its records, and what is public about them.
 
-This file knows how records are declared, and which keys go with files, with a source, with
-patients; it reads no records, and imports no function that is named. What a silo reads for them is
-in `silo_records`.
+This file reads no records, and imports no function that is named (`silo_records` does).
 """
 
 from __future__ import annotations

@@ -299,9 +299,8 @@ def _block(raw: SealedFile, rows: NDArray[np.intp]) -> NDArray[Any]:
 #
 # A database gives rows in any order. Rows of a person are put in that of `data.order`, then of a
 # hash of what is encoded of them; people in that of a hash of their rows. So which of a person's
-# rows are the first ones depends on that person's rows alone, engines that hold the same rows give
-# the same bytes (docs/privacy.md P31), and nothing that is kept follows from whose rows they are:
-# keys of people tell only which rows are one person's, by a hash whose key is forgotten.
+# rows are the first ones depends on that person's rows alone, and nothing that is kept follows from
+# whose rows they are: keys only group rows, by a hash whose key is forgotten (docs/privacy.md P31).
 
 
 @dataclass
@@ -397,9 +396,7 @@ def _numbers(people: Hashes) -> NDArray[np.intp]:
 # Whoever writes a query and declares its columns could have a silo fail at one person's cell, and
 # so tell of it (docs/privacy.md P31). So no cell does. One that is none of its column's counts as a
 # missing one, which has a default or is a gap; a row that cannot have one, such as a row without
-# its target, is left out. Each row is judged by itself. A column that is not there is the study's
-# fault, or the table's, and is refused. `hubbub check` lists what does not fit to those who have
-# it.
+# its target, is left out. A column that is not there is the study's fault, and is refused.
 
 
 def fitted(study: Study, cells: Cells, origin: str) -> Cells:

@@ -228,8 +228,6 @@ def _is_mine(path: Path) -> bool:
     """Whether a path is this user's, and nobody else may write there; OSError if it is not."""
     status = path.lstat()
     is_plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
-    if os.name != "posix":
-        return is_plain
     return is_plain and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 

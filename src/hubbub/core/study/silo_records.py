@@ -1,8 +1,7 @@
 """Where a study's records are found: files, built-in data sets, or a user's own function.
 
 `records(study, party)` is called by a silo for its own name, on its own machine, and for "test" by
-whoever evaluates on the public test set. A function of one's own may read images and arrays that a
-manifest lists. This file knows studies and tables, no models.
+whoever evaluates on the public test set. This file knows studies and tables, no models.
 """
 
 from __future__ import annotations

@@ -102,10 +102,7 @@ class TableSource(ABC):
 
 
 class SetSource(ABC):
-    """Public data sets of a package, each by its name after the colon: a function for each.
-
-    Nobody's secret is in them, and reading a study may look at what they are.
-    """
+    """Public data sets of a package, by their names; reading a study may look at what they are."""
 
     @abstractmethod
     def function(self, name: str) -> Callable[..., Records] | None:

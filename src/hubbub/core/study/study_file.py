@@ -146,8 +146,7 @@ def json_schema() -> dict[str, Any]:
 def text_of(study: Study) -> str:
     """The text of a study's file, from its settings alone.
 
-    Only what differs from a default is written: some keys are refused beside others even with the
-    value that they have anyway.
+    What is at its default is left out: some keys are refused beside others whatever they say.
     """
     head: dict[str, Any] = {"name": study.name}
     if study.transcript != HASHES:

@@ -1,8 +1,7 @@
 """The target, `data.target`: the name of a class's column, or a table that says what is in it.
 
 Amounts, counts and times to an event are no classes. Their cells become numbers in their own unit,
-whatever the public bounds are: those are applied where a loss is made of them. This file knows
-cells and one target, neither losses nor models.
+whatever the public bounds are: those are applied where a loss is made of them.
 """
 
 from __future__ import annotations
@@ -365,8 +364,8 @@ def _amount(inner: Section) -> Outcome:
         raise inner.refusal("high", f"above low = {low:g}", "exchange or widen the bounds")
     scale = TARGET["scale"].read(inner, "scale", Outcome.scale)
     if scale == "log" and low <= 0:
-        remedy = f'name the least number that matters, or write scale = "{LOG_LINK}", which '
-        remedy += "takes zeros"
+        other = f'scale = "{LOG_LINK}", which takes zeros'
+        remedy = f"name the least number that matters, or write {other}"
         raise inner.refusal("low", 'above 0 with scale = "log"', remedy)
     if scale == LOG_LINK and low:
         raise inner.refusal("low", f'0 with scale = "{LOG_LINK}"', "write low = 0")
