@@ -164,7 +164,7 @@ def _outputs_on_made_up(model: nn.Module, shape: tuple[int, ...], training: bool
         trial = copy.deepcopy(model).train(training)
         with torch.enable_grad():
             return first_taken(shape, lambda inputs: trial(inputs.to(device_under(model))))
-    except Exception:  # noqa: BLE001 (the model is the user's, and is refused where it is tried)
+    except (Exception, SystemExit):  # noqa: BLE001 (it is the user's, and refused where it is tried)
         return None
 
 
