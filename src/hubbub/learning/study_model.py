@@ -188,13 +188,14 @@ def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
     if given is None and model.kind == LORA:
         return low_rank_model(model, seed=study.id)
     try:
-        # What the study's own code raises comes from there as an error of hubbub's.
-        module = _built(study, model, shape) if given is None else copy.deepcopy(given)
+        module = copy.deepcopy(given)
     except (TypeError, pickle.PicklingError) as error:
         raise ModelError(
             f"expected a module that can be copied, found that {error}; hold no lock, file or "
             "connection in it"
         ) from error
+    if given is None:
+        module = _built(study, model, shape)
     return module if model.is_built_in else with_logits(study, module, shape)
 
 
