@@ -104,9 +104,6 @@ def on_device(
 # rows' gradients. So a unit is clipped once, as a record is, and whatever holds for records holds
 # for it. A place without a row has weight 0 and holds a row of the same unit, so that it adds
 # nothing of its own.
-#
-# Which rows a unit has is known to tabular/records.py; what becomes of a layer's products over
-# several rows is the business of per_record.py.
 
 # Targets (n, k), and the weights of the places (n, k).
 Weighted = tuple[torch.Tensor, ...]

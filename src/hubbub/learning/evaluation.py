@@ -32,13 +32,11 @@ from hubbub.learning.torch_settings import (
     plain_attention,
 )
 
-# A model's scores on public records beside those of a model that knows nothing of a record.
-#
-# The null model guesses, says the commoner class, or gives everybody the mean of the test
-# records. Whether a model is better is judged on the difference record by record, which is known
-# better than either score; a rank's interval is where it would not be a surprise. Public records
-# are taken to be drawn one by one from those that the model is for. Nothing is noised, so nothing
-# may be private.
+# A model's scores on public records beside those of a model that knows nothing of a record: it
+# guesses, says the commoner class, or gives everybody the mean of the test records. Whether a model
+# is better is judged on the difference record by record, which is known better than either score; a
+# rank's interval is where it would not be a surprise. Public records are taken to be drawn one by
+# one from those that the model is for. Nothing is noised, so nothing may be private.
 
 _Z = 1.959963984540054  # 97.5 % of the normal law lie below
 Array = NDArray[np.float64]
@@ -325,9 +323,6 @@ def _placed(
     inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
     loss = target_type.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
     return model, loss, inputs, targets
-
-
-# From features to predictions: what is done with a trained model.
 
 
 class Scorer(nn.Module):

@@ -1,16 +1,14 @@
 """The frozen layers of a study: a public module, its weights from a file that it names with a hash.
 
-Everybody's features are the same because everybody's file is. Records go in, rows of features come
-out, once per data set; the model that is trained sees these alone. Without a module of the study's
-own they are convolutions, whose features are kept by what they depend on: layers, weights and
-records. They are private, so their folder stays on the silo's machine, readable by its owner only,
-and neither a name in it nor an error says anything of them (docs/privacy.md A3).
+Records go in, rows of features come out, once per data set; the model that is trained sees these
+alone. Features of convolutions are kept by what they depend on: layers, weights and records. They
+are private, so their folder is readable by its owner only, and neither a name in it nor an error
+says anything of them (docs/privacy.md A3). What a module of the study's own does cannot be told
+from a file's name, so its features are not kept.
 
-Layers take one record at a time, in a shape that is the same for all, so that a record's features
-depend on that record alone and not on how many others there are or where it stands among them
-(docs/privacy.md A2). One at which a module of the study's own raises, or that it writes into its
-parameters or buffers, has the features zero, and so has one at which features are no finite
-numbers. What such a module does cannot be told from a file's name, so its features are not kept.
+Layers take one record at a time, so that a record's features depend on that record alone (A2). One
+at which a module raises, that it writes into its parameters or buffers, or whose features are no
+finite numbers, has the features zero.
 """
 
 from __future__ import annotations

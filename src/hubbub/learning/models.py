@@ -211,16 +211,19 @@ def build_model(
             layers = _cnn(inputs, outputs, hidden, bias)
         else:
             widths = (math.prod(inputs), *(hidden if kind == "mlp" else ()), outputs)
-            layers = _connected(widths, bias)
-            if kind == "logistic":
-                weight, *biases = layers[0].parameters()
-                nn.init.zeros_(weight)
-                for own in biases:
-                    nn.init.constant_(own, intercept)
-            if len(inputs) > 1:
-                layers.insert(0, nn.Flatten())
-        if outputs == 1:
-            layers.append(_intercepts(intervals) if intervals else Squeeze())
+            layers = [nn.Flatten()] * (len(inputs) > 1) + _connected(widths, bias)
+        if kind == "logistic":
+            weight, *biases = layers[-1].parameters()
+            nn.init.zeros_(weight)
+            for own in biases:
+                nn.init.constant_(own, intercept)
+        if outputs == 1 and intervals:  # one number becomes as many, each with an intercept
+            spread = nn.Linear(1, intervals)
+            nn.init.ones_(spread.weight.requires_grad_(False))
+            nn.init.zeros_(spread.bias)
+            layers.append(spread)
+        elif outputs == 1:
+            layers.append(Squeeze())
     return nn.Sequential(*layers)
 
 
@@ -246,15 +249,6 @@ def _connected(widths: Sequence[int], bias: bool) -> list[nn.Module]:
     for before, after in itertools.pairwise(widths):
         layers += [nn.Linear(before, after, bias=bias), nn.ReLU()]
     return layers[:-1]
-
-
-def _intercepts(intervals: int) -> nn.Module:
-    """From one number to as many, each with a trainable intercept of its own."""
-    layer = nn.Linear(1, intervals)
-    nn.init.ones_(layer.weight)
-    nn.init.zeros_(layer.bias)
-    layer.weight.requires_grad_(False)
-    return layer
 
 
 def _cnn(

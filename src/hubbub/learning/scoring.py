@@ -1,9 +1,8 @@
 """Losses of targets that are no classes: one value per record, from that record's row alone.
 
-Outputs and targets come as a model and `Records` give them; public bounds and times are constants
-of the functions. A target beyond them counts as the bound, so no target makes a loss of another
-shape. What a record may add is bounded where its gradient is clipped (docs/privacy.md P14), not
-here.
+Public bounds and times are constants of the functions. A target beyond them counts as the bound, so
+no target makes a loss of another shape. What a record may add is bounded where its gradient is
+clipped (docs/privacy.md P14), not here.
 """
 
 from __future__ import annotations

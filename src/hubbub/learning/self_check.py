@@ -94,7 +94,6 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
 
 
 def _sum(model: nn.Module, loss: Loss, batch: Batch, clip: float, method: str) -> torch.Tensor:
-    """The clipped sum of the batch by one method."""
     return clipped_sum(model, loss, batch.inputs, batch.targets, clip, method=method).vector
 
 

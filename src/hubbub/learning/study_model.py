@@ -164,7 +164,7 @@ def _outputs_on_made_up(model: nn.Module, shape: tuple[int, ...], training: bool
         trial = copy.deepcopy(model).train(training)
         with torch.enable_grad():
             return first_taken(shape, lambda inputs: trial(inputs.to(device_under(model))))
-    except Exception:  # noqa: BLE001 (the model is the user's, and is refused where it is tried)
+    except (Exception, SystemExit):  # noqa: BLE001 (it is the user's, and refused where it is tried)
         return None
 
 
@@ -187,16 +187,15 @@ def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
     model, _ = learning_of(study)
     if given is None and model.kind == LORA:
         return low_rank_model(model, seed=study.id)
+    try:
+        module = copy.deepcopy(given)
+    except (TypeError, pickle.PicklingError) as error:
+        raise ModelError(
+            f"expected a module that can be copied, found that {error}; hold no lock, file or "
+            "connection in it"
+        ) from error
     if given is None:
         module = _built(study, model, shape)
-    else:
-        try:
-            module = copy.deepcopy(given)
-        except (TypeError, pickle.PicklingError) as error:
-            raise ModelError(
-                f"expected a module that can be copied, found that {error}; hold no lock, file or "
-                "connection in it"
-            ) from error
     return module if model.is_built_in else with_logits(study, module, shape)
 
 

@@ -31,20 +31,12 @@ Outputs = NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class TargetType(ABC):
-    """What a model is trained for; hashable, and equal if all of its settings are.
+    """What a model is trained for; hashable, and equal if all of its settings are."""
 
-    Args:
-        loss_name: the user's own loss; empty if there is none.
-    """
-
-    loss_name: str = ""
+    loss_name: str = ""  # the user's own loss; empty if there is none
 
     def loss(self, outputs: int, targets: torch.dtype) -> Loss:
-        """One value per record, for a model with so many outputs and targets of a type.
-
-        Raises:
-            StudyError, ModelError: there is none for so many.
-        """
+        """One value per record, for a model with so many outputs and targets of a type."""
         usual = self.usual_loss(outputs, targets)
         if not self.loss_name:
             return usual

@@ -23,9 +23,6 @@ from hubbub.core.study.silo_records import attempted, named_object
 from hubbub.learning.study.training import CROP_FLIP, Augment
 from hubbub.learning.torch_settings import seeded
 
-# From records (n, ...) and how many views there are, to (n, views, ...).
-Viewer = Callable[[torch.Tensor, int], torch.Tensor]
-
 _MARGIN = 8  # an eighth of an image's side is how far a crop may move
 _SEEDS = 2**62
 
@@ -35,7 +32,8 @@ class Views:
     """How many views of a record there are, and what makes them."""
 
     count: int  # K, public
-    make: Viewer  # by the generators as they are seeded
+    # From records (n, ...) to (n, K, ...), by the generators as they are seeded.
+    make: Callable[[torch.Tensor, int], torch.Tensor]
 
     def of(
         self, inputs: torch.Tensor, targets: list[torch.Tensor], places: int

@@ -68,8 +68,6 @@ _SITED = (
     nn.modules.linear.NonDynamicallyQuantizableLinear,
 )
 
-Evaluate = Callable[[torch.Tensor], torch.Tensor]
-
 
 class Tape:
     """What the forward meets: its sites, and the parameters that turned out to need a copy."""
@@ -115,7 +113,9 @@ def _on_all_records(
     return tree_map(lambda values: _add_batch_dim(values, 0, interpreter.level()), output)
 
 
-def _apply(tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: Evaluate) -> Any:
+def _apply(
+    tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: Callable[..., torch.Tensor]
+) -> Any:
     """Evaluate a site on the values of all records."""
 
     def alike(value: torch.Tensor) -> torch.Tensor:

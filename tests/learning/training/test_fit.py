@@ -37,6 +37,11 @@ class HoldsALock(torch.nn.Linear):
         self.lock = threading.Lock()
 
 
+class Leaves(torch.nn.Linear):
+    def forward(self, x):
+        raise SystemExit(3)
+
+
 class WordsBeside(torch.nn.Linear):
     def get_extra_state(self):
         return {"step": 1}
@@ -231,6 +236,7 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
         (SILOS, {"model": GivesATuple(3, 1)}, ModelError, "gives one tensor.*found a tuple"),
         (SILOS, {"model": HoldsALock(3, 1)}, ModelError, "can be copied, found that .*lock"),
         (SILOS, {"model": WordsBeside(3, 1), "test": silo(4)}, ModelError, "get_extra_state"),
+        (SILOS, {"model": Leaves(3, 1)}, ModelError, "found that it raised SystemExit"),
         (
             SILOS,
             {"model": torch.nn.Linear(3, 2).requires_grad_(False)},

@@ -58,17 +58,15 @@ def _connected(model: Model, features: int, intervals: int) -> int:
     return layers + (intervals if model.outputs == 1 else 0)
 
 
-def _probe(model: Model, features: int, intervals: int) -> int:  # noqa: ARG001 (it takes no times)
-    """Of the sums of a linear probe."""
-    return (features + 1) * (features + 1 + model.outputs)
-
-
 MODEL_KINDS = {
     "logistic": ModelKind(keys=("bias", "intercept", "loss", "frozen"), parameters=_connected),
     "mlp": ModelKind(keys=("hidden", "bias", "loss", "frozen"), parameters=_connected),
     "cnn": ModelKind(keys=("hidden", "bias", "loss")),
     WIDE_RESNET: ModelKind(keys=("depth", "width", "loss")),
-    LINEAR_PROBE: ModelKind(keys=("frozen",), parameters=_probe),
+    LINEAR_PROBE: ModelKind(
+        keys=("frozen",),
+        parameters=lambda model, features, _: (features + 1) * (features + 1 + model.outputs),
+    ),
     LORA: ModelKind(keys=("rank", "target_modules", "loss", "frozen")),
 }
 _OWN = ModelKind(keys=("loss", "frozen"))  # a model that a study brings
