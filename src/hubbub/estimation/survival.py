@@ -363,6 +363,7 @@ class CurveReadings:
 
     def __init__(self, course: SurvivalCourse, name: str, confidence: float) -> None:
         self._course, self._sets, self._name = course, course.sets, name
+        self._names = {"column": course.sets.time.name, "group": name}
         self._z = intervals.normal_quantile(confidence)
         # The curve, and its lower and upper ends, from 1 at time 0 on.
         self._lines = [from_one(one) for one in (course.survived, *course.ends(self._z))]
@@ -377,7 +378,8 @@ class CurveReadings:
             return []
         first, last = self._edge(low, -1), self._edge(high, 1)
         error = (last - first) / (2 * self._z)
-        return [self._row("median", "", error, *map(self._time, (middle, first, last)))]
+        value, *ends = map(self._time, (middle, first, last))
+        return [intervals.spanned("median", value, error, (ends[0], ends[1]), **self._names)]
 
     def _crossing(self, line: Sequence[float], reach: float) -> float:
         """When a line comes to one half, on the clock, moved by its doubt; infinite if never."""
@@ -422,28 +424,15 @@ class CurveReadings:
         value, low, high = (
             float(np.interp(clock, self._sets.ticks[: len(line)], line)) for line in self._lines
         )
-        return self._row("survival", f"{time:g}", (high - low) / (2 * self._z), value, low, high)
-
-    def _row(
-        self, quantity: str, level: str, error: float, value: float, low: float, high: float
-    ) -> Estimate:
-        return Estimate(
-            quantity=quantity,
-            column=self._sets.time.name,
-            level=level,
-            group=self._name,
-            value=value,
-            standard_error=error,
-            low=low,
-            high=high,
-        )
+        error, names = (high - low) / (2 * self._z), self._names | {"level": f"{time:g}"}
+        return intervals.spanned("survival", value, error, (low, high), **names)
 
     def mean(self) -> list[Estimate]:
         """The mean time up to the horizon, where the curve goes so far."""
         horizon = self._sets.edges[-1]
         if self._course.length < self._sets.bins:
             return []
-        names = {"column": self._sets.time.name, "level": f"to {horizon:g}", "group": self._name}
+        names = self._names | {"level": f"to {horizon:g}"}
         ends, what = (0.0, horizon), "restricted mean"
         return [
             intervals.estimate(
