@@ -304,7 +304,7 @@ IN_ARMS = CELLS | {
 }
 
 
-def tests_of(asked: OneSum, cells: dict[str, np.ndarray]) -> list[str]:
+def names_of_tests(asked: OneSum, cells: dict[str, np.ndarray]) -> list[str]:
     """Names of the tests that are told at little noise."""
     noise = 0.5 * np.random.default_rng(4).standard_normal(asked.size)
     return [test.name for test in asked.answer(asked.encode(cells).sum(axis=0) + noise, 0.5).tests]
@@ -314,13 +314,13 @@ def test_a_group_that_nobody_is_in_does_not_keep_others_from_being_compared() ->
     edges = tuple(np.linspace(20, 90, 15).tolist())
     ages = Quantiles(column=AGE, edges=edges, by=EMPTY, test=True)
     gray = Incidence(time=TIME, event=CAUSE, edges=GRID, by=EMPTY, test=True)
-    assert tests_of(ages, IN_ARMS) == ["Wilcoxon"]
-    assert tests_of(gray, IN_ARMS) == ["Gray's", "Gray's"]
-    assert tests_of(ages, IN_ARMS | {"arm": np.zeros(1500)}) == []
+    assert names_of_tests(ages, IN_ARMS) == ["Wilcoxon"]
+    assert names_of_tests(gray, IN_ARMS) == ["Gray's", "Gray's"]
+    assert names_of_tests(ages, IN_ARMS | {"arm": np.zeros(1500)}) == []
 
 
 def test_hazards_are_not_tested_where_an_effect_has_no_end() -> None:
     """In one sex nobody has the event: what is left of the other's says nothing of proportions."""
     asked = replace(COX, test=True)
-    assert tests_of(asked, CELLS) == ["proportional hazards"]
-    assert tests_of(asked, CELLS | {"died": CELLS["died"] * CELLS["sex"]}) == []
+    assert names_of_tests(asked, CELLS) == ["proportional hazards"]
+    assert names_of_tests(asked, CELLS | {"died": CELLS["died"] * CELLS["sex"]}) == []

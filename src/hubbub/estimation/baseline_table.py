@@ -439,16 +439,10 @@ class _Group(NamedTuple):
         low, half = column.bounds[0], (column.bounds[1] - column.bounds[0]) / 2
         rows = []
         if ends[0] > -1 or ends[1] < 1:
-            middle = Estimate(
-                quantity="mean",
-                column=column.name,
-                group=self.group,
-                value=low + half * (mean + 1),
-                standard_error=half * math.sqrt(intervals.at(variance, mean)) / records,
-                low=low + half * (ends[0] + 1),
-                high=low + half * (ends[1] + 1),
-            )
-            rows.append(middle)
+            error = half * math.sqrt(intervals.at(variance, mean)) / records
+            value, first, last = (low + half * (one + 1) for one in (mean, *ends))
+            names = {"column": column.name, "group": self.group}
+            rows.append(intervals.spanned("mean", value, error, (first, last), **names))
         deviation = self._deviation(part, mean, spread, records)
         rows += [deviation] if deviation.low > 0 else []  # 0 is a bound, and no estimate
         if column.complete:
@@ -472,12 +466,8 @@ class _Group(NamedTuple):
         value, each = math.sqrt(spread), self.z**2 / records
         middle = (spread + each * widest / 2) / (1 + each)
         reach = math.sqrt(max(middle**2 - (spread**2 - self.z**2 * noise) / (1 + each), 0.0))
-        return Estimate(
-            quantity="sd",
-            column=part.column.name,
-            group=self.group,
-            value=half * value,
-            standard_error=half * min(error / (2 * value) if value else 1.0, 1.0),
-            low=half * math.sqrt(max(middle - reach, 0.0)),
-            high=half * math.sqrt(min(middle + reach, 1.0)),
-        )
+        error = half * min(error / (2 * value) if value else 1.0, 1.0)
+        ends = math.sqrt(max(middle - reach, 0.0)), math.sqrt(min(middle + reach, 1.0))
+        names = {"column": part.column.name, "group": self.group}
+        reached = half * ends[0], half * ends[1]
+        return intervals.spanned("sd", half * value, error, reached, **names)

@@ -177,15 +177,10 @@ def _difference(
     )
     apart = one.value - other.value
     error = math.hypot(one.standard_error, other.standard_error)
-    return Estimate(
-        quantity=RISK_DIFFERENCE,
-        column=column,
-        level=level,
-        value=apart,
-        standard_error=error,
-        low=apart - math.hypot(one.value - one.low, other.high - other.value),
-        high=apart + math.hypot(one.high - one.value, other.value - other.low),
-    )
+    low = apart - math.hypot(one.value - one.low, other.high - other.value)
+    high = apart + math.hypot(one.high - one.value, other.value - other.low)
+    names = {"column": column, "level": level}
+    return intervals.spanned(RISK_DIFFERENCE, apart, error, (low, high), **names)
 
 
 def _ratios(pair: Array, sigma: float, z: float, column: str, level: str) -> Iterator[Estimate]:

@@ -282,16 +282,9 @@ class Incidence(OnRiskSets):
                     float(np.interp(clock[-1], clock[:-1], line))
                     for line in (_from_none(part) for part in (one.share, low, high))
                 )
-                yield Estimate(
-                    quantity="incidence",
-                    column=self.time.name,
-                    level=f"{cause} by {time:g}",
-                    group=name,
-                    value=value,
-                    standard_error=(above - below) / (2 * z),
-                    low=below,
-                    high=above,
-                )
+                names = {"column": self.time.name, "level": f"{cause} by {time:g}", "group": name}
+                error = (above - below) / (2 * z)
+                yield intervals.spanned("incidence", value, error, (below, above), **names)
 
     def _curve(self, name: str, course: SurvivalCourse, cause: str, one: _Incidence) -> Curve:
         low, high = one.ends(intervals.normal_quantile(self.confidence))

@@ -110,6 +110,16 @@ def at(variance: tuple[float, float, float], p: float) -> float:
     return max(float(np.polyval(variance[::-1], p)), 0.0)
 
 
+def spanned(
+    quantity: str, value: float, error: float, ends: tuple[float, float], **names: Any
+) -> Estimate:
+    """A number with its standard error and the ends of its interval."""
+    low, high = ends
+    return Estimate(
+        quantity=quantity, value=value, standard_error=error, low=low, high=high, **names
+    )
+
+
 def estimate(
     value: float,
     error: float,
@@ -163,13 +173,8 @@ def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Est
     )
     low, high = ratio_interval(numerator, records, variance, z, (0.0, 1.0))
     value = numerator / records
-    return Estimate(
-        quantity="share",
-        value=value,
-        standard_error=math.sqrt(at(variance, value)) / records,
-        low=min(low, value),  # but for rounding it is
-        high=max(high, value),
-    )
+    ends = min(low, value), max(high, value)  # but for rounding they are
+    return spanned("share", value, math.sqrt(at(variance, value)) / records, ends)
 
 
 def ratio_of(effect: float, error: float, z: float, **names: Any) -> Estimate:

@@ -156,7 +156,7 @@ class Linear(OfOutcome, OneSum):
         spread = _never_below_0(float(v @ moments @ v) / records, blur)
         rows = self._equations(v)[seen]
         noise = sigma**2 / spread**2 * (rows @ rows.T)
-        doubt = sigma / spread * each[:, :-1, :-1][:, *pairs]
+        doubt = sigma / spread * each[:, :-1, :-1][:, seen][:, :, seen]
         fit = sandwich(Root(effects, inner / spread), noise, doubt, first=1)
         return fit and replace(fit.among(seen[1:]), wider=_WIDER)
 

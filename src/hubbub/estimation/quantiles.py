@@ -281,15 +281,10 @@ class Quantiles(OneSum):
                 float(edges[at[0]]) + 2 * self._half if crowded[at[0]] else low,
                 float(edges[at[1] + 1]) if crowded[at[1]] and high > edges[at[1]] else high,
             )
-            yield Estimate(
-                quantity="quantile",
-                column=self.column.name,
-                level=f"{p:g}",
-                value=self._value(_first_rise(places, smooth - p)),
-                standard_error=(high - low) / (2 * z),
-                low=self._value(low),
-                high=self._value(high),
-            )
+            value = self._value(_first_rise(places, smooth - p))
+            names = {"column": self.column.name, "level": f"{p:g}"}
+            ends, error = (self._value(low), self._value(high)), (high - low) / (2 * z)
+            yield intervals.spanned("quantile", value, error, ends, **names)
 
     def _value(self, place: float) -> float:
         """What is read off at a place: on a step the value around which it lies."""

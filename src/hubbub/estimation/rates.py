@@ -227,8 +227,7 @@ class EventRates(OneSum):
         if self._is_limited(group):
             scale = self.per / unit * self._most
             value, error, low, high = (scale * part for part in group.interval(z))
-            ends: dict[str, Any] = {"standard_error": error, "low": low, "high": high}
-            rows.append(Estimate(quantity=RATE, value=value, **ends, **names))
+            rows.append(intervals.spanned(RATE, value, error, (low, high), **names))
         return rows
 
     def _names(self, group: _Rate) -> dict[str, Any]:

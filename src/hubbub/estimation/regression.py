@@ -209,9 +209,9 @@ class Patterns(Covariates):
 
     def shares(self, guess: Guess) -> Array:
         """(patterns,) guessed, as if columns were independent."""
-        shares = np.ones(1)
+        shares: Array = np.ones(1)
         for classes in self.shape:
-            shares = np.kron(shares, guess.shares(classes))
+            shares = np.asarray(np.kron(shares, guess.shares(classes)), dtype=np.float64)
         return shares
 
     @property

@@ -362,10 +362,17 @@ class CurveReadings:
     """
 
     def __init__(self, course: SurvivalCourse, name: str, confidence: float) -> None:
-        self._course, self._sets, self._name = course, course.sets, name
+        self._course, self._sets, self.name = course, course.sets, name
+        self._names = {"column": course.sets.time.name, "group": name}
         self._z = intervals.normal_quantile(confidence)
         # The curve, and its lower and upper ends, from 1 at time 0 on.
         self._lines = [from_one(one) for one in (course.survived, *course.ends(self._z))]
+
+    def rows(self, at: Sequence[float]) -> list[Estimate]:
+        """How many records there are, the median, survival at these times, and the mean."""
+        times = [self.survival(time) for time in at if self._course.tells(time)]
+        records = self._course.counted(self.name, self._z)
+        return [records, *self.median(), *times, *self.mean()]
 
     def median(self) -> list[Estimate]:
         """The median time, where the curve and its interval's ends come down to one half."""
@@ -377,7 +384,8 @@ class CurveReadings:
             return []
         first, last = self._edge(low, -1), self._edge(high, 1)
         error = (last - first) / (2 * self._z)
-        return [self._row("median", "", error, *map(self._time, (middle, first, last)))]
+        value, *ends = map(self._time, (middle, first, last))
+        return [intervals.spanned("median", value, error, (ends[0], ends[1]), **self._names)]
 
     def _crossing(self, line: Sequence[float], reach: float) -> float:
         """When a line comes to one half, on the clock, moved by its doubt; infinite if never."""
@@ -422,28 +430,15 @@ class CurveReadings:
         value, low, high = (
             float(np.interp(clock, self._sets.ticks[: len(line)], line)) for line in self._lines
         )
-        return self._row("survival", f"{time:g}", (high - low) / (2 * self._z), value, low, high)
-
-    def _row(
-        self, quantity: str, level: str, error: float, value: float, low: float, high: float
-    ) -> Estimate:
-        return Estimate(
-            quantity=quantity,
-            column=self._sets.time.name,
-            level=level,
-            group=self._name,
-            value=value,
-            standard_error=error,
-            low=low,
-            high=high,
-        )
+        error, names = (high - low) / (2 * self._z), self._names | {"level": f"{time:g}"}
+        return intervals.spanned("survival", value, error, (low, high), **names)
 
     def mean(self) -> list[Estimate]:
         """The mean time up to the horizon, where the curve goes so far."""
         horizon = self._sets.edges[-1]
         if self._course.length < self._sets.bins:
             return []
-        names = {"column": self._sets.time.name, "level": f"to {horizon:g}", "group": self._name}
+        names = self._names | {"level": f"to {horizon:g}"}
         ends, what = (0.0, horizon), "restricted mean"
         return [
             intervals.estimate(
@@ -460,7 +455,7 @@ class CurveReadings:
             *(apart, error, self._z),
             quantity="difference of restricted means",
             column=self._sets.time.name,
-            level=f"{self._name} against {other._name}",
+            level=f"{self.name} against {other.name}",
             p_value=intervals.two_sided(apart / error),
         )
         return [difference]
@@ -603,19 +598,20 @@ class Survival(OnRiskSets):
         if self.by:
             named.insert(0, ("", SurvivalCourse.together(courses)))
         shown = [pair for pair in named if pair[1].length]
+        read = [CurveReadings(course, name, self.confidence) for name, course in shown]
+        groups = [one for one in read if one.name]
         cut = [name for name, one in shown if one.length < self.sets.bins]
         few = [name for name in names if shown and name not in dict(shown)]
         tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
         return self.make_answer(
             "" if shown else "too few records at risk for the noise",
             rows=(
-                *(row for name, one in shown for row in self._rows(name, one)),
-                *self._apart([pair for pair in shown if pair[0]]),
+                *(row for one in read for row in one.rows(self.at)),
+                # Restricted means of the other groups less that of the first.
+                *(row for one in groups[1:] for row in one.mean_less(groups[0])),
             ),
             curves=tuple(one.curve(name, self.confidence) for name, one in shown),
-            tests=(log_rank([list(one) for one in zip(*parts, strict=True)], sigma),)
-            if tested
-            else (),
+            tests=(log_rank([list(one) for one in zip(*parts, strict=True)]),) if tested else (),
             notes=(
                 f"{self.sets.between}; records without {self.sets.needed}, group or stratum are "
                 "left out",
@@ -623,17 +619,6 @@ class Survival(OnRiskSets):
                 *(f"too few records of {name} for the noise" for name in few),
             ),
         )
-
-    def _rows(self, name: str, course: SurvivalCourse) -> list[Estimate]:
-        z = intervals.normal_quantile(self.confidence)
-        readings = CurveReadings(course, name, self.confidence)
-        times = [readings.survival(time) for time in self.at if course.tells(time)]
-        return [course.counted(name, z), *readings.median(), *times, *readings.mean()]
-
-    def _apart(self, named: Sequence[tuple[str, SurvivalCourse]]) -> list[Estimate]:
-        """Restricted means of the other groups less that of the first."""
-        read = [CurveReadings(course, name, self.confidence) for name, course in named]
-        return [row for one in read[1:] for row in one.mean_less(read[0])]
 
     @cached_property
     def sets(self) -> RiskSets:
@@ -646,14 +631,13 @@ class Survival(OnRiskSets):
         return tuple(one for one in (self.by, self.strata) if one)
 
 
-def log_rank(strata: list[list[SurvivalCourse]], sigma: float) -> NoisyTest:
+def log_rank(strata: list[list[SurvivalCourse]]) -> NoisyTest:
     """The test that two groups or more have the same hazard in every bin.
 
     Args:
         strata: the groups' courses in each stratum; one stratum is all records.
-        sigma: standard deviation of the noise in each number of the sum.
     """
-    each = [_compared(courses, sigma) for courses in strata]
+    each = [_compared(courses) for courses in strata]
     excess, covariance = (np.sum(parts, axis=0) for parts in zip(*each, strict=True))
     degrees = len(strata[0]) - 1
     statistic = intervals.quadratic_form(excess, covariance, degrees)
@@ -662,15 +646,11 @@ def log_rank(strata: list[list[SurvivalCourse]], sigma: float) -> NoisyTest:
     return intervals.chi_square_test(name, statistic, degrees, z=z if degrees == 1 else None)
 
 
-def _compared(courses: list[SurvivalCourse], sigma: float) -> tuple[Array, Array]:
-    """Observed less expected events of all groups but the last, and their covariance.
-
-    Over the bins in which enough are at risk in all.
-    """
-    sets, end = (
-        courses[0].sets,
-        max(SurvivalCourse.together(courses).bins_clear_of(intervals.CLEAR), 1),
-    )
+def _compared(courses: list[SurvivalCourse]) -> tuple[Array, Array]:
+    """Observed less expected events of all groups but the last, and their covariance."""
+    sets = courses[0].sets
+    # Over the bins in which enough are at risk in all.
+    end = max(SurvivalCourse.together(courses).bins_clear_of(intervals.CLEAR), 1)
     events = np.array([course.events[:end] for course in courses])
     risk = np.array([course.entered[:end] for course in courses])
     total = risk.sum(axis=0)
@@ -678,7 +658,7 @@ def _compared(courses: list[SurvivalCourse], sigma: float) -> tuple[Array, Array
     part = risk / total
     apart = np.eye(len(courses))[:, :, None] - part[:, None, :]  # of group g by what is in h
     rows = (apart @ sets.events[:end]) - (apart * hazard) @ sets.exposed[:end]
-    noise = sigma**2 * np.einsum("ghw,jhw->gj", rows, rows)
+    noise = courses[0].sigma ** 2 * np.einsum("ghw,jhw->gj", rows, rows)
     survived = np.maximum((total - events.sum(axis=0)) / (total - 1.0), 0.0)
     each = np.maximum(hazard, 0.0) * survived * np.maximum(total, 0.0)
     shared = np.clip(part, 0.0, 1.0)

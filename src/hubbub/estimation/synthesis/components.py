@@ -196,7 +196,7 @@ def _shares(
     sampled = np.clip(found * (1 - found), 1 / many, None) / many
     errors = np.sqrt((counted + noise) / many**2 + sampled)
     spans = np.array([found, errors, found - z * errors, found + z * errors]).T.tolist()
-    return [Share(*span, basis) for span in spans]
+    return [Share(value, error, low, high, basis) for value, error, low, high in spans]
 
 
 def _interaction(
