@@ -43,17 +43,35 @@ from hubbub.learning.queries.training_query import training_of
 class Audit:
     """The result of an audit: a lower bound on epsilon, and what it rests on.
 
+    Args:
+        plan: the plan of the study that was audited.
+        confidence: the probability that `lower` is right, under the premises of P18.
+        runs: how many trainings were played, a quarter of them to choose a rule.
+        canaries: how many there were in each run.
+        rates: how often the rule was right and wrong in the others; counts of canaries.
+        seen: counts of what messages must not tell.
+        says: the side of their coins that the rule says of canaries; see `side`.
+        seconds: of wall-clock time that it took.
+
     Source: docs/privacy.md P18.
+
+    >>> from dataclasses import replace
+    >>> from importlib import resources
+    >>> heart = Study.load(resources.files("hubbub.learning.datasets") / "heart.toml")
+    >>> study = heart.changed(training=replace(heart.training, steps=2))
+    >>> found = audit(study, runs=2, canaries=100, confidence=0.999999)
+    >>> found.contradicted, found.to_dict()["adversary"]
+    (False, 'aggregator + 1 silo')
     """
 
-    plan: Plan = field(repr=False)  # of the study that was audited
-    confidence: float  # the probability that `lower` is right, under the premises of P18
-    runs: int  # how many trainings were played, a quarter of them to choose a rule
-    canaries: int  # in each run
-    rates: Rates  # how often the rule was right and wrong in the others; counts of canaries
-    seen: Seen  # counts of what messages must not tell
-    says: bool  # the side of their coins that the rule says of canaries; see `side`
-    seconds: float  # of wall-clock time that it took
+    plan: Plan = field(repr=False)
+    confidence: float
+    runs: int
+    canaries: int
+    rates: Rates
+    seen: Seen
+    says: bool
+    seconds: float
 
     @cached_property
     def _plain(self) -> dict[str, Any]:

@@ -71,6 +71,20 @@ class Result:
         states: where every query came to, by purpose.
         library: whose data frames its frames are; "": of the first that is installed.
         column_names: see `TrainedModel`.
+
+    >>> import hubbub
+    >>> rng = np.random.default_rng(0)
+    >>> def table():
+    ...     return rng.uniform(-1, 1, (50, 2)), np.arange(50) % 2
+    >>> silos = {"north": table(), "south": table(), "east": table()}
+    >>> result = hubbub.fit(silos, test=table(), epsilon=1, steps=2)
+    >>> sorted(result.final)
+    ['accuracy', 'auc', 'brier', 'calibration_slope', 'epsilon', 'loss', 'step']
+    >>> print(result)  # doctest: +ELLIPSIS
+    fit: 2 of 2 steps
+    epsilon ... at delta 1e-05 against the aggregator together with 1 silo
+    made public, since it was not stated: the number of records (150); how many ...
+    loss ..., accuracy ..., auc ...
     """
 
     model: Any = field(repr=False)
@@ -131,18 +145,24 @@ class Result:
         return self.trained.predict(table)
 
     def predict_frame(self, table: Any) -> Any:
-        """The same as a data frame; see `TrainedModel.predict_frame`.
+        """Predictions for new records as a data frame, of the library that the table is of.
 
         Args:
-            table: as `predict` takes it.
+            table: a file, a data frame or an array; see `TrainedModel.predict`.
+
+        Returns:
+            A row for each record; see `TrainedModel.predict_frame`.
         """
         return self.trained.predict_frame(table)
 
     def with_library(self, library: str) -> Result:
-        """The same, whose data frames are of "pandas", "polars" or "pyarrow".
+        """The same, whose data frames are of another library.
 
         Args:
-            library: of these; "": the first of them that is installed.
+            library: "pandas", "polars" or "pyarrow"; "": the first of them that is installed.
+
+        Returns:
+            A result like this one.
         """
         answers = {
             name: replace(answer, library=library) for name, answer in self.statistics.items()

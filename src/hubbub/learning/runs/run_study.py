@@ -196,7 +196,10 @@ def resume(
 
     Args:
         folder: of the run; the study is read from it, and the ledgers stay where they were.
-        progress, device, notice: see `run`.
+        progress: see `run`.
+        device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
+        notice: called with a few words before something slow, such as the mixing of a shuffled
+            token list.
         trust_code: code that the study names may run here, known or not.
         log: see `run`; rows that were made before are not told again.
 
@@ -208,6 +211,20 @@ def resume(
             holds one of its ledgers.
         IntegrityError: a checkpoint, a ledger or another file of the run was altered.
         StudyError, DataError, ModelError, BudgetError: as for `run`.
+
+    >>> import contextlib, tempfile
+    >>> from dataclasses import replace
+    >>> from importlib import resources
+    >>> heart = Study.load(resources.files("hubbub.learning.datasets") / "heart.toml")
+    >>> study = heart.changed(training=replace(heart.training, steps=2))
+    >>> def stop(step, metrics):
+    ...     raise KeyboardInterrupt
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     with contextlib.suppress(KeyboardInterrupt):
+    ...         _ = run(study, f"{home}/run", progress=stop)
+    ...     result = resume(f"{home}/run")
+    >>> [row["step"] for row in result.metrics], result.epsilon <= 1.0
+    ([1, 2], True)
     """
     with ExitStack() as stack:
         opened, study = stack.enter_context(run_folder.RunFolder.again(Path(folder)))

@@ -124,6 +124,22 @@ def synthetic(folder: str | Path) -> SyntheticData:
         UserError: there is no run in the folder, or it is not finished.
         StudyError: its study asks for no synthetic records.
         IntegrityError: its sums were altered.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> table = {"age": np.linspace(20, 90, 300), "sex": ["f", "m"] * 150}
+    >>> columns = {"age": {"low": 20, "high": 90}, "sex": {"categories": ["f", "m"]}}
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     _ = synthesize(
+    ...         {"north": table, "south": table, "east": table},
+    ...         columns=columns,
+    ...         epsilon=2,
+    ...         out=home,
+    ...     )
+    ...     (run,) = Path(home).glob("synthetic-*")
+    ...     made = synthetic(run)
+    >>> len(made.draw(10)["age"])
+    10
     """
     home = Path(folder)
     if not (home / "study.toml").is_file():

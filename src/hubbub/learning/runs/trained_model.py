@@ -45,6 +45,13 @@ class TrainedModel:
         standardisation: what features go through before the module; None if nothing.
         column_names: of the data frames that `fit` took by the places of their columns, in their
             order; empty where the study names the columns, and where there were only arrays.
+
+    >>> import hubbub
+    >>> rng = np.random.default_rng(0)
+    >>> silos = {name: (rng.uniform(-1, 1, (50, 2)), np.arange(50) % 2) for name in "abc"}
+    >>> trained = hubbub.fit(silos, epsilon=1, steps=2).trained
+    >>> trained.predict(np.zeros((3, 2), dtype=np.float32)).shape, trained.classes
+    ((3,), ('0', '1'))
     """
 
     study: Study
@@ -159,7 +166,13 @@ class TrainedModel:
         return inputs
 
     def exposures(self, table: Any) -> NDArray[np.float64] | None:
-        """(n,) above 0: for how long, or of how much, each record counts; None: it is not said.
+        """For how long, or of how much, each record of a table is counted; None: it says nothing.
+
+        Args:
+            table: a file, a data frame or an array.
+
+        Returns:
+            (n,) in the exposure's own unit, above 0.
 
         Raises:
             DataError: a cell is no exposure above 0.
