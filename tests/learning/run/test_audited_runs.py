@@ -277,7 +277,7 @@ def test_what_was_found_is_shown_before_it_is_written(
     def full(*_given: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hubbub.desk.cli.verification_commands.write_audit", full)
+    monkeypatch.setattr("hubbub.desk.cli.audit_command.write_audit", full)
     few = ["--runs", "2", "--canaries", "50", "--confidence", SURE, "--json"]
     command = ["audit", str(made / "study.toml"), *few, "--out", str(tmp_path / "audit.json")]
     assert main(command) == 2
@@ -448,7 +448,7 @@ def test_an_audit_is_written_though_nobody_reads_what_it_says(
     def hung_up(*_given: Any) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr("hubbub.desk.cli.verification_commands.table", hung_up)
+    monkeypatch.setattr("hubbub.desk.cli.audit_command.table", hung_up)
     few = ["--runs", "2", "--canaries", "50", "--confidence", SURE]
     main(["audit", str(made / "study.toml"), *few, "--out", str(tmp_path / "audit.json")])
     assert json.loads((tmp_path / "audit.json").read_text())["canaries"] == 50

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import hubbub
-from hubbub.core.errors import UserError
+from hubbub.core.errors import IntegrityError, UserError
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.desk.cli.main import main
 from run.finished import a_study
@@ -36,6 +36,21 @@ def interrupted(home: Path, name: str = "run") -> Path:
 def rows(home: Path) -> int:
     with Ledger(home / "ledgers" / "hungary.sqlite") as ledger:
         return ledger.rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", [True, False], ids=["checkpoint", "no checkpoint"])
+def test_a_ledger_that_is_gone_is_missed_and_no_new_one_takes_its_place(
+    tmp_path: Path, kept: bool
+) -> None:
+    run = interrupted(tmp_path)
+    if not kept:
+        shutil.rmtree(run / "checkpoints")
+    for path in (tmp_path / "ledgers").glob("hungary*"):
+        path.unlink()
+    with pytest.raises(IntegrityError, match="found none of hungary; put them back"):
+        hubbub.resume(run)
+    assert not (tmp_path / "ledgers" / "hungary.sqlite").exists()
 
 
 @pytest.mark.slow

@@ -64,14 +64,14 @@ class Audit:
     (False, 'aggregator + 1 silo')
     """
 
-    plan: Plan = field(repr=False)  # of the study that was audited
-    confidence: float  # the probability that `lower` is right, under the premises of P18
-    runs: int  # how many trainings were played, a quarter of them to choose a rule
-    canaries: int  # in each run
-    rates: Rates  # how often the rule was right and wrong in the others; counts of canaries
-    seen: Seen  # counts of what messages must not tell
-    says: bool  # the side of their coins that the rule says of canaries; see `side`
-    seconds: float  # of wall-clock time that it took
+    plan: Plan = field(repr=False)
+    confidence: float
+    runs: int
+    canaries: int
+    rates: Rates
+    seen: Seen
+    says: bool
+    seconds: float
 
     @cached_property
     def _plain(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import hubbub.learning as learning
 from hubbub.core.errors import IntegrityError, StudyError, UserError
 from hubbub.core.kept_pages import kept_pages
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.number_format import few
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.query import QueryState
 from hubbub.core.planning.study_plan import steps_of
@@ -46,6 +47,7 @@ from hubbub.learning.runs.metric_log import MetricLog, logged
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.result import conclude
 
+_SHOWN = 5  # names
 _NOTEBOOK = "ZMQInteractiveShell"  # what IPython calls the shell of a notebook
 
 
@@ -236,11 +238,12 @@ def resume(
                 f"expected a run in one process in {folder}, got one between machines; "
                 "continue with hubbub serve"
             )
-        if not opened.ledgers.is_dir():
+        names = study.parties.names
+        if gone := [name for name in names if not (opened.ledgers / f"{name}.sqlite").is_file()]:
             raise IntegrityError(
                 f"expected the silos' ledgers in {opened.ledgers}, where the run charged "
-                "them, found no such folder; put them back (not an older copy or another "
-                "ledger), or start a new run"
+                f"them, found none of {few(gone, _SHOWN)}; put them back (not an older copy or "
+                "another ledger), or start a new run"
             )
         # The folder may be anybody's: code that it names runs only where it is known.
         foreign_code.keep_known(study, study.own_code, trusted=trust_code)
