@@ -477,7 +477,7 @@ def test_p15_a_ledger_set_back_between_collections_pays_nothing_until_the_newest
 
 
 def test_p15_a_deposit_is_not_taken_with_a_ledgers_head_of_before_it(tmp_path: Path) -> None:
-    """A relay shows it again: else a row that was paid would stand in no head, and could be lost."""
+    """A relay shows it again: else a row that was paid stood in no head, and could be lost."""
     parties = Consortium.gather(tmp_path, asking())
     seats, before = seated(parties), list[bytes]()
 
