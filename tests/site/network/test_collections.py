@@ -425,9 +425,10 @@ def test_a_file_that_is_erased_in_the_end_is_read_once(tmp_path, monkeypatch) ->
 
 
 def test_p15_a_ledger_set_back_between_collections_pays_nothing_until_the_newest_is_there(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its head is taken before it pays, and with its deposit: an older copy has neither."""
+    hourly(monkeypatch, 24)
     parties, clock = Consortium.gather(tmp_path, asking()), Time()
     home = tmp_path / "cleveland"
 
