@@ -428,7 +428,7 @@ def test_p15_a_ledger_set_back_between_collections_pays_nothing_until_the_newest
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its head is taken before it pays, and with its deposit: an older copy has neither."""
-    hourly(monkeypatch, 24)
+    hourly(monkeypatch, 240)
     parties, clock = Consortium.gather(tmp_path, asking()), Time()
     home = tmp_path / "cleveland"
 
