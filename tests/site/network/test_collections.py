@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from hubbub.core.errors import IntegrityError, StudyError, UserError
+from hubbub.core.ledger.head_statement import Witness
 from hubbub.core.runs.run_folder import answers_in
 from hubbub.core.session.offer import SessionOffer
 from hubbub.core.study.study import Study
@@ -25,6 +26,7 @@ from hubbub.core.verification.transcript.frame_records import read, read_header
 from hubbub.core.verification.transcript.writer import Transcript
 from hubbub.site.network import kept_frames
 from hubbub.site.network.coordinator import Coordinator
+from hubbub.site.network.envelope import answer, read_answer
 from hubbub.site.network.kept_frames import KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
 from network.collected import (
@@ -423,9 +425,10 @@ def test_a_file_that_is_erased_in_the_end_is_read_once(tmp_path, monkeypatch) ->
 
 
 def test_p15_a_ledger_set_back_between_collections_pays_nothing_until_the_newest_is_there(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its head is taken before it pays, and with its deposit: an older copy has neither."""
+    hourly(monkeypatch, 240)
     parties, clock = Consortium.gather(tmp_path, asking()), Time()
     home = tmp_path / "cleveland"
 
@@ -472,3 +475,23 @@ def test_p15_a_ledger_set_back_between_collections_pays_nothing_until_the_newest
     assert all("the ledger of cleveland has 1 rows, but it stated 3 before" in one for one in said)
     assert paid() == 2, "none was paid on the older copy"
     assert [one for one in verify(tmp_path / "2") if not one.holds] == []
+
+
+def test_p15_a_deposit_is_not_taken_with_a_ledgers_head_of_before_it(tmp_path: Path) -> None:
+    """A relay shows it again: else a row that was paid stood in no head, and could be lost."""
+    parties = Consortium.gather(tmp_path, asking())
+    seats, before = seated(parties), list[bytes]()
+
+    def phase(name: str, requests: Any, deadline: float) -> Any:
+        for party, blob in seats(name, requests, deadline):
+            parts = read_answer(blob) if party == "cleveland" and isinstance(blob, bytes) else []
+            if parts and name == "collect_key":
+                before.append(parts[0])
+            lies = parts and name == "collect_deposit"
+            yield party, answer([before[-1], *parts[1:]]) if lies else blob
+
+    assert collect(parties, phase) is not None
+    assert any("cleveland states that it paid for 0 attempts" in line for line in parties.said)
+    assert len(before) == 2, "it is taken with the second, which has the row"
+    with Witness(parties.aggregator.home / "witness") as witness:
+        assert [stated.rows for stated in witness.known.values()] == [3] * 4

@@ -88,6 +88,7 @@ class Collecting:
     requests: Requests
     keys: Keys = field(repr=False)
     study: str  # its name, for people
+    purpose: str  # of the query
     until: float  # seconds since 1970, as what `wall` gives; then enough are enough
     check: Callable[[], None]  # raises where there is nothing to go on for
     wall: Callable[[], float] = time.time
@@ -115,6 +116,9 @@ class Collecting:
         for call in dict.fromkeys(due[index][0] for index in there):
             asked = {i: due[i][1] for i in there if due[i][0] is call}
             self._stated -= asked.keys()
+            # Who deposits has paid, and says so: no READY of before goes with a deposit (P15).
+            paid = int(call is Call.COLLECT_DEPOSIT)
+            self.requests.least_paid = {self.purpose: dict.fromkeys(self._silos, paid)}
             for index, answer in self.requests.ask(call, asked, self._id):
                 if isinstance(answer, Absent) or not self._take(call, index, answer):
                     # Who has not done its part is asked again, less and less often.
@@ -135,6 +139,10 @@ class Collecting:
     @property
     def _id(self) -> bytes:
         return self.box.collector.place.id
+
+    @property
+    def _silos(self) -> list[str]:
+        return [self.requests.roster.name(index) for index in self.requests.roster.silos]
 
     @property
     def _quorum(self) -> int:
@@ -346,6 +354,7 @@ class CollectedSums(RunSessions):
             requests=requests,
             keys=coordinator.party_folder.keys,
             study=coordinator.study.name,
+            purpose=planned.purpose,
             until=self.until,
             check=coordinator.check_approval,
             wall=self.wall,
