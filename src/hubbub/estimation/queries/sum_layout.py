@@ -13,17 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.tabular.records import UnitRows
 from hubbub.core.tabular.table import CodedCells
-
-if TYPE_CHECKING:
-    from hubbub.estimation.stacking import Stacked
-    from hubbub.estimation.synthesis.design import Design
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
@@ -42,7 +38,7 @@ class SumLayout:
         family: statistics whose p-values are adjusted as one family.
     """
 
-    stacked: Stacked | Design
+    stacked: Any  # a `Stacked`, or what has its members, as a `Design` has
     unit: float
     diameter: float
     rounds: int
