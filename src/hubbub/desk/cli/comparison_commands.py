@@ -214,21 +214,13 @@ _NODES = 2  # compute nodes of the demo over the network
 
 @dataclass(frozen=True, kw_only=True)
 class _Story:
-    """One study of the demo.
+    """One study of the demo."""
 
-    Args:
-        key: in the JSON object, and of its folder.
-        file: of the study, beside the data sets.
-        words: what is shown of each mode, in this order.
-        repeats: train/test splits to average over.
-        moral: what the table shows.
-    """
-
-    key: str
-    file: str
-    words: Mapping[str, str]
-    repeats: int
-    moral: str
+    key: str  # in the JSON object, and of its folder
+    file: str  # of the study, beside the data sets
+    words: Mapping[str, str]  # what is shown of each mode, in this order
+    repeats: int  # train/test splits to average over
+    moral: str  # what the table shows
 
 
 _OTHERS = {

@@ -16,11 +16,7 @@ TOO_FEW = (
 
 
 def with_validation(made: Draft) -> Draft:
-    """The draft with the least part of epsilon that tells how good the model is; none if none does.
-
-    Args:
-        made: a draft; with a test share it is validated whatever that tells.
-    """
+    """The draft with the least part of epsilon that tells how good a model is, if any does."""
     tried = made
     for share in made.validation_shares:
         tried = replace(made, validation_epsilon=share * EPSILON)

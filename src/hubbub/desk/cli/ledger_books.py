@@ -113,18 +113,12 @@ class LedgerBooks:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedSpending:
-    """What a data set has spent, and will have once a plan's study is over.
+    """What a data set has spent, and will have once a plan's study is over."""
 
-    Args:
-        spent: epsilon of all studies before it, at the study's own delta and relation; None past
-            all bounds.
-        after: the same with the study.
-        words: what its cap says of that.
-    """
-
+    # epsilon of all studies before it, at the study's own delta and relation; None past all bounds
     spent: float | None
-    after: float | None
-    words: str
+    after: float | None  # the same with the study
+    words: str  # what its cap says of that
 
 
 def spending(path: Path, plan: Plan) -> PlannedSpending:
@@ -143,12 +137,7 @@ def spending(path: Path, plan: Plan) -> PlannedSpending:
 
 
 def standing(path: Path, privacy: Privacy) -> list[str]:
-    """What a ledger allows: its cap and what is left of it, or the one that a study gives it.
-
-    Args:
-        path: of the ledger, which may not be there yet.
-        privacy: of the study.
-    """
+    """What a ledger allows: its cap and what is left of it, or the one that a study gives it."""
     cap, words = None, [f"no ledger in {path} yet: nothing has been spent"]
     if path.is_file():
         books = LedgerBooks.of(path)
@@ -199,20 +188,14 @@ HEAD = ("time", "party", "event", "exit", "by", "study", "name", "epsilon", "del
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerHistory:
-    """What the files beside a ledger say.
+    """What the files beside a ledger say."""
 
-    Args:
-        party: its name.
-        names: of studies, by id.
-        approved: when studies were approved, by id; all times are seconds since 1970.
-        sessions: when sessions began, by their ids.
-        commands: as the command log has them, oldest first, each with its exit code if it ended.
-    """
-
-    party: str
-    names: Mapping[bytes, str]
+    party: str  # its name
+    names: Mapping[bytes, str]  # of studies, by id
+    # when studies were approved, by id; all times are seconds since 1970
     approved: Mapping[bytes, float]
-    sessions: Mapping[bytes, float]
+    sessions: Mapping[bytes, float]  # when sessions began, by their ids
+    # as the command log has them, oldest first, each with its exit code if it ended
     commands: Sequence[Mapping[str, Any]] = field(repr=False)
 
     @classmethod

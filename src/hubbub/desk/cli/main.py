@@ -287,13 +287,9 @@ _ADDRESS = re.compile(r"(?:--[\w-]+=)?(?:\w++://[\w.%-]*+(?:\[[\w:.%]*\])?(?::\d
 
 @dataclass(kw_only=True)
 class CommandLog:
-    """What is noted of one command.
+    """What is noted of one command."""
 
-    Args:
-        typed: the words after "hubbub".
-    """
-
-    typed: Sequence[str]
+    typed: Sequence[str]  # the words after "hubbub"
     _options: argparse.Namespace | None = field(default=None, repr=False)
     _study: dict[str, str] | None = field(default=None, repr=False)
 
@@ -409,19 +405,12 @@ def _completion(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Level:
-    """What may be typed after some commands.
+    """What may be typed after some commands."""
 
-    Args:
-        path: the commands, from the first.
-        commands: further ones, with what each does.
-        options: with what each does.
-        choices: of an option, or of the arguments under the empty name.
-    """
-
-    path: tuple[str, ...]
-    commands: dict[str, str]
-    options: dict[str, str]
-    choices: dict[str, tuple[str, ...]]
+    path: tuple[str, ...]  # the commands, from the first
+    commands: dict[str, str]  # further ones, with what each does
+    options: dict[str, str]  # with what each does
+    choices: dict[str, tuple[str, ...]]  # of an option, or of the arguments under the empty name
 
 
 def _levels(action: Any, path: tuple[str, ...]) -> Iterator[_Level]:

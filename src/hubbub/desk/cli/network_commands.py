@@ -162,15 +162,10 @@ def _moment(text: str) -> float:
 
 @dataclass(kw_only=True)
 class _Teller:
-    """Tells people what is written down: what repeats itself once a minute, the rest at once.
+    """Tells people what is written down: what repeats itself once a minute, the rest at once."""
 
-    Args:
-        json: every event, as the event log has it, for machines.
-        progress: shows the steps, where there is a terminal.
-    """
-
-    json: bool
-    progress: Bar | None = None
+    json: bool  # every event, as the event log has it, for machines
+    progress: Bar | None = None  # shows the steps, where there is a terminal
     _last: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def __call__(self, event: dict[str, Any]) -> None:

@@ -56,17 +56,11 @@ _NEAR = 0.05  # of the cap: so little is worth a sentence
 
 @dataclass(kw_only=True)
 class PartyPage:
-    """The page of a party.
+    """The page of a party."""
 
-    Args:
-        event_log: whose state is shown.
-        folder: the party's.
-        ledger: of a silo's data set; None of a party that holds no records.
-    """
-
-    event_log: EventLog
-    folder: PartyFolder
-    ledger: Path | None
+    event_log: EventLog  # whose state is shown
+    folder: PartyFolder  # the party's
+    ledger: Path | None  # of a silo's data set; None of a party that holds no records
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _spent: tuple[float, Html, list[str]] = field(default=(0.0, Html(""), []), repr=False)
 

@@ -61,14 +61,7 @@ class Either(NamedTuple):
 
 
 def argument(name: str, words: str, kind: Callable[[str], Any] = str, **settings: Any) -> Argument:
-    """One argument: a word that must be typed, or an option, whose name begins with dashes.
-
-    Args:
-        name: as it is typed; of an option with its dashes.
-        words: what the help says of it.
-        kind: what makes a value of the word; `bool`: the option is a flag.
-        settings: more, as argparse has it.
-    """
+    """One argument: a word that must be typed, or an option, whose name begins with dashes."""
     how: dict[str, Any] = {} if kind is str else {"type": kind}
     how = {"action": "store_true"} if kind is bool else how
     return Argument(name, {"help": words, **how, **settings})
@@ -278,14 +271,7 @@ class Bar:
 
 @contextmanager
 def bar(title: str, total: int, *, quiet: bool, lines: bool = False) -> Iterator[Bar]:
-    """A progress bar with a title, a count, a note and the time left; on stderr.
-
-    Args:
-        title: of what goes on.
-        total: how much there is to do.
-        quiet: show nothing.
-        lines: print lines where there is no terminal, see `Lines`.
-    """
+    """A progress bar with a title, a count, a note and the time left; on stderr."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (

@@ -52,19 +52,12 @@ Read = list[tuple[str, str | None]]  # the cells of a file, each with its number
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnDraft:
-    """What becomes of one column.
+    """What becomes of one column."""
 
-    Args:
-        name: in the header.
-        column: what the study says of it; None if it is left out.
-        why: why it is left out, or what people should know of it; empty: nothing.
-        seen: what else was seen, which quotes cells, so that no study has it.
-    """
-
-    name: str
-    column: Column | None = None
-    why: str = ""
-    seen: str = ""
+    name: str  # in the header
+    column: Column | None = None  # what the study says of it; None if it is left out
+    why: str = ""  # why it is left out, or what people should know of it; empty: nothing
+    seen: str = ""  # what else was seen, which quotes cells, so that no study has it
 
     @property
     def note(self) -> str:
@@ -83,14 +76,7 @@ def column_draft(
     *,
     is_code: bool = False,
 ) -> ColumnDraft:
-    """What becomes of a column with these cells.
-
-    Args:
-        name: of the column.
-        files: its cells in each of the files.
-        decimals: the decimal sign of each of the files; default points.
-        is_code: whether its numbers are codes, whose size means nothing.
-    """
+    """What becomes of a column with these cells."""
     there = [filled(cells) for cells in files]
     if why := _why_none(name, files, there):
         return ColumnDraft(name=name, why=why)
@@ -124,13 +110,7 @@ def column_draft(
 
 
 def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequence[str]]) -> str:
-    """Why a column is left out, whether it has numbers or words; empty if it need not be.
-
-    Args:
-        name: of the column.
-        files: its cells in each of the files.
-        there: those that hold something.
-    """
+    """Why a column is left out, whether it has numbers or words; empty if it need not be."""
     every = [cell for cells in there for cell in cells]
     if not name.isprintable() or len(name) > 100:
         return "a study cannot use this name"

@@ -180,17 +180,11 @@ def cannot_be(name: str, values: Sequence[float]) -> list[float]:
 
 
 class Apart(NamedTuple):
-    """A file that lies apart from the others.
+    """A file that lies apart from the others."""
 
-    Args:
-        half: between which the middle half of its values lies.
-        usual: the others' median.
-        unit: what brings it onto the others; None if no usual unit does.
-    """
-
-    half: tuple[float, float]
-    usual: float
-    unit: Unit | None
+    half: tuple[float, float]  # between which the middle half of its values lies
+    usual: float  # the others' median
+    unit: Unit | None  # what brings it onto the others; None if no usual unit does
 
 
 def apart(files: Sequence[Sequence[float]]) -> Mapping[int, Apart]:
@@ -290,25 +284,16 @@ _SAID = word_set("yes no true false y n ja nein j t f")
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A time, and what says whether it ended with the event.
+    """A time, and what says whether it ended with the event."""
 
-    Args:
-        time: the time's column.
-        event: the event's.
-        is_sure: whether the time's name says that it ends with something, not only that it lasts.
-    """
-
-    time: str
-    event: str
+    time: str  # the time's column
+    event: str  # the event's
+    # whether the time's name says that it ends with something, not only that it lasts
     is_sure: bool
 
 
 def time_event_pairs(columns: Mapping[str, Sequence[str]]) -> list[Pair]:
-    """Pairs that belong together by their names and values, the likeliest first.
-
-    Args:
-        columns: the cells of all files, by name, numbers with decimal points.
-    """
+    """Pairs that belong together by their names and values, the likeliest first."""
     ranks = {name: _rank(name, _EVENTS, _NO_EVENTS) for name in columns}
     pairs = [
         Pair(time=time, event=event, is_sure=sure)
@@ -438,11 +423,7 @@ _LARGEST_COUNT = 200
 
 
 def candidates(columns: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """The columns that may be learned, tier by tier: those of one tier are equally likely.
-
-    Args:
-        columns: the cells of all files, by name, numbers with decimal points.
-    """
+    """The columns that may be learned, tier by tier: those of one tier are equally likely."""
     values = {name: _distinct(cells) for name, cells in columns.items()}
     there = {name: filled(cells) for name, cells in columns.items()}
     days = {name: sum(map(is_date, cells)) for name, cells in there.items()}
@@ -554,13 +535,7 @@ _MOST_VALUES = 10
 
 
 def telling(cells: Sequence[str], happened: Sequence[bool | None], sides: tuple[str, str]) -> str:
-    """Why a column tells the target; empty if nothing says that it does.
-
-    Args:
-        cells: of the column, in all files.
-        happened: for each of them whether the outcome did; None where that is not known.
-        sides: what the target says where it did, and where it did not, in words.
-    """
+    """Why a column tells the target; empty if nothing says that it does."""
     pairs = [(cell, side) for cell, side in zip(cells, happened, strict=True) if side is not None]
     rows = Counter(side for _, side in pairs)
     if min(rows[True], rows[False]) < _FEW_CELLS:

@@ -286,13 +286,7 @@ _FEW_INSIDE, _MANY_INSIDE = 0.5, 0.95
 
 
 def mapping_draft(table: RawTable, party: str, data: Data) -> str:
-    """The text of a `mapping.toml` for one silo; empty where nothing seems to need one.
-
-    Args:
-        table: the site's cells.
-        party: the silo.
-        data: what the study asks for.
-    """
+    """The text of a `mapping.toml` for one silo; empty where nothing seems to need one."""
     wanted: dict[str, Column | None] = dict.fromkeys((*filter(None, [data.patient]), *data.targets))
     wanted |= {column.name: column for column in data.columns}
     parts = []

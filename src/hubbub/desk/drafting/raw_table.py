@@ -60,25 +60,15 @@ SAVE = "save it as “CSV UTF-8 (comma delimited)”"
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One thing that is wrong, or worth a look, in a file of records.
+    """One thing that is wrong, or worth a look, in a file of records."""
 
-    Args:
-        file: its name.
-        what: what was found; it may quote a cell.
-        remedy: what to do.
-        column: in which column; empty: in no single one.
-        row: the first row, counted from 1 after the header; None: in no single one.
-        count: how many rows have it.
-        refused: whether a run refuses the file for it; otherwise it is only worth a look.
-    """
-
-    file: str
-    what: str
-    remedy: str
-    column: str = ""
-    row: int | None = None
-    count: int = 1
-    refused: bool = True
+    file: str  # its name
+    what: str  # what was found; it may quote a cell
+    remedy: str  # what to do
+    column: str = ""  # in which column; empty: in no single one
+    row: int | None = None  # the first row, counted from 1 after the header; None: in no single one
+    count: int = 1  # how many rows have it
+    refused: bool = True  # whether a run refuses the file for it; otherwise it is only worth a look
 
     @property
     def where(self) -> str:
@@ -106,27 +96,18 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class RawTable:
-    """The cells of one file, stripped, and what is wrong with the file's form.
+    """The cells of one file, stripped, and what is wrong with the file's form."""
 
-    Args:
-        origin: the file's name.
-        header: names of the columns, made distinct.
-        rows: of all records, each as long as the header.
-        numbers: of the rows, counted from 1 after the header, those without use included.
-        read: how many rows there are after the header, those without use included.
-        faults: what is wrong with the form.
-        named: whether the file has a header of its own.
-        separator: between cells.
-    """
-
-    origin: str
-    header: tuple[str, ...]
+    origin: str  # the file's name
+    header: tuple[str, ...]  # names of the columns, made distinct
+    # of all records, each as long as the header
     rows: tuple[tuple[str, ...], ...] = field(repr=False)
+    # of the rows, counted from 1 after the header, those without use included
     numbers: tuple[int, ...] = field(repr=False)
-    read: int
-    faults: tuple[Fault, ...] = field(default=(), repr=False)
-    named: bool = True
-    separator: str = ","
+    read: int  # how many rows there are after the header, those without use included
+    faults: tuple[Fault, ...] = field(default=(), repr=False)  # what is wrong with the form
+    named: bool = True  # whether the file has a header of its own
+    separator: str = ","  # between cells
 
     @classmethod
     def of(

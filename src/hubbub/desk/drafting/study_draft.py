@@ -56,41 +56,26 @@ _CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # records of a patient
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A study as it follows from some files.
+    """A study as it follows from some files."""
 
-    Args:
-        parties: names of the silos, those of the files first.
-        files: path of each silo's file, with {name}; empty where the files' names fit none.
-        target: what is learned.
-        columns: what becomes of every other column.
-        tables: the files, all with the same names of columns.
-        faults: names of columns that differ between files.
-        records: units of all silos together, rounded.
-        capacity: the most units that a silo may hold, rounded up.
-        patient: the column that says whose a record is; empty: each record is a unit.
-        most_per_patient: records of one patient at most, rounded up; 0 without `patient`.
-        test_share: share of each silo's records that scores the model; 0: nobody asked for it.
-        validation_epsilon: what the validation costs; 0: there is none.
-        validation_bins: of its predictions; 0: as many as a study has that says nothing.
-        asked: the query that the tables came from; None: files.
-        intercept: the log-odds of a rare outcome, rounded to halves; 0 of any other.
-    """
-
-    parties: tuple[str, ...]
-    files: str
-    target: TargetDraft
-    columns: tuple[ColumnDraft, ...]
+    parties: tuple[str, ...]  # names of the silos, those of the files first
+    files: str  # path of each silo's file, with {name}; empty where the files' names fit none
+    target: TargetDraft  # what is learned
+    columns: tuple[ColumnDraft, ...]  # what becomes of every other column
+    # the files, all with the same names of columns
     tables: tuple[RawTable, ...] = field(repr=False)
+    # names of columns that differ between files
     faults: tuple[Fault, ...] = field(default=(), repr=False)
-    records: int
-    capacity: int
-    patient: str = ""
-    most_per_patient: int = 0
+    records: int  # units of all silos together, rounded
+    capacity: int  # the most units that a silo may hold, rounded up
+    patient: str = ""  # the column that says whose a record is; empty: each record is a unit
+    most_per_patient: int = 0  # records of one patient at most, rounded up; 0 without `patient`
+    # share of each silo's records that scores the model; 0: nobody asked for it
     test_share: float = 0.0
-    validation_epsilon: float = 0.0
-    validation_bins: int = 0
-    asked: AskedQuery | None = None
-    intercept: float = 0.0
+    validation_epsilon: float = 0.0  # what the validation costs; 0: there is none
+    validation_bins: int = 0  # of its predictions; 0: as many as a study has that says nothing
+    asked: AskedQuery | None = None  # the query that the tables came from; None: files
+    intercept: float = 0.0  # the log-odds of a rare outcome, rounded to halves; 0 of any other
 
     @property
     def used(self) -> tuple[Column, ...]:
@@ -160,10 +145,6 @@ class Draft:
 
 def draft(survey: Survey, given: Answers) -> Draft:
     """A study of these files, one for each silo.
-
-    Args:
-        survey: the files.
-        given: what people have said of them; what they have not is guessed.
 
     Raises:
         DataError: a column that was named is not there, or nothing in the files can be learned.
@@ -311,12 +292,6 @@ def party_names(paths: Sequence[Path]) -> tuple[tuple[str, ...], str]:
     (('north', 'south'), 'data/silo-{name}.csv')
     >>> party_names([Path("Nord Süd.csv"), Path("b.csv")])
     (('nord-sud', 'b'), '')
-
-    Args:
-        paths: of the files.
-
-    Returns:
-        A name for each file, and the pattern; empty where the files' names fit none.
     """
     texts = [path.as_posix() + "/" * path.is_dir() for path in paths]
     before, after = _shared(texts)
@@ -369,15 +344,10 @@ Values = NDArray[np.float64]  # numbers, or places of categories; nan where ther
 
 @dataclass(frozen=True, kw_only=True)
 class LikelyRules:
-    """What may be said of every record.
+    """What may be said of every record."""
 
-    Args:
-        follows: by a column its expression.
-        possible: expressions that hold.
-    """
-
-    follows: Mapping[str, str]
-    possible: tuple[str, ...]
+    follows: Mapping[str, str]  # by a column its expression
+    possible: tuple[str, ...]  # expressions that hold
 
 
 def likely_rules(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> LikelyRules:

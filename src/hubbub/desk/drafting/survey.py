@@ -66,19 +66,12 @@ _CUT = re.compile(r"[+-]?\d([.,]\d{1,8})?[eE]\+?(0?9|[1-9]\d+)|\d{10,}([.,]0)?[e
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatedKey:
-    """A column that may say whose a row is.
+    """A column that may say whose a row is."""
 
-    Args:
-        name: of the column.
-        values: how many different ones there are, each file for itself.
-        rows: how many rows, those alike in all cells counted once.
-        most: rows of one value.
-    """
-
-    name: str
-    values: int
-    rows: int
-    most: int
+    name: str  # of the column
+    values: int  # how many different ones there are, each file for itself
+    rows: int  # how many rows, those alike in all cells counted once
+    most: int  # rows of one value
 
 
 def is_named_key(name: str) -> bool:
@@ -108,12 +101,7 @@ def _are_row_keys(cells: Sequence[str]) -> bool:
 
 
 def repeated_keys(tables: Sequence[RawTable], names: Sequence[str]) -> list[RepeatedKey]:
-    """The columns, of these names, that may say whose a row is, the likeliest first.
-
-    Args:
-        tables: all files, each of which has columns of these names.
-        names: of the columns.
-    """
+    """The columns, of these names, that may say whose a row is, the likeliest first."""
     # Rows that are alike in every cell count once: they are copies, and no second visit.
     distinct = [replace(table, rows=tuple(dict.fromkeys(table.rows))) for table in tables]
     ranked = []
@@ -231,12 +219,7 @@ _HALF = 0.5  # of the people, who have a value of a column
 
 
 def scattered(tables: Sequence[RawTable], key: str) -> tuple[str, str] | None:
-    """Two columns that most people have, in rows of their own; None where there are none.
-
-    Args:
-        tables: all files.
-        key: the column that says whose a row is.
-    """
+    """Two columns that most people have, in rows of their own; None where there are none."""
     rows = Counter[frozenset[str]]()
     people = Counter[frozenset[str]]()
     for table in tables:
@@ -281,16 +264,12 @@ def joined(table: RawTable, key: str) -> RawTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """Some files of records.
+    """Some files of records."""
 
-    Args:
-        paths: of the files.
-        tables: in the order of the paths, all with the same names of columns.
-        faults: names of columns that differ between files.
-    """
-
-    paths: tuple[Path, ...]
+    paths: tuple[Path, ...]  # of the files
+    # in the order of the paths, all with the same names of columns
     tables: tuple[RawTable, ...] = field(repr=False)
+    # names of columns that differ between files
     faults: tuple[Fault, ...] = field(default=(), repr=False)
 
     @cached_property
@@ -380,12 +359,7 @@ def surveyed(paths: Sequence[Path]) -> Survey:
 
 
 def survey_of(raw: Sequence[RawTable], paths: Sequence[Path]) -> Survey:
-    """Some tables as one, with the names of columns that most of them have; see `surveyed`.
-
-    Args:
-        raw: the tables.
-        paths: what silos are called after.
-    """
+    """Some tables as one, with the names of columns that most of them have; see `surveyed`."""
     if not any(table.rows for table in raw):
         raise DataError(
             f"expected readable records in {', '.join(table.origin for table in raw)}, "
@@ -419,26 +393,16 @@ _SHOWN = 4  # candidates
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """What people have said of their files.
+    """What people have said of their files."""
 
-    Args:
-        target: the column to be learned; None: they have not said.
-        kind: of the target.
-        event: the column that says whether a time ends with the event.
-        patient: the column that says whose a row is.
-        records_are_units: whether every row is somebody else's.
-        codes: columns whose numbers are codes.
-        amounts: those whose numbers are not.
-        can_join: whether rows may be joined in copies, which are made of files and of no query.
-    """
-
-    target: str | None = None
-    kind: str | None = None
-    event: str | None = None
-    patient: str | None = None
-    records_are_units: bool = False
-    codes: tuple[str, ...] = ()
-    amounts: tuple[str, ...] = ()
+    target: str | None = None  # the column to be learned; None: they have not said
+    kind: str | None = None  # of the target
+    event: str | None = None  # the column that says whether a time ends with the event
+    patient: str | None = None  # the column that says whose a row is
+    records_are_units: bool = False  # whether every row is somebody else's
+    codes: tuple[str, ...] = ()  # columns whose numbers are codes
+    amounts: tuple[str, ...] = ()  # those whose numbers are not
+    # whether rows may be joined in copies, which are made of files and of no query
     can_join: bool = True
 
     def with_time(self, survey: Survey) -> Answers:
@@ -462,30 +426,19 @@ class Answers:
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One answer.
+    """One answer."""
 
-    Args:
-        means: in words.
-        options: what to type for it.
-    """
-
-    means: str
-    options: tuple[str, ...]
+    means: str  # in words
+    options: tuple[str, ...]  # what to type for it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One thing to be answered by options of `hubbub init`.
+    """One thing to be answered by options of `hubbub init`."""
 
-    Args:
-        columns: that it is about.
-        asked: what was seen, and what has to be known.
-        choices: the likeliest first.
-    """
-
-    columns: tuple[str, ...]
-    asked: str
-    choices: tuple[Option, ...]
+    columns: tuple[str, ...]  # that it is about
+    asked: str  # what was seen, and what has to be known
+    choices: tuple[Option, ...]  # the likeliest first
 
     def to_dict(self) -> dict[str, object]:
         """The question as plain values."""

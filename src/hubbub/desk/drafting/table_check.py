@@ -272,15 +272,7 @@ def _rows(
     *,
     instead: str = "add this spelling to the study",
 ) -> Iterator[Fault]:
-    """What a column's rule refuses of its cells, one fault for each kind.
-
-    Args:
-        table: the file.
-        name: the column.
-        rule: the one that a run reads it by.
-        spellings: those that the rule takes, if it takes some only.
-        instead: of a cell that is like one of them, what may be done but to correct it.
-    """
+    """What a column's rule refuses of its cells, one fault for each kind."""
     if name not in table.header:
         return
     cells = table.column(name)
@@ -435,12 +427,7 @@ def _copies(table: RawTable) -> Iterator[Fault]:
 def _different(
     table: RawTable, cells: Sequence[Mapping[str, int]]
 ) -> Iterator[tuple[int | None, int]]:
-    """How many rows differ: in any cell, None, then without each column, if that is no long work.
-
-    Args:
-        table: the rows.
-        cells: which each column has.
-    """
+    """How many rows differ in any cell, None, then without each column, if that is quick."""
     count = len(table.rows)
     yield None, len(set(table.rows))
     if not count or count * len(cells) > _MOST_CELLS:

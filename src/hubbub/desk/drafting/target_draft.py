@@ -66,31 +66,21 @@ _LINK_NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class TargetDraft:
-    """The column that is learned.
+    """The column that is learned."""
 
-    Args:
-        name: of the column.
-        positive: spellings that count as 1; empty where there are more than two classes.
-        negative: those that count as 0.
-        classes: spellings of more than two classes.
-        guessed: whether nobody named the column.
-        others: columns that may be it instead.
-        notes: what people should know of it.
-        seen: the same where it quotes cells or counts rows, so that no study has it.
-        respelled: what a tidy copy writes for a spelling of a class that has several.
-        outcome: what the target is if it is no class.
-    """
-
-    name: str
+    name: str  # of the column
+    # spellings that count as 1; empty where there are more than two classes
     positive: tuple[str, ...] = ()
-    negative: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    guessed: bool = False
-    others: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    negative: tuple[str, ...] = ()  # those that count as 0
+    classes: tuple[str, ...] = ()  # spellings of more than two classes
+    guessed: bool = False  # whether nobody named the column
+    others: tuple[str, ...] = ()  # columns that may be it instead
+    notes: tuple[str, ...] = ()  # what people should know of it
+    # the same where it quotes cells or counts rows, so that no study has it
     seen: tuple[str, ...] = ()
+    # what a tidy copy writes for a spelling of a class that has several
     respelled: Mapping[str, str] = field(default_factory=dict)
-    outcome: Outcome | None = None
+    outcome: Outcome | None = None  # what the target is if it is no class
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -147,12 +137,6 @@ def learned(
 ) -> TargetDraft:
     """The target: a class unless another kind is asked for, or its column counts or measures.
 
-    Args:
-        columns: every column that all files have.
-        asked: the name of the target.
-        kind: "class", "numeric", "count" or "time-to-event"; None: it is guessed.
-        event: the column that says whether a time ends with the event.
-
     Raises:
         DataError: there is no such column, or none that can be learned so.
     """
@@ -188,11 +172,7 @@ def learned(
 
 
 def _values(kind: str, name: str, cells: Sequence[str]) -> list[float]:
-    """The numbers of a target that has nothing else.
-
-    Raises:
-        DataError: some cell is none, or all are the same.
-    """
+    """The numbers of a target that has nothing else."""
     there = [cell for cell in cells if not is_absent(cell)]
     words = [cell for cell in dict.fromkeys(there) if measured(cell) is None]
     values = [float(measured(cell) or "nan") for cell in there]
@@ -317,11 +297,7 @@ def _one_digit(value: float, towards: Callable[[float], int]) -> float:
 
 
 def _event_of(columns: Columns, name: str) -> TargetDraft:
-    """The event's spellings; of a column that says who was censored they are the other way round.
-
-    Raises:
-        DataError: the column has not two answers.
-    """
+    """The event's spellings; of a column that says who was censored, the other way round."""
     draft, found = None, _how_many(_spellings(columns[name]))
     with suppress(DataError):
         draft = _classes(name, columns[name])
@@ -353,11 +329,7 @@ def _how_many(values: Spellings) -> str:
 
 
 def _classes(name: str, cells: Sequence[str]) -> TargetDraft:
-    """The classes of a column.
-
-    Raises:
-        DataError: it has none that can be learned.
-    """
+    """The classes of a column."""
     values, slips = _without_slips(_spellings(cells))
     if values and set(values) <= {*ONES, *ZEROS}:
         draft = _of_answers(name, values)

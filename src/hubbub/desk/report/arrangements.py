@@ -41,22 +41,17 @@ UNCHARGED_BASELINES = (
 class Arrangement:
     """How well one way of training did.
 
-    Args:
-        name: "federated", a baseline's name, or any short text for people.
-        mean: of the metric over all repeats, in the metric's unit.
-        low, high: ends of the 95 % interval of the mean; None where there was one run only.
-        epsilon: at most, at the study's delta; None if nothing is promised.
-        adversary: against whom epsilon holds, as in the plan or in a few words; None likewise.
-
     Raises:
         ValueError: the mean or an end is not finite, or the mean is not between the ends.
     """
 
-    name: str
-    mean: float
+    name: str  # "federated", a baseline's name, or any short text for people
+    mean: float  # of the metric over all repeats, in the metric's unit
+    # low, high: ends of the 95 % interval of the mean; None where there was one run only
     low: float | None = None
     high: float | None = None
-    epsilon: float | None = None
+    epsilon: float | None = None  # at most, at the study's delta; None if nothing is promised
+    # against whom epsilon holds, as in the plan or in a few words; None likewise
     adversary: str | None = None
 
     def __post_init__(self) -> None:
@@ -70,19 +65,12 @@ class Arrangement:
 
 @dataclass(frozen=True, kw_only=True)
 class ArrangementTable:
-    """Several arrangements of one study, scored alike.
+    """Several arrangements of one study, scored alike."""
 
-    Args:
-        metric: the key that it has in the rows of the metrics, such as "auc".
-        arrangements: in the order in which they are shown.
-        how: one sentence on how often and on what they were scored, for people.
-        note: which of the runs no ledger counts, for people.
-    """
-
-    metric: str
-    arrangements: tuple[Arrangement, ...]
-    how: str = ""
-    note: str = UNCHARGED_REPEATS
+    metric: str  # the key that it has in the rows of the metrics, such as "auc"
+    arrangements: tuple[Arrangement, ...]  # in the order in which they are shown
+    how: str = ""  # one sentence on how often and on what they were scored, for people
+    note: str = UNCHARGED_REPEATS  # which of the runs no ledger counts, for people
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ArrangementTable:
@@ -241,19 +229,12 @@ _MOST = 12  # curves
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedRun:
-    """One run, as its folder tells of it.
+    """One run, as its folder tells of it."""
 
-    Args:
-        folder: its name, for people.
-        plan: as plain values.
-        metrics: its rows.
-        baseline: which one; None for the federation.
-    """
-
-    folder: str
-    plan: Mapping[str, Any] = field(repr=False)
-    metrics: Sequence[Row] = field(repr=False)
-    baseline: str | None
+    folder: str  # its name, for people
+    plan: Mapping[str, Any] = field(repr=False)  # as plain values
+    metrics: Sequence[Row] = field(repr=False)  # its rows
+    baseline: str | None  # which one; None for the federation
 
     @property
     def mode(self) -> trust_models.Mode:

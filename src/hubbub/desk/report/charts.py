@@ -132,16 +132,11 @@ _MARKS = ("circle", "square")
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
-    """The quantities of a chart: the one `across` lies between LEFT and RIGHT, the other one `up`.
-
-    Args:
-        across, up: their scales; the second is placed as `vertical` says.
-        labels: what both show, with units.
-    """
+    """The quantities of a chart: `across`, between LEFT and RIGHT, and `up`, as `vertical` says."""
 
     across: Scale
     up: Scale
-    labels: tuple[str, str]
+    labels: tuple[str, str]  # what both show, with units
 
     def place(self, x: float, y: float) -> tuple[float, float]:
         """Where a point stands."""
@@ -158,18 +153,12 @@ class Axes:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Points that belong together, (x, y) each, by rising x.
+    """Points that belong together, (x, y) each, by rising x."""
 
-    Args:
-        name: for the legend.
-        points: where the line goes.
-        marked: whether its points have marks.
-        faint: points without a line, of which the line is an average; then its own have no marks.
-    """
-
-    name: str
-    points: tuple[tuple[float, float], ...]
-    marked: bool = True
+    name: str  # for the legend
+    points: tuple[tuple[float, float], ...]  # where the line goes
+    marked: bool = True  # whether its points have marks
+    # points without a line, of which the line is an average; then its own have no marks
     faint: tuple[tuple[float, float], ...] = ()
 
 

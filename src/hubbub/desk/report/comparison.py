@@ -38,21 +38,13 @@ MODES = ("federated", *baselines.BASELINES)
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The final metric of every mode over the repeats.
+    """The final metric of every mode over the repeats."""
 
-    Args:
-        metric: its key in the rows of the metrics, such as "auc".
-        values: by mode, one for each repeat.
-        is_split: whether each repeat had another split of the records.
-        held_back: share of each silo's records that scored; 0 where public ones did.
-        first: hubbub's own run, the first repeat.
-    """
-
-    metric: str
-    values: Mapping[str, Sequence[float]]
-    is_split: bool
-    held_back: float = 0.0
-    first: Result
+    metric: str  # its key in the rows of the metrics, such as "auc"
+    values: Mapping[str, Sequence[float]]  # by mode, one for each repeat
+    is_split: bool  # whether each repeat had another split of the records
+    held_back: float = 0.0  # share of each silo's records that scored; 0 where public ones did
+    first: Result  # hubbub's own run, the first repeat
 
     @property
     def repeats(self) -> int:

@@ -31,13 +31,7 @@ _ROOM = 1e-3  # what epsilons of one study may differ by, relative
 
 
 def broken(plan: Mapping[str, Any], spending: Mapping[str, Any] | None = None) -> list[str]:
-    """What does not hold though a reader of the study's epsilon would believe it.
-
-    Args:
-        plan: the plan as plain values.
-        spending: what the records have spent in all, as `Spending.to_dict` gives it; None: not
-            known.
-    """
+    """What does not hold though a reader of the study's epsilon would believe it."""
     rows = {row["adversary"]: row["epsilon"] for row in plan["epsilon"]}
     stated = rows[plan["stated_adversary"]]
     sentences = []

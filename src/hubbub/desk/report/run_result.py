@@ -77,17 +77,7 @@ def shown_in_notebook(
     validation: validation_sheet.Validation | None = None,
     answers: Mapping[str, Answer],
 ) -> str:
-    """HTML for a notebook, which has a style of its own for headings and tables.
-
-    Args:
-        heading: what was run.
-        promise: its epsilon, and against whom.
-        notes: what else is to be said first.
-        final: the last metrics; None where no model was trained.
-        scores: on public test records, beside a model that knows nothing: what to do next.
-        validation: as `validation.json` has it; None where none was asked.
-        answers: to statistics, by their names, as `statistics.json` has them.
-    """
+    """HTML for a notebook, which has a style of its own for headings and tables."""
     parts = [tag("h4", heading), tag("p", tag("b", promise)), *(tag("p", note) for note in notes)]
     metrics = () if final is None else metrics_of([final])
     if final is not None and metrics:

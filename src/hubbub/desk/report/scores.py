@@ -83,12 +83,7 @@ def score_table(scores: Scores, caption: str) -> Table:
 
 
 def in_a_sentence(scores: Scores, row: Row) -> str:
-    """The telling score, and whether the model is better than one that ignores the record.
-
-    Args:
-        scores: on public test records; empty where there are none.
-        row: the last row of the metrics.
-    """
+    """The telling score, and whether the model is better than one that ignores the record."""
     name = telling(scores)
     if name:
         one = scores[name]
@@ -124,11 +119,7 @@ def in_a_sentence(scores: Scores, row: Row) -> str:
 
 
 def what_next(scores: Scores, row: Row) -> str:
-    """What to do with a model, or about it, in one sentence; empty where nothing was trained.
-
-    Args:
-        scores, row: as for `in_a_sentence`.
-    """
+    """What to do with a model, or about it, in one sentence; empty where nothing was trained."""
     name = telling(scores)
     if name and scores[name]["is_better"]:
         if "brier" in scores and not scores["brier"]["is_better"]:
@@ -178,15 +169,7 @@ def learning(
     *,
     validated: bool = False,
 ) -> markup.Html:
-    """The section with the learning curve.
-
-    Args:
-        rows: of the metrics.
-        against: the adversary against whom their epsilon holds, if any.
-        cost: the axis for it.
-        scores: on public test records beside a model that knows nothing, by metric.
-        validated: whether the model was scored otherwise.
-    """
+    """The section with the learning curve."""
     shown_metrics = metrics_of(rows)
     # What fits on one axis: two shares, or one metric of any other kind.
     shares = [key for key in shown_metrics if words_of(key).is_share]

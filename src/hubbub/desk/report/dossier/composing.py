@@ -29,14 +29,10 @@ _PLACE = re.compile(r"(.+) (?:\{(\w+)\}|\[([a-z-]+)\])")
 
 @dataclass(frozen=True, kw_only=True)
 class BoardQuestion:
-    """What somebody asks, and the sentence that answers it from members of the evidence.
+    """What somebody asks, and the sentence that answers it from members of the evidence."""
 
-    Args:
-        ask: what is asked, in a few words; shown also where nothing answers it.
-        words: the sentence; NotShownError where what it needs was not found to hold.
-    """
-
-    ask: str
+    ask: str  # what is asked, in a few words; shown also where nothing answers it
+    # the sentence; NotShownError where what it needs was not found to hold
     words: Callable[[Run], str]
 
 
@@ -58,19 +54,12 @@ class Heading:
 
 @dataclass(frozen=True, kw_only=True)
 class Sentence:
-    """A question as it was answered.
+    """A question as it was answered."""
 
-    Args:
-        ask: the question.
-        text: the sentence, or why there is none.
-        standing: "re-derived", "signed", or "not shown".
-        fields: members of the evidence that it rests on; none if it is not shown.
-    """
-
-    ask: str
-    text: str
-    standing: str
-    fields: tuple[str, ...]
+    ask: str  # the question
+    text: str  # the sentence, or why there is none
+    standing: str  # "re-derived", "signed", or "not shown"
+    fields: tuple[str, ...]  # members of the evidence that it rests on; none if it is not shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,17 +77,11 @@ P = TypeVar("P", Part, Shown)
 
 @dataclass(frozen=True, kw_only=True)
 class Chapter(Generic[P]):
-    """One of the dossier's documents: as `chapters.txt` has it, or answered.
+    """One of the dossier's documents: as `chapters.txt` has it, or answered."""
 
-    Args:
-        title: its name.
-        source: which text its questions are from, and what this chapter is not.
-        parts: in order.
-    """
-
-    title: str
-    source: str
-    parts: Sequence[P]
+    title: str  # its name
+    source: str  # which text its questions are from, and what this chapter is not
+    parts: Sequence[P]  # in order
 
     @property
     def sentences(self) -> tuple[Sentence, ...]:
@@ -114,20 +97,14 @@ class Chapter(Generic[P]):
 
 @dataclass(frozen=True, kw_only=True)
 class Dossier:
-    """All of it.
+    """All of it."""
 
-    Args:
-        study, study_id: whose run it is about.
-        chapters: in order.
-        trusted: claims that nothing can show, each a clause that begins with "that".
-        wrongs: claims that were found to be wrong, with the reason.
-    """
-
+    # study, study_id: whose run it is about
     study: str
     study_id: str
-    chapters: tuple[Chapter[Shown], ...]
-    trusted: tuple[str, ...]
-    wrongs: tuple[str, ...]
+    chapters: tuple[Chapter[Shown], ...]  # in order
+    trusted: tuple[str, ...]  # claims that nothing can show, each a clause that begins with "that"
+    wrongs: tuple[str, ...]  # claims that were found to be wrong, with the reason
 
     @property
     def sentences(self) -> tuple[Sentence, ...]:

@@ -26,15 +26,12 @@ class NotShownError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Members of the evidence and the findings about them, as plain values.
+    """Members of the evidence and the findings about them, as plain values."""
 
-    Args:
-        values: the evidence; `asked`, the study with all its keys; `replay`, what a run's folder
-            shows besides.
-        findings: claim, verdict, and the members that it is about.
-    """
-
+    # the evidence; `asked`, the study with all its keys; `replay`, what a run's folder shows
+    # besides
     values: Mapping[str, Any]
+    # claim, verdict, and the members that it is about
     findings: Sequence[tuple[str, str, tuple[str, ...]]]
 
     def standing(self, path: str) -> str:

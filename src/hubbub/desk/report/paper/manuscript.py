@@ -79,12 +79,7 @@ _MISSING = "missing"
 
 
 def table_one(answer: Answer, quantiles: Sequence[Answer]) -> Table:
-    """The table of an answer of the kind "table".
-
-    Args:
-        answer: of it.
-        quantiles: answers of that kind; medians of what they describe are told besides.
-    """
+    """The table of an answer of the kind "table"."""
     groups = list(dict.fromkeys(row["group"] for row in answer["rows"]))
     tests = {test["column"]: test for test in answer["tests"] if test.get("column")}
     counts = {group: _records(answer, group) for group in groups}
@@ -127,12 +122,7 @@ def tests_note(answer: Answer) -> Iterator[str]:
 def _column(
     column: str, rows: Sequence[Row], groups: Mapping[str, float]
 ) -> Iterator[tuple[str, list[str]]]:
-    """The lines of one column: mean (SD), or a line for each class below its name.
-
-    Args:
-        column, rows: of it.
-        groups: how many records each has.
-    """
+    """The lines of one column: mean (SD), or a line for each class below its name."""
     known = {(row["quantity"], row["level"], row["group"]): row for row in rows}
     if any(row["quantity"] == "mean" for row in rows):
         cells = []
@@ -213,13 +203,7 @@ def manuscript_of(
     coefficients: Mapping[str, Any] | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> Sheet:
-    """What a paper prints: the sentence for the section on methods, tables, and figures.
-
-    Args:
-        told: what `statistics.json` holds, or another file with the promise of a run, of which then
-            no statistic is told.
-        validation, coefficients, plan: what these files of the run hold; None where there is none.
-    """
+    """What a paper prints: the sentence for the section on methods, tables, and figures."""
     answers: Mapping[str, Answer] = told.get("statistics", {})
     effects: Mapping[str, Answer] = (coefficients or {}).get("statistics", {})
     every = {**answers, **effects}
