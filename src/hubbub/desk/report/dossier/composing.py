@@ -183,7 +183,7 @@ def sentence_of(question: BoardQuestion, facts: Facts) -> Sentence:
     run = Run(facts)
     try:
         text = question.words(run)
-        return Sentence(ask=question.ask, text=text, standing=run.standing, fields=run.fields)
+        return Sentence(ask=question.ask, text=text, standing=run.standing, fields=tuple(run.noted))
     except NotShownError as why:
         hidden = str(why)
     except _MALFORMED:  # what a party signs of itself may be anything
