@@ -80,7 +80,6 @@ def measure(pairs: Sequence[Measurement], *, machine: bool) -> None:
 
 
 def _mask(bits: int) -> Measurement:
-    """One mask on one thread."""
     words, stream = ring.zeros(_COORDINATES, bits), MaskStream(1)
     return Measurement(
         name=f"mask-{bits}",
@@ -91,7 +90,6 @@ def _mask(bits: int) -> Measurement:
 
 
 def _noise() -> Measurement:
-    """Normals for a gradient sum."""
     source, noise, generator = SecureSource(), np.empty(_COORDINATES), np.random.default_rng(0)
     return Measurement(
         name="noise",

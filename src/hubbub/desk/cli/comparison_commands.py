@@ -189,7 +189,6 @@ def _rehearse(options: argparse.Namespace) -> int:
 
 
 def _scores(result: Result) -> dict[str, float]:
-    """The last evaluation, and what the private validation could show."""
     final = {key: value for key, value in result.final.items() if key not in ("step", "epsilon")}
     validated = (result.validation or {}).get("all") or {"scores": {}}
     own = {f"validation: {name}": one["value"] for name, one in validated["scores"].items()}
@@ -345,7 +344,6 @@ def _compared(story: _Story, out: Path, options: argparse.Namespace) -> Comparis
 
 
 def _content(found: Comparison) -> dict[str, Any]:
-    """A comparison for machines."""
     return {
         found.metric: found.mean,
         "spread": found.spread,

@@ -306,7 +306,6 @@ def review(
 
 
 def _withdraw(options: argparse.Namespace, party_folder: PartyFolder, study: Study) -> int:
-    """Take an approval back."""
     if study.id in party_folder.open_collections():
         warn(
             f"a sum of {study.name} is open, and its key is here: the key will be erased for ever, "
@@ -381,11 +380,7 @@ def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]
 
 
 def decided(question: str, options: argparse.Namespace, inbox: Inbox, study: bytes) -> bool:
-    """Whether the person at the keyboard says yes, and nobody else has decided meanwhile.
-
-    Raises:
-        UserError: somebody has.
-    """
+    """Whether the person at the keyboard says yes, and nobody else has decided meanwhile."""
     before = inbox.standing(study)
     if not _agreed(question, options):
         return False

@@ -187,7 +187,6 @@ def _init(options: argparse.Namespace, read: Survey | None = None) -> int:
 
 
 def _refuse(options: argparse.Namespace) -> None:
-    """Refuse options that contradict each other, or what is there."""
     if options.out.exists() and not options.replace:
         raise UserError(
             f"expected no file {options.out}, found one; name another with --out, or add --replace"
@@ -239,7 +238,6 @@ def _write(options: argparse.Namespace, drafted: Draft) -> int:
 
 
 def _answers(options: argparse.Namespace) -> Answers:
-    """What was said of the files."""
     if options.time is not None and options.event is None:
         raise UserError(
             f"expected --event with --time {options.time}, got none; name the column that "
@@ -263,7 +261,6 @@ def _answers(options: argparse.Namespace) -> Answers:
 
 
 def _names(text: str | None) -> list[str]:
-    """Names with commas between them."""
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
@@ -365,7 +362,6 @@ def _faults(made: Draft, study: Study, *, tidied: bool) -> list[Fault]:
 def _next(
     options: argparse.Namespace, made: Draft, faults: Sequence[Fault], *, is_ready: bool
 ) -> str:
-    """The command that comes next."""
     out = str(options.out)
     if is_ready:
         return shlex.join(["hubbub", "plan" if len(made.tables) == 1 else "run", out])
@@ -380,7 +376,6 @@ def _next(
 
 
 def _described(made: Draft, left_out: dict[str, int], faults: Sequence[Fault]) -> dict[str, Any]:
-    """The draft for machines."""
     target = made.target
     return {
         "parties": made.parties,
@@ -403,7 +398,6 @@ def _described(made: Draft, left_out: dict[str, int], faults: Sequence[Fault]) -
 
 
 def _show(options: argparse.Namespace, made: Draft, left_out: dict[str, int]) -> None:
-    """What becomes of each column, and of each file's rows."""
     target = made.target
     if (outcome := target.outcome) is None:
         ones, zeros = ", ".join(target.positive), ", ".join(target.negative)

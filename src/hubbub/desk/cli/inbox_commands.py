@@ -182,7 +182,6 @@ def _listed(options: argparse.Namespace, inbox: Inbox) -> int:
 
 
 def _cost(row: Mapping[str, Any]) -> str:
-    """The epsilon that is promised, at its delta."""
     promised = row.get("promised")
     return "" if promised is None else f"epsilon {number(promised)} at delta {row['delta']:g}"
 

@@ -325,7 +325,6 @@ def trail(
 
 
 def _command(line: Mapping[str, Any]) -> _Event:
-    """What somebody typed."""
     actor = line["actor"]
     by, became = actor["user"], actor.get("sudo_user") or actor.get("login")
     return _Event(

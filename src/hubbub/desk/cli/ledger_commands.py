@@ -432,7 +432,6 @@ def _set(options: argparse.Namespace) -> int:
 
 
 def _law(noise: str, rate: str, steps: str) -> ReferenceLaw:
-    """A reference law as it is stated."""
     try:
         return ReferenceLaw(
             noise_multiplier=float(noise), sample_rate=float(rate), steps=int(steps)

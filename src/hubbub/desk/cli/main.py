@@ -162,7 +162,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _done(note: CommandLog) -> int:
-    """Run the command that was typed; errors are sentences."""
     try:
         options = _parser(note.typed).parse_args(note.typed)
         note.begins(options)
@@ -469,7 +468,6 @@ def _bash(levels: Sequence[_Level]) -> str:
 
 
 def _zsh(levels: Sequence[_Level]) -> str:
-    """For zsh, which takes bash's."""
     return f"autoload -U +X bashcompinit && bashcompinit\n{_bash(levels)}"
 
 

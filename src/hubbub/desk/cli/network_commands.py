@@ -145,7 +145,6 @@ def add_commands(commands: Any) -> None:
 
 
 def _moment(text: str) -> float:
-    """Seconds since 1970 of a date's end, or of a time."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -199,7 +198,6 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _served(options: argparse.Namespace) -> int:
-    """Serve a study to its end."""
     _check_engine()
     from hubbub.site.network.aggregator_process import check, host
 
@@ -255,7 +253,6 @@ def _served(options: argparse.Namespace) -> int:
 def _served_folder(
     options: argparse.Namespace, party_folder: PartyFolder, timeouts: Timeouts
 ) -> int:
-    """Serve the studies of a folder."""
     from hubbub.site.network.aggregator_process import host_all
 
     if options.until is not None or options.audit is not None:

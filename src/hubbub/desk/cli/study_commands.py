@@ -62,12 +62,7 @@ def is_trial(options: argparse.Namespace) -> bool:
 
 
 def load_trial(path: Path, options: argparse.Namespace) -> Study:
-    """The study in a file, or a trial of it with other values.
-
-    Raises:
-        UserError: what is set is no key and value, or epsilon is no number.
-        StudyError: the study cannot be read, or takes no such value.
-    """
+    """The study in a file, or a trial of it with other values."""
     study = Study.load(path)
     if not is_trial(options):
         return study

@@ -288,7 +288,6 @@ def bar(title: str, total: int, *, quiet: bool, lines: bool = False) -> Iterator
 
 
 def _tell(text: str) -> None:
-    """A line on stderr, at once."""
     print(_printable(text), file=sys.stderr, flush=True)
 
 

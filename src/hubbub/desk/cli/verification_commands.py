@@ -154,7 +154,6 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _show_audit(study: Study, found: Audit) -> None:
-    """The audit as a table for people, and what follows from it."""
     rates = found.rates
     table(
         f"{study.name}: epsilon against the {found.plan.stated.adversary} "

@@ -26,12 +26,7 @@ class AskedQuery:
 
     @classmethod
     def of(cls, path: Path, stated: Sequence[str], patient: str | None) -> AskedQuery:
-        """The query in a file.
-
-        Raises:
-            UserError: the file cannot be read, or a table or the patient is not stated.
-            StudyError: the query does not keep people apart.
-        """
+        """The query in a file."""
         try:
             query = read_text(path)
         except (OSError, ValueError):
@@ -49,11 +44,7 @@ class AskedQuery:
         return asked
 
     def surveyed(self, folder: Path) -> Survey:
-        """What the query gives at each silo that a folder's `sources.toml` names.
-
-        Raises:
-            DataError: there is none, or a database does not answer.
-        """
+        """What the query gives at each silo that a folder's `sources.toml` names."""
         from hubbub.site.sql import source
         from hubbub.site.sql.owned_query import checked
 

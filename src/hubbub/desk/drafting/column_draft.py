@@ -415,7 +415,6 @@ def _named(variants: Mapping[str, str], merged: Mapping[str, int], cells: int) -
 
 
 def _are_categories(spellings: Collection[str], cells: int) -> bool:
-    """Whether spellings are few, short and come back."""
     few = len(spellings) <= min(_MOST_CATEGORIES, max(2, cells // 2))
     return few and all(
         len(spelling) <= _LONGEST and spelling.isprintable() and spelling.casefold() != NOT_RECORDED

@@ -93,7 +93,6 @@ def in_words(numbers: Sequence[int]) -> str:
 
 
 def _numbers(cells: Collection[str]) -> list[float]:
-    """The cells as numbers; none if one of them is none."""
     read = [measured(cell) for cell in filled(cells)]
     return [] if None in read else [float(number) for number in read if number is not None]
 
@@ -238,7 +237,6 @@ def _unit(
 
 
 def _half(values: Sequence[float]) -> tuple[float, float]:
-    """Between which a half of the values lies."""
     low, _, high = quantiles(values, n=4)
     return low, high
 
@@ -500,7 +498,6 @@ def counts_something(name: str, cells: Sequence[str]) -> bool:
 
 
 def _is_count(name: str) -> bool:
-    """Whether a column is called as counts are."""
     words = words_in(name)
     visits = any(word.endswith(("vis", "visits", "besuche")) for word in words)
     begins = words[:1] in (["n"], ["num"], ["number"], ["anzahl"]) and len(words) > 1

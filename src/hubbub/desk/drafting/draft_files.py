@@ -61,7 +61,6 @@ def _study(made: Draft) -> list[str]:
 
 
 def _data(made: Draft) -> list[str]:
-    """The source, the target, and what becomes of each column."""
     if made.asked is not None:
         tables = ", ".join(f"{table} = {_toml(key)}" for table, key in made.asked.tables)
         quoted = made.asked.query.replace("\\", "\\\\").replace('"', '\\"')
@@ -127,7 +126,6 @@ def _column(column: Column) -> str:
 
 
 def _training(made: Draft) -> list[str]:
-    """The model, and how it is trained."""
     usual = made.usual
     begun = (
         f"intercept = {made.intercept:g}                 # from records: log-odds of the outcome"
@@ -190,7 +188,6 @@ def _privacy(made: Draft) -> list[str]:
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML has it."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):
@@ -205,7 +202,6 @@ def _toml(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text that keeps to its line."""
     return printable(text)[:200]
 
 
@@ -219,10 +215,6 @@ def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str,
 
     Returns:
         By party, how many rows were left out, of all that follow the header.
-
-    Raises:
-        UserError: there is a file already.
-        OSError: the folder cannot be written.
     """
     targets = [folder / f"{name}.csv" for name in made.parties[: len(made.tables)]]
     there = [path for path in targets if path.exists()]
@@ -305,7 +297,6 @@ def mapping_draft(table: RawTable, party: str, data: Data) -> str:
 
 
 def _needed(cells: Sequence[str], column: Column | None, name: str, data: Data) -> Iterator[str]:
-    """What a column's cells need."""
     spellings: Sequence[str]
     missing: Sequence[str] = ()
     if column is not None and not column.categories:

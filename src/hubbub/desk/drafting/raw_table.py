@@ -160,11 +160,7 @@ class RawTable:
 
 
 def raw_of(stream: CellStream) -> RawTable:
-    """The first rows of a source, as texts.
-
-    Raises:
-        DataError: it cannot be read, or there are none.
-    """
+    """The first rows of a source, as texts."""
     rows: list[tuple[str, ...]] = []
     header: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
@@ -182,12 +178,7 @@ def raw_of(stream: CellStream) -> RawTable:
 
 
 def read_raw(path: Path) -> RawTable:
-    """Read a file leniently.
-
-    Raises:
-        DataError: it is not there, is no ordinary file, may not be read, or is a damaged Parquet
-            file.
-    """
+    """Read a file leniently."""
     if path.suffix.lower() == ".parquet":
         cells = read_cells(path)
         return RawTable.of(path.name, cells, zip(*cells.values(), strict=True))
@@ -277,7 +268,6 @@ class _Reading:
         )
 
     def _text(self, raw: bytes) -> str:
-        """The file's letters."""
         if wide := _wide_encoding(raw):
             self._say("it is UTF-16 text", SAVE)
             return raw.decode(wide, "replace").removeprefix("\ufeff")
@@ -396,7 +386,6 @@ def _wide_encoding(raw: bytes) -> str:
 
 
 def _parsed(text: str, separator: str, *, strict: bool) -> list[list[str]] | None:
-    """The cells of every line; None if they cannot be told."""
     with suppress(csv.Error):
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
         return [[*map(cell_text, row)] for row in reader]
@@ -425,7 +414,6 @@ def _summed(body: list[list[str]]) -> set[int]:
 
 
 def _usual_filled(body: list[list[str]]) -> int:
-    """How many cells most rows have that are not empty."""
     filled = Counter(sum(map(bool, row)) for row in body if any(row))
     return filled.most_common(1)[0][0] if filled else 0
 

@@ -144,11 +144,7 @@ class Draft:
 
 
 def draft(survey: Survey, given: Answers) -> Draft:
-    """A study of these files, one for each silo.
-
-    Raises:
-        DataError: a column that was named is not there, or nothing in the files can be learned.
-    """
+    """A study of these files, one for each silo."""
     for stated in (given.target, given.event, given.patient):
         survey.refuse_absent(stated)
     # A key is no column to learn, nor one to learn from.
@@ -327,7 +323,6 @@ def _shared(texts: Sequence[str]) -> tuple[str, str]:
 
 
 def _alike(texts: Sequence[str]) -> str:
-    """What all texts begin with."""
     same = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
     return "".join(letters[0] for letters in same)
 
@@ -445,7 +440,6 @@ def _is(column: Column, category: str) -> str:
 
 
 def _name(column: Column) -> str:
-    """A column as an expression has it."""
     name = column.name
     return name if name.isidentifier() and name.isascii() and not iskeyword(name) else f"`{name}`"
 

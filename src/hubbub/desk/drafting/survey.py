@@ -318,11 +318,7 @@ class Survey:
         return [*self.faults, *(fault for table in self.tables for fault in table.faults)]
 
     def joined(self, key: str) -> Survey:
-        """With one row for each person that a column names.
-
-        Raises:
-            DataError: some file has no such column.
-        """
+        """With one row for each person that a column names."""
         if lacking := [table.origin for table in self.full if key not in table.header]:
             raise DataError(
                 f"expected --join to name a column that every file has, found no {key!r} "
@@ -344,11 +340,7 @@ class Survey:
 
 
 def surveyed(paths: Sequence[Path]) -> Survey:
-    """Read some files, one for each silo; of one alone if a silo drafts by itself.
-
-    Raises:
-        DataError: a file stands there twice or cannot be read, or there is no record.
-    """
+    """Read some files, one for each silo; of one alone if a silo drafts by itself."""
     if len({path.resolve() for path in paths}) < len(paths):
         raise DataError("expected every file once, got one twice; leave it out")
     raw = [
@@ -406,11 +398,7 @@ class Answers:
     can_join: bool = True
 
     def with_time(self, survey: Survey) -> Answers:
-        """The answers, with the time that an event ends, if only the event was named.
-
-        Raises:
-            DataError: no column's name says that it is a time.
-        """
+        """The answers, with the time that an event ends, if only the event was named."""
         if self.event is None or self.target is not None:
             return self
         pairs = time_event_pairs(survey.cells)

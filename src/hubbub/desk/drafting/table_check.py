@@ -232,7 +232,6 @@ def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
 
 
 def _numbers(table: RawTable, column: Column) -> Numbers:
-    """The numbers of a column that are no missing cells."""
     absent = set(map(column.spelled, ("", *column.missing)))
     return [
         (number, row)
@@ -451,7 +450,6 @@ def _numbered(columns: Sequence[NDArray[np.int64]]) -> Iterator[NDArray[np.int64
 
 
 def _classes(table: RawTable, data: Data) -> set[str]:
-    """The classes that occur, each by its first spelling."""
     if data.target not in table.header or data.outcome is not None:
         return set()
     classes = set(map(canonical, table.column(data.target)))

@@ -135,11 +135,7 @@ class TargetDraft:
 def learned(
     columns: Columns, asked: str, *, kind: str | None = None, event: str | None = None
 ) -> TargetDraft:
-    """The target: a class unless another kind is asked for, or its column counts or measures.
-
-    Raises:
-        DataError: there is no such column, or none that can be learned so.
-    """
+    """The target: a class unless another kind is asked for, or its column counts or measures."""
     wanted = TIME_TO_EVENT if kind is None and event is not None else kind
     cells = columns.get(asked)
     if wanted is None and cells is not None and counts_something(asked, cells):
@@ -172,7 +168,6 @@ def learned(
 
 
 def _values(kind: str, name: str, cells: Sequence[str]) -> list[float]:
-    """The numbers of a target that has nothing else."""
     there = [cell for cell in cells if not is_absent(cell)]
     words = [cell for cell in dict.fromkeys(there) if measured(cell) is None]
     values = [float(measured(cell) or "nan") for cell in there]
@@ -188,7 +183,6 @@ def _values(kind: str, name: str, cells: Sequence[str]) -> list[float]:
 
 
 def _number(kind: str, name: str, cells: Sequence[str], notes: tuple[str, ...]) -> TargetDraft:
-    """A count or an amount with its bounds."""
     values = _values(kind, name, cells)
     least, most = min(values), max(values)
     if kind == COUNT:
@@ -316,7 +310,6 @@ def _event_of(columns: Columns, name: str) -> TargetDraft:
 
 
 def _spellings(cells: Sequence[str]) -> Spellings:
-    """The spellings that occur, without missing cells."""
     values: dict[str, Counter[str]] = {}
     for cell, times in Counter(cells).items():
         if not is_absent(cell):
@@ -329,7 +322,6 @@ def _how_many(values: Spellings) -> str:
 
 
 def _classes(name: str, cells: Sequence[str]) -> TargetDraft:
-    """The classes of a column."""
     values, slips = _without_slips(_spellings(cells))
     if values and set(values) <= {*ONES, *ZEROS}:
         draft = _of_answers(name, values)

@@ -74,11 +74,7 @@ class ArrangementTable:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ArrangementTable:
-        """From what `to_dict` gave.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is something else.
-        """
+        """From what `to_dict` gave."""
         found = tuple(Arrangement(**arrangement) for arrangement in content["arrangements"])
         note = content.get("note", UNCHARGED_REPEATS)
         texts = (content["how"], content["metric"], note)

@@ -109,9 +109,6 @@ def compare(
         ledgers: folder of the silos' ledgers, as for `run`.
         metric: by which to compare; the telling one of the target's kind if None.
         progress: called after every run.
-
-    Raises:
-        StudyError: it trains no model, has no such metric, or cannot be run.
     """
     _check_asked(study, metric)
     wanted = tuple(dict.fromkeys(("federated", *modes)))
@@ -187,7 +184,6 @@ def _check_metric(metric: str | None, prepared: prepared_study.PreparedStudy) ->
 def _prepared(
     study: Study, split: int | None, first: Result | None
 ) -> prepared_study.PreparedStudy:
-    """The study ready to run, on a split of its own where there is one."""
     if split is not None:
         options = {**dict(study.data.options), "split": split}
         data = replace(study.data, options=tuple(sorted(options.items())))

@@ -95,7 +95,6 @@ def briefly(findings: Sequence[Finding]) -> str:
 
 
 def _counts(findings: Sequence[Finding]) -> list[tuple[str, int]]:
-    """How many claims stand how."""
     counts = Counter(verdict for _, verdict in findings)
     return [(verdict, counts[verdict]) for verdict in _HOW if counts[verdict] or verdict != _RARE]
 
@@ -310,7 +309,6 @@ def _summary(
 
 
 def _lead(plan: Plan, mode: trust_models.Mode) -> str:
-    """What happened, in plain words."""
     if mode is not trust_models.FEDERATED:
         return (
             f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning} "
@@ -325,7 +323,6 @@ def _lead(plan: Plan, mode: trust_models.Mode) -> str:
 
 
 def _asked(statistics: Statistics) -> Html:
-    """The answers, each under its heading."""
     parts = [tag("p", _INTERVALS)]
     for name, answer in statistics.items():
         said = answers.sheet_of(name, answer)
@@ -366,7 +363,6 @@ def _next(
     scores: Scores,
     validation: validation_sheet.Validation | None,
 ) -> str:
-    """What to do with the model, as a sentence of its own."""
     said = what_next(scores, metrics[-1] if metrics else {})
     if validation and not telling(scores):
         said = validation_sheet.next_step(validation)

@@ -402,7 +402,6 @@ def number_rows(plan: Plan) -> list[Cells]:
 
 
 def _amounts(found: Plan, rows: Sequence[Cells]) -> list[Cells]:
-    """Rows of plain numbers; of each row, the name, the key and what it is are given."""
     return [(name, amount(found[key]), words) for name, key, words in rows]
 
 

@@ -123,7 +123,6 @@ class Dossier:
 
 
 def _chapters(text: str) -> Iterator[Chapter[Part]]:
-    """The chapters of a text with named places."""
     for chapter in re.split(r"^# ", text, flags=re.MULTILINE)[1:]:
         title, source, *lines = filter(None, chapter.splitlines())
         parts: list[Part] = []
@@ -212,11 +211,7 @@ def draft_of() -> str:
 
 
 def read_written(text: str, where: str) -> Mapping[str, str]:
-    """What people have written, by name.
-
-    Raises:
-        UserError: the text is no TOML, a name is unknown, or a value is no text.
-    """
+    """What people have written, by name."""
     try:
         written = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

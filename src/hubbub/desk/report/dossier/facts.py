@@ -36,11 +36,7 @@ class Facts:
     findings: Sequence[tuple[str, str, tuple[str, ...]]]  # claim, verdict, members it is about
 
     def standing(self, path: str) -> str:
-        """How a member stands, by the weakest of the findings about it.
-
-        Raises:
-            NotShownError: no finding is about it, or one of them does not hold.
-        """
+        """How a member stands, by the weakest of the findings about it."""
 
         def is_within(inner: str, outer: str) -> bool:
             return inner == outer or inner.startswith(f"{outer}.")

@@ -116,7 +116,6 @@ def as_docx(dossier: Dossier) -> bytes:
 
 
 def _listed(made: Any, title: str, lines: list[str]) -> None:
-    """A titled list, if there is anything in it."""
     if lines:
         made.add_heading(title, level=1)
         for line in lines:

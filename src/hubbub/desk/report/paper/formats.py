@@ -27,11 +27,7 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def figure_file(figure: Figure, kind: str) -> bytes:
-    """A figure as a file of a kind of `FIGURES`.
-
-    Raises:
-        UserError: matplotlib is not installed, which PDF and PNG need.
-    """
+    """A figure as a file of a kind of `FIGURES`."""
     if kind == "svg":
         return charts.alone(figure.chart, figure.height).encode()
     try:
@@ -55,7 +51,6 @@ def figure_file(figure: Figure, kind: str) -> bytes:
 
 
 def _draw(axes: Any, element: ET.Element, colour: str, *, dashed: bool) -> None:
-    """An element and all in it."""
     kind = element.get("class", "")
     if kind.startswith("series-"):
         number = int(kind.removeprefix("series-"))
@@ -191,11 +186,7 @@ _SPECIAL = {
 
 
 def written(paper: Sheet, kind: str) -> Mapping[str, bytes]:
-    """The files of a paper in one of the formats, by name.
-
-    Raises:
-        UserError: what a format needs is not installed.
-    """
+    """The files of a paper in one of the formats, by name."""
     if kind == "csv":  # a table with its caption and notes in lines of their own
         tables = {}
         for table in paper.tables:
