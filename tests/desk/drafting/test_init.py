@@ -614,6 +614,25 @@ def test_what_looks_like_a_key_of_rows(cells, key):
     assert is_key("value", [cells]) == key
 
 
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ([["no", "yes", "0", "1"] * 9], "0 and 1 seem to mean no or yes"),
+        ([["No", "Yes", "1", "unsure"] * 9], "1 seem to mean no or yes"),
+        ([["false", "true"] * 9, ["0", "1"] * 9], "0 and 1 seem to mean false or true"),
+        ([["no", "yes", "maybe"] * 9], None),
+        ([["f", "m"] * 9, ["f", "m", "1"] * 9], None),
+    ],
+)
+def test_two_spellings_of_yes_in_one_column_are_told(files, told):
+    """0, 1, no and yes had become four categories without a word."""
+    from hubbub.desk.drafting.column_draft import column_draft
+
+    made = column_draft("smoker", files)
+    assert made.column is not None
+    assert (told in made.why) if told else not made.why
+
+
 @pytest.mark.parametrize(("step", "told"), [(0, False), (10, True)])
 def test_a_column_with_a_long_tail_is_told_of_log_bins(step, told):
     """Values from 1 to 100, evenly or as a power of ten."""

@@ -181,6 +181,7 @@ def show_plan(made: Plan) -> None:
         ("adversary", "guarantee", "noise left / C", "epsilon at most"),
         [(who, what, left, epsilon) for who, epsilon, _, what, left in exposure_rows(plain)],
         texts=2,
+        is_named=True,
     )
     if made.joint_batches:
         table(

@@ -162,13 +162,19 @@ def warnings_told() -> Iterator[None]:
 
 
 def table(
-    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int = 1
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    texts: int = 1,
+    is_named: bool = False,
 ) -> None:
-    """A table; the first columns are text, the others are numbers."""
+    """A table; first columns of text, then of numbers; names of rows may be kept in one piece."""
     named = Text(_printable(title))
     shown = Table(title=named, title_justify="left", title_style="bold", header_style="bold")
     for index, name in enumerate(header):
-        shown.add_column(name, justify="left" if index < texts else "right", overflow="fold")
+        side, whole = "left" if index < texts else "right", is_named and index == 0
+        shown.add_column(name, justify=side, overflow="fold", no_wrap=whole)
     for row in rows:
         shown.add_row(*(Text(_printable(cell)) for cell in row))
     _out.print(shown)

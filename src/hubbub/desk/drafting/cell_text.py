@@ -37,8 +37,9 @@ MISSING = frozenset(
 # These are missing only in columns of numbers, where they can be no category of their own.
 _WORDS = word_set("none missing unknown unk nil nd")
 _SENTINELS = word_set("-9 -99 -999 -9999 -99999")
-_TRUTHS = (("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"))
+TRUTHS = (("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"))
 _FALSE_TRUE = ({"0", "false"}, {"1", "true"})
+TRUTH_VALUES = _FALSE_TRUE[0] | _FALSE_TRUE[1]
 _SPACES = "' \u00a0\u202f\u2019"
 _POINT = re.compile(rf"[+-]?[1-9]\d{{0,2}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
 _COMMA = re.compile(rf"[+-]?[1-9]\d{{0,2}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
@@ -104,7 +105,7 @@ def meant_by_truth(text: str, spellings: Sequence[str]) -> str | None:
     Programs that read "yes" and "no" as truth values hand on 1 and 0, or true and false.
     """
     by_word = {folded(spelling): spelling for spelling in reversed(spellings)}
-    words = next((pair for pair in _TRUTHS if set(pair) == set(by_word)), None)
+    words = next((pair for pair in TRUTHS if set(pair) == set(by_word)), None)
     place = next((k for k, values in enumerate(_FALSE_TRUE) if folded(text) in values), None)
     return None if words is None or place is None else by_word[words[place]]
 

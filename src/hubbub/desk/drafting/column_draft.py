@@ -15,12 +15,13 @@ from statistics import median
 from hubbub.core.tabular.cells import canonical
 from hubbub.core.tabular.column import Column
 from hubbub.desk.drafting.cell_text import (
+    TRUTH_VALUES,
+    TRUTHS,
     filled,
     is_code,
     is_date,
     is_limit,
     is_missing,
-    meant_by_truth,
     measured,
     plain_number,
     seen,
@@ -91,7 +92,7 @@ def column_draft(
         draft = _categories(name, [cell for cells in files for cell in cells], is_code=is_code)
         if draft.column is not None:
             why = _other_spellings([{canonical(c).casefold() for c in own} for own in there if own])
-            return replace(draft, why=why or draft.why)
+            return draft.with_note(why)
         if mixed:
             why = "numbers in some files, words in others: write it the same way in all of them"
             return replace(draft, why=why)
@@ -128,14 +129,14 @@ def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequenc
 
 
 def _other_spellings(files: Sequence[set[str]]) -> str:
-    """A word on files that may mean the same as others and spell it otherwise."""
-    for own in files:
-        for other in files:
-            if own and all(meant_by_truth(cell, sorted(other)) is not None for cell in own):
-                return (
-                    "0 and 1 seem to be truth values that another file spells out: have "
-                    "them read as text"
-                )
+    """A word on spellings that may mean the same as others, in one file or among several."""
+    every = set[str]().union(*files)
+    for no, yes in TRUTHS:
+        if {no, yes} <= every and (same := TRUTH_VALUES & every - {no, yes}):
+            return (
+                f"{' and '.join(sorted(same))} seem to mean {no} or {yes}: spell them alike in all "
+                "files, or have the column read as text"
+            )
     for place, own in enumerate(files):
         others = set[str]().union(*files[:place], *files[place + 1 :])
         if others and not own & others:

@@ -248,28 +248,6 @@ def off_scale(at: Sequence[float], text: str, axes: Axes) -> markup.Html:
     return markup.tag("g", *crosses, markup.tag("text", text, x=x + gap, y=place, text_anchor=side))
 
 
-def strip(at: float | None, zones: Sequence[tuple[float, str]], described: str) -> markup.Html:
-    """A band of zones, each its upper end and its name, with a mark; on a logarithmic scale.
-
-    No mark's place means beyond the end.
-    """
-    low = zones[0][0] / 20
-    across = Scale(low=low, high=zones[-1][0], start=6, end=WIDTH - 6, ticks=(), log=True)
-    parts, start = [], low
-    for index, (end, name) in enumerate(zones):
-        left, right = across.place(start), across.place(end)
-        parts += [
-            markup.tag(
-                "rect", x=left, y=22, width=right - left - 2, height=18, class_=f"zone-{index}"
-            ),
-            markup.tag("text", name, x=(left + right) / 2, y=60, text_anchor="middle"),
-        ]
-        start = end
-    x = across.place(min(max(at if at is not None else across.high, low), across.high))
-    parts.append(markup.tag("path", d=f"M{x:.2f} 22l-7 -13h14z", class_="pointer"))
-    return drawing(parts, 68, described)
-
-
 def intervals(
     items: Sequence[Interval],
     across: Scale,

@@ -19,6 +19,7 @@ from hubbub.core.number_format import (
     chance,
     duration,
     finite,
+    several,
     size,
 )
 from hubbub.core.planning.plan import option_rows
@@ -26,7 +27,7 @@ from hubbub.core.planning.plan_rows import explained, spoken
 from hubbub.core.protocol.primitives.message_sizes import OVERHEAD
 from hubbub.desk.report import charts, markup, trust_models
 
-_WEAK = 8.0  # beyond which a promise is called weak
+_STRONG, _WEAK = 1.0, 8.0  # up to which a promise is called strong, and not yet weak
 _ROOM = 1e-3  # what epsilons of one study may differ by, relative
 
 
@@ -42,15 +43,15 @@ def broken(plan: Mapping[str, Any], spending: Mapping[str, Any] | None = None) -
     if spending is None or stated is None:
         return sentences
     # What all studies of the records come to, where it is more than this one's epsilon.
-    epsilon, times = spending["epsilon"], spending["charge"]
+    epsilon, charges = spending["epsilon"], several(spending["charge"], "charge")
     if epsilon is None:
         sentences.append(
-            f"no guarantee any more: in {times} charges the records of {spending['silo']} have "
+            f"no guarantee any more: after {charges} the records of {spending['silo']} have "
             "spent more than any epsilon that can be certified; run no further query on them"
         )
     elif epsilon > stated * (1 + _ROOM):
         sentences.append(
-            f"epsilon {at_most(stated)} is for this study alone: over {times} charges these "
+            f"epsilon {at_most(stated)} is for this study alone: after {charges} these "
             f"records have spent {at_most(epsilon)} in total, which is what protects them now"
         )
     return sentences
@@ -101,9 +102,6 @@ def _to_patients(found: Mapping[str, Any] | None, stated: float | None) -> list[
 Plan = Mapping[str, Any]
 Exposure = Mapping[str, Any]
 
-# As in the words of `_meaning`; ends of what is called a strong, and not yet a weak, promise.
-_STRONG, _WEAK_FROM = 1.0, 8.0
-
 
 def stated(plan: Plan) -> Exposure:
     """The adversary to whom the study's epsilon is promised; its silos are the study's T."""
@@ -134,12 +132,10 @@ def axis(
     return shared, shared
 
 
-def scale(epsilon: float | None) -> markup.Html:
-    """Where an epsilon stands between a strong promise and none."""
-    zones = [(_STRONG, "strong"), (_WEAK_FROM, "fair"), (50.0, "weak")]
-    words = next((name for end, name in zones if epsilon is not None and epsilon <= end), "no")
-    described = f"A scale from strong (ε below 1) over fair to weak (above 8): {words} guarantee."
-    return charts.strip(epsilon, zones, described)
+def strength(epsilon: float | None) -> str:
+    """How an epsilon is called, between a strong guarantee and none."""
+    zones = ((_STRONG, "strong"), (_WEAK, "fair"), (50.0, "weak"))
+    return next((name for end, name in zones if epsilon is not None and epsilon <= end), "no")
 
 
 def plainly(plan: Plan, against: str) -> str:
@@ -147,7 +143,7 @@ def plainly(plan: Plan, against: str) -> str:
     epsilon = stated(plan)["epsilon"]
     if epsilon is None:
         return f"Against {spoken(against)} nothing is guaranteed: they may learn who took part."
-    how = "hardly" if epsilon <= _STRONG else "sometimes" if epsilon <= _WEAK_FROM else "perhaps"
+    how = "hardly" if epsilon <= _STRONG else "sometimes" if epsilon <= _WEAK else "perhaps"
     used = "record was" if _unit(plan) == "record" else "records were"
     return (
         f"In plain words: even {spoken(against)}, knowing everything else about a person, "

@@ -33,7 +33,7 @@ def picture(plan: Plan, mode: trust_models.Mode) -> Html:
         count = counts.get(view.role)
         name = view.party if count is None else several(count, view.party.lower())
         kind = "card dashed" if view.role in ("relay", "node") else "card"
-        drums = _drums(count) if view.role == "silo" else []
+        drums = _drums(plan["silos"]) if view.role == "silo" else []
         cards[view.role] = _card(name, view.brief, _bound(view, plan), kind, *drums)
     given = "the model" if plan.get("trains", True) else "the answers"
     parts, arrow = [cards["silo"]], mode.sent  # what goes along the next arrow
