@@ -54,12 +54,6 @@ class Argument(NamedTuple):
     settings: dict[str, Any]
 
 
-class Either(NamedTuple):
-    """Options of which at most one is typed."""
-
-    options: tuple[Argument, ...]
-
-
 def argument(name: str, words: str, kind: Callable[[str], Any] = str, **settings: Any) -> Argument:
     """One argument: a word that must be typed, or an option, whose name begins with dashes."""
     how: dict[str, Any] = {} if kind is str else {"type": kind}
@@ -85,16 +79,19 @@ def add_command(
     name: str,
     words: str,
     function: Callable[[argparse.Namespace], int],
-    *arguments: Argument | Either,
+    *arguments: Argument | tuple[Argument, ...],
 ) -> argparse.ArgumentParser:
-    """A command, whose own help says what the overview says of it; all of them take --json."""
+    """A command, whose own help says what the overview says of it; all of them take --json.
+
+    Of options in a tuple at most one is typed.
+    """
     parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
     for own in (argument("--json", "print one JSON object and nothing else", bool), *arguments):
         if isinstance(own, Argument):
             parser.add_argument(own.name, **own.settings)
             continue
         group = parser.add_mutually_exclusive_group()
-        for option in own.options:
+        for option in own:
             group.add_argument(option.name, **option.settings)
     parser.set_defaults(command=function)
     return parser
@@ -173,8 +170,12 @@ def table(
     named = Text(_printable(title))
     shown = Table(title=named, title_justify="left", title_style="bold", header_style="bold")
     for index, name in enumerate(header):
-        side, whole = "left" if index < texts else "right", is_named and index == 0
-        shown.add_column(name, justify=side, overflow="fold", no_wrap=whole)
+        shown.add_column(
+            name,
+            justify="left" if index < texts else "right",
+            overflow="fold",
+            no_wrap=is_named and index == 0,
+        )
     for row in rows:
         shown.add_row(*(Text(_printable(cell)) for cell in row))
     _out.print(shown)
