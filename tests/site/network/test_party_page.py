@@ -150,9 +150,9 @@ def test_of_several_studies_each_shows_its_own_steps(gather: Any) -> None:
         log = StudyLog.within(page.event_log, study.name, study.id)
         log.progress(step, 4, study=study.name, step=step, epsilon=epsilon)
     text = words(page)
-    assert f"{parties.study.name} training 2 of 4 1 of 20" in text
+    assert f"{parties.study.name} training 2 of 4 1.00 of 20" in text
     assert "theirs not answered: its roster was replaced, or its records are not read yet" in text
-    assert "3 of 4 2 of 20" in text
+    assert "3 of 4 2.00 of 20" in text
     approved.write_text("torn = ")
     assert "theirs" not in words(page)
 
@@ -167,7 +167,7 @@ def test_a_study_of_the_same_name_borrows_no_others_steps(gather: Any) -> None:
     log = StudyLog.within(page.event_log, parties.study.name, parties.study.id)
     log.progress(2, 4, study=parties.study.name, step=2, epsilon=1.0)
     text = words(page)
-    assert f"{twin.name} training 2 of 4 1 of 20" in text
+    assert f"{twin.name} training 2 of 4 1.00 of 20" in text
     assert f"{twin.name} not begun at most 10 at" in text
 
 

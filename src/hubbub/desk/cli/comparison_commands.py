@@ -26,8 +26,8 @@ from hubbub.desk.cli.terminal import (
     add_command,
     argument,
     bar,
+    bound,
     emit,
-    number,
     say,
     show_answers,
     table,
@@ -180,7 +180,7 @@ def _rehearse(options: argparse.Namespace) -> int:
         return 0
     table(
         f"REHEARSAL of {study.name}: results to expect from a run at epsilon "
-        f"{number(plan.stated.epsilon, 3)} ({several(repeats, 'rehearsal')})",
+        f"{bound(plan.stated.epsilon)} ({several(repeats, 'rehearsal')})",
         ("", "mean", "± (95 %)"),
         [(name, f"{np.mean(column):.3f}", _margin(column)) for name, column in values.items()],
     )
@@ -296,7 +296,7 @@ def _statistics(file: str, out: Path, options: argparse.Namespace) -> dict[str, 
         show_answers(answers)
         say(
             f"{study.parties.silos} silos answered in one noisy sum, epsilon "
-            f"{number(result.epsilon, 3)}: intervals and tests include the noise"
+            f"{bound(result.epsilon)}: intervals and tests include the noise"
         )
     return answers
 
@@ -393,7 +393,7 @@ def _demo_network(options: argparse.Namespace) -> int:
         )
         return 0
     rows = [
-        (_PLACES[key], f"{final['auc']:.3f}", number(final["epsilon"], 3), f"{seconds[key]:.0f}")
+        (_PLACES[key], f"{final['auc']:.3f}", bound(final["epsilon"]), f"{seconds[key]:.0f}")
         for key, final in finals.items()
     ]
     title = f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})"

@@ -24,6 +24,7 @@ from hubbub.desk.cli.terminal import (
     add_command,
     answer,
     argument,
+    bound,
     chosen_passphrase,
     say,
     table,
@@ -361,7 +362,7 @@ def show_study(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, 
     show_plan(made)
     for words in standing(ledger, study.privacy):
         say(words)
-    say(f"this study spends at most epsilon {made.stated.epsilon:.4g}")
+    say(f"this study spends at most epsilon {bound(made.stated.epsilon)}")
     if ledger.is_file():
         say(after(ledger, made))
 

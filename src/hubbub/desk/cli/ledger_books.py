@@ -21,12 +21,12 @@ from hubbub.core.ledger.entry import Admission, Cap, Closing, Entry
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.privacy_ledger import Content, Ledger
 from hubbub.core.ledger.tally import Tally, attempts_of
-from hubbub.core.number_format import several
+from hubbub.core.number_format import at_least, several
 from hubbub.core.planning.plan import Plan
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import COMMANDS
-from hubbub.desk.cli.terminal import finite, moment, number
+from hubbub.desk.cli.terminal import bound, finite, moment
 
 
 def counted_at(cap: Cap | None) -> tuple[float, str]:
@@ -90,7 +90,7 @@ class LedgerBooks:
         """The cap, the promise that it is, and what is left of it."""
         if (cap := self.cap) is None:
             return ["no cap is set: any number of studies may be run"]
-        rest = f"{left:.4g} left" if (left := self.left) else "nothing left"
+        rest = f"{at_least(left)} left" if (left := self.left) else "nothing left"
         words = f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g} ({cap.relation}), {rest}"
         if self.filter is None:
             words += " by the rule for fixed studies (P15)"
@@ -99,14 +99,14 @@ class LedgerBooks:
         promise = f"{words}; guaranteed however later studies are chosen"
         if self.least_cap == 0:
             return [promise]
-        needed = f"epsilon {number(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
+        needed = f"epsilon {bound(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
         lines = [f"counted by the cap: {needed}, however each study was chosen", promise]
         if (law := self.filter.cap.law) is not None:
             lines.insert(
                 1,
                 f"reserved law: noise {law.noise_multiplier:g}, rate {law.sample_rate:g}; "
                 f"{self.filter.unused} of its {law.steps} steps are unused, which "
-                f"reserves epsilon {self.filter.kept_back(self.tally):.4g}",
+                f"reserves epsilon {bound(self.filter.kept_back(self.tally))}",
             )
         return lines
 
@@ -130,9 +130,9 @@ def spending(path: Path, plan: Plan) -> PlannedSpending:
     if cap is None:
         words = "no cap"
     elif (counted := books.after(plan)) > cap.epsilon:
-        words = f"epsilon {counted:.4g} of {cap.epsilon:g}: will be refused"
+        words = f"epsilon {bound(counted)} of {cap.epsilon:g}: will be refused"
     else:
-        words = f"epsilon {counted:.4g} of {cap.epsilon:g} ({cap.studies} studies)"
+        words = f"epsilon {bound(counted)} of {cap.epsilon:g} ({cap.studies} studies)"
     return PlannedSpending(spent=finite(spent), after=finite(later), words=words)
 
 
@@ -167,7 +167,7 @@ def after(path: Path, plan: Plan) -> str:
     epsilon = books.after(plan)
     by = "total spent" if books.filter is None else "counted by the cap"
     words = (
-        f"{by} after this study: epsilon {epsilon:.4g} at delta {goal.delta:g} ({goal.relation})"
+        f"{by} after this study: epsilon {bound(epsilon)} at delta {goal.delta:g} ({goal.relation})"
     )
     if books.cap is None or epsilon <= books.cap.epsilon:
         return words

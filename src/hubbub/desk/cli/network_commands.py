@@ -27,8 +27,8 @@ from hubbub.desk.cli.terminal import (
     answer,
     argument,
     bar,
+    bound,
     emit,
-    number,
     read_answers,
     say,
     show_answers,
@@ -170,7 +170,7 @@ class _Teller:
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "step" and self.progress is not None:
-            self.progress.reach(event["step"], f"epsilon {event['epsilon']:.3f}")
+            self.progress.reach(event["step"], f"epsilon {bound(event['epsilon'])}")
             if self.progress.shown:
                 return
         if self.json:
@@ -244,7 +244,7 @@ def _served(options: argparse.Namespace) -> int:
     answer(
         options,
         content,
-        f"{study.name}: epsilon {number(final['epsilon'])} at delta {study.privacy.delta:g}",
+        f"{study.name}: epsilon {bound(final['epsilon'])} at delta {study.privacy.delta:g}",
         f"written to {out}; open {out / 'report.html'}, and check it with hubbub verify {out}",
     )
     return 0
@@ -393,7 +393,7 @@ def _cell(key: str, value: object) -> str:
     if key == "absent_since" and isinstance(value, dict):
         value = {name: _cell("since", seconds) for name, seconds in value.items()}
     if isinstance(value, float):
-        return number(value)
+        return bound(value) if key == "epsilon" else f"{value:.4g}"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "nobody"
     if isinstance(value, dict):

@@ -22,7 +22,7 @@ from hubbub.core.errors import HubbubError, UserError, loggable, printable
 from hubbub.core.number_format import few
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.ledger_books import LedgerBooks, LedgerHistory, counted_at, spent_by_study
-from hubbub.desk.cli.terminal import finite, number
+from hubbub.desk.cli.terminal import bound, finite
 from hubbub.desk.report import markup
 from hubbub.desk.report.markup import Html, section, table, tag
 from hubbub.site.network.event_log import CONNECTING, TRAINING, EventLog
@@ -102,8 +102,8 @@ class PartyPage:
             where = "not answered: its roster was replaced, or its records are not read yet"
         done = state.get("step", state.get("attempts"))
         step = f"{done} of {state['steps']}" if done is not None and "steps" in state else ""
-        epsilon = f"{number(state['epsilon'])} of " if "epsilon" in state else "at most "
-        goal = f"{epsilon}{number(study.privacy.epsilon)} at delta {study.privacy.delta:g}"
+        epsilon = f"{bound(state['epsilon'])} of " if "epsilon" in state else "at most "
+        goal = f"{epsilon}{study.privacy.epsilon:g} at delta {study.privacy.delta:g}"
         cells = (study.name, where, step, goal, study.id.hex()[:16])
         return tuple(_text(cell) for cell in cells)
 
@@ -203,13 +203,13 @@ def _spent(ledger: Path | None) -> tuple[Html, list[str]]:
                 study["name"] or "not known here",
                 str(study["steps"]),
                 str(study["sessions"]),
-                number(study["epsilon"]),
+                bound(study["epsilon"]),
                 study["study"][:16],
             )
         )
         for study in spent_by_study(books.tally, LedgerHistory.beside(ledger), delta, relation)
     ]
-    spent = number(finite(books.tally.epsilon(delta=delta, relation=relation)))
+    spent = bound(finite(books.tally.epsilon(delta=delta, relation=relation)))
     words = [f"spent in all: epsilon {spent} at delta {delta:g} ({relation})", *books.words]
     shown = [tag("p", f"{line[:1].upper()}{line[1:]}.") for line in words]
     if rows:

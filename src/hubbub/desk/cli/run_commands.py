@@ -29,6 +29,7 @@ from hubbub.desk.cli.terminal import (
     answer,
     argument,
     bar,
+    bound,
     finite,
     say,
     show,
@@ -205,7 +206,7 @@ def _resumed(options: argparse.Namespace) -> Result:
 
 
 def _note(row: Mapping[str, float]) -> str:
-    shown = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
+    shown = [f"epsilon {bound(row['epsilon'])}"] if "epsilon" in row else []
     return ", ".join([*shown, *in_brief(row)])
 
 

@@ -20,7 +20,7 @@ from hubbub.core.planning.sampling_comparison import as_table
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.settings import shown
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.terminal import STUDY, add_command, argument, emit, number, say, table
+from hubbub.desk.cli.terminal import STUDY, add_command, argument, bound, emit, say, table
 from hubbub.desk.report.promise import broken, exposure_rows, number_rows
 from hubbub.desk.report.scores import score_name
 from hubbub.estimation.queries.statistics_query import planned_answers
@@ -143,10 +143,7 @@ def _plan(options: argparse.Namespace) -> int:
             f"Total spent by these records (at delta {goal.delta:g}, {goal.relation}, if "
             "all studies were fixed before the first)",
             ("silo", "epsilon so far", "with this study", "its cap"),
-            [
-                (name, number(own.spent), number(own.after), own.words)
-                for name, own in spent.items()
-            ],
+            [(name, bound(own.spent), bound(own.after), own.words) for name, own in spent.items()],
         )
     return 0
 

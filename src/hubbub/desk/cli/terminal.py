@@ -26,6 +26,7 @@ from rich.text import Text
 
 from hubbub.core.disk import why_of
 from hubbub.core.errors import UncountedWarning, UserError
+from hubbub.core.number_format import at_most
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -310,9 +311,9 @@ def finite(epsilon: float) -> float | None:
     return epsilon if epsilon < float("inf") else None
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """A number for a table; none past what can be promised."""
-    return "> 50" if value is None or value == float("inf") else f"{value:.{digits}g}"
+def bound(epsilon: float | None) -> str:
+    """An epsilon for a table, rounded up as on every page; none past what can be promised."""
+    return "> 50" if epsilon is None or epsilon == float("inf") else at_most(epsilon)
 
 
 # Where the passphrase of a party's keys comes from: a descriptor, the system, or a person.

@@ -64,7 +64,7 @@ def spent_words(spending: Mapping[str, Any]) -> str:
     cap, left = spending["cap"], spending["left"]
     allowed = "no cap is set: set one with hubbub budget set LEDGER"
     if cap is not None:
-        allowed = f"the cap is {cap:g}, of which {left:.3g} is left"
+        allowed = f"the cap is {cap:g}, of which {at_least(left)} is left"
     return (
         f"total spent: epsilon {at_most(spending['epsilon'])} at delta {spending['delta']:g}, by "
         f"the records of {spending['silo']}{was}; this was charge {spending['charge']}; {allowed}"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from hubbub.core.disk import file_name
-from hubbub.core.number_format import NOT_KNOWN, amount
+from hubbub.core.number_format import NOT_KNOWN, amount, at_most
 from hubbub.core.planning.plan_rows import spoken
 from hubbub.desk.report import validation_sheet
 from hubbub.desk.report.answers import Answer, estimate_words, p_cell, printed, sheet_of
@@ -265,11 +265,11 @@ def methods_sentence(
     epsilon = told["epsilon"]
     if plan is not None:  # of all that the study asks, against the adversary that it names
         by_adversary = {row["adversary"]: row["epsilon"] for row in plan["epsilon"]}
-        epsilon = float(by_adversary[plan["stated_adversary"]])
+        epsilon = by_adversary[plan["stated_adversary"]]
     promised = (
         "All numbers were computed from sums over all sites, to which noise was added before "
         "anybody saw them; nobody saw the numbers of a single site. They satisfy distributed "
-        f"differential privacy (epsilon {amount(epsilon)}, delta {amount(told['delta'])}, one "
+        f"differential privacy (epsilon {at_most(epsilon)}, delta {amount(told['delta'])}, one "
         f"{told['unit']} {changed}, against {spoken(told['adversary'])}). Intervals and p-values "
         "account for sampling and the added noise"
     )
