@@ -27,7 +27,7 @@ from hubbub.desk.drafting.cell_text import (
     seen,
     sentinels,
 )
-from hubbub.desk.drafting.column_meaning import UNKNOWN, apart, cannot_be, plausible
+from hubbub.desk.drafting.column_meaning import UNKNOWN, cannot_be, plausible
 from hubbub.desk.drafting.survey import is_key
 
 NOT_RECORDED = "not recorded"
@@ -172,7 +172,7 @@ def _number(name: str, by_file: Sequence[Read], *, mixed: bool) -> ColumnDraft |
     least = plausible(name)[0]
     below = {n for _, n in numbers if float(n) in impossible and float(n) < least}
     gone |= below if len(below) <= _LISTED else set()
-    values = _in_one_unit(by_file, gone, impossible)
+    values = [float(n) for _, n in numbers if n not in gone and float(n) not in impossible]
     different = set(values)
     if len(different) < 2:
         return ColumnDraft(name=name, why="it has the same value in every row")
@@ -227,27 +227,6 @@ def _are_numbers(
         return False
     limits = {cell for cell, _ in numbers if is_limit(cell)}
     return len(limits) < 2 or different > _GRADES  # others are 1+, 2+, 3+
-
-
-def _in_one_unit(
-    by_file: Sequence[Read], gone: Collection[str], impossible: Collection[float]
-) -> list[float]:
-    """The values of all files; of one that lies apart, in the others' unit where it is known."""
-    values = [
-        [
-            float(number)
-            for cell, number in own
-            if number is not None and number not in gone and float(number) not in impossible
-            if not is_missing(cell)
-        ]
-        for own in by_file
-    ]
-    units = {place: other.unit for place, other in apart(values).items()}
-    return [
-        unit.of(value) if (unit := units.get(place)) else value
-        for place, own in enumerate(values)
-        for value in own
-    ]
 
 
 def _number_notes(values: Sequence[float], low: float, high: float) -> list[str]:

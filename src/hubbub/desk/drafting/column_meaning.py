@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import inf
 from statistics import median, quantiles
 from typing import NamedTuple
 
@@ -97,13 +97,12 @@ def _numbers(cells: Collection[str]) -> list[float]:
     return [] if None in read else [float(number) for number in read if number is not None]
 
 
-# Numbers that cannot be what their column's name says, and files that measure in other units.
-# Files are compared by their middle halves, which few slips move; a usual factor that brings one
-# half onto the others' is a proposal, and people say whether it is right.
+# Numbers that cannot be what their column's name says, and files that may measure in other units.
+# Files are compared by their middle halves, which few slips move. Children's ages lie apart, too:
+# only people know whether it is a unit.
 
 _FEW = 20  # values of a file, below which its half says little
 _PART = 4  # of the values, one part at most is a slip; more are another unit, or another thing
-_NEAR = 1.1  # times, by which a factor may miss
 _LEAST = 1e-9  # above 0: what can be measured of somebody alive
 _KINDS = tuple(  # in whatever unit is usual
     (word_set(words), bounds)
@@ -178,16 +177,8 @@ def cannot_be(name: str, values: Sequence[float]) -> list[float]:
     return beyond if _PART * len(beyond) <= len(values) else []
 
 
-class Apart(NamedTuple):
-    """A file that lies apart from the others."""
-
-    half: tuple[float, float]  # between which the middle half of its values lies
-    usual: float  # the others' median
-    unit: Unit | None  # what brings it onto the others; None if no usual unit does
-
-
-def apart(files: Sequence[Sequence[float]]) -> Mapping[int, Apart]:
-    """By its place each file whose middle half overlaps none of the others'.
+def apart(files: Sequence[Sequence[float]]) -> Mapping[int, tuple[tuple[float, float], float]]:
+    """By its place each file whose middle half overlaps none of the others', and their median.
 
     Of two files with enough values the second; where nearly all lie apart from each other, none.
     """
@@ -207,33 +198,7 @@ def apart(files: Sequence[Sequence[float]]) -> Mapping[int, Apart]:
     if not alone:
         return {}
     others = [value for k, values in enumerate(files) if k not in alone for value in values]
-    usual, middle = median(others), _half(others)
-    return {
-        k: Apart(half, usual, _unit(files[k], half, usual, middle)) for k, half in alone.items()
-    }
-
-
-def _unit(
-    mine: Sequence[float], half: tuple[float, float], usual: float, others: tuple[float, float]
-) -> Unit | None:
-    """What brings a file's values onto the others' median and middle half; None: no usual unit."""
-    own, (low, high) = median(mine), others
-    if min(mine) < 0 or not own or usual <= 0:
-        return None
-
-    def miss(unit: Unit) -> float:
-        moved = unit.of(own)
-        return abs(log(moved / usual)) if moved > 0 else inf
-
-    def fits(unit: Unit) -> bool:
-        below, above = sorted(map(unit.of, half))
-        return (
-            below <= usual <= above
-            or (low <= below and above <= high)
-            or (miss(unit) < log(_NEAR) and below <= high and low <= above)
-        )
-
-    return min(filter(fits, UNITS), key=miss, default=None)
+    return {k: (half, median(others)) for k, half in alone.items()}
 
 
 def _half(values: Sequence[float]) -> tuple[float, float]:

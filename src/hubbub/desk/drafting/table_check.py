@@ -215,17 +215,13 @@ def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
     if column.categories or any(column.name not in table.header for table in tables):
         return
     files = [[number for number, _ in _numbers(table, column)] for table in tables]
-    for place, ((low, high), usual, unit) in apart(files).items():
-        remedy = "is it in another unit, or are these other patients? hubbub check --mapping helps"
-        if unit is not None:
-            remedy = (
-                f"if it is in another unit, write {unit} for it into mapping.toml, under "
-                f"[NAME.{key_of(column.name)}] with the silo's name (docs/howto/mapping.md)"
-            )
+    for place, ((low, high), usual) in apart(files).items():
         yield tables[place].odd(
             f"half of its values lie between {low:.3g} and {high:.3g}, the other silos' "
             f"around {usual:.3g}",
-            remedy,
+            "is it in another unit, or are these other patients? A unit's factor goes into "
+            f"mapping.toml, under [NAME.{key_of(column.name)}] with the silo's name "
+            "(docs/howto/mapping.md)",
             column.name,
         )
 
