@@ -190,7 +190,7 @@ HEAD = ("time", "party", "event", "exit", "by", "study", "name", "epsilon", "del
 class LedgerHistory:
     """What the files beside a ledger say."""
 
-    party: str  # its name
+    party: str
     names: Mapping[bytes, str]  # of studies, by id
     # when studies were approved, by id; all times are seconds since 1970
     approved: Mapping[bytes, float]

@@ -1,10 +1,8 @@
 """The page of one party for its own people: studies, who is absent, what is spent, what to do next.
 
-It is read only, and all of it is public among the parties or this party's own: `SHOWN` says which
-values of the event log's state get here, and why each may. Beside them it reads files of the
-party's folder: which studies are approved or proposed (public among the parties), and what the
-ledger holds (this party's own; rows are written before records are looked at). So nothing here
-depends on a record but through noisy sums. It renders what others chose, names above all, as text.
+It is read only. `SHOWN` says which values of the event log's state get here, and why each may;
+beside them stand files of the party's folder, whose ledger is written before records are looked at.
+So nothing here depends on a record but through noisy sums. What others chose is rendered as text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What the text of a cell may mean: a number in any country's spelling, a date, or nothing at all.
 
 The reader of a run knows one spelling of a number and no missing value but those that the study
-lists. What is known here is for drafts, checks and tidy copies. This file knows single cells and
-names, and what people are told of a cell that a run refuses.
+lists. What is known here is for drafts, checks and tidy copies.
 """
 
 from __future__ import annotations

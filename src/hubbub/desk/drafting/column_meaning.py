@@ -1,9 +1,7 @@
 """What columns may mean, by their names and values: codes, units, times, events, targets.
 
-1 to 6 may be six wards, or six points of pain; a follow-up time among the features tells the event;
-a date of death is filled in only once the outcome is known. Names are looked up in short lists of
-words. What neither name nor values say, people are asked; a guess is one that they must see. This
-file sees the cells of all files, one column at a time or two.
+1 to 6 may be six wards, or six points of pain. What neither name nor values say, people are asked;
+a guess is one that they must see. This file sees the cells of all files, a column or two at a time.
 """
 
 from __future__ import annotations

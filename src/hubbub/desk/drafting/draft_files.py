@@ -1,21 +1,14 @@
 """What a draft writes: a study's file, tidy copies of records, and a site's `mapping.toml`.
 
 A study has no cell but those that are named in `Draft.private`. A mapping may quote cells, so it is
-for who has them, and a proposal to be looked through.
-
-Tidy copies are files of records as every program reads them: UTF-8, commas, decimal points. Only
-what the study names is copied, so no patient's number or name: where the study says whose a record
-is, patients are numbered anew. Nothing is guessed but how a number is spelled, a limit such as <0.5
-being its number, and no record is altered otherwise: those without a target or a patient are left
-out, and rows that are no records or have not as many cells as the header, and all are counted.
+for who has them, and a proposal to be looked through. In tidy copies stands what the study names
+alone, and patients are numbered anew; what was left out of them is counted.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +20,7 @@ from hubbub.core.tabular.cells import CellFault, canonical, csv_text, number_in
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.records import patient_key
 from hubbub.core.tabular.target import target_table
-from hubbub.desk.drafting.cell_text import folded, meant_by_truth, measured, seen
+from hubbub.desk.drafting.cell_text import folded, is_date, meant_by_truth, measured, seen
 from hubbub.desk.drafting.column_meaning import UNITS, Unit, is_absent
 from hubbub.desk.drafting.raw_table import RawTable
 from hubbub.desk.drafting.study_draft import EPSILON, Draft
@@ -273,7 +266,6 @@ def _measured(cells: Sequence[str], decimal: str = ".") -> list[str]:
 # nearly all there, the first few of them are proposed.
 
 _PROPOSED = 3
-_DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y%m%d", "%d-%m-%Y", "%Y/%m/%d")
 _FEW_INSIDE, _MANY_INSIDE = 0.5, 0.95
 
 
@@ -332,11 +324,8 @@ def _number_lines(cells: Sequence[str], column: Column) -> Iterator[str]:
         plain = commas
     numbers = [number for number in plain if number is not None]
     if cells and not numbers:
-        for form in _DATES:
-            with suppress(ValueError):  # of a cell that is no such date
-                _ = [datetime.strptime(cell, form) for cell in cells[:200]]  # noqa: DTZ007 (days)
-                yield f"# these look like dates, such as {form}: the study expects a number"
-                break
+        if all(map(is_date, cells[:200])):
+            yield "# these look like dates: the study expects a number"
         return
     low, high = column.bounds
 

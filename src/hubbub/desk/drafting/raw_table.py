@@ -1,11 +1,8 @@
 """A file of records as it is, whatever is wrong with its form: read leniently, faults listed.
 
-A run reads files strictly (`tabular`). Here a file in another encoding, with another
-separator or without a header is understood as far as it goes, so that everything that is wrong can
-be said at once, and a tidy copy be written. This file knows forms, not what columns mean.
-
-A `Fault` may quote a cell, so it is printed where the file lies and goes nowhere else: no
-exception, event log or message to another party is made from it.
+A run reads files strictly (`tabular`). This file knows forms, not what columns mean. A `Fault` may
+quote a cell, so it is printed where the file lies: no exception, event log or message to another
+party is made from it.
 """
 
 from __future__ import annotations
@@ -62,7 +59,7 @@ SAVE = "save it as “CSV UTF-8 (comma delimited)”"
 class Fault:
     """One thing that is wrong, or worth a look, in a file of records."""
 
-    file: str  # its name
+    file: str
     what: str  # what was found; it may quote a cell
     remedy: str  # what to do
     column: str = ""  # in which column; empty: in no single one
@@ -252,20 +249,8 @@ class _Reading:
             separator=separator,
         )
 
-    def _say(
-        self,
-        what: str,
-        remedy: str,
-        *,
-        row: int | None = None,
-        count: int = 1,
-        refused: bool = True,
-    ) -> None:
-        self._faults.append(
-            Fault(
-                file=self._origin, what=what, remedy=remedy, row=row, count=count, refused=refused
-            )
-        )
+    def _say(self, what: str, remedy: str, **more: Any) -> None:
+        self._faults.append(Fault(file=self._origin, what=what, remedy=remedy, **more))
 
     def _text(self, raw: bytes) -> str:
         if wide := _wide_encoding(raw):

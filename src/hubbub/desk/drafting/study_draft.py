@@ -62,9 +62,7 @@ class Draft:
     files: str  # path of each silo's file, with {name}; empty where the files' names fit none
     target: TargetDraft  # what is learned
     columns: tuple[ColumnDraft, ...]  # what becomes of every other column
-    # the files, all with the same names of columns
     tables: tuple[RawTable, ...] = field(repr=False)
-    # names of columns that differ between files
     faults: tuple[Fault, ...] = field(default=(), repr=False)
     records: int  # units of all silos together, rounded
     capacity: int  # the most units that a silo may hold, rounded up

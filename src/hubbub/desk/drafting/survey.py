@@ -1,9 +1,6 @@
 """Some files as one: their common columns, whose their rows are, and what only people know of them.
 
-Everything that is asked of people or drafted is asked of a survey, so that files are read once.
-
-Several rows of one person that count as several people promise that person less than is written;
-a wrong guess at whose a row is, or at what ends a time, makes a promise to the wrong unit or learns
+A wrong guess at whose a row is, or at what ends a time, makes a promise to the wrong unit or learns
 the wrong thing, and nothing later tells. So nothing is drafted before it is answered.
 """
 
@@ -269,7 +266,6 @@ class Survey:
     paths: tuple[Path, ...]  # of the files
     # in the order of the paths, all with the same names of columns
     tables: tuple[RawTable, ...] = field(repr=False)
-    # names of columns that differ between files
     faults: tuple[Fault, ...] = field(default=(), repr=False)
 
     @cached_property

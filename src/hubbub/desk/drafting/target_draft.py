@@ -1,9 +1,7 @@
 """Which column is learned, and which of its spellings mean what.
 
-People spell one answer in many ways, and no file knows all of them: every spelling that occurs is
-put into one of two lists, so that none becomes a 0 unseen. Of a target that is no class, bounds or
-times follow from the cells; they are rounded outward as those of columns are, which hides little,
-and a draft says so. This file sees the cells of all files.
+People spell one answer in many ways: every spelling that occurs is put into one of two lists, so
+that none becomes a 0 unseen. This file sees the cells of all files.
 """
 
 from __future__ import annotations

@@ -228,8 +228,8 @@ class ReportedRun:
     """One run, as its folder tells of it."""
 
     folder: str  # its name, for people
-    plan: Mapping[str, Any] = field(repr=False)  # as plain values
-    metrics: Sequence[Row] = field(repr=False)  # its rows
+    plan: Mapping[str, Any] = field(repr=False)
+    metrics: Sequence[Row] = field(repr=False)
     baseline: str | None  # which one; None for the federation
 
     @property

@@ -1,8 +1,7 @@
 """Charts as inline SVG: lines over a quantity, and values with their intervals.
 
-Colours are classes that the page's style fills for light, dark and paper; series differ by mark as
-well as by colour. Every chart carries its content in words for those who cannot see it. This file
-knows numbers and labels, nothing about privacy.
+Colours are classes that the page's style fills; series differ by mark as well as by colour. Every
+chart carries its content in words for those who cannot see it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Is joining worth it? One study run by hubbub and by every baseline, several times over.
 
-One test set of a few hundred records says little, and one draw of the noise less, so what is
-compared is a mean with its interval. Where the data source can split its records anew, each repeat
-takes another public split; elsewhere repeats differ in coins and noise alone.
+One test set says little, and one draw of the noise less, so a mean is compared with its interval.
+Where the data source can split its records anew, each repeat takes another public split.
 """
 
 from __future__ import annotations

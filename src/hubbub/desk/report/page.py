@@ -1,9 +1,6 @@
 """The page: what stands on it and in which order.
 
-First a picture of who sees what and the answer in four figures, then what was learned, what it
-cost, whether joining is worth it, what each party saw, what the ledgers hold, what it took, how all
-that can be checked, and what the words mean. Everything that differs between the federation and a
-baseline is decided here.
+Everything that differs between the federation and a baseline is decided here.
 """
 
 from __future__ import annotations

@@ -202,20 +202,20 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
             f"except with the tiny probability δ = {amount(plan['delta'])}."
         )
     patient = plan.get("patient")  # what holds for a person with several records
-    several = "A person with several records in the study is protected less."
+    others = "A person with several records in the study is protected less."
     if patient is not None and patient["is_unit"]:
-        several = (
+        others = (
             f"One unit is {patient['who']} in one silo. A patient with records in two silos is two "
             f"units: for both together ε is {_at_most(patient['in_two_silos'])}."
         )
     elif patient is not None:
-        several = f"For {patient['who']}, ε is {_at_most(patient['epsilon'])}."
+        others = f"For {patient['who']}, ε is {_at_most(patient['epsilon'])}."
     power = at_most(100 * plan["attack_power_at_1_percent"])
     second = (
         "An attacker who may wrongly accuse 1 in 100 people whose record was not used "
         f"identifies at most {power} in 100 people whose record was used; blind guessing "
         f"identifies 1. This holds against {spoken(who)}, and against anybody who sees "
-        f"less. {several}"
+        f"less. {others}"
     )
     return [markup.tag("p", first), markup.tag("p", second)]
 

@@ -51,7 +51,6 @@ class Sheet:
     name: str = ""  # what people called it
     # what follows, the first thing first; a full stop is the renderer's
     sentences: tuple[str, ...] = ()
-    # figures, tables: of it
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()  # what else should be known, which the shortest forms leave out

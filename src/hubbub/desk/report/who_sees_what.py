@@ -1,8 +1,6 @@
 """The picture with which the page opens: the parties, what goes between them, what each can learn.
 
-One party below the other, from the silos down to the outsider; each with a few plain words and the
-epsilon that holds against it. Sentences come from `trust_models`, bounds from the plan's plain
-values; nothing is calculated here.
+Sentences come from `trust_models`, bounds from the plan's plain values.
 """
 
 from __future__ import annotations

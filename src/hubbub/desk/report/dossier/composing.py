@@ -56,7 +56,7 @@ class Heading:
 class Sentence:
     """A question as it was answered."""
 
-    ask: str  # the question
+    ask: str
     text: str  # the sentence, or why there is none
     standing: str  # "re-derived", "signed", or "not shown"
     fields: tuple[str, ...]  # members of the evidence that it rests on; none if it is not shown
@@ -79,9 +79,9 @@ P = TypeVar("P", Part, Shown)
 class Chapter(Generic[P]):
     """One of the dossier's documents: as `chapters.txt` has it, or answered."""
 
-    title: str  # its name
+    title: str
     source: str  # which text its questions are from, and what this chapter is not
-    parts: Sequence[P]  # in order
+    parts: Sequence[P]
 
     @property
     def sentences(self) -> tuple[Sentence, ...]:
@@ -99,10 +99,9 @@ class Chapter(Generic[P]):
 class Dossier:
     """All of it."""
 
-    # study, study_id: whose run it is about
     study: str
     study_id: str
-    chapters: tuple[Chapter[Shown], ...]  # in order
+    chapters: tuple[Chapter[Shown], ...]
     trusted: tuple[str, ...]  # claims that nothing can show, each a clause that begins with "that"
     wrongs: tuple[str, ...]  # claims that were found to be wrong, with the reason
 
