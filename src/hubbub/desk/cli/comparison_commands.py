@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubbub.core.errors import DataError, UserError
-from hubbub.core.number_format import at_most, several
-from hubbub.core.planning.plan_rows import spoken
+from hubbub.core.number_format import several
 from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
@@ -29,12 +28,13 @@ from hubbub.desk.cli.terminal import (
     bound,
     emit,
     say,
+    show,
     show_answers,
     table,
     warnings_told,
 )
-from hubbub.desk.report.arrangements import interval, verdict
-from hubbub.desk.report.trust_models import called
+from hubbub.desk.report.arrangements import interval, table_of, verdict
+from hubbub.desk.report.sheet import Sheet
 from hubbub.learning.metric_words import words_of
 
 if TYPE_CHECKING:
@@ -115,29 +115,18 @@ def _compare(options: argparse.Namespace) -> int:
         return 0
     if said := verdict(shown):
         say(said)
-    _show_means(comparison, {own.name: called(own.name) for own in shown.arrangements}, "runs")
+    _show_means(comparison, "runs")
     say(shown.how)
     say(shown.note)
     say(f"written to {out}; open {out / 'report.html'}")
     return 0
 
 
-def _show_means(comparison: Comparison, names: Mapping[str, str], what: str) -> None:
-    """The mean of every arrangement, by what it is called, with its interval and its epsilon."""
-    words = words_of(comparison.metric)
+def _show_means(comparison: Comparison, what: str, names: Mapping[str, str] | None = None) -> None:
+    words, means = words_of(comparison.metric), comparison.table()
     way = f", {words.better} is better" if words.better else ""
-    rows = [
-        (
-            names[own.name],
-            words.shown(own.mean),
-            _margin(comparison.values[own.name]),
-            "none" if own.epsilon is None else at_most(own.epsilon),
-            "nobody" if own.adversary is None else spoken(own.adversary),
-        )
-        for own in comparison.table().arrangements
-    ]
     title = f"Is joining worth it? {words.name}, mean of {comparison.repeats} {what}{way}"
-    table(title, ("", words.name, "± (95 %)", "epsilon at most", "against"), rows)
+    show(Sheet(title="", tables=(table_of(means, title, names),)))
 
 
 def _rehearse(options: argparse.Namespace) -> int:
@@ -337,7 +326,7 @@ def _compared(story: _Story, out: Path, options: argparse.Namespace) -> Comparis
     if options.json:
         return found
     show_plan(found.plan)
-    _show_means(found, story.words, "splits, on public test data")
+    _show_means(found, "splits, on public test data", story.words)
     say(story.moral)
     say(found.table().note)
     return found

@@ -16,6 +16,7 @@ import numpy as np
 from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_most, finite
 from hubbub.core.planning import plan_rows
 from hubbub.desk.report import charts, markup, promise, scores, trust_models
+from hubbub.desk.report.sheet import Table, table_html
 from hubbub.learning import metric_words
 from hubbub.learning.metric_words import MetricWords, words_of
 
@@ -126,18 +127,7 @@ def joining(found: ArrangementTable | None) -> markup.Html:
     if found is None or not found.arrangements:
         words = "This study was trained in one arrangement only, so there is nothing to compare."
         return markup.section(_HEADING, markup.tag("p", words))
-    metric, said = words_of(found.metric), verdict(found)
-    head = ("Arrangement", f"test {metric.name}", "95 % interval", "ε at most", "ε holds against")
-    rows = [
-        (
-            trust_models.called(one.name),
-            metric.shown(one.mean),
-            _range(one, metric),
-            "none" if one.epsilon is None else at_most(one.epsilon),
-            _NOBODY if one.epsilon is None else plan_rows.spoken(one.adversary or NOT_KNOWN),
-        )
-        for one in found.arrangements
-    ]
+    said, shown = verdict(found), table_of(found, "The same study in several arrangements")
     # What those are that have a name here.
     modes = [trust_models.MODES.get(one.name) for one in found.arrangements]
     about = [(mode.label, mode.meaning, mode.trust) for mode in modes if mode]
@@ -148,13 +138,33 @@ def joining(found: ArrangementTable | None) -> markup.Html:
         *([markup.tag("p", said, class_="verdict")] if said else []),
         *([markup.tag("p", found.how)] if found.how else []),
         markup.tag("p", found.note),
-        markup.tag("div", _figure(found, metric), class_="figures"),
-        markup.table("The same study in several arrangements", head, rows, numeric=(1, 2, 3)),
+        markup.tag("div", _figure(found), class_="figures"),
+        table_html(shown),
         *meanings,
     )
 
 
-def _figure(found: ArrangementTable, metric: MetricWords) -> markup.Html:
+def table_of(
+    found: ArrangementTable, caption: str, names: Mapping[str, str] | None = None
+) -> Table:
+    """Each arrangement, by what it is called, with its interval, and its epsilon against whom."""
+    metric = words_of(found.metric)
+    rows = tuple(
+        (
+            (names or {}).get(one.name) or trust_models.called(one.name),
+            metric.shown(one.mean),
+            _range(one, metric),
+            "none" if one.epsilon is None else at_most(one.epsilon),
+            _NOBODY if one.epsilon is None else plan_rows.spoken(one.adversary or NOT_KNOWN),
+        )
+        for one in found.arrangements
+    )
+    head = ("Arrangement", f"test {metric.name}", "95 % interval", "ε at most", "ε holds against")
+    return Table(head, rows, caption, words=(0, 4))
+
+
+def _figure(found: ArrangementTable) -> markup.Html:
+    metric = words_of(found.metric)
     name = metric.name
     every = [end for one in found.arrangements for end in (one.low, one.mean, one.high)]
     ends = [end for end in every if end is not None]
