@@ -22,9 +22,10 @@ from hubbub.core.tabular.cells import is_like_formula
 from hubbub.core.tabular.column import Column
 from hubbub.desk.cli.main import main
 from hubbub.desk.report.answers import _cell, estimate_words, figure_of, p_words, printed, table_of
+from hubbub.desk.report.markup import join
 from hubbub.desk.report.paper.formats import FIGURES, FORMATS, figure_file, written
 from hubbub.desk.report.paper.manuscript import effects_table, manuscript_of
-from hubbub.desk.report.run_result import shown_in_notebook
+from hubbub.desk.report.run_result import answers_in_notebook
 from hubbub.desk.report.sheet import Sheet
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.kinds import statistic_from, statistics_from
@@ -418,7 +419,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, paper: Shee
 @pytest.mark.slow
 def test_a_notebook_shows_the_figures_and_frames_hold_the_rows() -> None:
     answers = told()["statistics"]
-    page = shown_in_notebook("study", "promise", (), answers=answers)
+    page = join(answers_in_notebook(answers)).text
     drawn = [one.name for one in manuscript_of(told()).figures if one.name != "flow"]
     assert page.count('<img src="data:image/svg+xml;base64,') == len(drawn)
     pandas = pytest.importorskip("pandas")

@@ -42,6 +42,7 @@ class Blank:
 
     name: str
     ask: str
+    text: str = ""  # what somebody has written there; empty while it is open
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +63,8 @@ class Sentence:
     fields: tuple[str, ...]  # members of the evidence that it rests on; none if it is not shown
 
 
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """A blank, and what a person has written there; "" while it is open."""
-
-    blank: Blank
-    text: str
-
-
 Part = BoardQuestion | Blank | Heading
-Shown = Sentence | Written | Heading
+Shown = Sentence | Blank | Heading
 P = TypeVar("P", Part, Shown)
 
 
@@ -91,8 +84,8 @@ class Chapter(Generic[P]):
     @property
     def open(self) -> tuple[str, ...]:
         """Names of what a person has still to write in it."""
-        blanks = (part for part in self.parts if isinstance(part, Written))
-        return tuple(part.blank.name for part in blanks if not part.text)
+        blanks = (part for part in self.parts if isinstance(part, Blank))
+        return tuple(blank.name for blank in blanks if not blank.text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +149,7 @@ def compose(facts: Facts, written: Mapping[str, str] | None = None) -> Dossier:
 
     def answered(part: Part) -> Shown:
         if isinstance(part, Blank):
-            return Written(blank=part, text=(written or {}).get(part.name, "").strip())
+            return replace(part, text=(written or {}).get(part.name, "").strip())
         return sentence_of(part, facts) if isinstance(part, BoardQuestion) else part
 
     verdicts = [(claim, verdict) for claim, verdict, _ in facts.findings]
