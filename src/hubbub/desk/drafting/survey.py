@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
+from typing import NamedTuple
 
 from hubbub.core.errors import DataError
 from hubbub.core.study import cell_stream
@@ -408,16 +409,14 @@ class Answers:
         return replace(self, target=times[0])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Option:
+class Option(NamedTuple):
     """One answer."""
 
     means: str  # in words
     options: tuple[str, ...]  # what to type for it
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
+class Question(NamedTuple):
     """One thing to be answered by options of `hubbub init`."""
 
     columns: tuple[str, ...]  # that it is about
@@ -426,10 +425,7 @@ class Question:
 
     def to_dict(self) -> dict[str, object]:
         """The question as plain values."""
-        choices = [
-            {"means": choice.means, "options": list(choice.options)} for choice in self.choices
-        ]
-        return {"columns": list(self.columns), "asked": self.asked, "choices": choices}
+        return self._asdict() | {"choices": [choice._asdict() for choice in self.choices]}
 
 
 def open_questions(survey: Survey, given: Answers) -> list[Question]:
@@ -444,37 +440,34 @@ def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
     if given.records_are_units or not key:
         return
     choices = [
-        *(Option(means=f"{k.name} is the person", options=("--patient", k.name)) for k in keys[:3]),
+        *(Option(f"{k.name} is the person", ("--patient", k.name)) for k in keys[:3]),
         Option(
-            means="every row is a different person, or the records are public",
-            options=("--records-are-units",),
+            "every row is a different person, or the records are public", ("--records-are-units",)
         ),
     ]
     asks = given.can_join and (given.patient is None or _is_bare(survey, given))
     if asks and (two := scattered(survey.full, key)):
-        join = Option(
-            means="merge them into one record, with the first value of every column: copies "
-            "are written (for another way to join: docs/howto/mapping.md)",
-            options=("--join", key, "--tidy", "tidy"),
+        means = (
+            "merge them into one record, with the first value of every column: copies are written "
+            "(for another way to join: docs/howto/mapping.md)"
         )
-        yield Question(
-            columns=(key, *two),
-            asked=f"the rows of one {key!r} complete each other: where {two[0]!r} has a value, "
-            f"{two[1]!r} is empty, so no row has both a target and something to predict "
-            "it from. Should they be one record?",
-            choices=(join, *(choices if given.patient is None else ())),
+        asked = (
+            f"the rows of one {key!r} complete each other: where {two[0]!r} has a value, "
+            f"{two[1]!r} is empty, so no row has both a target and something to predict it from. "
+            "Should they be one record?"
         )
+        join = Option(means, ("--join", key, "--tidy", "tidy"))
+        yield Question((key, *two), asked, (join, *(choices if given.patient is None else ())))
     elif keys:
         # The likeliest key is asked about, and two more are offered.
         others = [other.name for other in keys[1:3]]
         also = f" (or {' or '.join(map(repr, others))})" if others else ""
-        yield Question(
-            columns=tuple(likely.name for likely in keys),
-            asked=f"Does a person have several rows? {key!r}{also} has {keys[0].values} values "
-            f"in {keys[0].rows} rows, up to {keys[0].most} rows each. If it identifies a "
-            "person, the guarantee should cover the person, with all rows",
-            choices=tuple(choices),
+        asked = (
+            f"Does a person have several rows? {key!r}{also} has {keys[0].values} values in "
+            f"{keys[0].rows} rows, up to {keys[0].most} rows each. If it identifies a person, the "
+            "guarantee should cover the person, with all rows"
         )
+        yield Question(tuple(likely.name for likely in keys), asked, tuple(choices))
 
 
 def _is_bare(survey: Survey, given: Answers) -> bool:
@@ -502,15 +495,15 @@ def _codes(survey: Survey, given: Answers) -> Iterator[Question]:
     if open_columns:
         shown = ", ".join(f"{name!r} ({in_words(own)})" for name, own in open_columns.items())
         names = ",".join(open_columns)
-        yield Question(
-            columns=tuple(open_columns),
-            asked=f"{shown}: few whole numbers. Are they codes, whose size means nothing, or "
-            "amounts? A 9 or 99 apart from the others often means “unknown”",
-            choices=(
-                Option(means="codes: each number is a category", options=("--codes", names)),
-                Option(means="amounts: counts, scores, grades", options=("--amounts", names)),
-            ),
+        asked = (
+            f"{shown}: few whole numbers. Are they codes, whose size means nothing, or amounts? A "
+            "9 or 99 apart from the others often means “unknown”"
         )
+        choices = (
+            Option("codes: each number is a category", ("--codes", names)),
+            Option("amounts: counts, scores, grades", ("--amounts", names)),
+        )
+        yield Question(tuple(open_columns), asked, choices)
 
 
 def _what(survey: Survey, given: Answers) -> Iterator[Question]:
@@ -537,13 +530,12 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
         if not pair.is_sure:
             choices.reverse()
         others = [name for name in names if name not in (pair.time, pair.event)]
-        yield Question(
-            columns=(pair.time, pair.event),
-            asked=f"Which column should the model predict? {pair.time!r} looks like a time, and "
-            f"{pair.event!r} like whether it ended with the event; people who were "
-            "observed only until then do not count as “no”",
-            choices=(*choices, *map(_learn, others[:2])),
+        asked = (
+            f"Which column should the model predict? {pair.time!r} looks like a time, and "
+            f"{pair.event!r} like whether it ended with the event; people who were observed only "
+            "until then do not count as “no”"
         )
+        yield Question((pair.time, pair.event), asked, (*choices, *map(_learn, others[:2])))
         return
     if given.target is not None:
         return
@@ -552,34 +544,29 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
     times = follow_ups(survey.cells)
     if times and tiers:  # no column is called as events are
         time, events = times[0], [name for name in names if name != times[0]][:_SHOWN]
-        yield Question(
-            columns=(time, *events),
-            asked=f"Which column should the model predict? {time!r} looks like the length of "
-            "follow-up, which reveals the outcome: name the column that says whether it "
-            "ended with the event, or predict another one without it",
-            choices=(
-                *(_learn_time(time, name) for name in events),
-                *(_learn(name, f"; {time!r} is left out") for name in events[:1]),
-            ),
+        asked = (
+            f"Which column should the model predict? {time!r} looks like the length of follow-up, "
+            "which reveals the outcome: name the column that says whether it ended with the event, "
+            "or predict another one without it"
         )
+        learned = [_learn(name, f"; {time!r} is left out") for name in events[:1]]
+        times_to = (_learn_time(time, name) for name in events)
+        yield Question((time, *events), asked, (*times_to, *learned))
     elif tiers and not is_guessable(tiers, survey.cells):
         rest = len(names) - _SHOWN
         more = f" or {rest} other{'s' * (rest > 1)}" if rest > 0 else ""
-        yield Question(
-            columns=tuple(names),
-            asked="Which column should the model predict? Perhaps "
-            f"{', '.join(map(repr, names[:_SHOWN]))}{more}",
-            choices=tuple(map(_learn, names[:_SHOWN])),
-        )
+        shown = ", ".join(map(repr, names[:_SHOWN]))
+        asked = f"Which column should the model predict? Perhaps {shown}{more}"
+        yield Question(tuple(names), asked, tuple(map(_learn, names[:_SHOWN])))
 
 
 def _learn_time(time: str, event: str) -> Option:
     means = f"predict the time in {time!r} until {event!r} (survival)"
-    return Option(means=means, options=("--time", time, "--event", event))
+    return Option(means, ("--time", time, "--event", event))
 
 
 def _learn(name: str, more: str = "") -> Option:
-    return Option(means=f"predict {name!r}{more}", options=("--target", name))
+    return Option(f"predict {name!r}{more}", ("--target", name))
 
 
 def target_tiers(survey: Survey, given: Answers) -> list[list[str]]:
