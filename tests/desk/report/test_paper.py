@@ -171,7 +171,7 @@ def test_a_model_has_its_scores_by_group_its_figures_and_a_sentence() -> None:
     assert tables["validation-groups"].rows[1][3] == "too few for this noise"
     assert "calibration" in [one.name for one in paper.figures]
     assert "held back" in paper.sentences[0]
-    assert "epsilon 3.5," in paper.sentences[0]
+    assert "epsilon 3.50," in paper.sentences[0]
     for kind in ("html", "latex", "csv"):
         assert written(paper, kind)
 

@@ -364,9 +364,9 @@ def test_intervals_stand_where_their_numbers_are() -> None:
     ticks = axis(drawn, "tick-across")
     found = [between(ticks, one.number("cx")) for one in drawn.all("circle")]
     assert all(isclose(a, b, abs_tol=1e-3) for a, b in zip(found, [0.86, 0.75, 0.9], strict=True))
-    paths = [one.attributes["d"] or "" for one in drawn.all("path")]
-    ends = [re.fullmatch(r"M(\S+) .*H([\d.]+)m.*", path) for path in paths]
-    reached = [(between(ticks, float(e[1])), between(ticks, float(e[2]))) for e in ends if e]
+    whiskers = of_class(drawn, "whisker first", "whisker other")
+    ends = [(one.number("x1"), one.number("x2")) for one in whiskers]
+    reached = [(between(ticks, x1), between(ticks, x2)) for x1, x2 in ends if x1 != x2]
     assert same(reached, [(0.85, 0.87), (0.71, 0.79)])
 
 

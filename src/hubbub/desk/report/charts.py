@@ -295,7 +295,7 @@ def bars(
         height = max(up.place(0) - top, 0.0)
         parts += [
             markup.tag("rect", title, x=x + 1, y=top, width=width - 2, height=height, class_="bar"),
-            markup.tag("path", d=f"M{middle:.2f} {low:.2f}V{high:.2f}", class_="whisker other"),
+            markup.tag("line", x1=middle, x2=middle, y1=low, y2=high, class_="whisker other"),
         ]
         if index % every == 0 and middle + room / 2 <= WIDTH:
             parts.append(
@@ -389,8 +389,11 @@ def _whisker(item: Interval, across: Scale, top: float) -> list[markup.Html]:
     parts = [markup.tag("text", item.label, x=across.start, y=top + 13, class_="strong")]
     if item.ends:
         low, high = (across.place(min(max(end, across.low), across.high)) for end in item.ends)
-        path = f"M{low:.2f} {y - 5:g}v10m0 -5H{high:.2f}m0 -5v10"
-        parts.append(markup.tag("path", d=path, class_=f"whisker {kind}"))
+        for x1, x2, y1, y2 in (
+            (low, high, y, y),
+            *((end, end, y - 5, y + 5) for end in (low, high)),
+        ):
+            parts.append(markup.tag("line", x1=x1, x2=x2, y1=y1, y2=y2, class_=f"whisker {kind}"))
     parts.append(markup.tag("circle", cx=x, cy=y, r=5, class_=kind))
     told = item.told or f"{item.value:.3f}"
     parts.append(markup.tag("text", told, x=across.end + 14, y=y + 5))

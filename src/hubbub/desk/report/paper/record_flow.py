@@ -128,7 +128,8 @@ def _box(
     broken = [part for line in lines for part in textwrap.wrap(line, letters)]
     end = y + 2 * _PAD + _LINE * len(broken) - 4
     left, right = across
-    outline = markup.tag("path", d=f"M{left:g} {y:g}H{right:g}V{end:g}H{left:g}z", class_="outline")
+    sides = {"width": right - left, "height": end - y}
+    outline = markup.tag("rect", x=left, y=y, **sides, class_="outline")
     texts = [
         word(text, left + _PAD, y + _PAD + 9 + _LINE * place, "start", "axis")
         for place, text in enumerate(broken)
