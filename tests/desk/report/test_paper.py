@@ -172,6 +172,9 @@ def test_a_model_has_its_scores_by_group_its_figures_and_a_sentence() -> None:
     assert "calibration" in [one.name for one in paper.figures]
     assert "held back" in paper.sentences[0]
     assert "epsilon 3.50," in paper.sentences[0]
+    for epsilon, said in ((3.49001, "3.50"), (None, "over 50: no guarantee")):
+        plan["epsilon"][1]["epsilon"] = epsilon
+        assert f"epsilon {said}," in manuscript_of(told(), plan=plan).sentences[0]
     for kind in ("html", "latex", "csv"):
         assert written(paper, kind)
 
