@@ -615,6 +615,40 @@ def test_what_looks_like_a_key_of_rows(cells, key):
 
 
 @pytest.mark.parametrize(
+    ("cells", "kind", "holds"),
+    [
+        (["0"] * 190 + [f"{k}" for k in range(1, 11)], "time-to-event", (1.0, 10.0)),
+        (["0"] * 995 + [f"{k}00" for k in range(1, 6)], "numeric", (0.0, 500.0)),
+        ([f"-{k}" for k in range(1, 99)], "time-to-event", None),
+        ([f"-{k}" for k in range(99)], "count", None),
+    ],
+)
+def test_targets_that_are_nearly_all_nothing_have_bounds_or_a_refusal(cells, kind, holds):
+    """They had ended in a traceback."""
+    from hubbub.core.errors import DataError
+    from hubbub.desk.drafting.target_draft import learned
+
+    columns = {"x": cells, "died": [("no", "yes")[k % 2] for k in range(len(cells))]}
+    event = "died" if kind == "time-to-event" else None
+    if holds is None:
+        with pytest.raises(DataError, match="found none above 0"):
+            learned(columns, "x", kind=kind, event=event)
+        return
+    outcome = learned(columns, "x", kind=kind, event=event).outcome
+    low, high = holds
+    assert (outcome.grid[0] <= low) if outcome.grid else (outcome.low <= low)
+    assert (outcome.grid[-1] if outcome.grid else outcome.high) >= high
+
+
+def test_a_column_that_is_nearly_all_the_same_has_bounds():
+    from hubbub.desk.drafting.column_draft import column_draft
+
+    cells = ["0"] * 3965 + [f"{k / 7:.3f}" for k in range(35)]
+    column = column_draft("lab", [cells]).column
+    assert column.low <= 0 < 4.857 <= column.high
+
+
+@pytest.mark.parametrize(
     ("files", "told"),
     [
         ([["no", "yes", "0", "1"] * 9], "0 and 1 seem to mean no or yes"),

@@ -296,6 +296,7 @@ def _core(values: Sequence[float]) -> tuple[float, float]:
     ordered = sorted(values)
     if len(ordered) >= _MANY and len(set(ordered)) > _FEW_VALUES:
         cut = len(ordered) // 100  # what is clipped there costs little, what is wide costs much
+        cut = cut if ordered[cut] < ordered[-1 - cut] else 0  # nearly all are the same
         return ordered[cut], ordered[-1 - cut]
     cut = len(ordered) // 50 if len(ordered) >= 50 else min(1, len(ordered) // 10)
     low, high = ordered[cut], ordered[-1 - cut]

@@ -169,8 +169,9 @@ def _values(kind: str, name: str, cells: Sequence[str]) -> list[float]:
     there = [cell for cell in cells if not is_absent(cell)]
     words = [cell for cell in dict.fromkeys(there) if measured(cell) is None]
     values = [float(measured(cell) or "nan") for cell in there]
-    if words or len(set(values)) < 2:
-        found = "one number only" if there else "none"
+    is_nothing = not words and kind != NUMERIC and max(values, default=0.0) <= 0
+    if words or is_nothing or len(set(values)) < 2:
+        found = "none above 0" if is_nothing else "one number only" if there else "none"
         if words:
             found = f"{', '.join(map(repr, words[:3]))}{' and others' if len(words) > 3 else ''}"
         raise DataError(
@@ -227,7 +228,7 @@ def _grid(times: Sequence[float], step: float) -> tuple[float, ...]:
     holds as many; on visits where all times lie on few.
     """
     ordered = sorted(times)
-    last = ordered[len(ordered) - 1 - len(ordered) // 10]
+    last = ordered[len(ordered) - 1 - len(ordered) // 10] or ordered[-1]
     places = sorted({time for time in ordered if 0 < time <= last})
     if len(places) <= _MOST_VISITS:
         near = [last * k / _TIMES for k in range(1, _TIMES + 1)]
@@ -262,6 +263,7 @@ def _amount(values: Sequence[float]) -> Outcome:
     few = len(set(above)) < _FEWEST_LOGS
     if ordered[0] < 0 or few or abs(_skew(logs)) >= _skew(above) - 1:
         cut = len(ordered) // 100 if len(ordered) >= _MANY and _skew(ordered) > _LONG_TAIL else 0
+        cut = cut if ordered[cut] < ordered[-1 - cut] else 0  # nearly all are the same
         low, high = rounded_outward(ordered[cut], ordered[-1 - cut])
         return Outcome(kind=NUMERIC, low=low, high=high)
     if len(ordered) - len(above) > _MOST_ZEROS * len(ordered):
