@@ -18,12 +18,16 @@ from drafting.cohorts import SILOS as COHORT_SILOS
 from drafting.cohorts import lay as lay_cohort
 from drafting.messy import CASES, HEADER, added, clean, column, lay, text
 from hubbub import Study
+from hubbub.core.errors import DataError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.study import silo_records
 from hubbub.desk.cli import drafting_commands
 from hubbub.desk.cli.main import main
+from hubbub.desk.drafting.draft_files import draft_text, write_tidy
 from hubbub.desk.drafting.raw_table import read_raw
+from hubbub.desk.drafting.study_draft import draft
+from hubbub.desk.drafting.survey import Answers, open_questions, surveyed
 from hubbub.learning.queries.validation.layout import whose_records
 from hubbub.learning.study.training import usual_for
 
@@ -625,7 +629,6 @@ def test_what_looks_like_a_key_of_rows(cells, key):
 )
 def test_targets_that_are_nearly_all_nothing_have_bounds_or_a_refusal(cells, kind, holds):
     """They had ended in a traceback."""
-    from hubbub.core.errors import DataError
     from hubbub.desk.drafting.target_draft import learned
 
     columns = {"x": cells, "died": [("no", "yes")[k % 2] for k in range(len(cells))]}
@@ -638,6 +641,37 @@ def test_targets_that_are_nearly_all_nothing_have_bounds_or_a_refusal(cells, kin
     low, high = holds
     assert (outcome.grid[0] <= low) if outcome.grid else (outcome.low <= low)
     assert (outcome.grid[-1] if outcome.grid else outcome.high) >= high
+
+
+def test_letters_that_nobody_sees_are_in_no_study(tmp_path):
+    """A study cannot list them: its draft had been refused for a class or a missing cell."""
+    marks, answers = ("\ufeff", "x\ufeff"), ("no", "yes\u200b")
+    rows = [f"{20 + k * 7 % 50},{marks[k % 2]},{answers[k % 2]}" for k in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["age,mark,died", *rows]) + "\n")
+    survey = surveyed([tmp_path / "a.csv"])
+    made = draft(survey, Answers(target="died"))
+    assert Study.parse(draft_text(made)).data.positive == ("yes",)
+    assert write_tidy(made, tmp_path / "tidy") == {"a": 0}
+
+
+@pytest.mark.parametrize("second", ["months", "months,x"])
+def test_a_person_whom_no_column_names_is_refused_and_no_traceback(tmp_path, second):
+    (tmp_path / "a.csv").write_text("months,died\n4.9,no\n5.1,yes\n")
+    (tmp_path / "b.csv").write_text(f"{second}\n{'0,' * second.count(',')}1\n")
+    survey = surveyed([tmp_path / "a.csv", tmp_path / "b.csv"])
+    given = Answers(target="months", kind="numeric", patient="died")
+    assert open_questions(survey, given) is not None
+    with pytest.raises(DataError, match="'died' in every file, found none in b.csv"):
+        draft(survey, given)
+
+
+def test_times_that_are_nearly_one_have_a_grid():
+    from hubbub.desk.drafting.target_draft import learned
+
+    cells = ["5", "5.0000000001"] * 20
+    columns = {"x": cells, "died": ["no", "yes"] * 20}
+    outcome = learned(columns, "x", kind="time-to-event", event="died").outcome
+    assert outcome.grid[0] < outcome.grid[1]
 
 
 def test_a_column_that_is_nearly_all_the_same_has_bounds():

@@ -210,7 +210,7 @@ def _number(name: str, by_file: Sequence[Read], *, mixed: bool) -> ColumnDraft |
         step=step,
         default=min(max(typical, low), high),
         indicator=len(values) < len(read),
-        missing=tuple(sorted(absent - {""})),
+        missing=tuple(sorted(cell for cell in absent if cell and cell.isprintable())),
     )
     return ColumnDraft(name=name, column=column, why="; ".join(notes))
 
@@ -355,7 +355,7 @@ def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> Co
     pooled = len(variants) - len(named)
     other = next((text for text in named if text.casefold() == _OTHER), _OTHER) if pooled else ""
     named += [other] if pooled and other not in named else []
-    absent = sorted(c for c in set(cells) if c and canonical(seen(c)) not in counts)
+    absent = {cell for cell in cells if canonical(seen(cell)) not in counts}
     gaps = len(there) < len(cells)
     # The features of the other categories are told from the one that nearly all records have.
     rows = {text: merged[text.casefold()] for text in named}
@@ -367,7 +367,7 @@ def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> Co
         name=name,
         categories=(*named, NOT_RECORDED) if gaps else tuple(named),
         default=NOT_RECORDED if gaps else None,
-        missing=tuple(absent),
+        missing=tuple(sorted(cell for cell in absent if cell and cell.isprintable())),
         ignore_case=len(variants) < len(counts),
         other=other,
         reference=commonest if is_common else "",

@@ -234,7 +234,7 @@ def _tidy_rows(made: Draft, table: RawTable) -> list[list[str]]:
     if target.outcome is not None:
         targets[0] = _measured(targets[0])
     else:
-        targets[0] = [target.respelled.get(cell, cell) for cell in targets[0]]
+        targets[0] = [target.respelled.get(cell, cell) for cell in map(seen, targets[0])]
     # What a run would refuse of the target is left out here.
     rule = target.rule
     is_read = {cell: not isinstance(rule(cell), CellFault) for cell in set(targets[0])}

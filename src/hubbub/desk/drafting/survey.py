@@ -437,7 +437,7 @@ def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
     """Rows that may belong to one person."""
     keys = survey.likely_keys if given.patient is None else []
     key = given.patient or (keys[0].name if keys else "")
-    if given.records_are_units or not key:
+    if given.records_are_units or key not in survey.common:  # which a draft refuses
         return
     choices = [
         *(Option(f"{k.name} is the person", ("--patient", k.name)) for k in keys[:3]),

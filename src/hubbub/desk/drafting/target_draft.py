@@ -20,7 +20,7 @@ from hubbub.core.errors import DataError
 from hubbub.core.tabular.cells import Rule, canonical
 from hubbub.core.tabular.table import class_rule
 from hubbub.core.tabular.target import COUNT, KINDS, LOG_LINK, NUMERIC, TIME_TO_EVENT, Outcome
-from hubbub.desk.drafting.cell_text import folded, measured, plain_number
+from hubbub.desk.drafting.cell_text import folded, measured, plain_number, seen
 from hubbub.desk.drafting.column_draft import rounded_outward
 from hubbub.desk.drafting.column_meaning import (
     ANSWERS,
@@ -246,10 +246,13 @@ def _grid(times: Sequence[float], step: float) -> tuple[float, ...]:
     return _at_least_two(even, last)
 
 
-def _at_least_two(ends: list[float], step: float) -> tuple[float, ...]:
-    """Times of a grid, of which one alone is none."""
-    ends = ends if len(ends) > 1 else [*ends, ends[0] + step]
-    return tuple(float(f"{time:.5g}") for time in ends)
+def _at_least_two(ends: Sequence[float], step: float) -> tuple[float, ...]:
+    """Times of a grid, to five digits, of which one alone is none."""
+    first, *rest = sorted({float(f"{time:.5g}") for time in ends})
+    if not rest:
+        rest = [float(f"{first + step:.5g}")]
+        rest = rest if rest[0] > first else [2 * first]
+    return (first, *rest)
 
 
 def _amount(values: Sequence[float]) -> Outcome:
@@ -311,7 +314,7 @@ def _event_of(columns: Columns, name: str) -> TargetDraft:
 
 def _spellings(cells: Sequence[str]) -> Spellings:
     values: dict[str, Counter[str]] = {}
-    for cell, times in Counter(cells).items():
+    for cell, times in Counter(map(seen, cells)).items():
         if not is_absent(cell):
             values.setdefault(folded(canonical(cell)), Counter())[cell] += times
     return values
