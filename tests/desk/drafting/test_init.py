@@ -661,7 +661,7 @@ def test_a_person_whom_no_column_names_is_refused_and_no_traceback(tmp_path, sec
     survey = surveyed([tmp_path / "a.csv", tmp_path / "b.csv"])
     given = Answers(target="months", kind="numeric", patient="died")
     assert open_questions(survey, given) is not None
-    with pytest.raises(DataError, match="'died' in every file, found none in b.csv"):
+    with pytest.raises(DataError, match=r"'died' in every file, found none in b\.csv"):
         draft(survey, given)
 
 

@@ -33,7 +33,6 @@ from hubbub.desk.report.charts import bounds, linear
 from hubbub.desk.report.markup import tag
 from hubbub.desk.report.page import render
 from hubbub.desk.report.promise import broken
-from hubbub.desk.report.scores import running_mean
 from hubbub.desk.report.validation_sheet import decision_chart
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"
@@ -222,16 +221,6 @@ def points(drawn: Element, name: str) -> list[tuple[float, float]]:
     return [(between(across, float(x)), between(up, float(y))) for x, y in pairs]
 
 
-def faint(drawn: Element, name: str) -> list[tuple[float, float]]:
-    """The single evaluations under a line, read off the chart likewise."""
-    group = next(one for one in drawn.all("g") if one.attributes.get("data-name") == name)
-    marks = next(one for one in group.all("g") if one.attributes.get("class") == "faint")
-    places = [(one.number("cx"), one.number("cy")) for one in marks.all("circle")]
-    places += [(one.number("x") + 3, one.number("y") + 3) for one in marks.all("rect")]
-    across, up = axis(drawn, "tick-across"), axis(drawn, "tick-up")
-    return [(between(across, x), between(up, y)) for x, y in places]
-
-
 def between(ticks: list[tuple[float, float]], place: float) -> float:
     (first, low), (last, high) = ticks[0], ticks[-1]
     return low + (place - first) / (last - first) * (high - low)
@@ -306,23 +295,15 @@ def test_written_bounds_never_promise_more_than_was_certified(bound: float) -> N
     assert bound <= float(at_most(bound)) <= bound * 1.0101
 
 
-def test_the_learning_curve_shows_single_scores_faintly_under_their_running_mean() -> None:
-    rows, drawn = some_metrics(), chart(rendered(), "Line chart: AUC")
+def test_the_learning_curve_shows_every_score_and_ends_where_the_tile_does() -> None:
+    """It had ended in a mean of the last evaluations, which no other number of the page was."""
+    page = rendered(metrics=some_metrics(9))
+    drawn = chart(page, "Line chart: AUC")
     for name, key in (("AUC", "auc"), ("accuracy", "accuracy")):
-        single = [(row["step"], row[key]) for row in rows]
-        assert same(faint(drawn, name), single)
-        assert same(points(drawn, name), [*running_mean(single)])
-        assert not same(points(drawn, name), single)
-
-
-def test_a_running_mean_takes_two_neighbours_on_either_side_where_there_are_any() -> None:
-    jumping = [(float(x), 0.8 + 0.1 * (-1) ** x) for x in range(9)]
-    found = running_mean(jumping)
-    assert [x for x, _ in found] == [x for x, _ in jumping]
-    assert isclose(found[4][1], (3 * 0.9 + 2 * 0.7) / 5)
-    assert isclose(found[0][1], (2 * 0.9 + 0.7) / 3)
-    assert isclose(found[-1][1], (2 * 0.9 + 0.7) / 3)
-    assert running_mean(jumping[:4]) == tuple(jumping[:4])
+        assert same(points(drawn, name), [(r["step"], r[key]) for r in some_metrics(9)])
+    last = f"{some_metrics(9)[-1]['auc']:.3f}"
+    assert f"at the end AUC {last}" in (drawn.attributes["aria-label"] or "")
+    assert last in [one.text for one in of_class(read(page).all("header")[0], "figure")]
 
 
 def test_all_scores_stand_on_one_axis_and_so_do_all_epsilons() -> None:
@@ -445,7 +426,7 @@ def test_without_auc_the_accuracy_takes_its_place() -> None:
     page = rendered(metrics=rows, comparison=given)
     assert "AUC" not in read(page).text
     drawn = chart(page, "Line chart: accuracy")
-    assert same(faint(drawn, "accuracy"), [(r["step"], r["accuracy"]) for r in rows])
+    assert same(points(drawn, "accuracy"), [(r["step"], r["accuracy"]) for r in rows])
     assert len(chart(page, "Intervals of accuracy").all("circle")) == 1
 
 
@@ -613,7 +594,7 @@ def test_what_silos_held_back_is_scored_where_there_are_no_test_records() -> Non
     page = rendered(metrics=rows, comparison=None)
     drawn = chart(page, "Line chart: held-back accuracy")
     assert same(
-        faint(drawn, "held-back accuracy"),
+        points(drawn, "held-back accuracy"),
         [(row["step"], row["held_back_accuracy"]) for row in rows if len(row) > 2],
     )
     text = read(page).text

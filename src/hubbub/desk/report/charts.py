@@ -157,8 +157,6 @@ class Series:
     name: str  # for the legend
     points: tuple[tuple[float, float], ...]  # where the line goes
     marked: bool = True  # whether its points have marks
-    # points without a line, of which the line is an average; then its own have no marks
-    faint: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,17 +355,15 @@ def _ticks_across(across: Scale, foot: float, head: float) -> list[markup.Html]:
 
 
 def _line(one: Series, axes: Axes, index: int) -> markup.Html:
-    single = one.faint or (one.points if one.marked else ())
     marks = [
         _mark(axes.place(x, y), _MARKS[index], f"{one.name} at {amount(x)}: {amount(y)}")
-        for x, y in single
+        for x, y in (one.points if one.marked else ())
     ]
-    kind = "faint" if one.faint else "marks"
     line = markup.tag("polyline", points=" ".join(axes.path(one.points)))
     # The name is what tests and people who save the picture find the line by.
     return markup.tag(
         "g",
-        markup.tag("g", *marks, class_=kind),
+        markup.tag("g", *marks, class_="marks"),
         line,
         class_=f"series-{index}",
         data_name=one.name,

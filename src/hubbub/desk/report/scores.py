@@ -146,19 +146,14 @@ def telling(scores: Scores) -> str:
     return next(iter(scores), "")
 
 
-# What was learned: the learning curve, averaged over neighbouring evaluations.
+# What was learned: the learning curve.
 
-_REACH = 2  # evaluations on either side that are averaged
-_FEWEST = 5  # evaluations that are worth averaging
 _CURVES = 2  # in one figure, at most
 _BESIDE = (
     "The trained model beside one that ignores the record; the intervals cover the sampling of "
     "test records"
 )
-_AVERAGED = (
-    "Lines are running means over up to three evaluations; faint marks are the single evaluations, "
-    "which jump because of the noise. A step is one small improvement of the model."
-)
+_STEPS = "Scores jump because of the noise. A step is one small improvement of the model."
 
 
 def learning(
@@ -194,15 +189,6 @@ def learning(
     )
 
 
-def running_mean(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Every y averaged with those of up to two points before and after it; of few points, all."""
-    if len(points) < _FEWEST:
-        return tuple(points)
-    near = [points[max(0, k - _REACH) : k + _REACH + 1] for k in range(len(points))]
-    means = [sum(y for _, y in some) / len(some) for some in near]
-    return tuple((x, mean) for (x, _), mean in zip(points, means, strict=True))
-
-
 def scale_of(rows: Sequence[Row], keys: Sequence[str]) -> charts.Scale:
     """The axis for some metrics of these rows."""
     values = [y for key in keys for row in rows if (y := finite(row, key)) is not None]
@@ -214,21 +200,13 @@ def metric_figure(
     rows: Sequence[Row], found: Sequence[str], up: charts.Scale, title: str = ""
 ) -> markup.Html:
     """Metrics over steps, on an axis that other figures may share."""
-    series = []
-    for key in found:
-        single = _points(rows, key)
-        faint = single if len(single) >= _FEWEST else ()
-        points = running_mean(single)
-        series.append(charts.Series(name=name_of(key), points=points, faint=faint))
+    series = [charts.Series(name=name_of(key), points=_points(rows, key)) for key in found]
     ends = ", ".join(
         f"{one.name} {words_of(key).shown(one.points[-1][1])}"
         for key, one in zip(found, series, strict=True)
     )
-    when = (
-        "mean of the last evaluations" if any(line.faint for line in series) else "last evaluation"
-    )
     label = " and ".join(line.name for line in series)
-    words = f"{label} over the steps; at the end {ends} ({when})"
+    words = f"{label} over the steps; at the end {ends}"
     return _over_steps(series, rows, up, label, f"{title}: {words}" if title else words)
 
 
@@ -249,7 +227,7 @@ def _words(found: Sequence[str], validated: bool) -> list[str]:
         ]
     where = "Measured on public test records, not on the silos' records."
     known = [] if all(map(is_held_back, found)) else [where]
-    return [" ".join([*known, *(words_of(key).meaning for key in found)]), _AVERAGED]
+    return [" ".join([*known, *(words_of(key).meaning for key in found)]), _STEPS]
 
 
 def _points(rows: Sequence[Row], key: str) -> tuple[tuple[float, float], ...]:
