@@ -284,7 +284,8 @@ def _ask(options: argparse.Namespace, survey: Survey, questions: Sequence[Questi
     """What has to be known first: nothing is written, and the exit code says so."""
     # The command that is printed gives the likeliest answer to each question.
     likeliest = [word for question in questions for word in question.choices[0].options]
-    unread = options.tidy is None and any(fault.refused for fault in survey.form_faults)
+    faults = [*survey.faults, *(fault for table in survey.tables for fault in table.faults)]
+    unread = options.tidy is None and any(fault.refused for fault in faults)
     tidies = unread and "--tidy" not in likeliest and not options.query
     tidy = _TIDY if tidies else ()
     following = shlex.join(["hubbub", *_again(options, *likeliest, *tidy)])

@@ -236,16 +236,6 @@ def _number_notes(values: Sequence[float], low: float, high: float) -> list[str]
     outside = sum(not low <= value <= high for value in values)
     if outside and len(values) < _MANY:
         notes.append(f"{outside} of {len(values)} values lie outside")
-    if len(values) >= _MANY and several:
-        tenth = (high - low) / 10
-        ends = (
-            sum(value < low + tenth for value in values),
-            sum(value > high - tenth for value in values),
-        )
-        if max(ends) >= 0.8 * len(values):
-            notes.append(
-                "most values lie close to one bound: use narrower bounds to tell them apart"
-            )
     # The 9 that mostly means unknown, above few whole numbers that follow each other.
     most = max(different)
     rest = different - {most}

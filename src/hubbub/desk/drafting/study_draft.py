@@ -217,7 +217,8 @@ def _columns(
         # Codes as people have said, or as the name does.
         is_code = name in given.codes or (name not in given.amounts and by_name(name) is True)
         is_code = is_code and bool(few_whole_numbers(own))
-        drafted = column_draft(name, survey.by_file[name], survey.decimals(name), is_code=is_code)
+        decimals = [table.decimal(name) for table in survey.full]
+        drafted = column_draft(name, survey.by_file[name], decimals, is_code=is_code)
         if is_code and name not in given.codes:
             drafted = drafted.with_note(
                 "treated as codes, because of its name: --amounts if it counts or measures"

@@ -295,10 +295,6 @@ class Survey:
         """The columns that may say whose a row is, the likeliest first."""
         return repeated_keys(self.full, self.common)
 
-    def decimals(self, name: str) -> list[str]:
-        """The decimal sign of a common column in each file."""
-        return [table.decimal(name) for table in self.full]
-
     @property
     def elsewhere(self) -> dict[str, str]:
         """The columns that some file lacks, and which files."""
@@ -308,11 +304,6 @@ class Survey:
             for name in names
             if name not in self.common
         }
-
-    @property
-    def form_faults(self) -> list[Fault]:
-        """What is wrong with the form of files, whatever is learned."""
-        return [*self.faults, *(fault for table in self.tables for fault in table.faults)]
 
     def joined(self, key: str) -> Survey:
         """With one row for each person that a column names."""
