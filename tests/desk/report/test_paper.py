@@ -203,7 +203,12 @@ def test_the_flow_is_drawn_and_tells_who_is_left_out_only_where_noise_cannot_be_
 
 
 def test_the_methods_say_the_promise_and_what_was_done(paper: Sheet) -> None:
-    for said in ("Kaplan-Meier", "epsilon 2, delta 1e-05", "one record added or removed", "noise"):
+    for said in (
+        "Kaplan-Meier",
+        "epsilon 2.00, delta 1e-05",
+        "one record added or removed",
+        "noise",
+    ):
         assert said in paper.sentences[0] or said.replace("1e-05", "1e-5") in paper.sentences[0]
     assert "Holm" not in paper.sentences[0]
 

@@ -15,6 +15,7 @@ import pytest
 
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.number_format import at_least, at_most
 from hubbub.core.session.ask import Absent
 from hubbub.desk.cli import party_page
 from hubbub.desk.cli.party_page import SHOWN, PartyPage
@@ -77,8 +78,8 @@ def test_a_silo_reads_its_study_its_ledger_and_that_nothing_is_to_be_done(gather
     log.progress(1, 4, study=parties.study.name, attempts=1, epsilon=3.25, secret=7)
     text = words(page)
     assert f"{parties.study.name} training 1 of 4 3.25 of 20 at delta 1e-05" in text
-    assert f"Spent in all: epsilon {spent:.4g} at delta 1e-05 (add-remove)." in text
-    assert f"{50 - spent:.4g} left by the rule" in text
+    assert f"Spent in all: epsilon {at_most(spent)} at delta 1e-05 (add-remove)." in text
+    assert f"{at_least(50 - spent)} left by the rule" in text
     assert "Nothing: this party takes part without your help." in text
     assert "Absent Nobody." in text
 
