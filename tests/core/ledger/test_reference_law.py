@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -147,8 +148,12 @@ def test_the_command_states_a_law_and_says_what_is_not_used(place, capsys):
 
     law = ("--law", "0.7", "0.001", "5000")
     setting = ("budget", "set", str(place), "--delta", "1e-5")
-    assert "where at least 0.98" in said(*setting, "--epsilon", "0.5", "--new", *law)
+    refused = said(*setting, "--epsilon", "0.5", "--new", *law)
+    (least,) = re.findall(r"where at least (0\.98\d*) is needed", refused)
     assert not place.exists()
+    other = ("budget", "set", f"{place}.other", "--delta", "1e-5", "--new", *law)
+    assert said(*other, "--epsilon", f"{float(least) - 0.003:g}").startswith("2 ")
+    assert said(*other, "--epsilon", least).startswith("0 ")  # what it names is enough
     words = said(*setting, "--epsilon", "1.2", "--new", *law)
     assert "5000 of its 5000 steps are unused, which reserves epsilon 0.98" in words
     with Ledger(place) as ledger:

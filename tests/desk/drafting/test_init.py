@@ -18,12 +18,16 @@ from drafting.cohorts import SILOS as COHORT_SILOS
 from drafting.cohorts import lay as lay_cohort
 from drafting.messy import CASES, HEADER, added, clean, column, lay, text
 from hubbub import Study
+from hubbub.core.errors import DataError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.study import silo_records
 from hubbub.desk.cli import drafting_commands
 from hubbub.desk.cli.main import main
+from hubbub.desk.drafting.draft_files import draft_text, write_tidy
 from hubbub.desk.drafting.raw_table import read_raw
+from hubbub.desk.drafting.study_draft import draft
+from hubbub.desk.drafting.survey import Answers, open_questions, surveyed
 from hubbub.learning.queries.validation.layout import whose_records
 from hubbub.learning.study.training import usual_for
 
@@ -612,6 +616,89 @@ def test_what_looks_like_a_key_of_rows(cells, key):
     from hubbub.desk.drafting.column_draft import is_key
 
     assert is_key("value", [cells]) == key
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "holds"),
+    [
+        (["0"] * 190 + [f"{k}" for k in range(1, 11)], "time-to-event", (1.0, 10.0)),
+        (["0"] * 995 + [f"{k}00" for k in range(1, 6)], "numeric", (0.0, 500.0)),
+        ([f"-{k}" for k in range(1, 99)], "time-to-event", None),
+        ([f"-{k}" for k in range(99)], "count", None),
+    ],
+)
+def test_targets_that_are_nearly_all_nothing_have_bounds_or_a_refusal(cells, kind, holds):
+    """They had ended in a traceback."""
+    from hubbub.desk.drafting.target_draft import learned
+
+    columns = {"x": cells, "died": [("no", "yes")[k % 2] for k in range(len(cells))]}
+    event = "died" if kind == "time-to-event" else None
+    if holds is None:
+        with pytest.raises(DataError, match="found none above 0"):
+            learned(columns, "x", kind=kind, event=event)
+        return
+    outcome = learned(columns, "x", kind=kind, event=event).outcome
+    low, high = holds
+    assert (outcome.grid[0] <= low) if outcome.grid else (outcome.low <= low)
+    assert (outcome.grid[-1] if outcome.grid else outcome.high) >= high
+
+
+def test_letters_that_nobody_sees_are_in_no_study(tmp_path):
+    """A study cannot list them: its draft had been refused for a class or a missing cell."""
+    marks, answers = ("\ufeff", "x\ufeff"), ("no", "yes\u200b")
+    rows = [f"{20 + k * 7 % 50},{marks[k % 2]},{answers[k % 2]}" for k in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["age,mark,died", *rows]) + "\n")
+    survey = surveyed([tmp_path / "a.csv"])
+    made = draft(survey, Answers(target="died"))
+    assert Study.parse(draft_text(made)).data.positive == ("yes",)
+    assert write_tidy(made, tmp_path / "tidy") == {"a": 0}
+
+
+@pytest.mark.parametrize("second", ["months", "months,x"])
+def test_a_person_whom_no_column_names_is_refused_and_no_traceback(tmp_path, second):
+    (tmp_path / "a.csv").write_text("months,died\n4.9,no\n5.1,yes\n")
+    (tmp_path / "b.csv").write_text(f"{second}\n{'0,' * second.count(',')}1\n")
+    survey = surveyed([tmp_path / "a.csv", tmp_path / "b.csv"])
+    given = Answers(target="months", kind="numeric", patient="died")
+    assert open_questions(survey, given) is not None
+    with pytest.raises(DataError, match=r"'died' in every file, found none in b\.csv"):
+        draft(survey, given)
+
+
+def test_times_that_are_nearly_one_have_a_grid():
+    from hubbub.desk.drafting.target_draft import learned
+
+    cells = ["5", "5.0000000001"] * 20
+    columns = {"x": cells, "died": ["no", "yes"] * 20}
+    outcome = learned(columns, "x", kind="time-to-event", event="died").outcome
+    assert outcome.grid[0] < outcome.grid[1]
+
+
+def test_a_column_that_is_nearly_all_the_same_has_bounds():
+    from hubbub.desk.drafting.column_draft import column_draft
+
+    cells = ["0"] * 3965 + [f"{k / 7:.3f}" for k in range(35)]
+    column = column_draft("lab", [cells]).column
+    assert column.low <= 0 < 4.857 <= column.high
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ([["no", "yes", "0", "1"] * 9], "0 and 1 seem to mean no or yes"),
+        ([["No", "Yes", "1", "unsure"] * 9], "1 seem to mean no or yes"),
+        ([["false", "true"] * 9, ["0", "1"] * 9], "0 and 1 seem to mean false or true"),
+        ([["no", "yes", "maybe"] * 9], None),
+        ([["f", "m"] * 9, ["f", "m", "1"] * 9], None),
+    ],
+)
+def test_two_spellings_of_yes_in_one_column_are_told(files, told):
+    """0, 1, no and yes had become four categories without a word."""
+    from hubbub.desk.drafting.column_draft import column_draft
+
+    made = column_draft("smoker", files)
+    assert made.column is not None
+    assert (told in made.why) if told else not made.why
 
 
 @pytest.mark.parametrize(("step", "told"), [(0, False), (10, True)])

@@ -219,27 +219,34 @@ def in_units(factor: float, offset: float = 0.0) -> list[str]:
     return [f"{HEAD},height", *(f"{row},{height:.1f}" for row, height in rows)]
 
 
-def test_a_file_in_another_unit_is_named_and_bounds_are_in_the_others_unit():
+def test_a_file_in_another_unit_is_named_and_nothing_is_converted():
     made = drafted(in_units(1), in_units(1.0001), in_units(1 / 2.54))
     height = next(one.column for one in made.columns if one.name == "height")
-    assert height.low > 120
+    assert height.low < 80
+    assert height.high > 180
     from hubbub.desk.drafting.draft_files import draft_text
 
     study = Study.parse(draft_text(made))
-    found = [fault for fault in checked(study, "abc", Path()) if "factor" in fault.remedy]
+    found = [fault for fault in checked(study, "abc", Path()) if "another unit" in fault.remedy]
     assert [(fault.file, fault.column) for fault in found] == [("c.csv", "height")]
-    assert "factor = 2.54" in found[0].remedy
     Path("mapping.toml").write_text("[c.height]\nfactor = 2.54\n")
     assert not [fault for fault in checked(study, "abc", Path()) if fault.column == "height"]
 
 
-def test_a_file_of_other_patients_is_no_other_unit():
+def test_children_beside_adults_are_within_the_bounds():
+    """Six years times ten had counted as sixty, another unit, and the draft left them outside."""
+    draw = random.Random(1)
+    adults = [[f"{draw.gauss(60, 10):.1f}" for _ in range(50)] for _ in range(2)]
+    children = [f"{draw.gauss(6, 2):.1f}" for _ in range(50)]
+    assert set(apart([[*map(float, own)] for own in (*adults, children)])) == {2}
+    column = column_draft("age", [*adults, children]).column
+    assert column.low <= 5
+    assert column.high >= 75
+
+
+def test_files_that_overlap_lie_not_apart():
     draw = random.Random(1)
     adults = [[draw.gauss(60, 10) for _ in range(50)] for _ in range(2)]
-    children = [draw.gauss(8, 2) for _ in range(50)]
-    lone = apart([*adults, children])
-    assert set(lone) == {2}
-    assert lone[2].unit is None
     assert not apart([*adults, [draw.gauss(66, 10) for _ in range(50)]])
 
 

@@ -22,9 +22,10 @@ from hubbub.core.tabular.cells import is_like_formula
 from hubbub.core.tabular.column import Column
 from hubbub.desk.cli.main import main
 from hubbub.desk.report.answers import _cell, estimate_words, figure_of, p_words, printed, table_of
+from hubbub.desk.report.markup import join
 from hubbub.desk.report.paper.formats import FIGURES, FORMATS, figure_file, written
 from hubbub.desk.report.paper.manuscript import effects_table, manuscript_of
-from hubbub.desk.report.run_result import shown_in_notebook
+from hubbub.desk.report.run_result import answers_in_notebook
 from hubbub.desk.report.sheet import Sheet
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.kinds import statistic_from, statistics_from
@@ -170,7 +171,10 @@ def test_a_model_has_its_scores_by_group_its_figures_and_a_sentence() -> None:
     assert tables["validation-groups"].rows[1][3] == "too few for this noise"
     assert "calibration" in [one.name for one in paper.figures]
     assert "held back" in paper.sentences[0]
-    assert "epsilon 3.5," in paper.sentences[0]
+    assert "epsilon 3.50," in paper.sentences[0]
+    for epsilon, said in ((3.49001, "3.50"), (None, "over 50: no guarantee")):
+        plan["epsilon"][1]["epsilon"] = epsilon
+        assert f"epsilon {said}," in manuscript_of(told(), plan=plan).sentences[0]
     for kind in ("html", "latex", "csv"):
         assert written(paper, kind)
 
@@ -199,7 +203,12 @@ def test_the_flow_is_drawn_and_tells_who_is_left_out_only_where_noise_cannot_be_
 
 
 def test_the_methods_say_the_promise_and_what_was_done(paper: Sheet) -> None:
-    for said in ("Kaplan-Meier", "epsilon 2, delta 1e-05", "one record added or removed", "noise"):
+    for said in (
+        "Kaplan-Meier",
+        "epsilon 2.00, delta 1e-05",
+        "one record added or removed",
+        "noise",
+    ):
         assert said in paper.sentences[0] or said.replace("1e-05", "1e-5") in paper.sentences[0]
     assert "Holm" not in paper.sentences[0]
 
@@ -418,7 +427,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, paper: Shee
 @pytest.mark.slow
 def test_a_notebook_shows_the_figures_and_frames_hold_the_rows() -> None:
     answers = told()["statistics"]
-    page = shown_in_notebook("study", "promise", (), answers=answers)
+    page = join(answers_in_notebook(answers)).text
     drawn = [one.name for one in manuscript_of(told()).figures if one.name != "flow"]
     assert page.count('<img src="data:image/svg+xml;base64,') == len(drawn)
     pandas = pytest.importorskip("pandas")

@@ -32,7 +32,7 @@ from hubbub.desk.report.arrangements import (
 from hubbub.desk.report.charts import bounds, linear
 from hubbub.desk.report.markup import tag
 from hubbub.desk.report.page import render
-from hubbub.desk.report.scores import running_mean
+from hubbub.desk.report.promise import broken
 from hubbub.desk.report.validation_sheet import decision_chart
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"
@@ -191,6 +191,16 @@ def chart(page: str, start: str) -> Element:
     )
 
 
+def of_class(element: Element, *classes: str) -> list[Element]:
+    return [one for one in element.walk() if one.attributes.get("class") in classes]
+
+
+def picture_of(page: str) -> Element:
+    """Who sees what, with which a page opens."""
+    (drawn,) = of_class(read(page).all("header")[0], "picture")
+    return drawn
+
+
 def axis(drawn: Element, side: str) -> list[tuple[float, float]]:
     """(place, labelled value) of every tick, as a reader of the chart sees them."""
     place = "x1" if side == "tick-across" else "y1"
@@ -209,16 +219,6 @@ def points(drawn: Element, name: str) -> list[tuple[float, float]]:
     )
     across, up = axis(drawn, "tick-across"), axis(drawn, "tick-up")
     return [(between(across, float(x)), between(up, float(y))) for x, y in pairs]
-
-
-def faint(drawn: Element, name: str) -> list[tuple[float, float]]:
-    """The single evaluations under a line, read off the chart likewise."""
-    group = next(one for one in drawn.all("g") if one.attributes.get("data-name") == name)
-    marks = next(one for one in group.all("g") if one.attributes.get("class") == "faint")
-    places = [(one.number("cx"), one.number("cy")) for one in marks.all("circle")]
-    places += [(one.number("x") + 3, one.number("y") + 3) for one in marks.all("rect")]
-    across, up = axis(drawn, "tick-across"), axis(drawn, "tick-up")
-    return [(between(across, x), between(up, y)) for x, y in places]
 
 
 def between(ticks: list[tuple[float, float]], place: float) -> float:
@@ -295,23 +295,15 @@ def test_written_bounds_never_promise_more_than_was_certified(bound: float) -> N
     assert bound <= float(at_most(bound)) <= bound * 1.0101
 
 
-def test_the_learning_curve_shows_single_scores_faintly_under_their_running_mean() -> None:
-    rows, drawn = some_metrics(), chart(rendered(), "Line chart: AUC")
+def test_the_learning_curve_shows_every_score_and_ends_where_the_tile_does() -> None:
+    """It had ended in a mean of the last evaluations, which no other number of the page was."""
+    page = rendered(metrics=some_metrics(9))
+    drawn = chart(page, "Line chart: AUC")
     for name, key in (("AUC", "auc"), ("accuracy", "accuracy")):
-        single = [(row["step"], row[key]) for row in rows]
-        assert same(faint(drawn, name), single)
-        assert same(points(drawn, name), [*running_mean(single)])
-        assert not same(points(drawn, name), single)
-
-
-def test_a_running_mean_takes_two_neighbours_on_either_side_where_there_are_any() -> None:
-    jumping = [(float(x), 0.8 + 0.1 * (-1) ** x) for x in range(9)]
-    found = running_mean(jumping)
-    assert [x for x, _ in found] == [x for x, _ in jumping]
-    assert isclose(found[4][1], (3 * 0.9 + 2 * 0.7) / 5)
-    assert isclose(found[0][1], (2 * 0.9 + 0.7) / 3)
-    assert isclose(found[-1][1], (2 * 0.9 + 0.7) / 3)
-    assert running_mean(jumping[:4]) == tuple(jumping[:4])
+        assert same(points(drawn, name), [(r["step"], r[key]) for r in some_metrics(9)])
+    last = f"{some_metrics(9)[-1]['auc']:.3f}"
+    assert f"at the end AUC {last}" in (drawn.attributes["aria-label"] or "")
+    assert last in [one.text for one in of_class(read(page).all("header")[0], "figure")]
 
 
 def test_all_scores_stand_on_one_axis_and_so_do_all_epsilons() -> None:
@@ -353,9 +345,9 @@ def test_intervals_stand_where_their_numbers_are() -> None:
     ticks = axis(drawn, "tick-across")
     found = [between(ticks, one.number("cx")) for one in drawn.all("circle")]
     assert all(isclose(a, b, abs_tol=1e-3) for a, b in zip(found, [0.86, 0.75, 0.9], strict=True))
-    paths = [one.attributes["d"] or "" for one in drawn.all("path")]
-    ends = [re.fullmatch(r"M(\S+) .*H([\d.]+)m.*", path) for path in paths]
-    reached = [(between(ticks, float(e[1])), between(ticks, float(e[2]))) for e in ends if e]
+    whiskers = of_class(drawn, "whisker first", "whisker other")
+    ends = [(one.number("x1"), one.number("x2")) for one in whiskers]
+    reached = [(between(ticks, x1), between(ticks, x2)) for x1, x2 in ends if x1 != x2]
     assert same(reached, [(0.85, 0.87), (0.71, 0.79)])
 
 
@@ -434,7 +426,7 @@ def test_without_auc_the_accuracy_takes_its_place() -> None:
     page = rendered(metrics=rows, comparison=given)
     assert "AUC" not in read(page).text
     drawn = chart(page, "Line chart: accuracy")
-    assert same(faint(drawn, "accuracy"), [(r["step"], r["accuracy"]) for r in rows])
+    assert same(points(drawn, "accuracy"), [(r["step"], r["accuracy"]) for r in rows])
     assert len(chart(page, "Intervals of accuracy").all("circle")) == 1
 
 
@@ -509,13 +501,11 @@ def test_the_page_opens_with_a_picture_of_who_sees_what(
 ) -> None:
     plan = a_plan(compute_nodes=2, silos=4)
     plan["epsilon"].insert(2, exposure("aggregator and all compute nodes but one", 0, 0.34065))
-    drawn = read(rendered(plan=plan, baseline=baseline)).all("header")[0].all("svg")[0]
-    names = [one.text for one in drawn.all("text") if one.attributes.get("class") == "name"]
+    drawn = picture_of(rendered(plan=plan, baseline=baseline))
+    names = [one.text for one in of_class(drawn, "name")]
     assert len(names) == len(parties)
     assert all(name.startswith(start) for name, start in zip(names, parties, strict=True))
-    bounds_ = [
-        one.text for one in drawn.all("text") if one.attributes.get("class") in ("bound", "none")
-    ]
+    bounds_ = [one.text for one in of_class(drawn, "bound", "none")]
     expected = {
         None: ["0.400", "0.341", "0.341", "0.341", "0.341", "0.500"],
         "trusted": ["0.500", "no guarantee", "0.500"],
@@ -524,8 +514,6 @@ def test_the_page_opens_with_a_picture_of_who_sees_what(
         "non-private": ["no guarantee"] * 3,
     }[baseline]
     assert [one.removeprefix("ε ≤ ") for one in bounds_] == expected
-    label = drawn.attributes["aria-label"] or ""
-    assert all(name in label for name in names)
 
 
 def test_the_page_says_whom_a_sparse_mask_graph_bears_and_when() -> None:
@@ -546,8 +534,8 @@ def test_a_row_is_called_weaker_only_where_its_epsilon_is_larger() -> None:
 
 
 def test_of_many_silos_a_few_are_drawn() -> None:
-    drawn = chart(rendered(plan=a_plan(silos=400)), "Picture")
-    assert len([one for one in drawn.all("g") if one.attributes.get("class") == "drum"]) == 6
+    drawn = picture_of(rendered(plan=a_plan(silos=400)))
+    assert len(of_class(drawn, "drum")) == 6
     assert "400 silos" in drawn.text
     assert "…" in drawn.text
 
@@ -606,7 +594,7 @@ def test_what_silos_held_back_is_scored_where_there_are_no_test_records() -> Non
     page = rendered(metrics=rows, comparison=None)
     drawn = chart(page, "Line chart: held-back accuracy")
     assert same(
-        faint(drawn, "held-back accuracy"),
+        points(drawn, "held-back accuracy"),
         [(row["step"], row["held_back_accuracy"]) for row in rows if len(row) > 2],
     )
     text = read(page).text
@@ -691,8 +679,18 @@ def test_findings_are_counted_and_what_is_on_trust_is_listed() -> None:
 
 def test_what_does_not_hold_stands_on_the_first_screen_and_in_full_below() -> None:
     page = rendered(checked=[*CHECKED, ("the sums add up", "wrong: round 7 does not")])
-    assert "1 claims do not hold" in read(page).all("header")[0].text
+    assert "1 claim does not hold" in read(page).all("header")[0].text
     assert "the sums add up: wrong: round 7 does not" in [one.text for one in read(page).all("li")]
+
+
+@pytest.mark.parametrize(
+    ("charge", "words"), [(1, "after 1 charge the"), (7, "after 7 charges the")]
+)
+def test_what_nothing_bounds_any_more_comes_first(charge: int, words: str) -> None:
+    spent = {"epsilon": None, "charge": charge, "silo": "north"}
+    (alarm,) = broken(a_plan(), spent)
+    assert words in alarm
+    assert not broken(a_plan(), spent | {"epsilon": 0.49998})
 
 
 @pytest.mark.parametrize(
@@ -715,13 +713,7 @@ def test_the_first_screen_says_in_plain_words_how_strong_the_promise_is(
     page = rendered(plan=a_plan(epsilon=rows))
     header = read(page).all("header")[0]
     assert word in header.text
-    drawn = header.all("svg")[1]
-    assert (drawn.attributes["aria-label"] or "").endswith(f"{scale}.")
-    pointer = next(one for one in drawn.all("path") if one.attributes["class"] == "pointer")
-    x = float((pointer.attributes["d"] or "")[1:].split()[0])
-    zones = [(one.number("x"), one.number("x") + one.number("width")) for one in drawn.all("rect")]
-    at = {"strong": 0, "fair": 1, "weak": 2, "no": 2}[scale.split(maxsplit=1)[0]]
-    assert zones[at][0] <= x <= zones[at][1] + 2.01
+    assert any(one.text.startswith(scale) for one in of_class(header, "remark"))
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_the_study_proposes_a_cap_which_a_ledger_without_one_takes_and_keeps(thr
 def test_the_first_line_says_that_one_studys_epsilon_is_not_all_that_was_spent(three):
     home, _, second, _ = three
     first_line = repr(second).splitlines()[0]
-    assert "is for this study alone: over 2 charges these records have spent" in first_line
+    assert "is for this study alone: after 2 charges these records have spent" in first_line
     page = write_report(home / "b").read_text()
     assert "total ε spent by these records" in page
     assert page.index("which is what protects them now") < page.index("silos (places with records")

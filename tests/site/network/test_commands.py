@@ -283,11 +283,11 @@ def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command,
         "columns.age.high",
         "training.evaluate.every",
         "cap: epsilon 3",
-        "3 left",
+        "3.00 left",
     ):
         assert shown in flat
-    assert "this study spends at most epsilon 0.9999" in flat
-    assert "counted by the cap after this study: epsilon 0.9999 at delta 1e-05 (add-remove)" in flat
+    assert "this study spends at most epsilon 1.000" in flat
+    assert "counted by the cap after this study: epsilon 1.000 at delta 1e-05 (add-remove)" in flat
     assert "above the cap" not in flat
     assert command("budget", "set", ledger, "--epsilon", 0.5, "--delta", 1e-5)[0] == 0
     _, out, _ = command(*approval(home))

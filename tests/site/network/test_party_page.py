@@ -15,6 +15,7 @@ import pytest
 
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.number_format import at_least, at_most
 from hubbub.core.session.ask import Absent
 from hubbub.desk.cli import party_page
 from hubbub.desk.cli.party_page import SHOWN, PartyPage
@@ -77,8 +78,8 @@ def test_a_silo_reads_its_study_its_ledger_and_that_nothing_is_to_be_done(gather
     log.progress(1, 4, study=parties.study.name, attempts=1, epsilon=3.25, secret=7)
     text = words(page)
     assert f"{parties.study.name} training 1 of 4 3.25 of 20 at delta 1e-05" in text
-    assert f"Spent in all: epsilon {spent:.4g} at delta 1e-05 (add-remove)." in text
-    assert f"{50 - spent:.4g} left by the rule" in text
+    assert f"Spent in all: epsilon {at_most(spent)} at delta 1e-05 (add-remove)." in text
+    assert f"{at_least(50 - spent)} left by the rule" in text
     assert "Nothing: this party takes part without your help." in text
     assert "Absent Nobody." in text
 
@@ -150,9 +151,9 @@ def test_of_several_studies_each_shows_its_own_steps(gather: Any) -> None:
         log = StudyLog.within(page.event_log, study.name, study.id)
         log.progress(step, 4, study=study.name, step=step, epsilon=epsilon)
     text = words(page)
-    assert f"{parties.study.name} training 2 of 4 1 of 20" in text
+    assert f"{parties.study.name} training 2 of 4 1.00 of 20" in text
     assert "theirs not answered: its roster was replaced, or its records are not read yet" in text
-    assert "3 of 4 2 of 20" in text
+    assert "3 of 4 2.00 of 20" in text
     approved.write_text("torn = ")
     assert "theirs" not in words(page)
 
@@ -167,7 +168,7 @@ def test_a_study_of_the_same_name_borrows_no_others_steps(gather: Any) -> None:
     log = StudyLog.within(page.event_log, parties.study.name, parties.study.id)
     log.progress(2, 4, study=parties.study.name, step=2, epsilon=1.0)
     text = words(page)
-    assert f"{twin.name} training 2 of 4 1 of 20" in text
+    assert f"{twin.name} training 2 of 4 1.00 of 20" in text
     assert f"{twin.name} not begun at most 10 at" in text
 
 

@@ -267,5 +267,5 @@ def test_truth_values_are_taken_for_a_pair_of_yes_and_no_alone(
 
 def test_a_draft_says_where_one_file_has_truth_values() -> None:
     drafted = column_draft("smoker", [["no", "yes"] * 9, ["0", "1"] * 9])
-    assert "0 and 1 seem to be truth values" in drafted.why
+    assert "0 and 1 seem to mean no or yes" in drafted.why
     assert "truth" not in column_draft("sex", [["F", "M"] * 9, ["0", "1"] * 9]).why

@@ -62,7 +62,6 @@ def add_commands(commands: Any) -> None:
 
 
 def _mechanism(options: argparse.Namespace, **more: float) -> dict[str, Any]:
-    """The arguments that all three questions share, and more."""
     shared = ("sample_rate", "steps", "relation", "sampling")
     return {name: getattr(options, name) for name in shared} | more
 

@@ -141,7 +141,6 @@ def _measure(options: argparse.Namespace) -> int:
 
 
 def _content(path: Path) -> bytes:
-    """All of a file of evidence."""
     try:
         return read_bytes(path, most=_MOST)
     except OSError as error:
@@ -149,7 +148,6 @@ def _content(path: Path) -> bytes:
 
 
 def _policy(path: Path) -> dict[str, Any]:
-    """The table in a policy file."""
     try:
         return toml_table(read_text(path, most=_MOST))
     except OSError as error:
@@ -168,14 +166,12 @@ def _from_base64(content: bytes) -> bytes:
 
 
 def _report_data(text: str) -> bytes:
-    """64 bytes."""
     if not re.fullmatch(r"[0-9a-fA-F]{128}", text):
         raise UserError("expected --report-data of 128 hexadecimal digits, got another; pad it")
     return bytes.fromhex(text)
 
 
 def _time(text: str) -> int:
-    """Seconds since 1970."""
     if not text:
         return clock()
     if text.isascii() and text.isdigit() and len(text) <= 12:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.errors import UserError
+from hubbub.core.number_format import at_least
 from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import remedy, write_audit
-from hubbub.desk.cli.terminal import add_command, argument, bar, emit, number, say, table, writing
+from hubbub.desk.cli.terminal import add_command, argument, bar, bound, emit, say, table, writing
 
 
 def add_commands(commands: Any) -> None:
@@ -70,11 +71,11 @@ def _show_audit(study: Study, found: Any) -> None:
         f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
         ("", ""),
         [
-            ("promised", number(found.promised)),
-            ("of which the training's sums may reveal", number(found.audited)),
+            ("promised", bound(found.promised)),
+            ("of which the training's sums may reveal", bound(found.audited)),
             (
                 f"measured in them, at least ({found.confidence:.6g} confidence)",
-                number(found.lower),
+                at_least(found.lower),
             ),
             (f'right guesses of "{found.side}"', _share(rates.true, rates.positives)),
             (f'wrong guesses of "{found.side}"', _share(rates.false, rates.negatives)),

@@ -1,9 +1,6 @@
-"""`hubbub bench`: this machine against its limits.
+"""`hubbub bench`: this machine against its physical limits, measured side by side in one run.
 
-The limits are physical, and measured side by side in one run. Every row is a ratio to work that
-cannot be spared: the bare keystream of the same bytes from the same library, the noise and the
-hashes. Only ratios within one run mean anything; other work on the machine disturbs them.
-`benchmarks/machine.py` measures the parts of a round besides.
+Every row is a ratio to work that cannot be spared. Only ratios within one run mean anything.
 """
 
 from __future__ import annotations
@@ -80,7 +77,6 @@ def measure(pairs: Sequence[Measurement], *, machine: bool) -> None:
 
 
 def _mask(bits: int) -> Measurement:
-    """One mask on one thread."""
     words, stream = ring.zeros(_COORDINATES, bits), MaskStream(1)
     return Measurement(
         name=f"mask-{bits}",
@@ -91,7 +87,6 @@ def _mask(bits: int) -> Measurement:
 
 
 def _noise() -> Measurement:
-    """Normals for a gradient sum."""
     source, noise, generator = SecureSource(), np.empty(_COORDINATES), np.random.default_rng(0)
     return Measurement(
         name="noise",

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubbub.core.errors import DataError, UserError
-from hubbub.core.number_format import at_most, several
-from hubbub.core.planning.plan_rows import spoken
+from hubbub.core.number_format import several
 from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
@@ -26,15 +25,16 @@ from hubbub.desk.cli.terminal import (
     add_command,
     argument,
     bar,
+    bound,
     emit,
-    number,
     say,
+    show,
     show_answers,
     table,
     warnings_told,
 )
-from hubbub.desk.report.arrangements import interval, verdict
-from hubbub.desk.report.trust_models import called
+from hubbub.desk.report.arrangements import interval, table_of, verdict
+from hubbub.desk.report.sheet import Sheet
 from hubbub.learning.metric_words import words_of
 
 if TYPE_CHECKING:
@@ -115,29 +115,18 @@ def _compare(options: argparse.Namespace) -> int:
         return 0
     if said := verdict(shown):
         say(said)
-    _show_means(comparison, {own.name: called(own.name) for own in shown.arrangements}, "runs")
+    _show_means(comparison, "runs")
     say(shown.how)
     say(shown.note)
     say(f"written to {out}; open {out / 'report.html'}")
     return 0
 
 
-def _show_means(comparison: Comparison, names: Mapping[str, str], what: str) -> None:
-    """The mean of every arrangement, by what it is called, with its interval and its epsilon."""
-    words = words_of(comparison.metric)
+def _show_means(comparison: Comparison, what: str, names: Mapping[str, str] | None = None) -> None:
+    words, means = words_of(comparison.metric), comparison.table()
     way = f", {words.better} is better" if words.better else ""
-    rows = [
-        (
-            names[own.name],
-            words.shown(own.mean),
-            _margin(comparison.values[own.name]),
-            "none" if own.epsilon is None else at_most(own.epsilon),
-            "nobody" if own.adversary is None else spoken(own.adversary),
-        )
-        for own in comparison.table().arrangements
-    ]
     title = f"Is joining worth it? {words.name}, mean of {comparison.repeats} {what}{way}"
-    table(title, ("", words.name, "± (95 %)", "epsilon at most", "against"), rows)
+    show(Sheet(title="", tables=(table_of(means, title, names),)))
 
 
 def _rehearse(options: argparse.Namespace) -> int:
@@ -180,7 +169,7 @@ def _rehearse(options: argparse.Namespace) -> int:
         return 0
     table(
         f"REHEARSAL of {study.name}: results to expect from a run at epsilon "
-        f"{number(plan.stated.epsilon, 3)} ({several(repeats, 'rehearsal')})",
+        f"{bound(plan.stated.epsilon)} ({several(repeats, 'rehearsal')})",
         ("", "mean", "± (95 %)"),
         [(name, f"{np.mean(column):.3f}", _margin(column)) for name, column in values.items()],
     )
@@ -189,7 +178,6 @@ def _rehearse(options: argparse.Namespace) -> int:
 
 
 def _scores(result: Result) -> dict[str, float]:
-    """The last evaluation, and what the private validation could show."""
     final = {key: value for key, value in result.final.items() if key not in ("step", "epsilon")}
     validated = (result.validation or {}).get("all") or {"scores": {}}
     own = {f"validation: {name}": one["value"] for name, one in validated["scores"].items()}
@@ -214,21 +202,13 @@ _NODES = 2  # compute nodes of the demo over the network
 
 @dataclass(frozen=True, kw_only=True)
 class _Story:
-    """One study of the demo.
+    """One study of the demo."""
 
-    Args:
-        key: in the JSON object, and of its folder.
-        file: of the study, beside the data sets.
-        words: what is shown of each mode, in this order.
-        repeats: train/test splits to average over.
-        moral: what the table shows.
-    """
-
-    key: str
-    file: str
-    words: Mapping[str, str]
-    repeats: int
-    moral: str
+    key: str  # in the JSON object, and of its folder
+    file: str  # of the study, beside the data sets
+    words: Mapping[str, str]  # what is shown of each mode, in this order
+    repeats: int  # train/test splits to average over
+    moral: str  # what the table shows
 
 
 _OTHERS = {
@@ -305,7 +285,7 @@ def _statistics(file: str, out: Path, options: argparse.Namespace) -> dict[str, 
         show_answers(answers)
         say(
             f"{study.parties.silos} silos answered in one noisy sum, epsilon "
-            f"{number(result.epsilon, 3)}: intervals and tests include the noise"
+            f"{bound(result.epsilon)}: intervals and tests include the noise"
         )
     return answers
 
@@ -346,14 +326,13 @@ def _compared(story: _Story, out: Path, options: argparse.Namespace) -> Comparis
     if options.json:
         return found
     show_plan(found.plan)
-    _show_means(found, story.words, "splits, on public test data")
+    _show_means(found, "splits, on public test data", story.words)
     say(story.moral)
     say(found.table().note)
     return found
 
 
 def _content(found: Comparison) -> dict[str, Any]:
-    """A comparison for machines."""
     return {
         found.metric: found.mean,
         "spread": found.spread,
@@ -403,7 +382,7 @@ def _demo_network(options: argparse.Namespace) -> int:
         )
         return 0
     rows = [
-        (_PLACES[key], f"{final['auc']:.3f}", number(final["epsilon"], 3), f"{seconds[key]:.0f}")
+        (_PLACES[key], f"{final['auc']:.3f}", bound(final["epsilon"]), f"{seconds[key]:.0f}")
         for key, final in finals.items()
     ]
     title = f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})"

@@ -24,6 +24,7 @@ from hubbub.desk.cli.terminal import (
     add_command,
     answer,
     argument,
+    bound,
     chosen_passphrase,
     say,
     table,
@@ -306,7 +307,6 @@ def review(
 
 
 def _withdraw(options: argparse.Namespace, party_folder: PartyFolder, study: Study) -> int:
-    """Take an approval back."""
     if study.id in party_folder.open_collections():
         warn(
             f"a sum of {study.name} is open, and its key is here: the key will be erased for ever, "
@@ -362,7 +362,7 @@ def show_study(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, 
     show_plan(made)
     for words in standing(ledger, study.privacy):
         say(words)
-    say(f"this study spends at most epsilon {made.stated.epsilon:.4g}")
+    say(f"this study spends at most epsilon {bound(made.stated.epsilon)}")
     if ledger.is_file():
         say(after(ledger, made))
 
@@ -381,11 +381,7 @@ def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]
 
 
 def decided(question: str, options: argparse.Namespace, inbox: Inbox, study: bytes) -> bool:
-    """Whether the person at the keyboard says yes, and nobody else has decided meanwhile.
-
-    Raises:
-        UserError: somebody has.
-    """
+    """Whether the person at the keyboard says yes, and nobody else has decided meanwhile."""
     before = inbox.standing(study)
     if not _agreed(question, options):
         return False

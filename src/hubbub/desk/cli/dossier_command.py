@@ -83,12 +83,7 @@ def _dossier(options: argparse.Namespace) -> int:
 
 
 def facts_of(path: Path, *, quiet: bool) -> Facts:
-    """What was found of a run, from its folder or its evidence alone.
-
-    Raises:
-        UserError: there is no evidence.
-        IntegrityError: it was altered, or is none of a study.
-    """
+    """What was found of a run, from its folder or its evidence alone."""
     evidence = path / FILE if path.is_dir() else path
     if not evidence.is_file():
         raise UserError(f"expected evidence at {evidence}, found none; only a finished run has it")

@@ -24,7 +24,6 @@ from hubbub.core.study.study import Study
 from hubbub.core.tabular.target import KINDS
 from hubbub.desk.cli.terminal import (
     STUDY,
-    Either,
     add_command,
     answer,
     argument,
@@ -87,21 +86,17 @@ def add_commands(commands: Any) -> None:
             metavar="DIR",
         ),
         argument("--target", "the column to predict; default: it is guessed", metavar="COLUMN"),
-        Either(
-            (
-                argument(
-                    "--patient",
-                    "the column with the person's key: all rows of one patient are protected "
-                    "together",
-                    metavar="COLUMN",
-                ),
-                argument(
-                    "--records-are-units",
-                    "every row is a different person, although some values look like repeated "
-                    "persons",
-                    bool,
-                ),
-            )
+        (  # at most one of these
+            argument(
+                "--patient",
+                "the column with the person's key: all rows of one patient are protected together",
+                metavar="COLUMN",
+            ),
+            argument(
+                "--records-are-units",
+                "every row is a different person, although some values look like repeated persons",
+                bool,
+            ),
         ),
         argument(
             "--join",
@@ -208,7 +203,6 @@ def _with_validation(made: Draft) -> Draft:
 
 
 def _refuse(options: argparse.Namespace) -> None:
-    """Refuse options that contradict each other, or what is there."""
     if options.out.exists() and not options.replace:
         raise UserError(
             f"expected no file {options.out}, found one; name another with --out, or add --replace"
@@ -243,7 +237,8 @@ def _write(options: argparse.Namespace, drafted: Draft) -> int:
         write_text(options.out, text)
     faults = _faults(drafted, study, tidied=options.tidy is not None)
     is_ready = bool(drafted.files) and not any(fault.refused for fault in faults)
-    following = _next(options, drafted, faults, is_ready=is_ready)
+    words, command = _next(options, drafted, faults, is_ready=is_ready)
+    following = shlex.join(["hubbub", *command])
     if options.json:
         result = _described(drafted, left_out, faults) | {
             "ready": is_ready,
@@ -253,14 +248,12 @@ def _write(options: argparse.Namespace, drafted: Draft) -> int:
     else:
         _show(options, drafted, left_out)
         list_faults(faults)
-        for line in _last_words(options, drafted, study, faults, is_ready=is_ready):
+        for line in (*_last_words(options, drafted, study, faults), words, f"    {following}"):
             say(line)
-        say(f"    {following}")
     return 0 if is_ready or options.query else 1
 
 
 def _answers(options: argparse.Namespace) -> Answers:
-    """What was said of the files."""
     if options.time is not None and options.event is None:
         raise UserError(
             f"expected --event with --time {options.time}, got none; name the column that "
@@ -284,7 +277,6 @@ def _answers(options: argparse.Namespace) -> Answers:
 
 
 def _names(text: str | None) -> list[str]:
-    """Names with commas between them."""
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
@@ -302,7 +294,7 @@ def _answered(options: argparse.Namespace, question: Question) -> argparse.Names
         else:
             continue
         try:
-            answered: argparse.Namespace = options.parser.parse_args(_again(options, *more)[2:])
+            answered: argparse.Namespace = options.parser.parse_args(_again(options, *more)[1:])
         except UserError as error:
             say(str(error))
         else:
@@ -313,9 +305,11 @@ def _ask(options: argparse.Namespace, survey: Survey, questions: Sequence[Questi
     """What has to be known first: nothing is written, and the exit code says so."""
     # The command that is printed gives the likeliest answer to each question.
     likeliest = [word for question in questions for word in question.choices[0].options]
-    unread = options.tidy is None and any(fault.refused for fault in survey.form_faults)
+    faults = [*survey.faults, *(fault for table in survey.tables for fault in table.faults)]
+    unread = options.tidy is None and any(fault.refused for fault in faults)
     tidies = unread and "--tidy" not in likeliest and not options.query
-    following = shlex.join(_again(options, *likeliest, *(_TIDY if tidies else ())))
+    tidy = _TIDY if tidies else ()
+    following = shlex.join(["hubbub", *_again(options, *likeliest, *tidy)])
     if options.json:
         asked = [question.to_dict() for question in questions]
         emit({"ready": False, "out": None, "questions": asked, "next": following})
@@ -338,7 +332,7 @@ def _ask(options: argparse.Namespace, survey: Survey, questions: Sequence[Questi
 
 def _again(options: argparse.Namespace, *more: str) -> list[str]:
     """The same command with more options, which replace those of before."""
-    words = ["hubbub", "init", *map(str, options.files)]
+    words = ["init", *map(str, options.files)]
     if options.query:
         words += ["--query", str(options.query), "--data", str(options.data)]
         words += [word for pair in options.person for word in ("--person", pair)]
@@ -383,25 +377,7 @@ def _faults(made: Draft, study: Study, *, tidied: bool) -> list[Fault]:
     return faults + checked(study, made.parties[: len(made.tables)], Path())
 
 
-def _next(
-    options: argparse.Namespace, made: Draft, faults: Sequence[Fault], *, is_ready: bool
-) -> str:
-    """The command that comes next."""
-    out = str(options.out)
-    if is_ready:
-        return shlex.join(["hubbub", "plan" if len(made.tables) == 1 else "run", out])
-    if options.tidy is not None:
-        return shlex.join(["hubbub", "check", out])
-    if options.query:
-        party = next(name for name in made.parties if any(name in fault.file for fault in faults))
-        words = ["hubbub", "check", out, "--silo", party, "--data", str(options.data)]
-        return shlex.join([*words, "--mapping", str(options.data / "mapping.toml")])
-    guessed = ["--target", made.target.name] if made.target.guessed else []
-    return shlex.join(_again(options, *guessed, *_TIDY, "--replace"))
-
-
 def _described(made: Draft, left_out: dict[str, int], faults: Sequence[Fault]) -> dict[str, Any]:
-    """The draft for machines."""
     target = made.target
     return {
         "parties": made.parties,
@@ -424,7 +400,6 @@ def _described(made: Draft, left_out: dict[str, int], faults: Sequence[Fault]) -
 
 
 def _show(options: argparse.Namespace, made: Draft, left_out: dict[str, int]) -> None:
-    """What becomes of each column, and of each file's rows."""
     target = made.target
     if (outcome := target.outcome) is None:
         ones, zeros = ", ".join(target.positive), ", ".join(target.negative)
@@ -457,14 +432,9 @@ def _show(options: argparse.Namespace, made: Draft, left_out: dict[str, int]) ->
 
 
 def _last_words(
-    options: argparse.Namespace,
-    made: Draft,
-    study: Study,
-    faults: Sequence[Fault],
-    *,
-    is_ready: bool,
+    options: argparse.Namespace, made: Draft, study: Study, faults: Sequence[Fault]
 ) -> list[str]:
-    """What the draft costs, what of it is from records, and what is to be done next."""
+    """What the draft costs, and what of it is from records."""
     part = made.validation_epsilon
     lines = [words] if (words := too_wide(study)) else []
     if part:
@@ -488,27 +458,38 @@ def _last_words(
         lines.append(
             "the files' names do not match a pattern such as silo-{name}.csv, which a study needs"
         )
-    if any("factor" in fault.remedy for fault in faults):
+    if any("another unit" in fault.remedy for fault in faults):
         lines.append(
             "agree on units with the sites that the notes above name before anybody trains"
         )
+    return lines
+
+
+def _next(
+    options: argparse.Namespace, made: Draft, faults: Sequence[Fault], *, is_ready: bool
+) -> tuple[str, list[str]]:
+    """What is to be done next, and the command for it."""
+    out, then = str(options.out), "then see what it guarantees with"
     if is_ready and len(made.tables) == 1:
-        last = (
-            "put the other silos' names into [parties] of the study; then see what it "
-            "guarantees with"
+        words = f"put the other silos' names into [parties] of the study; {then}"
+        return words, ["plan", out]
+    if is_ready:
+        words = f"review {out}; {then} hubbub plan, and train with"
+        return words, ["run", out]
+    if options.tidy is not None:
+        words = (
+            "a run still refuses what is marked as wrong above: correct it, and check again with"
         )
-    elif is_ready:
-        last = f"review {options.out}; then see what it guarantees with hubbub plan, and train with"
-    elif options.tidy is not None:
-        last = "a run still refuses what is marked as wrong above: correct it, and check again with"
-    elif options.query:
-        last = (
-            f"{_MISFITS}: correct them in the database, or let each site map its own, "
-            "beginning with"
-        )
-    else:
-        last = "a run cannot read these files yet: correct them, or write corrected copies with"
-    return [*lines, last]
+        return words, ["check", out]
+    if options.query:
+        party = next(name for name in made.parties if any(name in fault.file for fault in faults))
+        words = "correct them in the database, or let each site map its own, beginning with"
+        mapping = ["--mapping", str(options.data / "mapping.toml")]
+        command = ["check", out, "--silo", party, "--data", str(options.data), *mapping]
+        return f"{_MISFITS}: {words}", command
+    guessed = ["--target", made.target.name] if made.target.guessed else []
+    words = "a run cannot read these files yet: correct them, or write corrected copies with"
+    return words, _again(options, *guessed, *_TIDY, "--replace")
 
 
 def list_faults(faults: Sequence[Fault]) -> None:

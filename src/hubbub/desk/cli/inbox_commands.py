@@ -18,8 +18,8 @@ from hubbub.desk.cli.terminal import (
     add_command,
     answer,
     argument,
+    bound,
     moment,
-    number,
     say,
     table,
     unlock,
@@ -182,9 +182,8 @@ def _listed(options: argparse.Namespace, inbox: Inbox) -> int:
 
 
 def _cost(row: Mapping[str, Any]) -> str:
-    """The epsilon that is promised, at its delta."""
     promised = row.get("promised")
-    return "" if promised is None else f"epsilon {number(promised)} at delta {row['delta']:g}"
+    return "" if promised is None else f"epsilon {bound(promised)} at delta {row['delta']:g}"
 
 
 def _row(inbox: Inbox, proposal: Proposal, ledger: Path) -> dict[str, Any]:

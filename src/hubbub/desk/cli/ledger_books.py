@@ -21,12 +21,12 @@ from hubbub.core.ledger.entry import Admission, Cap, Closing, Entry
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.privacy_ledger import Content, Ledger
 from hubbub.core.ledger.tally import Tally, attempts_of
-from hubbub.core.number_format import several
+from hubbub.core.number_format import at_least, several
 from hubbub.core.planning.plan import Plan
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import COMMANDS
-from hubbub.desk.cli.terminal import finite, moment, number
+from hubbub.desk.cli.terminal import bound, finite, moment
 
 
 def counted_at(cap: Cap | None) -> tuple[float, str]:
@@ -90,7 +90,7 @@ class LedgerBooks:
         """The cap, the promise that it is, and what is left of it."""
         if (cap := self.cap) is None:
             return ["no cap is set: any number of studies may be run"]
-        rest = f"{left:.4g} left" if (left := self.left) else "nothing left"
+        rest = f"{at_least(left)} left" if (left := self.left) else "nothing left"
         words = f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g} ({cap.relation}), {rest}"
         if self.filter is None:
             words += " by the rule for fixed studies (P15)"
@@ -99,32 +99,26 @@ class LedgerBooks:
         promise = f"{words}; guaranteed however later studies are chosen"
         if self.least_cap == 0:
             return [promise]
-        needed = f"epsilon {number(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
+        needed = f"epsilon {bound(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
         lines = [f"counted by the cap: {needed}, however each study was chosen", promise]
         if (law := self.filter.cap.law) is not None:
             lines.insert(
                 1,
                 f"reserved law: noise {law.noise_multiplier:g}, rate {law.sample_rate:g}; "
                 f"{self.filter.unused} of its {law.steps} steps are unused, which "
-                f"reserves epsilon {self.filter.kept_back(self.tally):.4g}",
+                f"reserves epsilon {bound(self.filter.kept_back(self.tally))}",
             )
         return lines
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedSpending:
-    """What a data set has spent, and will have once a plan's study is over.
+    """What a data set has spent, and will have once a plan's study is over."""
 
-    Args:
-        spent: epsilon of all studies before it, at the study's own delta and relation; None past
-            all bounds.
-        after: the same with the study.
-        words: what its cap says of that.
-    """
-
+    # epsilon of all studies before it, at the study's own delta and relation; None past all bounds
     spent: float | None
-    after: float | None
-    words: str
+    after: float | None  # the same with the study
+    words: str  # what its cap says of that
 
 
 def spending(path: Path, plan: Plan) -> PlannedSpending:
@@ -136,19 +130,14 @@ def spending(path: Path, plan: Plan) -> PlannedSpending:
     if cap is None:
         words = "no cap"
     elif (counted := books.after(plan)) > cap.epsilon:
-        words = f"epsilon {counted:.4g} of {cap.epsilon:g}: will be refused"
+        words = f"epsilon {bound(counted)} of {cap.epsilon:g}: will be refused"
     else:
-        words = f"epsilon {counted:.4g} of {cap.epsilon:g} ({cap.studies} studies)"
+        words = f"epsilon {bound(counted)} of {cap.epsilon:g} ({cap.studies} studies)"
     return PlannedSpending(spent=finite(spent), after=finite(later), words=words)
 
 
 def standing(path: Path, privacy: Privacy) -> list[str]:
-    """What a ledger allows: its cap and what is left of it, or the one that a study gives it.
-
-    Args:
-        path: of the ledger, which may not be there yet.
-        privacy: of the study.
-    """
+    """What a ledger allows: its cap and what is left of it, or the one that a study gives it."""
     cap, words = None, [f"no ledger in {path} yet: nothing has been spent"]
     if path.is_file():
         books = LedgerBooks.of(path)
@@ -178,7 +167,7 @@ def after(path: Path, plan: Plan) -> str:
     epsilon = books.after(plan)
     by = "total spent" if books.filter is None else "counted by the cap"
     words = (
-        f"{by} after this study: epsilon {epsilon:.4g} at delta {goal.delta:g} ({goal.relation})"
+        f"{by} after this study: epsilon {bound(epsilon)} at delta {goal.delta:g} ({goal.relation})"
     )
     if books.cap is None or epsilon <= books.cap.epsilon:
         return words
@@ -199,20 +188,14 @@ HEAD = ("time", "party", "event", "exit", "by", "study", "name", "epsilon", "del
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerHistory:
-    """What the files beside a ledger say.
-
-    Args:
-        party: its name.
-        names: of studies, by id.
-        approved: when studies were approved, by id; all times are seconds since 1970.
-        sessions: when sessions began, by their ids.
-        commands: as the command log has them, oldest first, each with its exit code if it ended.
-    """
+    """What the files beside a ledger say."""
 
     party: str
-    names: Mapping[bytes, str]
+    names: Mapping[bytes, str]  # of studies, by id
+    # when studies were approved, by id; all times are seconds since 1970
     approved: Mapping[bytes, float]
-    sessions: Mapping[bytes, float]
+    sessions: Mapping[bytes, float]  # when sessions began, by their ids
+    # as the command log has them, oldest first, each with its exit code if it ended
     commands: Sequence[Mapping[str, Any]] = field(repr=False)
 
     @classmethod
@@ -342,7 +325,6 @@ def trail(
 
 
 def _command(line: Mapping[str, Any]) -> _Event:
-    """What somebody typed."""
     actor = line["actor"]
     by, became = actor["user"], actor.get("sudo_user") or actor.get("login")
     return _Event(

@@ -36,9 +36,9 @@ from hubbub.desk.cli.terminal import (
     answer,
     argument,
     bar,
+    bound,
     emit,
     finite,
-    number,
     say,
     table,
 )
@@ -175,7 +175,7 @@ def _show(options: argparse.Namespace) -> int:
     _show_studies(str(options.ledger), studies)
     counted_as = f"at delta {delta:g} ({relation})"
     say(
-        f"total spent: epsilon {number(spent)} {counted_as}, if all studies were fixed before "
+        f"total spent: epsilon {bound(spent)} {counted_as}, if all studies were fixed before "
         "the first"
     )
     if tally.unit == "patient":
@@ -198,7 +198,7 @@ def _show_studies(title: str, studies: list[dict[str, Any]]) -> None:
         (
             study["study"][: 8 if "name" in known else 16],
             *(study[key] if key == "name" else study[key][:10] for key in known),
-            *(str(study["steps"]), str(study["sessions"]), number(study["epsilon"])),
+            *(str(study["steps"]), str(study["sessions"]), bound(study["epsilon"])),
         )
         for study in studies
     ]
@@ -285,9 +285,13 @@ def _export_trails(options: argparse.Namespace) -> int:
     if options.json:
         emit({"head": next(iter(heads.values()), None), "heads": heads, "trail": lines})
     else:
-        shown = [{**line, "epsilon": number(line["epsilon"], 6)} for line in lines]
+        shown = [{**line, "epsilon": _digits(line["epsilon"])} for line in lines]
         sys.stdout.write(csv_text([HEAD, *(tuple(line.values()) for line in shown)]))
     return 0
+
+
+def _digits(epsilon: float | None) -> str:
+    return bound(None) if epsilon is None else f"{epsilon:.6g}"
 
 
 def _counted(cap: Cap | None, delta: float | None, relation: str | None) -> tuple[float, str]:
@@ -348,7 +352,7 @@ def _missing(options: argparse.Namespace) -> int:
         | {"delta": goal.delta, "relation": goal.relation},
         *(f"{purpose}: {rows} rows are missing" for purpose, rows in lost.items() if rows),
         (
-            f"total spent: epsilon {number(spent)} according to the ledger, {number(truly)} "
+            f"total spent: epsilon {bound(spent)} according to the ledger, {bound(truly)} "
             f"with the missing rows, at delta {goal.delta:g} ({goal.relation}); lower the cap "
             "by the difference"
         )
@@ -432,7 +436,6 @@ def _set(options: argparse.Namespace) -> int:
 
 
 def _law(noise: str, rate: str, steps: str) -> ReferenceLaw:
-    """A reference law as it is stated."""
     try:
         return ReferenceLaw(
             noise_multiplier=float(noise), sample_rate=float(rate), steps=int(steps)
@@ -452,7 +455,7 @@ def _check_law(cap: Cap, before: PrivacyFilter | None, tally: Tally) -> None:
     if not after.keeps_its_law:
         raise UserError(
             f"expected a cap with room for its law, got epsilon {cap.epsilon:g} where at least "
-            f"{after.epsilon(tally):.4g} is needed; raise the cap or state fewer steps"
+            f"{bound(after.epsilon(tally))} is needed; raise the cap or state fewer steps"
         )
 
 

@@ -162,7 +162,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _done(note: CommandLog) -> int:
-    """Run the command that was typed; errors are sentences."""
     try:
         options = _parser(note.typed).parse_args(note.typed)
         note.begins(options)
@@ -287,13 +286,9 @@ _ADDRESS = re.compile(r"(?:--[\w-]+=)?(?:\w++://[\w.%-]*+(?:\[[\w:.%]*\])?(?::\d
 
 @dataclass(kw_only=True)
 class CommandLog:
-    """What is noted of one command.
+    """What is noted of one command."""
 
-    Args:
-        typed: the words after "hubbub".
-    """
-
-    typed: Sequence[str]
+    typed: Sequence[str]  # the words after "hubbub"
     _options: argparse.Namespace | None = field(default=None, repr=False)
     _study: dict[str, str] | None = field(default=None, repr=False)
 
@@ -409,19 +404,12 @@ def _completion(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Level:
-    """What may be typed after some commands.
+    """What may be typed after some commands."""
 
-    Args:
-        path: the commands, from the first.
-        commands: further ones, with what each does.
-        options: with what each does.
-        choices: of an option, or of the arguments under the empty name.
-    """
-
-    path: tuple[str, ...]
-    commands: dict[str, str]
-    options: dict[str, str]
-    choices: dict[str, tuple[str, ...]]
+    path: tuple[str, ...]  # the commands, from the first
+    commands: dict[str, str]  # further ones, with what each does
+    options: dict[str, str]  # with what each does
+    choices: dict[str, tuple[str, ...]]  # of an option, or of the arguments under the empty name
 
 
 def _levels(action: Any, path: tuple[str, ...]) -> Iterator[_Level]:
@@ -480,7 +468,6 @@ def _bash(levels: Sequence[_Level]) -> str:
 
 
 def _zsh(levels: Sequence[_Level]) -> str:
-    """For zsh, which takes bash's."""
     return f"autoload -U +X bashcompinit && bashcompinit\n{_bash(levels)}"
 
 

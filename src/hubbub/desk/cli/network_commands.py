@@ -27,8 +27,8 @@ from hubbub.desk.cli.terminal import (
     answer,
     argument,
     bar,
+    bound,
     emit,
-    number,
     read_answers,
     say,
     show_answers,
@@ -145,7 +145,6 @@ def add_commands(commands: Any) -> None:
 
 
 def _moment(text: str) -> float:
-    """Seconds since 1970 of a date's end, or of a time."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -162,21 +161,16 @@ def _moment(text: str) -> float:
 
 @dataclass(kw_only=True)
 class _Teller:
-    """Tells people what is written down: what repeats itself once a minute, the rest at once.
+    """Tells people what is written down: what repeats itself once a minute, the rest at once."""
 
-    Args:
-        json: every event, as the event log has it, for machines.
-        progress: shows the steps, where there is a terminal.
-    """
-
-    json: bool
-    progress: Bar | None = None
+    json: bool  # every event, as the event log has it, for machines
+    progress: Bar | None = None  # shows the steps, where there is a terminal
     _last: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "step" and self.progress is not None:
-            self.progress.reach(event["step"], f"epsilon {event['epsilon']:.3f}")
+            self.progress.reach(event["step"], f"epsilon {bound(event['epsilon'])}")
             if self.progress.shown:
                 return
         if self.json:
@@ -204,7 +198,6 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _served(options: argparse.Namespace) -> int:
-    """Serve a study to its end."""
     _check_engine()
     from hubbub.site.network.aggregator_process import check, host
 
@@ -251,7 +244,7 @@ def _served(options: argparse.Namespace) -> int:
     answer(
         options,
         content,
-        f"{study.name}: epsilon {number(final['epsilon'])} at delta {study.privacy.delta:g}",
+        f"{study.name}: epsilon {bound(final['epsilon'])} at delta {study.privacy.delta:g}",
         f"written to {out}; open {out / 'report.html'}, and check it with hubbub verify {out}",
     )
     return 0
@@ -260,7 +253,6 @@ def _served(options: argparse.Namespace) -> int:
 def _served_folder(
     options: argparse.Namespace, party_folder: PartyFolder, timeouts: Timeouts
 ) -> int:
-    """Serve the studies of a folder."""
     from hubbub.site.network.aggregator_process import host_all
 
     if options.until is not None or options.audit is not None:
@@ -401,7 +393,7 @@ def _cell(key: str, value: object) -> str:
     if key == "absent_since" and isinstance(value, dict):
         value = {name: _cell("since", seconds) for name, seconds in value.items()}
     if isinstance(value, float):
-        return number(value)
+        return bound(value) if key == "epsilon" else f"{value:.4g}"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "nobody"
     if isinstance(value, dict):

@@ -1,10 +1,8 @@
 """The page of one party for its own people: studies, who is absent, what is spent, what to do next.
 
-It is read only, and all of it is public among the parties or this party's own: `SHOWN` says which
-values of the event log's state get here, and why each may. Beside them it reads files of the
-party's folder: which studies are approved or proposed (public among the parties), and what the
-ledger holds (this party's own; rows are written before records are looked at). So nothing here
-depends on a record but through noisy sums. It renders what others chose, names above all, as text.
+It is read only. `SHOWN` says which values of the event log's state get here, and why each may;
+beside them stand files of the party's folder, whose ledger is written before records are looked at.
+So nothing here depends on a record but through noisy sums. What others chose is rendered as text.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from hubbub.core.errors import HubbubError, UserError, loggable, printable
 from hubbub.core.number_format import few
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.ledger_books import LedgerBooks, LedgerHistory, counted_at, spent_by_study
-from hubbub.desk.cli.terminal import finite, number
+from hubbub.desk.cli.terminal import bound, finite
 from hubbub.desk.report import markup
 from hubbub.desk.report.markup import Html, section, table, tag
 from hubbub.site.network.event_log import CONNECTING, TRAINING, EventLog
@@ -56,17 +54,11 @@ _NEAR = 0.05  # of the cap: so little is worth a sentence
 
 @dataclass(kw_only=True)
 class PartyPage:
-    """The page of a party.
+    """The page of a party."""
 
-    Args:
-        event_log: whose state is shown.
-        folder: the party's.
-        ledger: of a silo's data set; None of a party that holds no records.
-    """
-
-    event_log: EventLog
-    folder: PartyFolder
-    ledger: Path | None
+    event_log: EventLog  # whose state is shown
+    folder: PartyFolder  # the party's
+    ledger: Path | None  # of a silo's data set; None of a party that holds no records
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _spent: tuple[float, Html, list[str]] = field(default=(0.0, Html(""), []), repr=False)
 
@@ -108,8 +100,8 @@ class PartyPage:
             where = "not answered: its roster was replaced, or its records are not read yet"
         done = state.get("step", state.get("attempts"))
         step = f"{done} of {state['steps']}" if done is not None and "steps" in state else ""
-        epsilon = f"{number(state['epsilon'])} of " if "epsilon" in state else "at most "
-        goal = f"{epsilon}{number(study.privacy.epsilon)} at delta {study.privacy.delta:g}"
+        epsilon = f"{bound(state['epsilon'])} of " if "epsilon" in state else "at most "
+        goal = f"{epsilon}{study.privacy.epsilon:g} at delta {study.privacy.delta:g}"
         cells = (study.name, where, step, goal, study.id.hex()[:16])
         return tuple(_text(cell) for cell in cells)
 
@@ -209,13 +201,13 @@ def _spent(ledger: Path | None) -> tuple[Html, list[str]]:
                 study["name"] or "not known here",
                 str(study["steps"]),
                 str(study["sessions"]),
-                number(study["epsilon"]),
+                bound(study["epsilon"]),
                 study["study"][:16],
             )
         )
         for study in spent_by_study(books.tally, LedgerHistory.beside(ledger), delta, relation)
     ]
-    spent = number(finite(books.tally.epsilon(delta=delta, relation=relation)))
+    spent = bound(finite(books.tally.epsilon(delta=delta, relation=relation)))
     words = [f"spent in all: epsilon {spent} at delta {delta:g} ({relation})", *books.words]
     shown = [tag("p", f"{line[:1].upper()}{line[1:]}.") for line in words]
     if rows:

@@ -30,6 +30,7 @@ from hubbub.desk.cli.terminal import (
     answer,
     argument,
     bar,
+    bound,
     finite,
     say,
     show,
@@ -139,7 +140,6 @@ def _title(study: Study, baseline: str | None) -> str:
 
 
 def _interrupted(out: Path, baseline: str | None) -> str:
-    """What is left of a run that Ctrl-C has ended, and how to go on."""
     if not (out / "run.json").exists():
         return "interrupted before the run began; nothing was charged"
     if baseline is not None:
@@ -151,7 +151,6 @@ def _interrupted(out: Path, baseline: str | None) -> str:
 
 
 def _new_run(options: argparse.Namespace) -> tuple[Study, Path]:
-    """The study of a new run, and its folder."""
     if options.study is None:
         raise UserError("expected a study file, or --resume DIR, got neither; give one of them")
     if options.trust_code:
@@ -184,7 +183,6 @@ def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
 
 
 def _resumed(options: argparse.Namespace) -> Result:
-    """A run that was stopped, from where it stood."""
     from hubbub.learning.runs.run_study import resume
 
     for name in ("study", "out", "ledgers", "baseline", "audit", "epsilon", "set"):
@@ -208,8 +206,7 @@ def _resumed(options: argparse.Namespace) -> Result:
 
 
 def _note(row: Mapping[str, float]) -> str:
-    """The newest metrics in a few words."""
-    shown = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
+    shown = [f"epsilon {bound(row['epsilon'])}"] if "epsilon" in row else []
     return ", ".join([*shown, *in_brief(row)])
 
 

@@ -21,7 +21,7 @@ from hubbub.core.planning.study_plan import plan
 from hubbub.core.runs.renderers import render
 from hubbub.core.settings import shown
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.terminal import STUDY, add_command, argument, emit, number, say, show, table
+from hubbub.desk.cli.terminal import STUDY, add_command, argument, bound, emit, say, show, table
 from hubbub.desk.report.promise import broken, exposure_rows, number_rows
 from hubbub.estimation.queries.statistics_query import planned_answers
 
@@ -65,12 +65,7 @@ def is_trial(options: argparse.Namespace) -> bool:
 
 
 def load_trial(path: Path, options: argparse.Namespace) -> Study:
-    """The study in a file, or a trial of it with other values.
-
-    Raises:
-        UserError: what is set is no key and value, or epsilon is no number.
-        StudyError: the study cannot be read, or takes no such value.
-    """
+    """The study in a file, or a trial of it with other values."""
     study = Study.load(path)
     if not is_trial(options):
         return study
@@ -155,10 +150,7 @@ def _plan(options: argparse.Namespace) -> int:
             f"Total spent by these records (at delta {goal.delta:g}, {goal.relation}, if "
             "all studies were fixed before the first)",
             ("silo", "epsilon so far", "with this study", "its cap"),
-            [
-                (name, number(own.spent), number(own.after), own.words)
-                for name, own in spent.items()
-            ],
+            [(name, bound(own.spent), bound(own.after), own.words) for name, own in spent.items()],
         )
     return 0
 
@@ -193,6 +185,7 @@ def show_plan(made: Plan) -> None:
         ("adversary", "guarantee", "noise left / C", "epsilon at most"),
         [(who, what, left, epsilon) for who, epsilon, _, what, left in exposure_rows(plain)],
         texts=2,
+        is_named=True,
     )
     if made.joint_batches:
         table(

@@ -26,6 +26,7 @@ from rich.text import Text
 
 from hubbub.core.disk import why_of
 from hubbub.core.errors import UncountedWarning, UserError
+from hubbub.core.number_format import at_most
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -54,21 +55,8 @@ class Argument(NamedTuple):
     settings: dict[str, Any]
 
 
-class Either(NamedTuple):
-    """Options of which at most one is typed."""
-
-    options: tuple[Argument, ...]
-
-
 def argument(name: str, words: str, kind: Callable[[str], Any] = str, **settings: Any) -> Argument:
-    """One argument: a word that must be typed, or an option, whose name begins with dashes.
-
-    Args:
-        name: as it is typed; of an option with its dashes.
-        words: what the help says of it.
-        kind: what makes a value of the word; `bool`: the option is a flag.
-        settings: more, as argparse has it.
-    """
+    """One argument: a word that must be typed, or an option, whose name begins with dashes."""
     how: dict[str, Any] = {} if kind is str else {"type": kind}
     how = {"action": "store_true"} if kind is bool else how
     return Argument(name, {"help": words, **how, **settings})
@@ -92,16 +80,19 @@ def add_command(
     name: str,
     words: str,
     function: Callable[[argparse.Namespace], int],
-    *arguments: Argument | Either,
+    *arguments: Argument | tuple[Argument, ...],
 ) -> argparse.ArgumentParser:
-    """A command, whose own help says what the overview says of it; all of them take --json."""
+    """A command, whose own help says what the overview says of it; all of them take --json.
+
+    Of options in a tuple at most one is typed.
+    """
     parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
     for own in (argument("--json", "print one JSON object and nothing else", bool), *arguments):
         if isinstance(own, Argument):
             parser.add_argument(own.name, **own.settings)
             continue
         group = parser.add_mutually_exclusive_group()
-        for option in own.options:
+        for option in own:
             group.add_argument(option.name, **option.settings)
     parser.set_defaults(command=function)
     return parser
@@ -169,13 +160,23 @@ def warnings_told() -> Iterator[None]:
 
 
 def table(
-    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int = 1
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    texts: int = 1,
+    is_named: bool = False,
 ) -> None:
-    """A table; the first columns are text, the others are numbers."""
+    """A table; first columns of text, then of numbers; names of rows may be kept in one piece."""
     named = Text(_printable(title))
     shown = Table(title=named, title_justify="left", title_style="bold", header_style="bold")
     for index, name in enumerate(header):
-        shown.add_column(name, justify="left" if index < texts else "right", overflow="fold")
+        shown.add_column(
+            name,
+            justify="left" if index < texts else "right",
+            overflow="fold",
+            no_wrap=is_named and index == 0,
+        )
     for row in rows:
         shown.add_row(*(Text(_printable(cell)) for cell in row))
     _out.print(shown)
@@ -278,14 +279,7 @@ class Bar:
 
 @contextmanager
 def bar(title: str, total: int, *, quiet: bool, lines: bool = False) -> Iterator[Bar]:
-    """A progress bar with a title, a count, a note and the time left; on stderr.
-
-    Args:
-        title: of what goes on.
-        total: how much there is to do.
-        quiet: show nothing.
-        lines: print lines where there is no terminal, see `Lines`.
-    """
+    """A progress bar with a title, a count, a note and the time left; on stderr."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -302,7 +296,6 @@ def bar(title: str, total: int, *, quiet: bool, lines: bool = False) -> Iterator
 
 
 def _tell(text: str) -> None:
-    """A line on stderr, at once."""
     print(_printable(text), file=sys.stderr, flush=True)
 
 
@@ -318,9 +311,9 @@ def finite(epsilon: float) -> float | None:
     return epsilon if epsilon < float("inf") else None
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """A number for a table; none past what can be promised."""
-    return "> 50" if value is None or value == float("inf") else f"{value:.{digits}g}"
+def bound(epsilon: float | None) -> str:
+    """An epsilon for a table, rounded up as on every page; none past what can be promised."""
+    return "> 50" if epsilon is None or epsilon == float("inf") else at_most(epsilon)
 
 
 # Where the passphrase of a party's keys comes from: a descriptor, the system, or a person.

@@ -17,31 +17,16 @@ from hubbub.desk.drafting.survey import Survey, survey_of
 
 @dataclass(frozen=True, kw_only=True)
 class AskedQuery:
-    """A query that a study is drafted from.
+    """A query that a study is drafted from."""
 
-    Args:
-        query: one SELECT.
-        tables: that it reads, each with the column that says whose a row is.
-        patient: the column of its result that is that key.
-    """
-
-    query: str
+    query: str  # one SELECT
+    # that it reads, each with the column that says whose a row is
     tables: tuple[tuple[str, str], ...]
-    patient: str
+    patient: str  # the column of its result that is that key
 
     @classmethod
     def of(cls, path: Path, stated: Sequence[str], patient: str | None) -> AskedQuery:
-        """The query in a file.
-
-        Args:
-            path: of the file.
-            stated: "table=column", one for each table.
-            patient: see the class.
-
-        Raises:
-            UserError: the file cannot be read, or a table or the patient is not stated.
-            StudyError: the query does not keep people apart.
-        """
+        """The query in a file."""
         try:
             query = read_text(path)
         except (OSError, ValueError):

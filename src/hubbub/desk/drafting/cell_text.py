@@ -1,8 +1,7 @@
 """What the text of a cell may mean: a number in any country's spelling, a date, or nothing at all.
 
 The reader of a run knows one spelling of a number and no missing value but those that the study
-lists. What is known here is for drafts, checks and tidy copies. This file knows single cells and
-names, and what people are told of a cell that a run refuses.
+lists. What is known here is for drafts, checks and tidy copies.
 """
 
 from __future__ import annotations
@@ -37,8 +36,9 @@ MISSING = frozenset(
 # These are missing only in columns of numbers, where they can be no category of their own.
 _WORDS = word_set("none missing unknown unk nil nd")
 _SENTINELS = word_set("-9 -99 -999 -9999 -99999")
-_TRUTHS = (("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"))
+TRUTHS = (("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"))
 _FALSE_TRUE = ({"0", "false"}, {"1", "true"})
+TRUTH_VALUES = _FALSE_TRUE[0] | _FALSE_TRUE[1]
 _SPACES = "' \u00a0\u202f\u2019"
 _POINT = re.compile(rf"[+-]?[1-9]\d{{0,2}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
 _COMMA = re.compile(rf"[+-]?[1-9]\d{{0,2}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
@@ -102,13 +102,9 @@ def meant_by_truth(text: str, spellings: Sequence[str]) -> str | None:
     """Which of a study's spellings a truth value is; None if it is none, or they are no such pair.
 
     Programs that read "yes" and "no" as truth values hand on 1 and 0, or true and false.
-
-    Args:
-        text: of the cell.
-        spellings: all of them; each that means yes, or no, in any case.
     """
     by_word = {folded(spelling): spelling for spelling in reversed(spellings)}
-    words = next((pair for pair in _TRUTHS if set(pair) == set(by_word)), None)
+    words = next((pair for pair in TRUTHS if set(pair) == set(by_word)), None)
     place = next((k for k, values in enumerate(_FALSE_TRUE) if folded(text) in values), None)
     return None if words is None or place is None else by_word[words[place]]
 
@@ -130,12 +126,7 @@ def sentinels(numbers: Iterable[str]) -> set[str]:
 
 
 def plain_number(text: str, decimal: str = ".") -> str | None:
-    """A number as every program reads it; None if the text is none.
-
-    Args:
-        text: of the cell, such as "1.234,5", "12 %" or "1,234".
-        decimal: "." or ",": how a text is read that may mean two numbers.
-    """
+    """A number as every program reads it; None if the text is none."""
     if number_in(text) is not None and not (decimal == "," and _COMMA.fullmatch(text)):
         return text
     core = seen(text).strip(_UNITS).replace("\u2212", "-")  # the minus of typesetters
@@ -152,10 +143,6 @@ def measured(text: str, decimal: str = ".") -> str | None:
 
     >>> measured("1,5"), measured("<0.5"), measured("> 100"), measured("90+"), measured("<none")
     ('1.5', '0.5', '100', '90', None)
-
-    Args:
-        text: of the cell.
-        decimal: as for `plain_number`.
     """
     text = seen(text)
     limit = _LIMIT.fullmatch(text)
@@ -206,14 +193,7 @@ class Flaw(NamedTuple):
 
 
 def flaw_of(cell: str, fault: CellFault, spellings: Sequence[str], instead: str) -> Flaw:
-    """What a fault means, said with the cell.
-
-    Args:
-        cell: as it stands in the file.
-        fault: what the rule of a run says of it.
-        spellings: those that the rule takes, if it takes some only.
-        instead: of a cell that is like one of them, what may be done but to correct it.
-    """
+    """What a fault means, said with the cell."""
     if fault.kind == GAP:
         return Flaw(GAP, f"expected {fault.expected}, found {fault.found}", fault.remedy)
     if fault.kind == SPELLING:

@@ -15,18 +15,19 @@ from statistics import median
 from hubbub.core.tabular.cells import canonical
 from hubbub.core.tabular.column import Column
 from hubbub.desk.drafting.cell_text import (
+    TRUTH_VALUES,
+    TRUTHS,
     filled,
     is_code,
     is_date,
     is_limit,
     is_missing,
-    meant_by_truth,
     measured,
     plain_number,
     seen,
     sentinels,
 )
-from hubbub.desk.drafting.column_meaning import UNKNOWN, apart, cannot_be, plausible
+from hubbub.desk.drafting.column_meaning import UNKNOWN, cannot_be, plausible
 from hubbub.desk.drafting.survey import is_key
 
 NOT_RECORDED = "not recorded"
@@ -52,19 +53,12 @@ Read = list[tuple[str, str | None]]  # the cells of a file, each with its number
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnDraft:
-    """What becomes of one column.
+    """What becomes of one column."""
 
-    Args:
-        name: in the header.
-        column: what the study says of it; None if it is left out.
-        why: why it is left out, or what people should know of it; empty: nothing.
-        seen: what else was seen, which quotes cells, so that no study has it.
-    """
-
-    name: str
-    column: Column | None = None
-    why: str = ""
-    seen: str = ""
+    name: str  # in the header
+    column: Column | None = None  # what the study says of it; None if it is left out
+    why: str = ""  # why it is left out, or what people should know of it; empty: nothing
+    seen: str = ""  # what else was seen, which quotes cells, so that no study has it
 
     @property
     def note(self) -> str:
@@ -83,14 +77,7 @@ def column_draft(
     *,
     is_code: bool = False,
 ) -> ColumnDraft:
-    """What becomes of a column with these cells.
-
-    Args:
-        name: of the column.
-        files: its cells in each of the files.
-        decimals: the decimal sign of each of the files; default points.
-        is_code: whether its numbers are codes, whose size means nothing.
-    """
+    """What becomes of a column with these cells."""
     there = [filled(cells) for cells in files]
     if why := _why_none(name, files, there):
         return ColumnDraft(name=name, why=why)
@@ -105,7 +92,7 @@ def column_draft(
         draft = _categories(name, [cell for cells in files for cell in cells], is_code=is_code)
         if draft.column is not None:
             why = _other_spellings([{canonical(c).casefold() for c in own} for own in there if own])
-            return replace(draft, why=why or draft.why)
+            return draft.with_note(why)
         if mixed:
             why = "numbers in some files, words in others: write it the same way in all of them"
             return replace(draft, why=why)
@@ -124,13 +111,7 @@ def column_draft(
 
 
 def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequence[str]]) -> str:
-    """Why a column is left out, whether it has numbers or words; empty if it need not be.
-
-    Args:
-        name: of the column.
-        files: its cells in each of the files.
-        there: those that hold something.
-    """
+    """Why a column is left out, whether it has numbers or words; empty if it need not be."""
     every = [cell for cells in there for cell in cells]
     if not name.isprintable() or len(name) > 100:
         return "a study cannot use this name"
@@ -148,14 +129,14 @@ def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequenc
 
 
 def _other_spellings(files: Sequence[set[str]]) -> str:
-    """A word on files that may mean the same as others and spell it otherwise."""
-    for own in files:
-        for other in files:
-            if own and all(meant_by_truth(cell, sorted(other)) is not None for cell in own):
-                return (
-                    "0 and 1 seem to be truth values that another file spells out: have "
-                    "them read as text"
-                )
+    """A word on spellings that may mean the same as others, in one file or among several."""
+    every = set[str]().union(*files)
+    for no, yes in TRUTHS:
+        if {no, yes} <= every and (same := TRUTH_VALUES & every - {no, yes}):
+            return (
+                f"{' and '.join(sorted(same))} seem to mean {no} or {yes}: spell them alike in all "
+                "files, or have the column read as text"
+            )
     for place, own in enumerate(files):
         others = set[str]().union(*files[:place], *files[place + 1 :])
         if others and not own & others:
@@ -191,7 +172,7 @@ def _number(name: str, by_file: Sequence[Read], *, mixed: bool) -> ColumnDraft |
     least = plausible(name)[0]
     below = {n for _, n in numbers if float(n) in impossible and float(n) < least}
     gone |= below if len(below) <= _LISTED else set()
-    values = _in_one_unit(by_file, gone, impossible)
+    values = [float(n) for _, n in numbers if n not in gone and float(n) not in impossible]
     different = set(values)
     if len(different) < 2:
         return ColumnDraft(name=name, why="it has the same value in every row")
@@ -229,7 +210,7 @@ def _number(name: str, by_file: Sequence[Read], *, mixed: bool) -> ColumnDraft |
         step=step,
         default=min(max(typical, low), high),
         indicator=len(values) < len(read),
-        missing=tuple(sorted(absent - {""})),
+        missing=tuple(sorted(cell for cell in absent if cell and cell.isprintable())),
     )
     return ColumnDraft(name=name, column=column, why="; ".join(notes))
 
@@ -248,27 +229,6 @@ def _are_numbers(
     return len(limits) < 2 or different > _GRADES  # others are 1+, 2+, 3+
 
 
-def _in_one_unit(
-    by_file: Sequence[Read], gone: Collection[str], impossible: Collection[float]
-) -> list[float]:
-    """The values of all files; of one that lies apart, in the others' unit where it is known."""
-    values = [
-        [
-            float(number)
-            for cell, number in own
-            if number is not None and number not in gone and float(number) not in impossible
-            if not is_missing(cell)
-        ]
-        for own in by_file
-    ]
-    units = {place: other.unit for place, other in apart(values).items()}
-    return [
-        unit.of(value) if (unit := units.get(place)) else value
-        for place, own in enumerate(values)
-        for value in own
-    ]
-
-
 def _number_notes(values: Sequence[float], low: float, high: float) -> list[str]:
     """How the values lie within the bounds."""
     different, notes = set(values), []
@@ -276,16 +236,6 @@ def _number_notes(values: Sequence[float], low: float, high: float) -> list[str]
     outside = sum(not low <= value <= high for value in values)
     if outside and len(values) < _MANY:
         notes.append(f"{outside} of {len(values)} values lie outside")
-    if len(values) >= _MANY and several:
-        tenth = (high - low) / 10
-        ends = (
-            sum(value < low + tenth for value in values),
-            sum(value > high - tenth for value in values),
-        )
-        if max(ends) >= 0.8 * len(values):
-            notes.append(
-                "most values lie close to one bound: use narrower bounds to tell them apart"
-            )
     # The 9 that mostly means unknown, above few whole numbers that follow each other.
     most = max(different)
     rest = different - {most}
@@ -336,6 +286,7 @@ def _core(values: Sequence[float]) -> tuple[float, float]:
     ordered = sorted(values)
     if len(ordered) >= _MANY and len(set(ordered)) > _FEW_VALUES:
         cut = len(ordered) // 100  # what is clipped there costs little, what is wide costs much
+        cut = cut if ordered[cut] < ordered[-1 - cut] else 0  # nearly all are the same
         return ordered[cut], ordered[-1 - cut]
     cut = len(ordered) // 50 if len(ordered) >= 50 else min(1, len(ordered) // 10)
     low, high = ordered[cut], ordered[-1 - cut]
@@ -394,7 +345,7 @@ def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> Co
     pooled = len(variants) - len(named)
     other = next((text for text in named if text.casefold() == _OTHER), _OTHER) if pooled else ""
     named += [other] if pooled and other not in named else []
-    absent = sorted(c for c in set(cells) if c and canonical(seen(c)) not in counts)
+    absent = {cell for cell in cells if canonical(seen(cell)) not in counts}
     gaps = len(there) < len(cells)
     # The features of the other categories are told from the one that nearly all records have.
     rows = {text: merged[text.casefold()] for text in named}
@@ -406,7 +357,7 @@ def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> Co
         name=name,
         categories=(*named, NOT_RECORDED) if gaps else tuple(named),
         default=NOT_RECORDED if gaps else None,
-        missing=tuple(absent),
+        missing=tuple(sorted(cell for cell in absent if cell and cell.isprintable())),
         ignore_case=len(variants) < len(counts),
         other=other,
         reference=commonest if is_common else "",
@@ -435,7 +386,6 @@ def _named(variants: Mapping[str, str], merged: Mapping[str, int], cells: int) -
 
 
 def _are_categories(spellings: Collection[str], cells: int) -> bool:
-    """Whether spellings are few, short and come back."""
     few = len(spellings) <= min(_MOST_CATEGORIES, max(2, cells // 2))
     return few and all(
         len(spelling) <= _LONGEST and spelling.isprintable() and spelling.casefold() != NOT_RECORDED

@@ -1,9 +1,7 @@
 """What columns may mean, by their names and values: codes, units, times, events, targets.
 
-1 to 6 may be six wards, or six points of pain; a follow-up time among the features tells the event;
-a date of death is filled in only once the outcome is known. Names are looked up in short lists of
-words. What neither name nor values say, people are asked; a guess is one that they must see. This
-file sees the cells of all files, one column at a time or two.
+1 to 6 may be six wards, or six points of pain. What neither name nor values say, people are asked;
+a guess is one that they must see. This file sees the cells of all files, a column or two at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import inf
 from statistics import median, quantiles
 from typing import NamedTuple
 
@@ -93,18 +91,16 @@ def in_words(numbers: Sequence[int]) -> str:
 
 
 def _numbers(cells: Collection[str]) -> list[float]:
-    """The cells as numbers; none if one of them is none."""
     read = [measured(cell) for cell in filled(cells)]
     return [] if None in read else [float(number) for number in read if number is not None]
 
 
-# Numbers that cannot be what their column's name says, and files that measure in other units.
-# Files are compared by their middle halves, which few slips move; a usual factor that brings one
-# half onto the others' is a proposal, and people say whether it is right.
+# Numbers that cannot be what their column's name says, and files that may measure in other units.
+# Files are compared by their middle halves, which few slips move. Children's ages lie apart, too:
+# only people know whether it is a unit.
 
 _FEW = 20  # values of a file, below which its half says little
 _PART = 4  # of the values, one part at most is a slip; more are another unit, or another thing
-_NEAR = 1.1  # times, by which a factor may miss
 _LEAST = 1e-9  # above 0: what can be measured of somebody alive
 _KINDS = tuple(  # in whatever unit is usual
     (word_set(words), bounds)
@@ -179,22 +175,8 @@ def cannot_be(name: str, values: Sequence[float]) -> list[float]:
     return beyond if _PART * len(beyond) <= len(values) else []
 
 
-class Apart(NamedTuple):
-    """A file that lies apart from the others.
-
-    Args:
-        half: between which the middle half of its values lies.
-        usual: the others' median.
-        unit: what brings it onto the others; None if no usual unit does.
-    """
-
-    half: tuple[float, float]
-    usual: float
-    unit: Unit | None
-
-
-def apart(files: Sequence[Sequence[float]]) -> Mapping[int, Apart]:
-    """By its place each file whose middle half overlaps none of the others'.
+def apart(files: Sequence[Sequence[float]]) -> Mapping[int, tuple[tuple[float, float], float]]:
+    """By its place each file whose middle half overlaps none of the others', and their median.
 
     Of two files with enough values the second; where nearly all lie apart from each other, none.
     """
@@ -214,37 +196,10 @@ def apart(files: Sequence[Sequence[float]]) -> Mapping[int, Apart]:
     if not alone:
         return {}
     others = [value for k, values in enumerate(files) if k not in alone for value in values]
-    usual, middle = median(others), _half(others)
-    return {
-        k: Apart(half, usual, _unit(files[k], half, usual, middle)) for k, half in alone.items()
-    }
-
-
-def _unit(
-    mine: Sequence[float], half: tuple[float, float], usual: float, others: tuple[float, float]
-) -> Unit | None:
-    """What brings a file's values onto the others' median and middle half; None: no usual unit."""
-    own, (low, high) = median(mine), others
-    if min(mine) < 0 or not own or usual <= 0:
-        return None
-
-    def miss(unit: Unit) -> float:
-        moved = unit.of(own)
-        return abs(log(moved / usual)) if moved > 0 else inf
-
-    def fits(unit: Unit) -> bool:
-        below, above = sorted(map(unit.of, half))
-        return (
-            below <= usual <= above
-            or (low <= below and above <= high)
-            or (miss(unit) < log(_NEAR) and below <= high and low <= above)
-        )
-
-    return min(filter(fits, UNITS), key=miss, default=None)
+    return {k: (half, median(others)) for k, half in alone.items()}
 
 
 def _half(values: Sequence[float]) -> tuple[float, float]:
-    """Between which a half of the values lies."""
     low, _, high = quantiles(values, n=4)
     return low, high
 
@@ -290,25 +245,16 @@ _SAID = word_set("yes no true false y n ja nein j t f")
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A time, and what says whether it ended with the event.
+    """A time, and what says whether it ended with the event."""
 
-    Args:
-        time: the time's column.
-        event: the event's.
-        is_sure: whether the time's name says that it ends with something, not only that it lasts.
-    """
-
-    time: str
-    event: str
+    time: str  # the time's column
+    event: str  # the event's
+    # whether the time's name says that it ends with something, not only that it lasts
     is_sure: bool
 
 
 def time_event_pairs(columns: Mapping[str, Sequence[str]]) -> list[Pair]:
-    """Pairs that belong together by their names and values, the likeliest first.
-
-    Args:
-        columns: the cells of all files, by name, numbers with decimal points.
-    """
+    """Pairs that belong together by their names and values, the likeliest first."""
     ranks = {name: _rank(name, _EVENTS, _NO_EVENTS) for name in columns}
     pairs = [
         Pair(time=time, event=event, is_sure=sure)
@@ -438,11 +384,7 @@ _LARGEST_COUNT = 200
 
 
 def candidates(columns: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """The columns that may be learned, tier by tier: those of one tier are equally likely.
-
-    Args:
-        columns: the cells of all files, by name, numbers with decimal points.
-    """
+    """The columns that may be learned, tier by tier: those of one tier are equally likely."""
     values = {name: _distinct(cells) for name, cells in columns.items()}
     there = {name: filled(cells) for name, cells in columns.items()}
     days = {name: sum(map(is_date, cells)) for name, cells in there.items()}
@@ -519,7 +461,6 @@ def counts_something(name: str, cells: Sequence[str]) -> bool:
 
 
 def _is_count(name: str) -> bool:
-    """Whether a column is called as counts are."""
     words = words_in(name)
     visits = any(word.endswith(("vis", "visits", "besuche")) for word in words)
     begins = words[:1] in (["n"], ["num"], ["number"], ["anzahl"]) and len(words) > 1
@@ -554,13 +495,7 @@ _MOST_VALUES = 10
 
 
 def telling(cells: Sequence[str], happened: Sequence[bool | None], sides: tuple[str, str]) -> str:
-    """Why a column tells the target; empty if nothing says that it does.
-
-    Args:
-        cells: of the column, in all files.
-        happened: for each of them whether the outcome did; None where that is not known.
-        sides: what the target says where it did, and where it did not, in words.
-    """
+    """Why a column tells the target; empty if nothing says that it does."""
     pairs = [(cell, side) for cell, side in zip(cells, happened, strict=True) if side is not None]
     rows = Counter(side for _, side in pairs)
     if min(rows[True], rows[False]) < _FEW_CELLS:

@@ -1,21 +1,14 @@
 """What a draft writes: a study's file, tidy copies of records, and a site's `mapping.toml`.
 
 A study has no cell but those that are named in `Draft.private`. A mapping may quote cells, so it is
-for who has them, and a proposal to be looked through.
-
-Tidy copies are files of records as every program reads them: UTF-8, commas, decimal points. Only
-what the study names is copied, so no patient's number or name: where the study says whose a record
-is, patients are numbered anew. Nothing is guessed but how a number is spelled, a limit such as <0.5
-being its number, and no record is altered otherwise: those without a target or a patient are left
-out, and rows that are no records or have not as many cells as the header, and all are counted.
+for who has them, and a proposal to be looked through. In tidy copies stands what the study names
+alone, and patients are numbered anew; what was left out of them is counted.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +20,7 @@ from hubbub.core.tabular.cells import CellFault, canonical, csv_text, number_in
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.records import patient_key
 from hubbub.core.tabular.target import target_table
-from hubbub.desk.drafting.cell_text import folded, meant_by_truth, measured, seen
+from hubbub.desk.drafting.cell_text import folded, is_date, meant_by_truth, measured, seen
 from hubbub.desk.drafting.column_meaning import UNITS, Unit, is_absent
 from hubbub.desk.drafting.raw_table import RawTable
 from hubbub.desk.drafting.study_draft import EPSILON, Draft
@@ -61,7 +54,6 @@ def _study(made: Draft) -> list[str]:
 
 
 def _data(made: Draft) -> list[str]:
-    """The source, the target, and what becomes of each column."""
     if made.asked is not None:
         tables = ", ".join(f"{table} = {_toml(key)}" for table, key in made.asked.tables)
         quoted = made.asked.query.replace("\\", "\\\\").replace('"', '\\"')
@@ -127,7 +119,6 @@ def _column(column: Column) -> str:
 
 
 def _training(made: Draft) -> list[str]:
-    """The model, and how it is trained."""
     usual = made.usual
     begun = (
         f"intercept = {made.intercept:g}                 # from records: log-odds of the outcome"
@@ -190,7 +181,6 @@ def _privacy(made: Draft) -> list[str]:
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML has it."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):
@@ -205,7 +195,6 @@ def _toml(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text that keeps to its line."""
     return printable(text)[:200]
 
 
@@ -219,10 +208,6 @@ def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str,
 
     Returns:
         By party, how many rows were left out, of all that follow the header.
-
-    Raises:
-        UserError: there is a file already.
-        OSError: the folder cannot be written.
     """
     targets = [folder / f"{name}.csv" for name in made.parties[: len(made.tables)]]
     there = [path for path in targets if path.exists()]
@@ -249,7 +234,7 @@ def _tidy_rows(made: Draft, table: RawTable) -> list[list[str]]:
     if target.outcome is not None:
         targets[0] = _measured(targets[0])
     else:
-        targets[0] = [target.respelled.get(cell, cell) for cell in targets[0]]
+        targets[0] = [target.respelled.get(cell, cell) for cell in map(seen, targets[0])]
     # What a run would refuse of the target is left out here.
     rule = target.rule
     is_read = {cell: not isinstance(rule(cell), CellFault) for cell in set(targets[0])}
@@ -281,18 +266,11 @@ def _measured(cells: Sequence[str], decimal: str = ".") -> list[str]:
 # nearly all there, the first few of them are proposed.
 
 _PROPOSED = 3
-_DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y%m%d", "%d-%m-%Y", "%Y/%m/%d")
 _FEW_INSIDE, _MANY_INSIDE = 0.5, 0.95
 
 
 def mapping_draft(table: RawTable, party: str, data: Data) -> str:
-    """The text of a `mapping.toml` for one silo; empty where nothing seems to need one.
-
-    Args:
-        table: the site's cells.
-        party: the silo.
-        data: what the study asks for.
-    """
+    """The text of a `mapping.toml` for one silo; empty where nothing seems to need one."""
     wanted: dict[str, Column | None] = dict.fromkeys((*filter(None, [data.patient]), *data.targets))
     wanted |= {column.name: column for column in data.columns}
     parts = []
@@ -311,7 +289,6 @@ def mapping_draft(table: RawTable, party: str, data: Data) -> str:
 
 
 def _needed(cells: Sequence[str], column: Column | None, name: str, data: Data) -> Iterator[str]:
-    """What a column's cells need."""
     spellings: Sequence[str]
     missing: Sequence[str] = ()
     if column is not None and not column.categories:
@@ -347,11 +324,8 @@ def _number_lines(cells: Sequence[str], column: Column) -> Iterator[str]:
         plain = commas
     numbers = [number for number in plain if number is not None]
     if cells and not numbers:
-        for form in _DATES:
-            with suppress(ValueError):  # of a cell that is no such date
-                _ = [datetime.strptime(cell, form) for cell in cells[:200]]  # noqa: DTZ007 (days)
-                yield f"# these look like dates, such as {form}: the study expects a number"
-                break
+        if all(map(is_date, cells[:200])):
+            yield "# these look like dates: the study expects a number"
         return
     low, high = column.bounds
 

@@ -1,11 +1,8 @@
 """A file of records as it is, whatever is wrong with its form: read leniently, faults listed.
 
-A run reads files strictly (`tabular`). Here a file in another encoding, with another
-separator or without a header is understood as far as it goes, so that everything that is wrong can
-be said at once, and a tidy copy be written. This file knows forms, not what columns mean.
-
-A `Fault` may quote a cell, so it is printed where the file lies and goes nowhere else: no
-exception, event log or message to another party is made from it.
+A run reads files strictly (`tabular`). This file knows forms, not what columns mean. A `Fault` may
+quote a cell, so it is printed where the file lies: no exception, event log or message to another
+party is made from it.
 """
 
 from __future__ import annotations
@@ -60,25 +57,15 @@ SAVE = "save it as “CSV UTF-8 (comma delimited)”"
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One thing that is wrong, or worth a look, in a file of records.
-
-    Args:
-        file: its name.
-        what: what was found; it may quote a cell.
-        remedy: what to do.
-        column: in which column; empty: in no single one.
-        row: the first row, counted from 1 after the header; None: in no single one.
-        count: how many rows have it.
-        refused: whether a run refuses the file for it; otherwise it is only worth a look.
-    """
+    """One thing that is wrong, or worth a look, in a file of records."""
 
     file: str
-    what: str
-    remedy: str
-    column: str = ""
-    row: int | None = None
-    count: int = 1
-    refused: bool = True
+    what: str  # what was found; it may quote a cell
+    remedy: str  # what to do
+    column: str = ""  # in which column; empty: in no single one
+    row: int | None = None  # the first row, counted from 1 after the header; None: in no single one
+    count: int = 1  # how many rows have it
+    refused: bool = True  # whether a run refuses the file for it; otherwise it is only worth a look
 
     @property
     def where(self) -> str:
@@ -106,27 +93,18 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class RawTable:
-    """The cells of one file, stripped, and what is wrong with the file's form.
+    """The cells of one file, stripped, and what is wrong with the file's form."""
 
-    Args:
-        origin: the file's name.
-        header: names of the columns, made distinct.
-        rows: of all records, each as long as the header.
-        numbers: of the rows, counted from 1 after the header, those without use included.
-        read: how many rows there are after the header, those without use included.
-        faults: what is wrong with the form.
-        named: whether the file has a header of its own.
-        separator: between cells.
-    """
-
-    origin: str
-    header: tuple[str, ...]
+    origin: str  # the file's name
+    header: tuple[str, ...]  # names of the columns, made distinct
+    # of all records, each as long as the header
     rows: tuple[tuple[str, ...], ...] = field(repr=False)
+    # of the rows, counted from 1 after the header, those without use included
     numbers: tuple[int, ...] = field(repr=False)
-    read: int
-    faults: tuple[Fault, ...] = field(default=(), repr=False)
-    named: bool = True
-    separator: str = ","
+    read: int  # how many rows there are after the header, those without use included
+    faults: tuple[Fault, ...] = field(default=(), repr=False)  # what is wrong with the form
+    named: bool = True  # whether the file has a header of its own
+    separator: str = ","  # between cells
 
     @classmethod
     def of(
@@ -179,11 +157,7 @@ class RawTable:
 
 
 def raw_of(stream: CellStream) -> RawTable:
-    """The first rows of a source, as texts.
-
-    Raises:
-        DataError: it cannot be read, or there are none.
-    """
+    """The first rows of a source, as texts."""
     rows: list[tuple[str, ...]] = []
     header: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
@@ -201,12 +175,7 @@ def raw_of(stream: CellStream) -> RawTable:
 
 
 def read_raw(path: Path) -> RawTable:
-    """Read a file leniently.
-
-    Raises:
-        DataError: it is not there, is no ordinary file, may not be read, or is a damaged Parquet
-            file.
-    """
+    """Read a file leniently."""
     if path.suffix.lower() == ".parquet":
         cells = read_cells(path)
         return RawTable.of(path.name, cells, zip(*cells.values(), strict=True))
@@ -280,23 +249,10 @@ class _Reading:
             separator=separator,
         )
 
-    def _say(
-        self,
-        what: str,
-        remedy: str,
-        *,
-        row: int | None = None,
-        count: int = 1,
-        refused: bool = True,
-    ) -> None:
-        self._faults.append(
-            Fault(
-                file=self._origin, what=what, remedy=remedy, row=row, count=count, refused=refused
-            )
-        )
+    def _say(self, what: str, remedy: str, **more: Any) -> None:
+        self._faults.append(Fault(file=self._origin, what=what, remedy=remedy, **more))
 
     def _text(self, raw: bytes) -> str:
-        """The file's letters."""
         if wide := _wide_encoding(raw):
             self._say("it is UTF-16 text", SAVE)
             return raw.decode(wide, "replace").removeprefix("\ufeff")
@@ -415,7 +371,6 @@ def _wide_encoding(raw: bytes) -> str:
 
 
 def _parsed(text: str, separator: str, *, strict: bool) -> list[list[str]] | None:
-    """The cells of every line; None if they cannot be told."""
     with suppress(csv.Error):
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
         return [[*map(cell_text, row)] for row in reader]
@@ -444,7 +399,6 @@ def _summed(body: list[list[str]]) -> set[int]:
 
 
 def _usual_filled(body: list[list[str]]) -> int:
-    """How many cells most rows have that are not empty."""
     filled = Counter(sum(map(bool, row)) for row in body if any(row))
     return filled.most_common(1)[0][0] if filled else 0
 

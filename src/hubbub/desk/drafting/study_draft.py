@@ -56,41 +56,24 @@ _CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # records of a patient
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A study as it follows from some files.
+    """A study as it follows from some files."""
 
-    Args:
-        parties: names of the silos, those of the files first.
-        files: path of each silo's file, with {name}; empty where the files' names fit none.
-        target: what is learned.
-        columns: what becomes of every other column.
-        tables: the files, all with the same names of columns.
-        faults: names of columns that differ between files.
-        records: units of all silos together, rounded.
-        capacity: the most units that a silo may hold, rounded up.
-        patient: the column that says whose a record is; empty: each record is a unit.
-        most_per_patient: records of one patient at most, rounded up; 0 without `patient`.
-        test_share: share of each silo's records that scores the model; 0: nobody asked for it.
-        validation_epsilon: what the validation costs; 0: there is none.
-        validation_bins: of its predictions; 0: as many as a study has that says nothing.
-        asked: the query that the tables came from; None: files.
-        intercept: the log-odds of a rare outcome, rounded to halves; 0 of any other.
-    """
-
-    parties: tuple[str, ...]
-    files: str
-    target: TargetDraft
-    columns: tuple[ColumnDraft, ...]
+    parties: tuple[str, ...]  # names of the silos, those of the files first
+    files: str  # path of each silo's file, with {name}; empty where the files' names fit none
+    target: TargetDraft  # what is learned
+    columns: tuple[ColumnDraft, ...]  # what becomes of every other column
     tables: tuple[RawTable, ...] = field(repr=False)
     faults: tuple[Fault, ...] = field(default=(), repr=False)
-    records: int
-    capacity: int
-    patient: str = ""
-    most_per_patient: int = 0
+    records: int  # units of all silos together, rounded
+    capacity: int  # the most units that a silo may hold, rounded up
+    patient: str = ""  # the column that says whose a record is; empty: each record is a unit
+    most_per_patient: int = 0  # records of one patient at most, rounded up; 0 without `patient`
+    # share of each silo's records that scores the model; 0: nobody asked for it
     test_share: float = 0.0
-    validation_epsilon: float = 0.0
-    validation_bins: int = 0
-    asked: AskedQuery | None = None
-    intercept: float = 0.0
+    validation_epsilon: float = 0.0  # what the validation costs; 0: there is none
+    validation_bins: int = 0  # of its predictions; 0: as many as a study has that says nothing
+    asked: AskedQuery | None = None  # the query that the tables came from; None: files
+    intercept: float = 0.0  # the log-odds of a rare outcome, rounded to halves; 0 of any other
 
     @property
     def used(self) -> tuple[Column, ...]:
@@ -159,15 +142,7 @@ class Draft:
 
 
 def draft(survey: Survey, given: Answers) -> Draft:
-    """A study of these files, one for each silo.
-
-    Args:
-        survey: the files.
-        given: what people have said of them; what they have not is guessed.
-
-    Raises:
-        DataError: a column that was named is not there, or nothing in the files can be learned.
-    """
+    """A study of these files, one for each silo."""
     for stated in (given.target, given.event, given.patient):
         survey.refuse_absent(stated)
     # A key is no column to learn, nor one to learn from.
@@ -242,7 +217,8 @@ def _columns(
         # Codes as people have said, or as the name does.
         is_code = name in given.codes or (name not in given.amounts and by_name(name) is True)
         is_code = is_code and bool(few_whole_numbers(own))
-        drafted = column_draft(name, survey.by_file[name], survey.decimals(name), is_code=is_code)
+        decimals = [table.decimal(name) for table in survey.full]
+        drafted = column_draft(name, survey.by_file[name], decimals, is_code=is_code)
         if is_code and name not in given.codes:
             drafted = drafted.with_note(
                 "treated as codes, because of its name: --amounts if it counts or measures"
@@ -311,12 +287,6 @@ def party_names(paths: Sequence[Path]) -> tuple[tuple[str, ...], str]:
     (('north', 'south'), 'data/silo-{name}.csv')
     >>> party_names([Path("Nord Süd.csv"), Path("b.csv")])
     (('nord-sud', 'b'), '')
-
-    Args:
-        paths: of the files.
-
-    Returns:
-        A name for each file, and the pattern; empty where the files' names fit none.
     """
     texts = [path.as_posix() + "/" * path.is_dir() for path in paths]
     before, after = _shared(texts)
@@ -352,7 +322,6 @@ def _shared(texts: Sequence[str]) -> tuple[str, str]:
 
 
 def _alike(texts: Sequence[str]) -> str:
-    """What all texts begin with."""
     same = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
     return "".join(letters[0] for letters in same)
 
@@ -369,15 +338,10 @@ Values = NDArray[np.float64]  # numbers, or places of categories; nan where ther
 
 @dataclass(frozen=True, kw_only=True)
 class LikelyRules:
-    """What may be said of every record.
+    """What may be said of every record."""
 
-    Args:
-        follows: by a column its expression.
-        possible: expressions that hold.
-    """
-
-    follows: Mapping[str, str]
-    possible: tuple[str, ...]
+    follows: Mapping[str, str]  # by a column its expression
+    possible: tuple[str, ...]  # expressions that hold
 
 
 def likely_rules(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> LikelyRules:
@@ -475,7 +439,6 @@ def _is(column: Column, category: str) -> str:
 
 
 def _name(column: Column) -> str:
-    """A column as an expression has it."""
     name = column.name
     return name if name.isidentifier() and name.isascii() and not iskeyword(name) else f"`{name}`"
 

@@ -1,9 +1,6 @@
 """Some files as one: their common columns, whose their rows are, and what only people know of them.
 
-Everything that is asked of people or drafted is asked of a survey, so that files are read once.
-
-Several rows of one person that count as several people promise that person less than is written;
-a wrong guess at whose a row is, or at what ends a time, makes a promise to the wrong unit or learns
+A wrong guess at whose a row is, or at what ends a time, makes a promise to the wrong unit or learns
 the wrong thing, and nothing later tells. So nothing is drafted before it is answered.
 """
 
@@ -17,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
+from typing import NamedTuple
 
 from hubbub.core.errors import DataError
 from hubbub.core.study import cell_stream
@@ -66,19 +64,12 @@ _CUT = re.compile(r"[+-]?\d([.,]\d{1,8})?[eE]\+?(0?9|[1-9]\d+)|\d{10,}([.,]0)?[e
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatedKey:
-    """A column that may say whose a row is.
+    """A column that may say whose a row is."""
 
-    Args:
-        name: of the column.
-        values: how many different ones there are, each file for itself.
-        rows: how many rows, those alike in all cells counted once.
-        most: rows of one value.
-    """
-
-    name: str
-    values: int
-    rows: int
-    most: int
+    name: str  # of the column
+    values: int  # how many different ones there are, each file for itself
+    rows: int  # how many rows, those alike in all cells counted once
+    most: int  # rows of one value
 
 
 def is_named_key(name: str) -> bool:
@@ -108,12 +99,7 @@ def _are_row_keys(cells: Sequence[str]) -> bool:
 
 
 def repeated_keys(tables: Sequence[RawTable], names: Sequence[str]) -> list[RepeatedKey]:
-    """The columns, of these names, that may say whose a row is, the likeliest first.
-
-    Args:
-        tables: all files, each of which has columns of these names.
-        names: of the columns.
-    """
+    """The columns, of these names, that may say whose a row is, the likeliest first."""
     # Rows that are alike in every cell count once: they are copies, and no second visit.
     distinct = [replace(table, rows=tuple(dict.fromkeys(table.rows))) for table in tables]
     ranked = []
@@ -231,12 +217,7 @@ _HALF = 0.5  # of the people, who have a value of a column
 
 
 def scattered(tables: Sequence[RawTable], key: str) -> tuple[str, str] | None:
-    """Two columns that most people have, in rows of their own; None where there are none.
-
-    Args:
-        tables: all files.
-        key: the column that says whose a row is.
-    """
+    """Two columns that most people have, in rows of their own; None where there are none."""
     rows = Counter[frozenset[str]]()
     people = Counter[frozenset[str]]()
     for table in tables:
@@ -281,15 +262,10 @@ def joined(table: RawTable, key: str) -> RawTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """Some files of records.
+    """Some files of records."""
 
-    Args:
-        paths: of the files.
-        tables: in the order of the paths, all with the same names of columns.
-        faults: names of columns that differ between files.
-    """
-
-    paths: tuple[Path, ...]
+    paths: tuple[Path, ...]  # of the files
+    # in the order of the paths, all with the same names of columns
     tables: tuple[RawTable, ...] = field(repr=False)
     faults: tuple[Fault, ...] = field(default=(), repr=False)
 
@@ -319,10 +295,6 @@ class Survey:
         """The columns that may say whose a row is, the likeliest first."""
         return repeated_keys(self.full, self.common)
 
-    def decimals(self, name: str) -> list[str]:
-        """The decimal sign of a common column in each file."""
-        return [table.decimal(name) for table in self.full]
-
     @property
     def elsewhere(self) -> dict[str, str]:
         """The columns that some file lacks, and which files."""
@@ -333,17 +305,8 @@ class Survey:
             if name not in self.common
         }
 
-    @property
-    def form_faults(self) -> list[Fault]:
-        """What is wrong with the form of files, whatever is learned."""
-        return [*self.faults, *(fault for table in self.tables for fault in table.faults)]
-
     def joined(self, key: str) -> Survey:
-        """With one row for each person that a column names.
-
-        Raises:
-            DataError: some file has no such column.
-        """
+        """With one row for each person that a column names."""
         if lacking := [table.origin for table in self.full if key not in table.header]:
             raise DataError(
                 f"expected --join to name a column that every file has, found no {key!r} "
@@ -365,11 +328,7 @@ class Survey:
 
 
 def surveyed(paths: Sequence[Path]) -> Survey:
-    """Read some files, one for each silo; of one alone if a silo drafts by itself.
-
-    Raises:
-        DataError: a file stands there twice or cannot be read, or there is no record.
-    """
+    """Read some files, one for each silo; of one alone if a silo drafts by itself."""
     if len({path.resolve() for path in paths}) < len(paths):
         raise DataError("expected every file once, got one twice; leave it out")
     raw = [
@@ -380,12 +339,7 @@ def surveyed(paths: Sequence[Path]) -> Survey:
 
 
 def survey_of(raw: Sequence[RawTable], paths: Sequence[Path]) -> Survey:
-    """Some tables as one, with the names of columns that most of them have; see `surveyed`.
-
-    Args:
-        raw: the tables.
-        paths: what silos are called after.
-    """
+    """Some tables as one, with the names of columns that most of them have; see `surveyed`."""
     if not any(table.rows for table in raw):
         raise DataError(
             f"expected readable records in {', '.join(table.origin for table in raw)}, "
@@ -419,34 +373,20 @@ _SHOWN = 4  # candidates
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """What people have said of their files.
+    """What people have said of their files."""
 
-    Args:
-        target: the column to be learned; None: they have not said.
-        kind: of the target.
-        event: the column that says whether a time ends with the event.
-        patient: the column that says whose a row is.
-        records_are_units: whether every row is somebody else's.
-        codes: columns whose numbers are codes.
-        amounts: those whose numbers are not.
-        can_join: whether rows may be joined in copies, which are made of files and of no query.
-    """
-
-    target: str | None = None
-    kind: str | None = None
-    event: str | None = None
-    patient: str | None = None
-    records_are_units: bool = False
-    codes: tuple[str, ...] = ()
-    amounts: tuple[str, ...] = ()
+    target: str | None = None  # the column to be learned; None: they have not said
+    kind: str | None = None  # of the target
+    event: str | None = None  # the column that says whether a time ends with the event
+    patient: str | None = None  # the column that says whose a row is
+    records_are_units: bool = False  # whether every row is somebody else's
+    codes: tuple[str, ...] = ()  # columns whose numbers are codes
+    amounts: tuple[str, ...] = ()  # those whose numbers are not
+    # whether rows may be joined in copies, which are made of files and of no query
     can_join: bool = True
 
     def with_time(self, survey: Survey) -> Answers:
-        """The answers, with the time that an event ends, if only the event was named.
-
-        Raises:
-            DataError: no column's name says that it is a time.
-        """
+        """The answers, with the time that an event ends, if only the event was named."""
         if self.event is None or self.target is not None:
             return self
         pairs = time_event_pairs(survey.cells)
@@ -460,39 +400,23 @@ class Answers:
         return replace(self, target=times[0])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """One answer.
+class Option(NamedTuple):
+    """One answer."""
 
-    Args:
-        means: in words.
-        options: what to type for it.
-    """
-
-    means: str
-    options: tuple[str, ...]
+    means: str  # in words
+    options: tuple[str, ...]  # what to type for it
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """One thing to be answered by options of `hubbub init`.
+class Question(NamedTuple):
+    """One thing to be answered by options of `hubbub init`."""
 
-    Args:
-        columns: that it is about.
-        asked: what was seen, and what has to be known.
-        choices: the likeliest first.
-    """
-
-    columns: tuple[str, ...]
-    asked: str
-    choices: tuple[Option, ...]
+    columns: tuple[str, ...]  # that it is about
+    asked: str  # what was seen, and what has to be known
+    choices: tuple[Option, ...]  # the likeliest first
 
     def to_dict(self) -> dict[str, object]:
         """The question as plain values."""
-        choices = [
-            {"means": choice.means, "options": list(choice.options)} for choice in self.choices
-        ]
-        return {"columns": list(self.columns), "asked": self.asked, "choices": choices}
+        return self._asdict() | {"choices": [choice._asdict() for choice in self.choices]}
 
 
 def open_questions(survey: Survey, given: Answers) -> list[Question]:
@@ -504,40 +428,37 @@ def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
     """Rows that may belong to one person."""
     keys = survey.likely_keys if given.patient is None else []
     key = given.patient or (keys[0].name if keys else "")
-    if given.records_are_units or not key:
+    if given.records_are_units or key not in survey.common:  # which a draft refuses
         return
     choices = [
-        *(Option(means=f"{k.name} is the person", options=("--patient", k.name)) for k in keys[:3]),
+        *(Option(f"{k.name} is the person", ("--patient", k.name)) for k in keys[:3]),
         Option(
-            means="every row is a different person, or the records are public",
-            options=("--records-are-units",),
+            "every row is a different person, or the records are public", ("--records-are-units",)
         ),
     ]
     asks = given.can_join and (given.patient is None or _is_bare(survey, given))
     if asks and (two := scattered(survey.full, key)):
-        join = Option(
-            means="merge them into one record, with the first value of every column: copies "
-            "are written (for another way to join: docs/howto/mapping.md)",
-            options=("--join", key, "--tidy", "tidy"),
+        means = (
+            "merge them into one record, with the first value of every column: copies are written "
+            "(for another way to join: docs/howto/mapping.md)"
         )
-        yield Question(
-            columns=(key, *two),
-            asked=f"the rows of one {key!r} complete each other: where {two[0]!r} has a value, "
-            f"{two[1]!r} is empty, so no row has both a target and something to predict "
-            "it from. Should they be one record?",
-            choices=(join, *(choices if given.patient is None else ())),
+        asked = (
+            f"the rows of one {key!r} complete each other: where {two[0]!r} has a value, "
+            f"{two[1]!r} is empty, so no row has both a target and something to predict it from. "
+            "Should they be one record?"
         )
+        join = Option(means, ("--join", key, "--tidy", "tidy"))
+        yield Question((key, *two), asked, (join, *(choices if given.patient is None else ())))
     elif keys:
         # The likeliest key is asked about, and two more are offered.
         others = [other.name for other in keys[1:3]]
         also = f" (or {' or '.join(map(repr, others))})" if others else ""
-        yield Question(
-            columns=tuple(likely.name for likely in keys),
-            asked=f"Does a person have several rows? {key!r}{also} has {keys[0].values} values "
-            f"in {keys[0].rows} rows, up to {keys[0].most} rows each. If it identifies a "
-            "person, the guarantee should cover the person, with all rows",
-            choices=tuple(choices),
+        asked = (
+            f"Does a person have several rows? {key!r}{also} has {keys[0].values} values in "
+            f"{keys[0].rows} rows, up to {keys[0].most} rows each. If it identifies a person, the "
+            "guarantee should cover the person, with all rows"
         )
+        yield Question(tuple(likely.name for likely in keys), asked, tuple(choices))
 
 
 def _is_bare(survey: Survey, given: Answers) -> bool:
@@ -565,15 +486,15 @@ def _codes(survey: Survey, given: Answers) -> Iterator[Question]:
     if open_columns:
         shown = ", ".join(f"{name!r} ({in_words(own)})" for name, own in open_columns.items())
         names = ",".join(open_columns)
-        yield Question(
-            columns=tuple(open_columns),
-            asked=f"{shown}: few whole numbers. Are they codes, whose size means nothing, or "
-            "amounts? A 9 or 99 apart from the others often means “unknown”",
-            choices=(
-                Option(means="codes: each number is a category", options=("--codes", names)),
-                Option(means="amounts: counts, scores, grades", options=("--amounts", names)),
-            ),
+        asked = (
+            f"{shown}: few whole numbers. Are they codes, whose size means nothing, or amounts? A "
+            "9 or 99 apart from the others often means “unknown”"
         )
+        choices = (
+            Option("codes: each number is a category", ("--codes", names)),
+            Option("amounts: counts, scores, grades", ("--amounts", names)),
+        )
+        yield Question(tuple(open_columns), asked, choices)
 
 
 def _what(survey: Survey, given: Answers) -> Iterator[Question]:
@@ -600,13 +521,12 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
         if not pair.is_sure:
             choices.reverse()
         others = [name for name in names if name not in (pair.time, pair.event)]
-        yield Question(
-            columns=(pair.time, pair.event),
-            asked=f"Which column should the model predict? {pair.time!r} looks like a time, and "
-            f"{pair.event!r} like whether it ended with the event; people who were "
-            "observed only until then do not count as “no”",
-            choices=(*choices, *map(_learn, others[:2])),
+        asked = (
+            f"Which column should the model predict? {pair.time!r} looks like a time, and "
+            f"{pair.event!r} like whether it ended with the event; people who were observed only "
+            "until then do not count as “no”"
         )
+        yield Question((pair.time, pair.event), asked, (*choices, *map(_learn, others[:2])))
         return
     if given.target is not None:
         return
@@ -615,34 +535,29 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
     times = follow_ups(survey.cells)
     if times and tiers:  # no column is called as events are
         time, events = times[0], [name for name in names if name != times[0]][:_SHOWN]
-        yield Question(
-            columns=(time, *events),
-            asked=f"Which column should the model predict? {time!r} looks like the length of "
-            "follow-up, which reveals the outcome: name the column that says whether it "
-            "ended with the event, or predict another one without it",
-            choices=(
-                *(_learn_time(time, name) for name in events),
-                *(_learn(name, f"; {time!r} is left out") for name in events[:1]),
-            ),
+        asked = (
+            f"Which column should the model predict? {time!r} looks like the length of follow-up, "
+            "which reveals the outcome: name the column that says whether it ended with the event, "
+            "or predict another one without it"
         )
+        learned = [_learn(name, f"; {time!r} is left out") for name in events[:1]]
+        times_to = (_learn_time(time, name) for name in events)
+        yield Question((time, *events), asked, (*times_to, *learned))
     elif tiers and not is_guessable(tiers, survey.cells):
         rest = len(names) - _SHOWN
         more = f" or {rest} other{'s' * (rest > 1)}" if rest > 0 else ""
-        yield Question(
-            columns=tuple(names),
-            asked="Which column should the model predict? Perhaps "
-            f"{', '.join(map(repr, names[:_SHOWN]))}{more}",
-            choices=tuple(map(_learn, names[:_SHOWN])),
-        )
+        shown = ", ".join(map(repr, names[:_SHOWN]))
+        asked = f"Which column should the model predict? Perhaps {shown}{more}"
+        yield Question(tuple(names), asked, tuple(map(_learn, names[:_SHOWN])))
 
 
 def _learn_time(time: str, event: str) -> Option:
     means = f"predict the time in {time!r} until {event!r} (survival)"
-    return Option(means=means, options=("--time", time, "--event", event))
+    return Option(means, ("--time", time, "--event", event))
 
 
 def _learn(name: str, more: str = "") -> Option:
-    return Option(means=f"predict {name!r}{more}", options=("--target", name))
+    return Option(f"predict {name!r}{more}", ("--target", name))
 
 
 def target_tiers(survey: Survey, given: Answers) -> list[list[str]]:

@@ -7,14 +7,13 @@ A run stops at the first fault and quotes no cell. This check asks the same rule
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError
 from hubbub.core.settings import key_of
@@ -216,23 +215,18 @@ def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
     if column.categories or any(column.name not in table.header for table in tables):
         return
     files = [[number for number, _ in _numbers(table, column)] for table in tables]
-    for place, ((low, high), usual, unit) in apart(files).items():
-        remedy = "is it in another unit, or are these other patients? hubbub check --mapping helps"
-        if unit is not None:
-            remedy = (
-                f"if it is in another unit, write {unit} for it into mapping.toml, under "
-                f"[NAME.{key_of(column.name)}] with the silo's name (docs/howto/mapping.md)"
-            )
+    for place, ((low, high), usual) in apart(files).items():
         yield tables[place].odd(
             f"half of its values lie between {low:.3g} and {high:.3g}, the other silos' "
             f"around {usual:.3g}",
-            remedy,
+            "is it in another unit, or are these other patients? A unit's factor goes into "
+            f"mapping.toml, under [NAME.{key_of(column.name)}] with the silo's name "
+            "(docs/howto/mapping.md)",
             column.name,
         )
 
 
 def _numbers(table: RawTable, column: Column) -> Numbers:
-    """The numbers of a column that are no missing cells."""
     absent = set(map(column.spelled, ("", *column.missing)))
     return [
         (number, row)
@@ -272,15 +266,7 @@ def _rows(
     *,
     instead: str = "add this spelling to the study",
 ) -> Iterator[Fault]:
-    """What a column's rule refuses of its cells, one fault for each kind.
-
-    Args:
-        table: the file.
-        name: the column.
-        rule: the one that a run reads it by.
-        spellings: those that the rule takes, if it takes some only.
-        instead: of a cell that is like one of them, what may be done but to correct it.
-    """
+    """What a column's rule refuses of its cells, one fault for each kind."""
     if name not in table.header:
         return
     cells = table.column(name)
@@ -415,11 +401,14 @@ def _copies(table: RawTable) -> Iterator[Fault]:
 
     More often than chance would have it, if columns knew nothing of each other.
     """
-    count = len(table.rows)
-    cells = [Counter(column) for column in zip(*table.rows, strict=True)]
-    alike = [sum((n / count) ** 2 for n in column.values()) for column in cells]
-    for place, different in _different(table, cells):
-        copies = count - different
+    count, columns = len(table.rows), list(zip(*table.rows, strict=True))
+    alike = [sum((n / count) ** 2 for n in Counter(cells).values()) for cells in columns]
+    # Rows are compared by the sum of their cells' hashes, from which one column's can be taken.
+    hashes = [np.array([hash((k, cell)) for cell in cells]) for k, cells in enumerate(columns)]
+    rows = np.sum(hashes, axis=0)
+    is_quick = count * len(columns) <= _MOST_CELLS
+    for place, left_out in [(None, 0), *(enumerate(hashes) if is_quick else ())]:
+        copies = count - len(np.unique(rows - left_out))
         chance = prod(share for k, share in enumerate(alike) if k != place) * count**2 / 2
         if copies > max(_COPIES * count, 10 * chance):
             but = "" if place is None else f" but {table.header[place]!r}"
@@ -432,39 +421,7 @@ def _copies(table: RawTable) -> Iterator[Fault]:
             return
 
 
-def _different(
-    table: RawTable, cells: Sequence[Mapping[str, int]]
-) -> Iterator[tuple[int | None, int]]:
-    """How many rows differ: in any cell, None, then without each column, if that is no long work.
-
-    Args:
-        table: the rows.
-        cells: which each column has.
-    """
-    count = len(table.rows)
-    yield None, len(set(table.rows))
-    if not count or count * len(cells) > _MOST_CELLS:
-        return
-    # Whole rows are compared as numbers: of the columns before one and of those behind it.
-    codes = []
-    for seen, column in zip(cells, zip(*table.rows, strict=True), strict=True):
-        places = {cell: place for place, cell in enumerate(seen)}
-        codes.append(np.array([places[cell] for cell in column]))
-    behind = reversed([*_numbered(codes[::-1])])
-    for place, (before, after) in enumerate(zip(_numbered(codes), behind, strict=True)):
-        yield place, len(np.unique(before * count + after))
-
-
-def _numbered(columns: Sequence[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
-    """By each column a number of every row, one for rows that are alike in all before it."""
-    rows = np.zeros(len(columns[0]), dtype=np.int64)
-    for codes in columns:
-        yield rows
-        rows = np.unique(rows * len(rows) + codes, return_inverse=True)[1]
-
-
 def _classes(table: RawTable, data: Data) -> set[str]:
-    """The classes that occur, each by its first spelling."""
     if data.target not in table.header or data.outcome is not None:
         return set()
     classes = set(map(canonical, table.column(data.target)))

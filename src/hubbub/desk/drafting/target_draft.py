@@ -1,9 +1,7 @@
 """Which column is learned, and which of its spellings mean what.
 
-People spell one answer in many ways, and no file knows all of them: every spelling that occurs is
-put into one of two lists, so that none becomes a 0 unseen. Of a target that is no class, bounds or
-times follow from the cells; they are rounded outward as those of columns are, which hides little,
-and a draft says so. This file sees the cells of all files.
+People spell one answer in many ways: every spelling that occurs is put into one of two lists, so
+that none becomes a 0 unseen. This file sees the cells of all files.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from hubbub.core.errors import DataError
 from hubbub.core.tabular.cells import Rule, canonical
 from hubbub.core.tabular.table import class_rule
 from hubbub.core.tabular.target import COUNT, KINDS, LOG_LINK, NUMERIC, TIME_TO_EVENT, Outcome
-from hubbub.desk.drafting.cell_text import folded, measured, plain_number
+from hubbub.desk.drafting.cell_text import folded, measured, plain_number, seen
 from hubbub.desk.drafting.column_draft import rounded_outward
 from hubbub.desk.drafting.column_meaning import (
     ANSWERS,
@@ -66,31 +64,21 @@ _LINK_NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class TargetDraft:
-    """The column that is learned.
+    """The column that is learned."""
 
-    Args:
-        name: of the column.
-        positive: spellings that count as 1; empty where there are more than two classes.
-        negative: those that count as 0.
-        classes: spellings of more than two classes.
-        guessed: whether nobody named the column.
-        others: columns that may be it instead.
-        notes: what people should know of it.
-        seen: the same where it quotes cells or counts rows, so that no study has it.
-        respelled: what a tidy copy writes for a spelling of a class that has several.
-        outcome: what the target is if it is no class.
-    """
-
-    name: str
+    name: str  # of the column
+    # spellings that count as 1; empty where there are more than two classes
     positive: tuple[str, ...] = ()
-    negative: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    guessed: bool = False
-    others: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    negative: tuple[str, ...] = ()  # those that count as 0
+    classes: tuple[str, ...] = ()  # spellings of more than two classes
+    guessed: bool = False  # whether nobody named the column
+    others: tuple[str, ...] = ()  # columns that may be it instead
+    notes: tuple[str, ...] = ()  # what people should know of it
+    # the same where it quotes cells or counts rows, so that no study has it
     seen: tuple[str, ...] = ()
+    # what a tidy copy writes for a spelling of a class that has several
     respelled: Mapping[str, str] = field(default_factory=dict)
-    outcome: Outcome | None = None
+    outcome: Outcome | None = None  # what the target is if it is no class
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -145,17 +133,7 @@ class TargetDraft:
 def learned(
     columns: Columns, asked: str, *, kind: str | None = None, event: str | None = None
 ) -> TargetDraft:
-    """The target: a class unless another kind is asked for, or its column counts or measures.
-
-    Args:
-        columns: every column that all files have.
-        asked: the name of the target.
-        kind: "class", "numeric", "count" or "time-to-event"; None: it is guessed.
-        event: the column that says whether a time ends with the event.
-
-    Raises:
-        DataError: there is no such column, or none that can be learned so.
-    """
+    """The target: a class unless another kind is asked for, or its column counts or measures."""
     wanted = TIME_TO_EVENT if kind is None and event is not None else kind
     cells = columns.get(asked)
     if wanted is None and cells is not None and counts_something(asked, cells):
@@ -188,16 +166,12 @@ def learned(
 
 
 def _values(kind: str, name: str, cells: Sequence[str]) -> list[float]:
-    """The numbers of a target that has nothing else.
-
-    Raises:
-        DataError: some cell is none, or all are the same.
-    """
     there = [cell for cell in cells if not is_absent(cell)]
     words = [cell for cell in dict.fromkeys(there) if measured(cell) is None]
     values = [float(measured(cell) or "nan") for cell in there]
-    if words or len(set(values)) < 2:
-        found = "one number only" if there else "none"
+    is_nothing = not words and kind != NUMERIC and max(values, default=0.0) <= 0
+    if words or is_nothing or len(set(values)) < 2:
+        found = "none above 0" if is_nothing else "one number only" if there else "none"
         if words:
             found = f"{', '.join(map(repr, words[:3]))}{' and others' if len(words) > 3 else ''}"
         raise DataError(
@@ -208,7 +182,6 @@ def _values(kind: str, name: str, cells: Sequence[str]) -> list[float]:
 
 
 def _number(kind: str, name: str, cells: Sequence[str], notes: tuple[str, ...]) -> TargetDraft:
-    """A count or an amount with its bounds."""
     values = _values(kind, name, cells)
     least, most = min(values), max(values)
     if kind == COUNT:
@@ -255,7 +228,7 @@ def _grid(times: Sequence[float], step: float) -> tuple[float, ...]:
     holds as many; on visits where all times lie on few.
     """
     ordered = sorted(times)
-    last = ordered[len(ordered) - 1 - len(ordered) // 10]
+    last = ordered[len(ordered) - 1 - len(ordered) // 10] or ordered[-1]
     places = sorted({time for time in ordered if 0 < time <= last})
     if len(places) <= _MOST_VISITS:
         near = [last * k / _TIMES for k in range(1, _TIMES + 1)]
@@ -273,10 +246,13 @@ def _grid(times: Sequence[float], step: float) -> tuple[float, ...]:
     return _at_least_two(even, last)
 
 
-def _at_least_two(ends: list[float], step: float) -> tuple[float, ...]:
-    """Times of a grid, of which one alone is none."""
-    ends = ends if len(ends) > 1 else [*ends, ends[0] + step]
-    return tuple(float(f"{time:.5g}") for time in ends)
+def _at_least_two(ends: Sequence[float], step: float) -> tuple[float, ...]:
+    """Times of a grid, to five digits, of which one alone is none."""
+    first, *rest = sorted({float(f"{time:.5g}") for time in ends})
+    if not rest:
+        rest = [float(f"{first + step:.5g}")]
+        rest = rest if rest[0] > first else [2 * first]
+    return (first, *rest)
 
 
 def _amount(values: Sequence[float]) -> Outcome:
@@ -290,6 +266,7 @@ def _amount(values: Sequence[float]) -> Outcome:
     few = len(set(above)) < _FEWEST_LOGS
     if ordered[0] < 0 or few or abs(_skew(logs)) >= _skew(above) - 1:
         cut = len(ordered) // 100 if len(ordered) >= _MANY and _skew(ordered) > _LONG_TAIL else 0
+        cut = cut if ordered[cut] < ordered[-1 - cut] else 0  # nearly all are the same
         low, high = rounded_outward(ordered[cut], ordered[-1 - cut])
         return Outcome(kind=NUMERIC, low=low, high=high)
     if len(ordered) - len(above) > _MOST_ZEROS * len(ordered):
@@ -317,11 +294,7 @@ def _one_digit(value: float, towards: Callable[[float], int]) -> float:
 
 
 def _event_of(columns: Columns, name: str) -> TargetDraft:
-    """The event's spellings; of a column that says who was censored they are the other way round.
-
-    Raises:
-        DataError: the column has not two answers.
-    """
+    """The event's spellings; of a column that says who was censored, the other way round."""
     draft, found = None, _how_many(_spellings(columns[name]))
     with suppress(DataError):
         draft = _classes(name, columns[name])
@@ -340,9 +313,8 @@ def _event_of(columns: Columns, name: str) -> TargetDraft:
 
 
 def _spellings(cells: Sequence[str]) -> Spellings:
-    """The spellings that occur, without missing cells."""
     values: dict[str, Counter[str]] = {}
-    for cell, times in Counter(cells).items():
+    for cell, times in Counter(map(seen, cells)).items():
         if not is_absent(cell):
             values.setdefault(folded(canonical(cell)), Counter())[cell] += times
     return values
@@ -353,11 +325,6 @@ def _how_many(values: Spellings) -> str:
 
 
 def _classes(name: str, cells: Sequence[str]) -> TargetDraft:
-    """The classes of a column.
-
-    Raises:
-        DataError: it has none that can be learned.
-    """
     values, slips = _without_slips(_spellings(cells))
     if values and set(values) <= {*ONES, *ZEROS}:
         draft = _of_answers(name, values)

@@ -80,7 +80,6 @@ def table_of(answer: Answer) -> Table | None:
 
 
 def _two_way(answer: Answer) -> Mapping[str, Table]:
-    """A table of each pair of columns."""
     of: dict[str, list[Mapping[str, Any]]] = {}
     for row in answer["rows"]:
         of.setdefault(row["column"], []).append(row)
@@ -220,14 +219,12 @@ def _pivoted(rows: Sequence[Mapping[str, Any]], down: Any, across: Any) -> Table
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    """What a number is about."""
     about = ": ".join(filter(None, (row["column"], row["level"])))
     plain = row["quantity"] in ("share", "records")
     return about if about and plain else ", ".join(filter(None, (about, row["quantity"])))
 
 
 def _label_of_group(row: Mapping[str, Any]) -> str:
-    """The same, with its group."""
     return "; ".join(filter(None, (row["group"], _label(row))))
 
 
@@ -246,7 +243,6 @@ def _cell(row: Mapping[str, Any]) -> str:
 
 
 def _is_share(quantity: str) -> bool:
-    """Whether a quantity is written in per cent."""
     return quantity.startswith("share") or quantity in _SHARES
 
 
@@ -381,7 +377,6 @@ def _own_numbers(curves: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, 
 
 
 def _histogram(answer: Answer) -> Figure:
-    """Bars of the shares of bins, with their intervals."""
     rows = [row for row in answer["rows"] if row["quantity"] == "share"]
     bins = [row for row in rows if row["level"] != "missing"]
     items = [

@@ -16,6 +16,7 @@ import numpy as np
 from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_most, finite
 from hubbub.core.planning import plan_rows
 from hubbub.desk.report import charts, markup, promise, scores, trust_models
+from hubbub.desk.report.sheet import Table, table_html
 from hubbub.learning import metric_words
 from hubbub.learning.metric_words import MetricWords, words_of
 
@@ -41,22 +42,17 @@ UNCHARGED_BASELINES = (
 class Arrangement:
     """How well one way of training did.
 
-    Args:
-        name: "federated", a baseline's name, or any short text for people.
-        mean: of the metric over all repeats, in the metric's unit.
-        low, high: ends of the 95 % interval of the mean; None where there was one run only.
-        epsilon: at most, at the study's delta; None if nothing is promised.
-        adversary: against whom epsilon holds, as in the plan or in a few words; None likewise.
-
     Raises:
         ValueError: the mean or an end is not finite, or the mean is not between the ends.
     """
 
-    name: str
-    mean: float
+    name: str  # "federated", a baseline's name, or any short text for people
+    mean: float  # of the metric over all repeats, in the metric's unit
+    # low, high: ends of the 95 % interval of the mean; None where there was one run only
     low: float | None = None
     high: float | None = None
-    epsilon: float | None = None
+    epsilon: float | None = None  # at most, at the study's delta; None if nothing is promised
+    # against whom epsilon holds, as in the plan or in a few words; None likewise
     adversary: str | None = None
 
     def __post_init__(self) -> None:
@@ -70,27 +66,16 @@ class Arrangement:
 
 @dataclass(frozen=True, kw_only=True)
 class ArrangementTable:
-    """Several arrangements of one study, scored alike.
+    """Several arrangements of one study, scored alike."""
 
-    Args:
-        metric: the key that it has in the rows of the metrics, such as "auc".
-        arrangements: in the order in which they are shown.
-        how: one sentence on how often and on what they were scored, for people.
-        note: which of the runs no ledger counts, for people.
-    """
-
-    metric: str
-    arrangements: tuple[Arrangement, ...]
-    how: str = ""
-    note: str = UNCHARGED_REPEATS
+    metric: str  # the key that it has in the rows of the metrics, such as "auc"
+    arrangements: tuple[Arrangement, ...]  # in the order in which they are shown
+    how: str = ""  # one sentence on how often and on what they were scored, for people
+    note: str = UNCHARGED_REPEATS  # which of the runs no ledger counts, for people
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ArrangementTable:
-        """From what `to_dict` gave.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is something else.
-        """
+        """From what `to_dict` gave."""
         found = tuple(Arrangement(**arrangement) for arrangement in content["arrangements"])
         note = content.get("note", UNCHARGED_REPEATS)
         texts = (content["how"], content["metric"], note)
@@ -142,18 +127,7 @@ def joining(found: ArrangementTable | None) -> markup.Html:
     if found is None or not found.arrangements:
         words = "This study was trained in one arrangement only, so there is nothing to compare."
         return markup.section(_HEADING, markup.tag("p", words))
-    metric, said = words_of(found.metric), verdict(found)
-    head = ("Arrangement", f"test {metric.name}", "95 % interval", "ε at most", "ε holds against")
-    rows = [
-        (
-            trust_models.called(one.name),
-            metric.shown(one.mean),
-            _range(one, metric),
-            "none" if one.epsilon is None else at_most(one.epsilon),
-            _NOBODY if one.epsilon is None else plan_rows.spoken(one.adversary or NOT_KNOWN),
-        )
-        for one in found.arrangements
-    ]
+    said, shown = verdict(found), table_of(found, "The same study in several arrangements")
     # What those are that have a name here.
     modes = [trust_models.MODES.get(one.name) for one in found.arrangements]
     about = [(mode.label, mode.meaning, mode.trust) for mode in modes if mode]
@@ -164,13 +138,33 @@ def joining(found: ArrangementTable | None) -> markup.Html:
         *([markup.tag("p", said, class_="verdict")] if said else []),
         *([markup.tag("p", found.how)] if found.how else []),
         markup.tag("p", found.note),
-        markup.tag("div", _figure(found, metric), class_="figures"),
-        markup.table("The same study in several arrangements", head, rows, numeric=(1, 2, 3)),
+        markup.tag("div", _figure(found), class_="figures"),
+        table_html(shown),
         *meanings,
     )
 
 
-def _figure(found: ArrangementTable, metric: MetricWords) -> markup.Html:
+def table_of(
+    found: ArrangementTable, caption: str, names: Mapping[str, str] | None = None
+) -> Table:
+    """Each arrangement, by what it is called, with its interval, and its epsilon against whom."""
+    metric = words_of(found.metric)
+    rows = tuple(
+        (
+            (names or {}).get(one.name) or trust_models.called(one.name),
+            metric.shown(one.mean),
+            _range(one, metric),
+            "none" if one.epsilon is None else at_most(one.epsilon),
+            _NOBODY if one.epsilon is None else plan_rows.spoken(one.adversary or NOT_KNOWN),
+        )
+        for one in found.arrangements
+    )
+    head = ("Arrangement", f"test {metric.name}", "95 % interval", "ε at most", "ε holds against")
+    return Table(head, rows, caption, words=(0, 4))
+
+
+def _figure(found: ArrangementTable) -> markup.Html:
+    metric = words_of(found.metric)
     name = metric.name
     every = [end for one in found.arrangements for end in (one.low, one.mean, one.high)]
     ends = [end for end in every if end is not None]
@@ -241,19 +235,12 @@ _MOST = 12  # curves
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedRun:
-    """One run, as its folder tells of it.
+    """One run, as its folder tells of it."""
 
-    Args:
-        folder: its name, for people.
-        plan: as plain values.
-        metrics: its rows.
-        baseline: which one; None for the federation.
-    """
-
-    folder: str
+    folder: str  # its name, for people
     plan: Mapping[str, Any] = field(repr=False)
     metrics: Sequence[Row] = field(repr=False)
-    baseline: str | None
+    baseline: str | None  # which one; None for the federation
 
     @property
     def mode(self) -> trust_models.Mode:

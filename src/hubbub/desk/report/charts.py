@@ -1,8 +1,7 @@
 """Charts as inline SVG: lines over a quantity, and values with their intervals.
 
-Colours are classes that the page's style fills for light, dark and paper; series differ by mark as
-well as by colour. Every chart carries its content in words for those who cannot see it. This file
-knows numbers and labels, nothing about privacy.
+Colours are classes that the page's style fills; series differ by mark as well as by colour. Every
+chart carries its content in words for those who cannot see it.
 """
 
 from __future__ import annotations
@@ -132,16 +131,11 @@ _MARKS = ("circle", "square")
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
-    """The quantities of a chart: the one `across` lies between LEFT and RIGHT, the other one `up`.
-
-    Args:
-        across, up: their scales; the second is placed as `vertical` says.
-        labels: what both show, with units.
-    """
+    """The quantities of a chart: `across`, between LEFT and RIGHT, and `up`, as `vertical` says."""
 
     across: Scale
     up: Scale
-    labels: tuple[str, str]
+    labels: tuple[str, str]  # what both show, with units
 
     def place(self, x: float, y: float) -> tuple[float, float]:
         """Where a point stands."""
@@ -158,19 +152,11 @@ class Axes:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Points that belong together, (x, y) each, by rising x.
+    """Points that belong together, (x, y) each, by rising x."""
 
-    Args:
-        name: for the legend.
-        points: where the line goes.
-        marked: whether its points have marks.
-        faint: points without a line, of which the line is an average; then its own have no marks.
-    """
-
-    name: str
-    points: tuple[tuple[float, float], ...]
-    marked: bool = True
-    faint: tuple[tuple[float, float], ...] = ()
+    name: str  # for the legend
+    points: tuple[tuple[float, float], ...]  # where the line goes
+    marked: bool = True  # whether its points have marks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,28 +245,6 @@ def off_scale(at: Sequence[float], text: str, axes: Axes) -> markup.Html:
     return markup.tag("g", *crosses, markup.tag("text", text, x=x + gap, y=place, text_anchor=side))
 
 
-def strip(at: float | None, zones: Sequence[tuple[float, str]], described: str) -> markup.Html:
-    """A band of zones, each its upper end and its name, with a mark; on a logarithmic scale.
-
-    No mark's place means beyond the end.
-    """
-    low = zones[0][0] / 20
-    across = Scale(low=low, high=zones[-1][0], start=6, end=WIDTH - 6, ticks=(), log=True)
-    parts, start = [], low
-    for index, (end, name) in enumerate(zones):
-        left, right = across.place(start), across.place(end)
-        parts += [
-            markup.tag(
-                "rect", x=left, y=22, width=right - left - 2, height=18, class_=f"zone-{index}"
-            ),
-            markup.tag("text", name, x=(left + right) / 2, y=60, text_anchor="middle"),
-        ]
-        start = end
-    x = across.place(min(max(at if at is not None else across.high, low), across.high))
-    parts.append(markup.tag("path", d=f"M{x:.2f} 22l-7 -13h14z", class_="pointer"))
-    return drawing(parts, 68, described)
-
-
 def intervals(
     items: Sequence[Interval],
     across: Scale,
@@ -329,7 +293,7 @@ def bars(
         height = max(up.place(0) - top, 0.0)
         parts += [
             markup.tag("rect", title, x=x + 1, y=top, width=width - 2, height=height, class_="bar"),
-            markup.tag("path", d=f"M{middle:.2f} {low:.2f}V{high:.2f}", class_="whisker other"),
+            markup.tag("line", x1=middle, x2=middle, y1=low, y2=high, class_="whisker other"),
         ]
         if index % every == 0 and middle + room / 2 <= WIDTH:
             parts.append(
@@ -391,17 +355,15 @@ def _ticks_across(across: Scale, foot: float, head: float) -> list[markup.Html]:
 
 
 def _line(one: Series, axes: Axes, index: int) -> markup.Html:
-    single = one.faint or (one.points if one.marked else ())
     marks = [
         _mark(axes.place(x, y), _MARKS[index], f"{one.name} at {amount(x)}: {amount(y)}")
-        for x, y in single
+        for x, y in (one.points if one.marked else ())
     ]
-    kind = "faint" if one.faint else "marks"
     line = markup.tag("polyline", points=" ".join(axes.path(one.points)))
     # The name is what tests and people who save the picture find the line by.
     return markup.tag(
         "g",
-        markup.tag("g", *marks, class_=kind),
+        markup.tag("g", *marks, class_="marks"),
         line,
         class_=f"series-{index}",
         data_name=one.name,
@@ -423,8 +385,11 @@ def _whisker(item: Interval, across: Scale, top: float) -> list[markup.Html]:
     parts = [markup.tag("text", item.label, x=across.start, y=top + 13, class_="strong")]
     if item.ends:
         low, high = (across.place(min(max(end, across.low), across.high)) for end in item.ends)
-        path = f"M{low:.2f} {y - 5:g}v10m0 -5H{high:.2f}m0 -5v10"
-        parts.append(markup.tag("path", d=path, class_=f"whisker {kind}"))
+        for x1, x2, y1, y2 in (
+            (low, high, y, y),
+            *((end, end, y - 5, y + 5) for end in (low, high)),
+        ):
+            parts.append(markup.tag("line", x1=x1, x2=x2, y1=y1, y2=y2, class_=f"whisker {kind}"))
     parts.append(markup.tag("circle", cx=x, cy=y, r=5, class_=kind))
     told = item.told or f"{item.value:.3f}"
     parts.append(markup.tag("text", told, x=across.end + 14, y=y + 5))

@@ -1,8 +1,7 @@
 """Is joining worth it? One study run by hubbub and by every baseline, several times over.
 
-One test set of a few hundred records says little, and one draw of the noise less, so what is
-compared is a mean with its interval. Where the data source can split its records anew, each repeat
-takes another public split; elsewhere repeats differ in coins and noise alone.
+One test set says little, and one draw of the noise less, so a mean is compared with its interval.
+Where the data source can split its records anew, each repeat takes another public split.
 """
 
 from __future__ import annotations
@@ -38,21 +37,13 @@ MODES = ("federated", *baselines.BASELINES)
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The final metric of every mode over the repeats.
+    """The final metric of every mode over the repeats."""
 
-    Args:
-        metric: its key in the rows of the metrics, such as "auc".
-        values: by mode, one for each repeat.
-        is_split: whether each repeat had another split of the records.
-        held_back: share of each silo's records that scored; 0 where public ones did.
-        first: hubbub's own run, the first repeat.
-    """
-
-    metric: str
-    values: Mapping[str, Sequence[float]]
-    is_split: bool
-    held_back: float = 0.0
-    first: Result
+    metric: str  # its key in the rows of the metrics, such as "auc"
+    values: Mapping[str, Sequence[float]]  # by mode, one for each repeat
+    is_split: bool  # whether each repeat had another split of the records
+    held_back: float = 0.0  # share of each silo's records that scored; 0 where public ones did
+    first: Result  # hubbub's own run, the first repeat
 
     @property
     def repeats(self) -> int:
@@ -117,9 +108,6 @@ def compare(
         ledgers: folder of the silos' ledgers, as for `run`.
         metric: by which to compare; the telling one of the target's kind if None.
         progress: called after every run.
-
-    Raises:
-        StudyError: it trains no model, has no such metric, or cannot be run.
     """
     _check_asked(study, metric)
     wanted = tuple(dict.fromkeys(("federated", *modes)))
@@ -195,7 +183,6 @@ def _check_metric(metric: str | None, prepared: prepared_study.PreparedStudy) ->
 def _prepared(
     study: Study, split: int | None, first: Result | None
 ) -> prepared_study.PreparedStudy:
-    """The study ready to run, on a split of its own where there is one."""
     if split is not None:
         options = {**dict(study.data.options), "split": split}
         data = replace(study.data, options=tuple(sorted(options.items())))

@@ -89,7 +89,6 @@ def table(
 
 @cache
 def _sheet() -> str:
-    """How all pages look."""
     return files("hubbub.desk.report").joinpath("style.css").read_text(encoding="utf-8")
 
 

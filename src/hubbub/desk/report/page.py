@@ -1,9 +1,6 @@
 """The page: what stands on it and in which order.
 
-First a picture of who sees what and the answer in four figures, then what was learned, what it
-cost, whether joining is worth it, what each party saw, what the ledgers hold, what it took, how all
-that can be checked, and what the words mean. Everything that differs between the federation and a
-baseline is decided here.
+Everything that differs between the federation and a baseline is decided here.
 """
 
 from __future__ import annotations
@@ -12,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_most, chance, finite
+from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_most, chance, finite, several
 from hubbub.core.planning import plan_rows
 from hubbub.core.runs import renderers
 from hubbub.desk.report import (
@@ -88,12 +85,13 @@ def briefly(findings: Sequence[Finding]) -> str:
     """The findings in one sentence."""
     counts = "; ".join(f"{n} {verdict} ({_HOW[verdict]})" for verdict, n in _counts(findings))
     wrongs = sum(finding[1] not in _HOW for finding in findings)
-    start = f"{amount(wrongs)} claims do not hold" if wrongs else "No claim was found to be wrong"
+    start = "No claim was found to be wrong"
+    if wrongs:
+        start = f"{several(wrongs, 'claim')} {'does' if wrongs == 1 else 'do'} not hold"
     return f"{start}: {counts}. How to check it yourself is described below."
 
 
 def _counts(findings: Sequence[Finding]) -> list[tuple[str, int]]:
-    """How many claims stand how."""
     counts = Counter(verdict for _, verdict in findings)
     return [(verdict, counts[verdict]) for verdict in _HOW if counts[verdict] or verdict != _RARE]
 
@@ -168,13 +166,10 @@ _WORDS = {
 }
 
 
-def meanings() -> markup.Html:
+def meanings() -> Html:
     """The section."""
-    pairs = [
-        markup.tag("div", markup.tag("dt", word), markup.tag("dd", meaning))
-        for word, meaning in _WORDS.items()
-    ]
-    return markup.section("Words on this page", markup.tag("dl", *pairs, class_="meanings"))
+    pairs = [tag("div", tag("dt", word), tag("dd", meaning)) for word, meaning in _WORDS.items()]
+    return section("Words on this page", tag("dl", *pairs, class_="meanings"))
 
 
 Plan = Mapping[str, Any]
@@ -276,7 +271,7 @@ def _summary(
     parts: Sequence[Mapping[str, Any]],
     scores: Scores,
     validated: SheetOfModel | None,
-) -> markup.Html:
+) -> Html:
     """The first screen: what happened in one sentence, a picture, and a few figures."""
     validation = [_tile(*validated.telling)] if validated and validated.telling else []
     tiles = [*(validation or _learned_tile(metrics, scores)), *_privacy_tiles(plan, against)]
@@ -291,24 +286,23 @@ def _summary(
         [_next(metrics, scores, validated)] if is_federated and plan.get("trains", True) else []
     )
     answer = (
-        markup.tag("dl", *tiles, class_="tiles"),
-        *([markup.tag("p", promise.plainly(plan, against))] if against else []),
-        *([markup.tag("p", briefly(checked))] if checked else []),
-        *(markup.tag("p", words) for words in following),
+        tag("dl", *tiles, class_="tiles"),
+        *([tag("p", promise.plainly(plan, against))] if against else []),
+        *([tag("p", briefly(checked))] if checked else []),
+        *(tag("p", words) for words in following),
     )
     picture = who_sees_what.picture(plan, mode)
-    return markup.tag(
+    return tag(
         "header",
-        markup.tag("p", "hubbub report", class_="kicker"),
-        markup.tag("h1", markup.tag("bdi", plan["study"])),
-        *(markup.tag("p", words, class_="alarm") for words in alarms),
-        markup.tag("p", _lead(plan, mode), class_="lead"),
-        markup.tag("div", picture, markup.tag("div", *answer), class_="first"),
+        tag("p", "hubbub report", class_="kicker"),
+        tag("h1", tag("bdi", plan["study"])),
+        *(tag("p", words, class_="alarm") for words in alarms),
+        tag("p", _lead(plan, mode), class_="lead"),
+        tag("div", picture, tag("div", *answer), class_="first"),
     )
 
 
 def _lead(plan: Plan, mode: trust_models.Mode) -> str:
-    """What happened, in plain words."""
     if mode is not trust_models.FEDERATED:
         return (
             f"Baseline “{mode.label}”, for comparison with the federation. {mode.meaning} "
@@ -323,7 +317,6 @@ def _lead(plan: Plan, mode: trust_models.Mode) -> str:
 
 
 def _asked(statistics: Statistics) -> Html:
-    """The answers, each under its heading."""
     parts = [tag("p", _INTERVALS)]
     for name, answer in statistics.items():
         said = answers.sheet_of(name, answer)
@@ -331,7 +324,7 @@ def _asked(statistics: Statistics) -> Html:
     return section("What was asked", *parts)
 
 
-def _learned_tile(metrics: Metrics, scores: Scores) -> list[markup.Html]:
+def _learned_tile(metrics: Metrics, scores: Scores) -> list[Html]:
     names = metric_words.metrics_of(metrics[-1:])
     if not names:
         return []
@@ -355,19 +348,17 @@ def _next(metrics: Metrics, scores: Scores, validated: SheetOfModel | None) -> s
     return f"What to do next: {said.removeprefix('next: ')}."
 
 
-def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:
+def _privacy_tiles(plan: Plan, against: str | None) -> list[Html]:
     if against is None:
         return [_tile("privacy cost ε", "no guarantee", "this baseline adds no noise")]
     epsilon = promise.stated(plan)["epsilon"]
     power = at_most(100 * plan["attack_power_at_1_percent"])
-    remark = f"how much {plan_rows.spoken(against)} can learn about one record; 0 is nothing"
+    remark = (
+        f"{promise.strength(epsilon)} guarantee: how much {plan_rows.spoken(against)} can learn "
+        "about one record; 0 is nothing"
+    )
     return [
-        _tile(
-            "privacy cost ε (epsilon), at most",
-            at_most(epsilon),
-            remark,
-            promise.scale(epsilon),
-        ),
+        _tile("privacy cost ε (epsilon), at most", at_most(epsilon), remark),
         _tile(
             "an attacker finds at most",
             f"{power} in 100",
@@ -379,7 +370,7 @@ def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:
 
 def _spent_tile(
     spending: Mapping[str, Any] | None, parts: Sequence[Mapping[str, Any]]
-) -> list[markup.Html]:
+) -> list[Html]:
     """What the records have spent in all, by what ledgers said or what silos have signed."""
     name = "total ε spent by these records"
     if spending is not None:
@@ -398,19 +389,16 @@ def _spent_tile(
     return [_tile(name, at_most(most["epsilon"]), remark)]
 
 
-def _tile(name: str, value: str, remark: str, *more: markup.Html) -> markup.Html:
-    remark_shown = markup.tag("dd", remark, class_="remark")
-    drawn = [markup.tag("dd", one) for one in more]
-    return markup.tag(
+def _tile(name: str, value: str, remark: str) -> Html:
+    return tag(
         "div",
-        markup.tag("dt", name),
-        markup.tag("dd", value, class_="figure"),
-        *drawn,
-        remark_shown,
+        tag("dt", name),
+        tag("dd", value, class_="figure"),
+        tag("dd", remark, class_="remark"),
     )
 
 
-def _views(plan: Plan, mode: trust_models.Mode) -> markup.Html:
+def _views(plan: Plan, mode: trust_models.Mode) -> Html:
     caption = "What each party sees in this arrangement, and what it does not see"
     note = (
         "Where all parties ran inside one process, as in a trial of the study, this is what each "
@@ -419,6 +407,4 @@ def _views(plan: Plan, mode: trust_models.Mode) -> markup.Html:
     head = ("Party", "sees", "does not see")
     seen = who_sees_what.present(plan, mode)
     rows = [(view.party, view.sees, view.unseen) for view in seen]
-    return markup.section(
-        "What each party saw", markup.table(caption, head, rows), markup.tag("p", note)
-    )
+    return section("What each party saw", table(caption, head, rows), tag("p", note))

@@ -19,6 +19,7 @@ from hubbub.core.number_format import (
     chance,
     duration,
     finite,
+    several,
     size,
 )
 from hubbub.core.planning.plan import option_rows
@@ -26,18 +27,12 @@ from hubbub.core.planning.plan_rows import explained, spoken
 from hubbub.core.protocol.primitives.message_sizes import OVERHEAD
 from hubbub.desk.report import charts, markup, trust_models
 
-_WEAK = 8.0  # beyond which a promise is called weak
+_STRONG, _WEAK = 1.0, 8.0  # up to which a promise is called strong, and not yet weak
 _ROOM = 1e-3  # what epsilons of one study may differ by, relative
 
 
 def broken(plan: Mapping[str, Any], spending: Mapping[str, Any] | None = None) -> list[str]:
-    """What does not hold though a reader of the study's epsilon would believe it.
-
-    Args:
-        plan: the plan as plain values.
-        spending: what the records have spent in all, as `Spending.to_dict` gives it; None: not
-            known.
-    """
+    """What does not hold though a reader of the study's epsilon would believe it."""
     rows = {row["adversary"]: row["epsilon"] for row in plan["epsilon"]}
     stated = rows[plan["stated_adversary"]]
     sentences = []
@@ -48,15 +43,15 @@ def broken(plan: Mapping[str, Any], spending: Mapping[str, Any] | None = None) -
     if spending is None or stated is None:
         return sentences
     # What all studies of the records come to, where it is more than this one's epsilon.
-    epsilon, times = spending["epsilon"], spending["charge"]
+    epsilon, charges = spending["epsilon"], several(spending["charge"], "charge")
     if epsilon is None:
         sentences.append(
-            f"no guarantee any more: in {times} charges the records of {spending['silo']} have "
+            f"no guarantee any more: after {charges} the records of {spending['silo']} have "
             "spent more than any epsilon that can be certified; run no further query on them"
         )
     elif epsilon > stated * (1 + _ROOM):
         sentences.append(
-            f"epsilon {at_most(stated)} is for this study alone: over {times} charges these "
+            f"epsilon {at_most(stated)} is for this study alone: after {charges} these "
             f"records have spent {at_most(epsilon)} in total, which is what protects them now"
         )
     return sentences
@@ -69,7 +64,7 @@ def spent_words(spending: Mapping[str, Any]) -> str:
     cap, left = spending["cap"], spending["left"]
     allowed = "no cap is set: set one with hubbub budget set LEDGER"
     if cap is not None:
-        allowed = f"the cap is {cap:g}, of which {left:.3g} is left"
+        allowed = f"the cap is {cap:g}, of which {at_least(left)} is left"
     return (
         f"total spent: epsilon {at_most(spending['epsilon'])} at delta {spending['delta']:g}, by "
         f"the records of {spending['silo']}{was}; this was charge {spending['charge']}; {allowed}"
@@ -107,9 +102,6 @@ def _to_patients(found: Mapping[str, Any] | None, stated: float | None) -> list[
 Plan = Mapping[str, Any]
 Exposure = Mapping[str, Any]
 
-# As in the words of `_meaning`; ends of what is called a strong, and not yet a weak, promise.
-_STRONG, _WEAK_FROM = 1.0, 8.0
-
 
 def stated(plan: Plan) -> Exposure:
     """The adversary to whom the study's epsilon is promised; its silos are the study's T."""
@@ -140,12 +132,10 @@ def axis(
     return shared, shared
 
 
-def scale(epsilon: float | None) -> markup.Html:
-    """Where an epsilon stands between a strong promise and none."""
-    zones = [(_STRONG, "strong"), (_WEAK_FROM, "fair"), (50.0, "weak")]
-    words = next((name for end, name in zones if epsilon is not None and epsilon <= end), "no")
-    described = f"A scale from strong (ε below 1) over fair to weak (above 8): {words} guarantee."
-    return charts.strip(epsilon, zones, described)
+def strength(epsilon: float | None) -> str:
+    """How an epsilon is called, between a strong guarantee and none."""
+    zones = ((_STRONG, "strong"), (_WEAK, "fair"), (50.0, "weak"))
+    return next((name for end, name in zones if epsilon is not None and epsilon <= end), "no")
 
 
 def plainly(plan: Plan, against: str) -> str:
@@ -153,7 +143,7 @@ def plainly(plan: Plan, against: str) -> str:
     epsilon = stated(plan)["epsilon"]
     if epsilon is None:
         return f"Against {spoken(against)} nothing is guaranteed: they may learn who took part."
-    how = "hardly" if epsilon <= _STRONG else "sometimes" if epsilon <= _WEAK_FROM else "perhaps"
+    how = "hardly" if epsilon <= _STRONG else "sometimes" if epsilon <= _WEAK else "perhaps"
     used = "record was" if _unit(plan) == "record" else "records were"
     return (
         f"In plain words: even {spoken(against)}, knowing everything else about a person, "
@@ -212,20 +202,20 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
             f"except with the tiny probability δ = {amount(plan['delta'])}."
         )
     patient = plan.get("patient")  # what holds for a person with several records
-    several = "A person with several records in the study is protected less."
+    others = "A person with several records in the study is protected less."
     if patient is not None and patient["is_unit"]:
-        several = (
+        others = (
             f"One unit is {patient['who']} in one silo. A patient with records in two silos is two "
             f"units: for both together ε is {_at_most(patient['in_two_silos'])}."
         )
     elif patient is not None:
-        several = f"For {patient['who']}, ε is {_at_most(patient['epsilon'])}."
+        others = f"For {patient['who']}, ε is {_at_most(patient['epsilon'])}."
     power = at_most(100 * plan["attack_power_at_1_percent"])
     second = (
         "An attacker who may wrongly accuse 1 in 100 people whose record was not used "
         f"identifies at most {power} in 100 people whose record was used; blind guessing "
         f"identifies 1. This holds against {spoken(who)}, and against anybody who sees "
-        f"less. {several}"
+        f"less. {others}"
     )
     return [markup.tag("p", first), markup.tag("p", second)]
 
@@ -408,7 +398,6 @@ def number_rows(plan: Plan) -> list[Cells]:
 
 
 def _amounts(found: Plan, rows: Sequence[Cells]) -> list[Cells]:
-    """Rows of plain numbers; of each row, the name, the key and what it is are given."""
     return [(name, amount(found[key]), words) for name, key, words in rows]
 
 

@@ -48,10 +48,6 @@ def write_report(
         beside: folders of other runs, to show side by side with this one.
         seconds: that the run took, if known; what the last row of the metrics says if None.
         thorough: make accounts again that take long, too, as for a run of one's own.
-
-    Raises:
-        UserError: there is no run in one of the folders.
-        IntegrityError: a file in one of them was altered.
     """
     for planned in (folder, *beside):
         if not (planned / "plan.json").is_file():
@@ -67,11 +63,7 @@ def write_report(
 
 @contextmanager
 def as_written(*folders: Path) -> Iterator[None]:
-    """What is read of runs is what runs write, or it was altered.
-
-    Raises:
-        IntegrityError: it was.
-    """
+    """What is read of runs is what runs write, or it was altered."""
     try:
         yield
     except HubbubError:
@@ -84,12 +76,7 @@ def as_written(*folders: Path) -> Iterator[None]:
 
 
 def paper_of(folder: Path) -> Sheet:
-    """What a paper prints of a run, from the files in its folder.
-
-    Raises:
-        UserError: it has no statistics, no validation and no coefficients.
-        IntegrityError: a file in it was altered.
-    """
+    """What a paper prints of a run, from the files in its folder."""
     tables = ("statistics", "validation", "coefficients")
     statistics, validation, coefficients = (_answer_to(folder, table) for table in tables)
     promised = statistics or validation or coefficients
@@ -118,7 +105,6 @@ def _page(
     seconds: float | None,
     thorough: bool,
 ) -> str:
-    """The page, from what lies in the folders."""
     run = _run(folder)
     metrics = run.metrics
     compared = _optional(folder / COMPARISON, None)
@@ -148,7 +134,6 @@ def _page(
 
 
 def _run(folder: Path) -> ReportedRun:
-    """What the folder of a run says of it."""
     notes = _optional(folder / "run.json", {})
     return ReportedRun(
         folder=folder.resolve().name,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from hubbub.core.disk import write_bytes
 from hubbub.core.number_format import at_most
@@ -16,14 +15,14 @@ from hubbub.core.runs.run_folder import REPORT
 from hubbub.desk.report import answers as answer_sheets
 from hubbub.desk.report.answers import Answer
 from hubbub.desk.report.arrangements import UNCHARGED_BASELINE
-from hubbub.desk.report.markup import join, tag
+from hubbub.desk.report.markup import Html, join, tag
 from hubbub.desk.report.page import render
 from hubbub.desk.report.promise import broken, spent_words
 from hubbub.desk.report.report_of_run import write_report
-from hubbub.desk.report.scores import Scores, in_a_sentence, what_next
+from hubbub.desk.report.scores import in_a_sentence, what_next
 from hubbub.desk.report.sheet import Sheet, Table, full, html_of, lines_of, picture, table_html
 from hubbub.desk.report.trust_models import called
-from hubbub.learning.metric_words import Row, metrics_of, words_of
+from hubbub.learning.metric_words import metrics_of, words_of
 from hubbub.learning.runs.baselines import BASELINES
 from hubbub.learning.runs.result import Result, scores_to_dict
 
@@ -68,46 +67,6 @@ def sheets_of(result: Result) -> Iterator[Sheet]:
         yield answer_sheets.sheet_of(name, answer.to_dict())
 
 
-def shown_in_notebook(
-    heading: str,
-    promise: str,
-    notes: Sequence[str],
-    *,
-    final: Row | None = None,
-    scores: Scores | None = None,
-    validation: Mapping[str, Any] | None = None,
-    answers: Mapping[str, Answer],
-) -> str:
-    """HTML for a notebook, which has a style of its own for headings and tables.
-
-    Args:
-        heading: what was run.
-        promise: its epsilon, and against whom.
-        notes: what else is to be said first.
-        final: the last metrics; None where no model was trained.
-        scores: on public test records, beside a model that knows nothing: what to do next.
-        validation: as `validation.json` has it; None where none was asked.
-        answers: to statistics, by their names, as `statistics.json` has them.
-    """
-    parts = [tag("h4", heading), tag("p", tag("b", promise)), *(tag("p", note) for note in notes)]
-    metrics = () if final is None else metrics_of([final])
-    if final is not None and metrics:
-        meanings = [(words_of(key), f"{final[key]:.3f}") for key in metrics]
-        rows = tuple((words.name, value, words.meaning) for words, value in meanings)
-        head = ("metric", "value", "what it says")
-        parts.append(table_html(Table(head, rows, "The model", words=(0, 2))))
-    if validation is not None:
-        validated = renderers.render("validation", validation)
-        parts += html_of(validated.sheet, picture)
-        parts.append(tag("p", full(validated.next_step)))
-    elif final is not None and metrics:
-        parts.append(tag("p", full(what_next(scores or {}, final))))
-    for name, answer in answers.items():
-        sheet = answer_sheets.sheet_of(name, answer)
-        parts += [tag("h4", f"{sheet.title} ({name})"), *html_of(sheet, picture)]
-    return tag("div", join(parts)).text
-
-
 def in_text(result: Result) -> str:
     """What a terminal shows."""
     spent = None if result.spending is None else result.spending.to_dict()
@@ -117,18 +76,33 @@ def in_text(result: Result) -> str:
 
 
 def in_notebook(result: Result) -> str:
-    """HTML for a notebook."""
+    """HTML for a notebook, which has a style of its own for headings and tables."""
     run = next(sheets_of(result))
     promise, *notes = run.sentences
-    return shown_in_notebook(
-        run.title,
-        promise,
-        [*notes, *([f"written to {result.folder}"] if result.folder else [])],
-        final=None if result.model is None else result.final,
-        scores=scores_to_dict(result.scores),
-        validation=result.validation,
-        answers={name: one.to_dict() for name, one in result.statistics.items()},
-    )
+    notes += [f"written to {result.folder}"] if result.folder else []
+    parts = [tag("h4", run.title), tag("p", tag("b", promise)), *(tag("p", note) for note in notes)]
+    final = {} if result.model is None else result.final
+    if metrics := metrics_of([final]):
+        meanings = [(words_of(key), f"{final[key]:.3f}") for key in metrics]
+        rows = tuple((words.name, value, words.meaning) for words, value in meanings)
+        head = ("metric", "value", "what it says")
+        parts.append(table_html(Table(head, rows, "The model", words=(0, 2))))
+    if result.validation is not None:
+        validated = renderers.render("validation", result.validation)
+        parts += html_of(validated.sheet, picture)
+        parts.append(tag("p", full(validated.next_step)))
+    elif metrics:
+        parts.append(tag("p", full(what_next(scores_to_dict(result.scores), final))))
+    answers = {name: answer.to_dict() for name, answer in result.statistics.items()}
+    return tag("div", join([*parts, *answers_in_notebook(answers)])).text
+
+
+def answers_in_notebook(answers: Mapping[str, Answer]) -> Iterator[Html]:
+    """Answers as `statistics.json` has them, by name, each under its heading."""
+    for name, answer in answers.items():
+        sheet = answer_sheets.sheet_of(name, answer)
+        yield tag("h4", f"{sheet.title} ({name})")
+        yield from html_of(sheet, picture)
 
 
 def write_page(result: Result, path: Path | None) -> Path:

@@ -83,12 +83,7 @@ def score_table(scores: Scores, caption: str) -> Table:
 
 
 def in_a_sentence(scores: Scores, row: Row) -> str:
-    """The telling score, and whether the model is better than one that ignores the record.
-
-    Args:
-        scores: on public test records; empty where there are none.
-        row: the last row of the metrics.
-    """
+    """The telling score, and whether the model is better than one that ignores the record."""
     name = telling(scores)
     if name:
         one = scores[name]
@@ -124,11 +119,7 @@ def in_a_sentence(scores: Scores, row: Row) -> str:
 
 
 def what_next(scores: Scores, row: Row) -> str:
-    """What to do with a model, or about it, in one sentence; empty where nothing was trained.
-
-    Args:
-        scores, row: as for `in_a_sentence`.
-    """
+    """What to do with a model, or about it, in one sentence; empty where nothing was trained."""
     name = telling(scores)
     if name and scores[name]["is_better"]:
         if "brier" in scores and not scores["brier"]["is_better"]:
@@ -155,19 +146,14 @@ def telling(scores: Scores) -> str:
     return next(iter(scores), "")
 
 
-# What was learned: the learning curve, averaged over neighbouring evaluations.
+# What was learned: the learning curve.
 
-_REACH = 2  # evaluations on either side that are averaged
-_FEWEST = 5  # evaluations that are worth averaging
 _CURVES = 2  # in one figure, at most
 _BESIDE = (
     "The trained model beside one that ignores the record; the intervals cover the sampling of "
     "test records"
 )
-_AVERAGED = (
-    "Lines are running means over up to three evaluations; faint marks are the single evaluations, "
-    "which jump because of the noise. A step is one small improvement of the model."
-)
+_STEPS = "Scores jump because of the noise. A step is one small improvement of the model."
 
 
 def learning(
@@ -178,15 +164,7 @@ def learning(
     *,
     validated: bool = False,
 ) -> markup.Html:
-    """The section with the learning curve.
-
-    Args:
-        rows: of the metrics.
-        against: the adversary against whom their epsilon holds, if any.
-        cost: the axis for it.
-        scores: on public test records beside a model that knows nothing, by metric.
-        validated: whether the model was scored otherwise.
-    """
+    """The section with the learning curve."""
     shown_metrics = metrics_of(rows)
     # What fits on one axis: two shares, or one metric of any other kind.
     shares = [key for key in shown_metrics if words_of(key).is_share]
@@ -211,15 +189,6 @@ def learning(
     )
 
 
-def running_mean(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Every y averaged with those of up to two points before and after it; of few points, all."""
-    if len(points) < _FEWEST:
-        return tuple(points)
-    near = [points[max(0, k - _REACH) : k + _REACH + 1] for k in range(len(points))]
-    means = [sum(y for _, y in some) / len(some) for some in near]
-    return tuple((x, mean) for (x, _), mean in zip(points, means, strict=True))
-
-
 def scale_of(rows: Sequence[Row], keys: Sequence[str]) -> charts.Scale:
     """The axis for some metrics of these rows."""
     values = [y for key in keys for row in rows if (y := finite(row, key)) is not None]
@@ -231,21 +200,13 @@ def metric_figure(
     rows: Sequence[Row], found: Sequence[str], up: charts.Scale, title: str = ""
 ) -> markup.Html:
     """Metrics over steps, on an axis that other figures may share."""
-    series = []
-    for key in found:
-        single = _points(rows, key)
-        faint = single if len(single) >= _FEWEST else ()
-        points = running_mean(single)
-        series.append(charts.Series(name=name_of(key), points=points, faint=faint))
+    series = [charts.Series(name=name_of(key), points=_points(rows, key)) for key in found]
     ends = ", ".join(
         f"{one.name} {words_of(key).shown(one.points[-1][1])}"
         for key, one in zip(found, series, strict=True)
     )
-    when = (
-        "mean of the last evaluations" if any(line.faint for line in series) else "last evaluation"
-    )
     label = " and ".join(line.name for line in series)
-    words = f"{label} over the steps; at the end {ends} ({when})"
+    words = f"{label} over the steps; at the end {ends}"
     return _over_steps(series, rows, up, label, f"{title}: {words}" if title else words)
 
 
@@ -266,7 +227,7 @@ def _words(found: Sequence[str], validated: bool) -> list[str]:
         ]
     where = "Measured on public test records, not on the silos' records."
     known = [] if all(map(is_held_back, found)) else [where]
-    return [" ".join([*known, *(words_of(key).meaning for key in found)]), _AVERAGED]
+    return [" ".join([*known, *(words_of(key).meaning for key in found)]), _STEPS]
 
 
 def _points(rows: Sequence[Row], key: str) -> tuple[tuple[float, float], ...]:

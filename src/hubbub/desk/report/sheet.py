@@ -21,64 +21,40 @@ _MANY = 3  # tables of a sheet; of more each is folded away
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text.
+    """A table of text."""
 
-    Args:
-        head: names of the columns.
-        rows: as many cells each; the first says what the row is about.
-        caption: what it shows; without one, the sheet's title does.
-        name: for files.
-        words: places of columns, from 0, that hold words; others hold numbers.
-        is_drawn: whether a figure of the sheet shows the same, so that a page leaves it out.
-        notes: sentences below it.
-    """
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    caption: str = ""
-    name: str = ""
-    words: tuple[int, ...] = (0,)
+    head: tuple[str, ...]  # names of the columns
+    rows: tuple[tuple[str, ...], ...]  # as many cells each; the first says what the row is about
+    caption: str = ""  # what it shows; without one, the sheet's title does
+    name: str = ""  # for files
+    words: tuple[int, ...] = (0,)  # places of columns, from 0, that hold words; others hold numbers
+    # whether a figure of the sheet shows the same, so that a page leaves it out
     is_drawn: bool = False
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences below it
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with its caption.
+    """A drawing with its caption."""
 
-    Args:
-        chart: an `svg` element.
-        words: what it shows, a sentence or two.
-        height: of it; `charts.WIDTH` wide.
-        name: for files.
-        points: what it is drawn from.
-    """
-
-    chart: Html
-    words: str
-    height: float
-    name: str = ""
-    points: Table | None = None
+    chart: Html  # an `svg` element
+    words: str  # what it shows, a sentence or two
+    height: float  # of it; `charts.WIDTH` wide
+    name: str = ""  # for files
+    points: Table | None = None  # what it is drawn from
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """What is to be said of one thing.
+    """What is to be said of one thing."""
 
-    Args:
-        title: what it is about.
-        name: what people called it.
-        sentences: what follows, the first thing first; a full stop is the renderer's.
-        figures, tables: of it.
-        notes: what else should be known, which the shortest forms leave out.
-    """
-
-    title: str
-    name: str = ""
+    title: str  # what it is about
+    name: str = ""  # what people called it
+    # what follows, the first thing first; a full stop is the renderer's
     sentences: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what else should be known, which the shortest forms leave out
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,20 +12,15 @@ from hubbub.core.planning.plan_rows import AGAINST, STATED
 
 @dataclass(frozen=True)
 class View:
-    """What one party sees in an arrangement.
+    """What one party sees in an arrangement."""
 
-    Args:
-        role: "silo", "node", "relay", "aggregator" or "outsider".
-        brief: what it sees or does, in a few plain words.
-        sees, unseen: the same in full, and what it does not see.
-        against: the adversary of the plan's table whose epsilon holds against it; `STATED`, or
-            None if nothing is promised against it.
-    """
-
-    role: str
-    brief: str
+    role: str  # "silo", "node", "relay", "aggregator" or "outsider"
+    brief: str  # what it sees or does, in a few plain words
+    # sees, unseen: the same in full, and what it does not see
     sees: str
     unseen: str
+    # the adversary of the plan's table whose epsilon holds against it; `STATED`, or None if nothing
+    # is promised against it
     against: str | None = STATED
 
     @property

@@ -29,14 +29,10 @@ _PLACE = re.compile(r"(.+) (?:\{(\w+)\}|\[([a-z-]+)\])")
 
 @dataclass(frozen=True, kw_only=True)
 class BoardQuestion:
-    """What somebody asks, and the sentence that answers it from members of the evidence.
+    """What somebody asks, and the sentence that answers it from members of the evidence."""
 
-    Args:
-        ask: what is asked, in a few words; shown also where nothing answers it.
-        words: the sentence; NotShownError where what it needs was not found to hold.
-    """
-
-    ask: str
+    ask: str  # what is asked, in a few words; shown also where nothing answers it
+    # the sentence; NotShownError where what it needs was not found to hold
     words: Callable[[Run], str]
 
 
@@ -46,6 +42,7 @@ class Blank:
 
     name: str
     ask: str
+    text: str = ""  # what somebody has written there; empty while it is open
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,46 +55,25 @@ class Heading:
 
 @dataclass(frozen=True, kw_only=True)
 class Sentence:
-    """A question as it was answered.
-
-    Args:
-        ask: the question.
-        text: the sentence, or why there is none.
-        standing: "re-derived", "signed", or "not shown".
-        fields: members of the evidence that it rests on; none if it is not shown.
-    """
+    """A question as it was answered."""
 
     ask: str
-    text: str
-    standing: str
-    fields: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """A blank, and what a person has written there; "" while it is open."""
-
-    blank: Blank
-    text: str
+    text: str  # the sentence, or why there is none
+    standing: str  # "re-derived", "signed", or "not shown"
+    fields: tuple[str, ...]  # members of the evidence that it rests on; none if it is not shown
 
 
 Part = BoardQuestion | Blank | Heading
-Shown = Sentence | Written | Heading
+Shown = Sentence | Blank | Heading
 P = TypeVar("P", Part, Shown)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chapter(Generic[P]):
-    """One of the dossier's documents: as `chapters.txt` has it, or answered.
-
-    Args:
-        title: its name.
-        source: which text its questions are from, and what this chapter is not.
-        parts: in order.
-    """
+    """One of the dossier's documents: as `chapters.txt` has it, or answered."""
 
     title: str
-    source: str
+    source: str  # which text its questions are from, and what this chapter is not
     parts: Sequence[P]
 
     @property
@@ -108,26 +84,19 @@ class Chapter(Generic[P]):
     @property
     def open(self) -> tuple[str, ...]:
         """Names of what a person has still to write in it."""
-        blanks = (part for part in self.parts if isinstance(part, Written))
-        return tuple(part.blank.name for part in blanks if not part.text)
+        blanks = (part for part in self.parts if isinstance(part, Blank))
+        return tuple(blank.name for blank in blanks if not blank.text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dossier:
-    """All of it.
-
-    Args:
-        study, study_id: whose run it is about.
-        chapters: in order.
-        trusted: claims that nothing can show, each a clause that begins with "that".
-        wrongs: claims that were found to be wrong, with the reason.
-    """
+    """All of it."""
 
     study: str
     study_id: str
     chapters: tuple[Chapter[Shown], ...]
-    trusted: tuple[str, ...]
-    wrongs: tuple[str, ...]
+    trusted: tuple[str, ...]  # claims that nothing can show, each a clause that begins with "that"
+    wrongs: tuple[str, ...]  # claims that were found to be wrong, with the reason
 
     @property
     def sentences(self) -> tuple[Sentence, ...]:
@@ -146,7 +115,6 @@ class Dossier:
 
 
 def _chapters(text: str) -> Iterator[Chapter[Part]]:
-    """The chapters of a text with named places."""
     for chapter in re.split(r"^# ", text, flags=re.MULTILINE)[1:]:
         title, source, *lines = filter(None, chapter.splitlines())
         parts: list[Part] = []
@@ -181,7 +149,7 @@ def compose(facts: Facts, written: Mapping[str, str] | None = None) -> Dossier:
 
     def answered(part: Part) -> Shown:
         if isinstance(part, Blank):
-            return Written(blank=part, text=(written or {}).get(part.name, "").strip())
+            return replace(part, text=(written or {}).get(part.name, "").strip())
         return sentence_of(part, facts) if isinstance(part, BoardQuestion) else part
 
     verdicts = [(claim, verdict) for claim, verdict, _ in facts.findings]
@@ -206,7 +174,7 @@ def sentence_of(question: BoardQuestion, facts: Facts) -> Sentence:
     run = Run(facts)
     try:
         text = question.words(run)
-        return Sentence(ask=question.ask, text=text, standing=run.standing, fields=run.fields)
+        return Sentence(ask=question.ask, text=text, standing=run.standing, fields=tuple(run.noted))
     except NotShownError as why:
         hidden = str(why)
     except _MALFORMED:  # what a party signs of itself may be anything
@@ -235,11 +203,7 @@ def draft_of() -> str:
 
 
 def read_written(text: str, where: str) -> Mapping[str, str]:
-    """What people have written, by name.
-
-    Raises:
-        UserError: the text is no TOML, a name is unknown, or a value is no text.
-    """
+    """What people have written, by name."""
     try:
         written = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -111,19 +111,27 @@ def code(run: Run) -> str:
     return "The study runs no code of its own: the model and the data source are part of hubbub."
 
 
+def _row(run: Run, adversary: str) -> Mapping[str, Any]:
+    """What the plan says of an adversary; NotShownError if it says nothing."""
+    for row in run.plan.epsilon:
+        if row["adversary"] == adversary:
+            return dict(row)
+    raise NotShownError("the plan has no row for it")
+
+
 def against_stated(run: Run) -> str:
     """The promise."""
     stated = run.plan.stated_adversary
     return (
         f"Against {spoken(stated)}, epsilon is at most "
-        f"{at_most(run.plan.row_of(stated)['epsilon'])} at delta {amount(run.plan.delta)} "
+        f"{at_most(_row(run, stated)['epsilon'])} at delta {amount(run.plan.delta)} "
         f"(relation: {run.plan.relation}), if the study runs as planned."
     )
 
 
 def odds(run: Run) -> str:
     """Epsilon as a factor of odds."""
-    epsilon = run.plan.row_of(run.plan.stated_adversary)["epsilon"]
+    epsilon = _row(run, run.plan.stated_adversary)["epsilon"]
     if epsilon is None:
         raise NotShownError("no epsilon can be guaranteed")
     words = f"{odds_words(epsilon, run.plan.unit)} through everything this adversary sees"
@@ -164,7 +172,7 @@ def outsiders(run: Run) -> str:
 
 def beyond(run: Run) -> str:
     """What happens past the threshold."""
-    most = run.plan.row_of(run.plan.stated_adversary)["colluding_silos"]
+    most = _row(run, run.plan.stated_adversary)["colluding_silos"]
     rows = [row for row in run.plan.epsilon if row["colluding_silos"] > most]
     if not rows:
         return f"No adversary with more than {most} colluding silos is possible in this study."

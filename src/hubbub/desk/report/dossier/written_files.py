@@ -79,8 +79,8 @@ def _part(part: Shown) -> Html:
             standing = tag("details", tag("summary", part.standing), members, class_="kicker")
         return tag("div", tag("p", tag("b", part.ask), " ", part.text), standing)
     said: Content = tag("p", part.text) if part.text else tag("p", tag("i", "To be written."))
-    name = tag("p", f"to be answered by a person: {part.blank.name}", class_="kicker")
-    return tag("div", tag("p", tag("b", part.blank.ask)), said, name)
+    name = tag("p", f"to be answered by a person: {part.name}", class_="kicker")
+    return tag("div", tag("p", tag("b", part.ask)), said, name)
 
 
 # The dossier as a docx file, for whoever goes on writing in it. Needs the extra `paper`.
@@ -116,7 +116,6 @@ def as_docx(dossier: Dossier) -> bytes:
 
 
 def _listed(made: Any, title: str, lines: list[str]) -> None:
-    """A titled list, if there is anything in it."""
     if lines:
         made.add_heading(title, level=1)
         for line in lines:
@@ -136,6 +135,6 @@ def _add(made: Any, part: Shown) -> None:
         fields = f": {', '.join(part.fields)}" if part.fields else ""
         paragraph.add_run(f"[{part.standing}{fields}]").italic = True
         return
-    paragraph.add_run(part.blank.ask).bold = True
+    paragraph.add_run(part.ask).bold = True
     paragraph.add_run(printable(f" {part.text or '________'} "))
-    paragraph.add_run(f"[to be answered by a person: {part.blank.name}]").italic = True
+    paragraph.add_run(f"[to be answered by a person: {part.name}]").italic = True

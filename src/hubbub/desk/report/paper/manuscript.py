@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from hubbub.core.disk import file_name
-from hubbub.core.number_format import NOT_KNOWN, amount
+from hubbub.core.number_format import NOT_KNOWN, amount, at_most
 from hubbub.core.planning.plan_rows import spoken
 from hubbub.core.runs.renderers import render
 from hubbub.desk.report.answers import Answer, estimate_words, p_cell, printed, sheet_of
@@ -79,12 +79,7 @@ _MISSING = "missing"
 
 
 def table_one(answer: Answer, quantiles: Sequence[Answer]) -> Table:
-    """The table of an answer of the kind "table".
-
-    Args:
-        answer: of it.
-        quantiles: answers of that kind; medians of what they describe are told besides.
-    """
+    """The table of an answer of the kind "table"."""
     groups = list(dict.fromkeys(row["group"] for row in answer["rows"]))
     tests = {test["column"]: test for test in answer["tests"] if test.get("column")}
     counts = {group: _records(answer, group) for group in groups}
@@ -127,12 +122,7 @@ def tests_note(answer: Answer) -> Iterator[str]:
 def _column(
     column: str, rows: Sequence[Row], groups: Mapping[str, float]
 ) -> Iterator[tuple[str, list[str]]]:
-    """The lines of one column: mean (SD), or a line for each class below its name.
-
-    Args:
-        column, rows: of it.
-        groups: how many records each has.
-    """
+    """The lines of one column: mean (SD), or a line for each class below its name."""
     known = {(row["quantity"], row["level"], row["group"]): row for row in rows}
     if any(row["quantity"] == "mean" for row in rows):
         cells = []
@@ -213,13 +203,7 @@ def manuscript_of(
     coefficients: Mapping[str, Any] | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> Sheet:
-    """What a paper prints: the sentence for the section on methods, tables, and figures.
-
-    Args:
-        told: what `statistics.json` holds, or another file with the promise of a run, of which then
-            no statistic is told.
-        validation, coefficients, plan: what these files of the run hold; None where there is none.
-    """
+    """What a paper prints: the sentence for the section on methods, tables, and figures."""
     answers: Mapping[str, Answer] = told.get("statistics", {})
     effects: Mapping[str, Answer] = (coefficients or {}).get("statistics", {})
     every = {**answers, **effects}
@@ -282,11 +266,11 @@ def methods_sentence(
     epsilon = told["epsilon"]
     if plan is not None:  # of all that the study asks, against the adversary that it names
         by_adversary = {row["adversary"]: row["epsilon"] for row in plan["epsilon"]}
-        epsilon = float(by_adversary[plan["stated_adversary"]])
+        epsilon = by_adversary[plan["stated_adversary"]]
     promised = (
         "All numbers were computed from sums over all sites, to which noise was added before "
         "anybody saw them; nobody saw the numbers of a single site. They satisfy distributed "
-        f"differential privacy (epsilon {amount(epsilon)}, delta {amount(told['delta'])}, one "
+        f"differential privacy (epsilon {at_most(epsilon)}, delta {amount(told['delta'])}, one "
         f"{told['unit']} {changed}, against {spoken(told['adversary'])}). Intervals and p-values "
         "account for sampling and the added noise"
     )

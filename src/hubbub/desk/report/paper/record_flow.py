@@ -26,20 +26,13 @@ _WIDE, _LONG, _SHORT = 58, 34, 15  # letters that a line of each of these has ro
 
 @dataclass(frozen=True)
 class Counted:
-    """How many records one question is about.
+    """How many records one question is about."""
 
-    Args:
-        name: of the question.
-        title: what it shows.
-        value: how many, with noise.
-        error: standard error of that, by noise.
-        groups: how many there are in each group, where it has some.
-    """
-
-    name: str
-    title: str
-    value: float
-    error: float
+    name: str  # of the question
+    title: str  # what it shows
+    value: float  # how many, with noise
+    error: float  # standard error of that, by noise
+    # how many there are in each group, where it has some
     groups: tuple[tuple[str, float], ...] = ()
 
 
@@ -135,7 +128,8 @@ def _box(
     broken = [part for line in lines for part in textwrap.wrap(line, letters)]
     end = y + 2 * _PAD + _LINE * len(broken) - 4
     left, right = across
-    outline = markup.tag("path", d=f"M{left:g} {y:g}H{right:g}V{end:g}H{left:g}z", class_="outline")
+    sides = {"width": right - left, "height": end - y}
+    outline = markup.tag("rect", x=left, y=y, **sides, class_="outline")
     texts = [
         word(text, left + _PAD, y + _PAD + 9 + _LINE * place, "start", "axis")
         for place, text in enumerate(broken)
