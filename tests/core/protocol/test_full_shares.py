@@ -464,7 +464,7 @@ def test_compressed_rounds_take_no_shares() -> None:
 
 
 def test_p3_no_two_shares_travel_under_one_key() -> None:
-    """A key that is used once: both ends of a pair, and every time, MODEL and set-up have their own.
+    """A key is used once: another end of a pair, time, MODEL or set-up has another.
 
     Two shares under one key of AES-GCM would tell what the two differ in.
     """
