@@ -1,4 +1,4 @@
-"""Pieces of a batch: one shape whatever a silo holds, and nothing for records that a model fails at.
+"""Pieces of a batch: one shape whatever a silo holds; nothing where a model fails.
 
 P19. What a piece is worked on with is looked at here, and no model is needed for it.
 """
