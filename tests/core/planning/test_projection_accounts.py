@@ -1,4 +1,4 @@
-"""Which account a projection has, by what is sampled and who are neighbours (docs/privacy.md P8)."""
+"""Which account a projection has, by what is sampled and who are neighbours (P8)."""
 
 from __future__ import annotations
 
