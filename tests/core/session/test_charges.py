@@ -34,6 +34,13 @@ class Answering:
     def decline(self) -> None:
         self.done.append("declined")
 
+    def reveal(self) -> bytes:
+        self.done.append("revealed")
+        return b"link"
+
+    def learn_seed(self, links: list[bytes]) -> None:
+        self.done.append(f"learned {len(links)}")
+
     def contribute(self) -> bytes:
         self.done.append("answered")
         return b"masked"
@@ -56,9 +63,12 @@ class Lists:
         self.is_paid = True
 
 
-def party(silo: Answering, *, correlation: tuple[int, ...] = (), **more: Any) -> SiloParty:
+def party(
+    silo: Answering, *, correlation: tuple[int, ...] = (), batch: int = 0, **more: Any
+) -> SiloParty:
     """A silo whose session is set up."""
-    numbers = replace(W.round_parameters, correlation=correlation)
+    joint = {"batch": batch, "records": 9} if batch else {}
+    numbers = replace(W.round_parameters, correlation=correlation, **joint)
     membership = Membership(
         keys=W.keys[1],
         roster=W.roster,
@@ -150,3 +160,15 @@ def test_p9_a_list_is_paid_once_and_each_part_of_it_is_used_once_answered_or_not
         one.take(Call.MODEL, [b"model"])
     first = ["prepared", "accepted", "charged 1.0", "used 1"]
     assert silo.done == [*first, "prepared", "accepted", "used 2"]
+
+
+def test_p9_what_is_drawn_together_is_revealed_at_the_model_and_answered_at_the_links(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silo = Answering(Charge(round=1, attempt=0))
+    one = party(silo, batch=2, record=noting(silo.done))
+    monkeypatch.setattr(SiloParty, "_silo_with_seed", property(lambda self: self.silo))
+    assert one.take(Call.MODEL, [b"model"])() == [b"link"]
+    assert silo.done == ["accepted", "charged 1.0", "revealed"]
+    assert one.take(Call.SEED, [b"link", b"other"])() == [b"masked", b"share"]
+    assert silo.done[3:] == ["learned 2", "answered"]
