@@ -17,7 +17,11 @@ from hubbub.core.ledger.entry import LedgerMechanism
 from hubbub.core.ledger.privacy_ledger import Entry
 from hubbub.core.ledger.tally import Tally, cost_of, kind_of, rows_of
 from hubbub.core.planning import exposure
+from hubbub.core.planning.accounts import account_of, releases
 from hubbub.core.planning.mechanism import Mechanism
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.query import Query
+from hubbub.core.planning.random_projection import RandomProjection
 from hubbub.core.privacy.accountant import Composition
 from ledger.book import entry
 
@@ -157,3 +161,52 @@ def test_what_approve_tells_is_what_the_ledger_says_in_the_end(batches: str) -> 
         tally.add(row)
         assert tally.after(made).epsilon(**goal) >= told  # a session more, or as many
     assert before < tally.epsilon(**goal) == told == tally.after(made).epsilon(**goal)
+
+
+@lru_cache
+def simplest() -> PlannedQuery[Query]:
+    """A query that is planned in no time, whose mechanism a test replaces."""
+    table = {
+        "study": {"name": "p"},
+        "parties": {"silos": 3, "colluders": 0},
+        "data": {"source": "in-memory", "records": 90},
+        "model": {"kind": "logistic", "inputs": [3]},
+        "training": {"steps": 3, "sample_rate": 0.2},
+        "privacy": {"epsilon": 2.0, "delta": 1e-5},
+    }
+    return hubbub.plan(hubbub.Study.from_table(table)).main
+
+
+@pytest.mark.parametrize("kind", [None, "gaussian", "sign", "layers"])
+@pytest.mark.parametrize(
+    ("sampling", "relation", "tokens"),
+    [
+        ("full-batch", "add-remove", "per-step"),
+        ("full-batch", "substitute", "per-step"),
+        ("poisson", "add-remove", "per-step"),
+        ("poisson", "substitute", "per-step"),
+        ("without-replacement", "substitute", "per-step"),
+        ("without-replacement", "substitute", "per-epoch"),
+    ],
+)
+def test_p15_a_row_holds_all_that_its_account_rests_on(
+    sampling: str, relation: str, tokens: str, kind: str | None
+) -> None:
+    """What is made of rows is what was planned, law by law."""
+    mechanism = replace(
+        simplest().mechanism,
+        relation=relation,
+        sampling=sampling,
+        sample_rate=1.0 if sampling == "full-batch" else 0.2,
+        tokens=tokens,
+        records=90,
+        projection=RandomProjection(kind=kind, dimension=8) if kind else None,
+        diameter=1.5,
+        steps=9,
+        noise_multiplier=3.0,
+    )
+    query = replace(simplest(), mechanism=mechanism, known_records=2)
+    account = account_of(mechanism)
+    known = 2 if account.sampling == "without-replacement" else 0
+    planned_for = releases(account, query.noise_multiplier, mechanism.steps, known)
+    assert cost_of(kind_of(query), mechanism.rows, relation) == planned_for

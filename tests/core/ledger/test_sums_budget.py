@@ -12,6 +12,7 @@ import pytest
 from hubbub.core.ledger.entry import Entry, LedgerMechanism
 from hubbub.core.ledger.privacy_filter import SumsBudget
 from hubbub.core.ledger.tally import Tally
+from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.certificate import Certificate
 
 
@@ -121,6 +122,17 @@ def test_p22_certificates_have_a_part_that_is_kept_and_no_more():
     small, large = Certificate(epsilon=0.0009), Certificate(epsilon=0.0011)
     assert budget.left(charged(replace(entry(1, 0.01), certificate=small))) > 0.9
     assert budget.left(charged(replace(entry(1, 0.01), certificate=large))) == 0.0
+
+
+def test_p22_the_promise_holds_for_the_upper_end_of_what_was_spent():
+    """Of sampled steps the two ends of epsilon lie apart; between them nothing is let in."""
+    sampled = charged(entry(1, 0.5, sampling="poisson", sample_rate=0.1))
+    whole = SumsBudget(epsilon=1.0, delta=1e-5, relation="add-remove")._costs(sampled)
+    bound = Composition(whole).epsilon(1e-5)
+    assert bound.lower < bound.upper
+    for epsilon, fits in (((bound.lower + bound.upper) / 2, False), (bound.upper, True)):
+        budget = SumsBudget(epsilon=epsilon, delta=1e-5, relation="add-remove")
+        assert allowed(budget, Tally(), sampled) == fits
 
 
 def allowed(budget: SumsBudget, before: Tally, after: Tally) -> bool:

@@ -22,7 +22,7 @@ from hubbub import Study
 from hubbub.core.errors import StudyError
 from hubbub.core.planning import exposure, noise_shares, planned_query
 from hubbub.core.planning import study_plan as planning
-from hubbub.core.planning.accounts import Account, account_of, releases
+from hubbub.core.planning.accounts import Account, account_of, releases, releases_of_units
 from hubbub.core.planning.noise_shares import shares_of, sharing_silos
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import certificate_for, grid_for
@@ -727,6 +727,17 @@ def test_what_the_certificate_adds_is_paid_for_with_noise():
         dear = plan_in_short(replace(one, name="much added"))
     assert ideal.noise_multiplier < plan_in_short(one).noise_multiplier * (1 + 1e-3)
     assert dear.noise_multiplier > 1.03 * ideal.noise_multiplier
+
+
+def test_p20_what_finite_precision_adds_is_part_of_what_a_patient_is_promised():
+    """For a patient with several records, of which each is a unit, as for a record."""
+    one = study(data={"most_per_patient": 3}, training={"steps": 5})
+    with mock.patch.object(planned_query, "certificate_for", return_value=MUCH_ADDED):
+        made = plan_in_short(replace(one, name="much added"))
+    ideal = (one.privacy.delta - 2e-6) / 1.2
+    whole = releases_of_units(account(one), made.stated.noise_multiplier, 5, 3)
+    promised = Composition(whole).epsilon(ideal).upper + 0.05
+    assert made.patient.epsilon == pytest.approx(promised)
 
 
 EVALUATED = {"steps": 4, "sample_rate": 1.0, "evaluate": {"every": 1, "epsilon": 0.5}}

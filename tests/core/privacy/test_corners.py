@@ -48,26 +48,39 @@ def test_p10_weights_agree_with_whole_numbers() -> None:
         assert weight == pytest.approx(float(exact), rel=1e-12)
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_p13_what_masses_may_be_wrong_by_is_on_the_safe_side_of_both_ends(sign: int) -> None:
-    """An upper law is read at less epsilon, and says more; a lower one the other way round."""
-    tail, further = np.array([1.0, 0.6, 0.2]), np.array([0.6, 0.3, 0.1])
-    sure = ComposedLaw(
+def composed(sign: int) -> ComposedLaw:
+    """Three losses, 0, 1 and 2, of which nothing is in doubt."""
+    return ComposedLaw(
         sign=sign,
         order=0.0,
         centre=0.0,
         first=0.0,
         step=1.0,
-        tail=tail,
-        tail_discounted=further,
+        tail=np.array([1.0, 0.6, 0.2]),
+        tail_discounted=np.array([0.6, 0.3, 0.1]),
         log_scale=0.0,
         allowance=0.0,
         infinite=0.0,
         doubt=0.0,
     )
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_p13_what_masses_may_be_wrong_by_is_on_the_safe_side_of_both_ends(sign: int) -> None:
+    """An upper law is read at less epsilon, and says more; a lower one the other way round."""
+    sure = composed(sign)
     found = replace(sure, doubt=0.1).delta(0.5)
     assert found == pytest.approx(sure.delta(0.5 - sign * 0.1) * exp(sign * 0.1), rel=1e-12)
     assert (found > sure.delta(0.5)) == (sign > 0)
+
+
+@pytest.mark.parametrize(("sign", "nothing"), [(1, 1.0), (-1, 0.0)])
+def test_p13_nothing_is_claimed_of_what_no_float_holds(sign: int, nothing: float) -> None:
+    """Neither 701 above the middle of the window, nor of a law whose sums are no numbers."""
+    law = composed(sign)
+    assert law.delta(701.0) == nothing
+    assert 0.0 <= law.delta(3.0) < 1e-9  # past its last loss it is known
+    assert replace(law, tail=np.full(3, np.nan)).delta(0.5) == nothing
 
 
 @pytest.mark.parametrize(

@@ -285,3 +285,10 @@ def test_correlated_noise_is_part_of_the_id_and_of_the_text() -> None:
     plain = study(noise="independent")
     for one in (study(), study(bands=4)):
         assert Study.parse(one.as_toml()).id == one.id != plain.id
+
+
+def test_p7_the_largest_noise_of_a_step_is_that_of_all_the_shares_that_are_in_it() -> None:
+    """C = 1 - B / 2, of which the inverse is 1 + B / 2 + B^2 / 4: the last step has all of them."""
+    how = Correlation(coefficients=(UNIT, -UNIT // 2), steps=3, error=1.0)
+    scale = float(how.column[0])
+    assert how.growth == pytest.approx(sqrt(1 + 1 / 4 + 1 / 16) / scale)

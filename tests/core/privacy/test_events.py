@@ -155,6 +155,14 @@ def test_p10_few_rates_are_spread_more_from_above_and_less_from_below_than_all()
     assert 0.98 * exact < below < exact < above < 1.03 * exact
 
 
+def test_p8_p10_a_promise_rests_on_the_law_that_is_above() -> None:
+    one = dominating_pairs.release_with_malicious(**MANY, count=7)
+    (law,) = one.laws
+    (promised,) = dominating_pairs.from_above([one])
+    assert promised.laws == (law.above,)
+    assert promised.count == 7
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 300])
 def test_p10_few_rates_enclose_all_that_are_likely(monkeypatch, count: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from math import erf, exp, sqrt
+from math import erf, exp, pi, sqrt
 from typing import Any, cast
 from unittest import mock
 
@@ -413,6 +413,28 @@ def test_p8_no_radius_is_left_out_of_the_law(dimension: int) -> None:
     above, below = (cast(ProjectedRemoval, side) for side in (law.above, law.below))
     assert 1.0 <= sum(above.weights) + above.missing < 1 + 1e-9
     assert 1 - 1e-9 < sum(below.weights) <= 1.0
+
+
+@pytest.mark.parametrize(("relation", "way", "stick", "apart"), STICKS)
+def test_p8_cells_of_signs_keep_the_mean_in_which_that_relations_hockey_sticks_are_convex(
+    relation: str, way: int, stick: object, apart: float
+) -> None:
+    """An exchange moves twice as far as a record, and its cells are gathered for that distance."""
+    k, noise, events = 8, 0.5, 2 if relation == "substitute" else 1
+    step = Step(noise_multiplier=noise, sample_rate=0.3)
+    law = release_by_signs(step, relation, dimension=k).laws[way]
+    mixture = getattr(law, "law", law)
+    radii = [shift * noise for _, shift in pairs_of(mixture)]
+    scale = apart / noise / sqrt(8)
+    gathered = sum(w * erf(r * scale) for w, r in zip(mixture.weights, radii, strict=True))
+
+    def tail(radius: float) -> float:
+        slope = 2 / sqrt(pi) * scale * exp(-((radius * scale) ** 2))
+        return min(1.0, events * float(sign_tail(np.array(radius), k))) * slope
+
+    ends = (0.0, *radii)
+    truth = sum(quad(tail, *cell, epsabs=1e-13)[0] for cell in pairwise(ends))
+    assert truth * (1 - 1e-9) <= gathered < truth + 1e-3
 
 
 @pytest.mark.parametrize("dimension", [3, 400])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from hubbub.core.protocol.agreement.key_agreement import PairSecret
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from hubbub.core.protocol.round.additive_shares import Place, divided, sealed_shares
@@ -460,3 +461,23 @@ def test_compressed_rounds_take_no_shares() -> None:
         plain.node(sessions_of(plain)[5]).keep(
             plain.forge(1, Tag.SHARE, sealed, round=1, receiver=5)
         )
+
+
+def test_p3_no_two_shares_travel_under_one_key() -> None:
+    """A key is used once: another end of a pair, time, MODEL or set-up has another.
+
+    Two shares under one key of AES-GCM would tell what the two differ in.
+    """
+    pair = PairSecret(low=1, high=5, _value=bytes(range(32)))
+    first = {"transcript": b"t" * 32, "round": 1, "attempt": 0, "model": b"m" * 32, "sender": 1}
+    others = {"transcript": b"u" * 32, "round": 2, "attempt": 1, "model": b"n" * 32, "sender": 5}
+    keys = {pair.share_key(**first)} | {
+        pair.share_key(**first | {name: other}) for name, other in others.items()
+    }
+    assert len(keys) == 1 + len(others)
+    del first["sender"]
+    masks = {pair.mask_key(**first)} | {
+        pair.mask_key(**first | {name: others[name]}) for name in first
+    }
+    assert len(masks) == 1 + len(first)
+    assert not keys & masks

@@ -41,6 +41,17 @@ def test_all_parties_as_machines_over_bytes_have_the_same_list() -> None:
     assert sorted(places) == list(range(sum(COUNTS)))
 
 
+def test_p9_with_its_list_a_silo_forgets_by_what_its_shuffle_could_be_undone() -> None:
+    play = Play()
+    keys = {i: one._private for i, one in play.mixers.items()}
+    play.make()
+    for i, one in play.mixers.items():
+        assert keys[i]
+        held = [value for value in vars(one).values() if isinstance(value, bytes)]
+        assert keys[i] not in held
+        assert not one._own
+
+
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(

@@ -6,6 +6,7 @@ there only if one was made. The aggregator of these tests signs what it likes.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,17 @@ from hubbub.core.verification.transcript.frame_records import files, read, read_
 from hubbub.site.network.coordinator import StudyClosing
 from hubbub.site.network.envelope import Missing, Phase
 from network.consortium import table
-from network.relay import Relay, Session, Watched, at, lost, on_parts, opened, refusal
+from network.relay import (
+    Relay,
+    Session,
+    Watched,
+    at,
+    lost,
+    on_parts,
+    opened,
+    refusal,
+    setting_of,
+)
 from run.test_taken_states import Forger
 
 NORTH = SILOS[0]
@@ -120,6 +131,48 @@ def test_a_silo_signs_one_result_and_no_other_after_a_restart_neither(parties: W
     assert refusal(show(parties, again, OTHER)) == REFUSED
     assert refusal(asked(parties, again, begun(again, "coefficients", OTHER))) == REFUSED
     assert unverified(show(parties, again, MODEL)[0]).tag is Tag.RESULT_SIGNED
+
+
+def test_a_silo_answers_at_the_result_alone_once_there_is_one_and_nothing_after_the_end(
+    parties: Watched,
+) -> None:
+    """One study from its first sum to its end, with all at once that the slow tests take apart."""
+    training = opened(parties)
+    assert training.round(1)[0] is not None
+    purpose = "coefficients"
+    session = opened(parties, purpose=purpose)
+    query = session.plan.planned(purpose).query
+    first, elsewhere = (begun(session, purpose, one) for one in (MODEL, OTHER))
+    early = setting_of(parties.study).start(query).parameters
+    assert refusal(asked(parties, session, early)) == REFUSED  # no RESULT yet
+    assert refusal(show(parties, training, MODEL)) == ("protocol", "relay")
+    for payload in (MODEL.tobytes()[:-1], 2 * MODEL.tobytes(), b"\xff" * 12):
+        found = show(parties, session, np.frombuffer(payload, np.uint8))
+        assert refusal(found) == REFUSED
+    assert not (parties.home / NORTH / "results").exists()
+    assert unverified(show(parties, session, MODEL)[0]).tag is Tag.RESULT_SIGNED
+    assert refusal(asked(parties, training, training.initial, 2)) == REFUSED
+    # No sum was made, and all silos would have taken part in one.
+    for round, state in ((2, elsewhere), (3, carrying(first, query, 1))):
+        assert refusal(asked(parties, session, state, round)) == REFUSED
+    assert len(parties.rows(NORTH)) == 1
+    assert unverified(asked(parties, session, first, 4)[0]).tag is Tag.MASKED
+    assert len(parties.rows(NORTH)) == 2
+    for model, refused in ((OTHER, True), (MODEL, False)):
+        told = ((Tag.CLOSE, b'{"sessions": []}'), (Tag.RESULT, model.tobytes()))
+        frames = [signed(parties, session, tag, payload) for tag, payload in told]
+        answer = parties.ask(NORTH, Call.CLOSE, session.rounds.session, frames)
+        assert refusal(answer) == REFUSED if refused else unverified(answer[0]).tag is Tag.CLOSED
+    part = json.loads(bytes(unverified(answer[0]).payload))
+    paid = sorted(one.rounds.session.hex() for one in (training, session))
+    assert (part["sessions"], sorted(part["unlisted"])) == ([], paid)
+    assert refusal(asked(parties, session, first, 5))[0] == "no-session"
+    parties.stop(NORTH)
+    parties.start(NORTH)
+    again = opened(parties, purpose=purpose)
+    assert unverified(show(parties, again, MODEL)[0]).tag is Tag.RESULT_SIGNED
+    assert refusal(asked(parties, again, first))[0] == "budget"
+    assert len(parties.rows(NORTH)) == 2
 
 
 @pytest.mark.slow

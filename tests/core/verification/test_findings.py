@@ -1,0 +1,185 @@
+"""Attempts of a run: transcripts, evidence and what silos say, held against each other."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hubbub.core.verification.evidence.evidence_file import (
+    NOT_VERIFIABLE,
+    REDERIVED,
+    SIGNED,
+    Finding,
+    difference,
+)
+from hubbub.core.verification.replay.checking import METRICS, check_rows
+from hubbub.core.verification.replay.replayed_session import ReplayedSession
+from hubbub.core.verification.replay.session_findings import (
+    STANDARDISED,
+    attempt_findings,
+    attempts_paid,
+    attempts_shown,
+    query_count_findings,
+    told_findings,
+)
+
+NAMES = ("aggregator", "a", "b", "c")
+
+
+def planned(purpose: str = "training", steps: int = 4, epoch: int = 1) -> Any:
+    mechanism = SimpleNamespace(epoch=epoch, steps=steps, due_by=lambda counted: counted // 2)
+    query = SimpleNamespace(takes_raw_records=False)
+    return SimpleNamespace(purpose=purpose, mechanism=mechanism, query=query)
+
+
+def a_plan(steps: int = 4, colluders: int = 1, beside: tuple[Any, ...] = ()) -> Any:
+    main = planned(steps=steps)
+    return SimpleNamespace(
+        main=main,
+        mechanism=main.mechanism,
+        beside=beside,
+        study=SimpleNamespace(parties=SimpleNamespace(colluders=colluders)),
+    )
+
+
+def session(attempts: int, purpose: str = "training", begun: int | None = None) -> Any:
+    """One whose attempts all three silos have answered."""
+    roster = SimpleNamespace(name=lambda index: NAMES[index])
+    played = ReplayedSession(
+        attempts=attempts,
+        begun=attempts if begun is None else begun,
+        answers=Counter(dict.fromkeys((1, 2, 3), attempts)),
+    )
+    return SimpleNamespace(purpose=purpose, roster=roster), played
+
+
+def evidence(attempts: int, *silos: dict[str, Any]) -> dict[str, Any]:
+    charged = [{"silo": name, "attempts": attempts} for name in NAMES[1:]]
+    return {"epsilon": {"attempts": attempts}, "silos": [*silos] or charged}
+
+
+def wrongs(found: Any) -> list[str]:
+    return [one.claim for one in found if not one.holds]
+
+
+@pytest.mark.parametrize(("made", "fits"), [(4, True), (5, False)])
+def test_transcripts_have_no_more_attempts_than_the_study_allows(made: int, fits: bool) -> None:
+    found = list(attempt_findings(a_plan(), [session(made)], None))
+    assert [one.holds for one in found] == [fits]
+
+
+def test_no_attempt_of_the_transcripts_is_missing_from_the_evidence() -> None:
+    assert wrongs(attempt_findings(a_plan(), [session(3)], evidence(3))) == []
+    (why, *_) = wrongs(attempt_findings(a_plan(), [session(3)], evidence(2)))
+    assert why == "no attempt of the transcripts is missing from the epsilon of the evidence"
+
+
+@pytest.mark.parametrize(
+    ("silos", "shown"),
+    [
+        (("a", "b"), True),
+        (("a",), False),  # as many as may lie
+        ((), False),
+    ],
+)
+def test_an_attempt_without_a_transcript_is_wrong_once_more_silos_say_so_than_may_lie(
+    silos: tuple[str, ...], shown: bool
+) -> None:
+    parts = [{"silo": name, "attempts": 3 if name in silos else 2} for name in NAMES[1:]]
+    found = list(attempt_findings(a_plan(), [session(2)], evidence(3, *parts)))
+    (missing,) = [one for one in found if "1 are missing" in f"{one.claim} {one.verdict}"]
+    assert missing.holds != shown
+    assert missing.verdict == NOT_VERIFIABLE or shown
+    # They may have answered it in a session of which there is no transcript.
+    apart = [{**part, "unlisted": ["00"]} for part in parts]
+    assert wrongs(attempt_findings(a_plan(), [session(2)], evidence(3, *apart))) == []
+
+
+@pytest.mark.parametrize(("asked", "verdict"), [(1, NOT_VERIFIABLE), (2, REDERIVED), (3, "wrong")])
+def test_what_is_asked_beside_the_training_is_asked_as_often_as_it_is_due(
+    asked: int, verdict: str
+) -> None:
+    plan = a_plan(beside=(planned("evaluation"),))
+    found = list(query_count_findings(plan, [session(asked, "evaluation")], evidence(4)))
+    assert found[0].verdict.startswith(verdict)
+    assert all(one.holds for one in found) == (verdict != "wrong")
+
+
+def test_p9_a_row_pays_for_an_epoch_that_was_begun_and_the_last_one_is_not_shown_whole() -> None:
+    one = planned(epoch=3)
+    for attempts, paid, shown in (((4, 2), 9, 8), ((3, 3), 6, 6), ((0, 4), 6, 4), ((), 0, 0)):
+        done = [session(each) for each in attempts]
+        assert attempts_paid(one, done) == paid
+        assert attempts_shown(one, done) == shown
+    assert attempts_paid(one, [session(4, "evaluation")]) == 0
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_features_were_standardised_as_silos_were_told(tmp_path: Path, collected: bool) -> None:
+    """Of a collection silos have signed it; of a session only the aggregator has."""
+    plan: Any = SimpleNamespace(
+        planned=planned, study=SimpleNamespace(data=SimpleNamespace(standardise=object()))
+    )
+    scaling = SimpleNamespace(to_json=lambda: "{}")
+    told: Any = ReplayedSession(
+        offer=SimpleNamespace(standardisation=scaling), is_collection=collected
+    )
+    header: Any = SimpleNamespace(purpose="training")
+
+    def found() -> list[Finding]:
+        return list(told_findings(tmp_path, plan, "one", header, told))
+
+    assert [one.holds for one in found()] == [False]  # nothing was kept
+    (tmp_path / STANDARDISED).write_text("{}")
+    assert [one.verdict for one in found()] == [REDERIVED if collected else SIGNED]
+    (tmp_path / STANDARDISED).write_text('{"shift": []}')
+    assert [one.holds for one in found()] == [False]
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "fits"),
+    [
+        ((1.0, 2.0, 4.0), True),
+        ((1.0, 2.5, 9.0), True),
+        ((0.9, 2.0, 4.0), False),
+        # As much as its step had spent, and not as the attempts that the evidence counts.
+        ((1.0, 2.0, 3.0), False),
+        ((1.0, 2.0, float("nan")), False),
+    ],
+)
+def test_every_row_of_metrics_tells_what_was_spent_by_then(
+    tmp_path: Path, epsilons: tuple[float, ...], fits: bool
+) -> None:
+    plan: Any = SimpleNamespace(epsilon_after=float)
+    rows = [json.dumps({"step": step, "epsilon": one}) for step, one in enumerate(epsilons, 1)]
+    (tmp_path / METRICS).write_text("\n".join(rows))
+    assert check_rows(tmp_path / METRICS, plan, evidence(4)).holds == fits
+
+
+@pytest.mark.parametrize(
+    ("found", "made", "differ"),
+    [
+        ([1, 2], [1, 2], False),
+        ([1, 2], [1], True),
+        ([1], [1, 2], True),
+        ({"a": 1}, {"a": 1, "b": 1}, True),
+        ({"a": 1, "b": 1}, {"a": 1}, True),
+        (1.0, 1.0 + 9e-7, False),
+        (1.0, 1.0 + 2e-6, True),
+        (1, 1.0, False),
+        (True, 1, True),
+        (True, 1.0, True),
+        ("1", 1, True),
+        (None, 0.0, True),
+        ([{"a": [1.0]}], [{"a": [1.1]}], True),
+    ],
+)
+def test_values_are_found_equal_in_all_members_and_in_six_digits(
+    found: Any, made: Any, differ: bool
+) -> None:
+    assert bool(difference(found, made)) == differ

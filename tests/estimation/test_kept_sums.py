@@ -1,0 +1,74 @@
+"""What goes down to silos between sums: what is kept of them, and what a silo takes for that."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from estimation.made_up import AGE, DIED, TIME
+from hubbub.estimation.cox import cox
+from hubbub.estimation.queries.sum_layout import Parameters, SumLayout
+from hubbub.estimation.stacking import stack
+
+ROUNDS = 3
+STACKED = stack({"cox": cox(TIME, DIED, tuple(map(float, range(0, 25, 6))), (AGE,))})
+LAYOUT = SumLayout(stacked=STACKED, unit=4.0, diameter=2.0, rounds=ROUNDS)
+TOTAL = np.full(LAYOUT.numbers, 8.0)
+
+
+def kept(sums: int) -> Parameters:
+    """After so many sums, each of which differs from the others."""
+    now = LAYOUT.start
+    for number in range(sums):
+        now = LAYOUT.after(now, TOTAL + number, 0.1)
+    return now
+
+
+def test_sums_are_kept_one_beside_another_in_units_of_a_records_vector() -> None:
+    for sums in range(ROUNDS + 1):
+        assert LAYOUT.made(kept(sums)) == sums
+        expected = [LAYOUT.unit * (TOTAL + number) for number in range(sums)]
+        assert LAYOUT.sums(kept(sums)).tolist() == [one.tolist() for one in expected]
+    assert LAYOUT.start.tobytes() == kept(0).tobytes()
+
+
+@pytest.mark.parametrize("sums", range(ROUNDS + 1))
+def test_p23_a_silo_takes_what_can_be_after_the_sums_it_was_asked_for(sums: int) -> None:
+    assert not LAYOUT.misfit(kept(sums), LAYOUT.start, sums)
+    assert not LAYOUT.misfit(kept(sums), None, ROUNDS)
+
+
+def test_p23_a_silo_refuses_more_sums_than_it_was_asked_for() -> None:
+    """Else a sum could be taken that its ledger does not hold."""
+    for sums in range(1, ROUNDS + 1):
+        assert "at most" in LAYOUT.misfit(kept(sums), LAYOUT.start, sums - 1)
+
+
+@pytest.mark.parametrize("count", [-1.0, 0.5, 1.5, float(ROUNDS + 1)])
+def test_p23_a_silo_refuses_a_number_of_sums_that_is_none(count: float) -> None:
+    sent = kept(1)
+    sent[0] = count
+    assert LAYOUT.misfit(sent, LAYOUT.start, ROUNDS + 1)
+
+
+def test_p23_a_silo_refuses_numbers_that_no_sum_is() -> None:
+    for place in (-1, -LAYOUT.numbers):
+        sent = kept(ROUNDS - 1)
+        sent[place] = 1.0
+        assert "no sum was made yet" in LAYOUT.misfit(sent, LAYOUT.start, ROUNDS)
+    for wrong in (np.nan, np.inf):
+        sent = kept(1)
+        sent[1] = wrong
+        assert "numbers that are none" in LAYOUT.misfit(sent, LAYOUT.start, ROUNDS)
+    for sent in (kept(1)[:-1], np.append(kept(1), np.float32(0))):
+        assert "another size" in LAYOUT.misfit(sent, LAYOUT.start, ROUNDS)
+
+
+def test_p23_the_first_sum_is_taken_where_all_know_that_it_is() -> None:
+    sent = kept(0)
+    sent[1] += 1.0
+    assert "taken elsewhere" in LAYOUT.misfit(sent, LAYOUT.start, ROUNDS)
+    assert not LAYOUT.misfit(sent, None, ROUNDS)
+    after = kept(1)
+    after[1] += 1.0  # who makes the sum says where the next is taken
+    assert not LAYOUT.misfit(after, LAYOUT.start, ROUNDS)
