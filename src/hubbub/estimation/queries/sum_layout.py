@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,28 @@ from hubbub.core.tabular.table import CodedCells
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
 Cells = Mapping[str, Array]
+
+
+class StackedVector(Protocol):
+    """All that a query asks of a record as one vector."""
+
+    @property
+    def size(self) -> int:
+        """How many numbers the vector has."""
+
+    @property
+    def start(self) -> Parameters:
+        """What goes down for the first sum."""
+
+    @property
+    def least_rounds(self) -> int:
+        """How few sums are enough."""
+
+    def sum(self, cells: Cells, parameters: Parameters, shares: Array) -> Array:
+        """Of all units' vectors."""
+
+    def update(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Parameters:
+        """What goes down next."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +60,7 @@ class SumLayout:
         family: statistics whose p-values are adjusted as one family.
     """
 
-    stacked: Any  # a `Stacked`, or what has its members, as a `Design` has
+    stacked: StackedVector
     unit: float
     diameter: float
     rounds: int
