@@ -148,8 +148,9 @@ REMARKS = frozenset(
         "in 40 to 84 of 100 cases); use the shares with intervals, or combine the same analysis of "
         "twenty tables",
         "One noisy sum compared the published model's predictions with the outcomes. Every "
-        "interval covers both the sampling of people and the added noise. Predictions were first "
-        "rounded to public bins.",
+        "interval covers both the sampling of people and the added noise. Predictions and amounts "
+        "were first put into public bins; beyond the public bounds they count in the outermost. "
+        "A c-index compares only records in different bins of the outcome.",
         "…; all numbers carry noise",
         "… to …",
         "…, …: …",

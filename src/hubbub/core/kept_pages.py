@@ -1,4 +1,4 @@
-"""Large vectors in memory that is used again, while something long runs.
+"""What of the machine is used: its cores, and memory for large vectors again and again.
 
 Above 32 MiB the C library maps every block afresh and unmaps it when it is freed, so a step of a
 large model faults for each 4 KiB that it touches: half of a step's time at 17 million parameters.
@@ -9,6 +9,7 @@ arena: one of their own has no room for a block so large. Only glibc is told.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -20,6 +21,11 @@ _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 _USUAL_TRIM, _USUAL_MMAPS, _USUAL_ARENAS = 128 * 1024, 65536, 0
 _MANY = 10**6
 _lock, _held = Lock(), [0]
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

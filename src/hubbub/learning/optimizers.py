@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import IntegrityError, StudyError
+from hubbub.core.kept_pages import cores
 from hubbub.core.planning.query import Stepper
 from hubbub.core.protocol.round.aggregator import RevealedSum
-from hubbub.core.protocol.token_lists.process_pool import cores
 
 _DEFAULTS: dict[str, dict[str, float]] = {
     "sgd": {"momentum": 0.0},

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.errors import BudgetError
+from hubbub.core.kept_pages import cores
 from hubbub.core.ledger.entry import Entry, LedgerMechanism
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.ledger.tally import attempts_of, entry_of, kind_of
@@ -17,7 +18,6 @@ from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.round.silo import Charge
-from hubbub.core.protocol.token_lists.process_pool import cores
 from hubbub.core.runs import federated, run_folder, spending
 from hubbub.core.session.ask import AbsentError
 from hubbub.core.session.attestation_exchange import Attests

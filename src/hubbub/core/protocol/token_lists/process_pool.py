@@ -15,6 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from hubbub.core.errors import HubbubError
+from hubbub.core.kept_pages import cores
 from hubbub.core.protocol.token_lists import onion_layers, pool_worker
 
 Watch = Callable[[int], None]
@@ -22,11 +23,6 @@ _Process = subprocess.Popen[bytes]
 # Below so many HPKE operations, some seconds, no process is worth its start: the first thing that
 # each does is to import.
 _WORTH_PROCESSES = 40_000
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
