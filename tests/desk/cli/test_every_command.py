@@ -32,7 +32,7 @@ def _model(**changes: dict[str, Any]) -> dict[str, Any]:
     columns = {name: dict(one) for name, one in COLUMNS.items() if name != "died"}
     columns["sex"]["default"] = "male"
     table["data"] |= {"target": "died", "classes": ["no", "yes"], "columns": columns}
-    table["data"] |= {"capacity": 450, "test": "north.csv"}
+    table["data"] |= {"capacity": 450, "test": "test.csv"}
     table |= {"model": {"kind": "logistic"}, "training": {"steps": 2, "sample_rate": 0.5}}
     for title, keys in changes.items():
         table[title] = table.get(title, {}) | keys
@@ -87,6 +87,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A folder with files, keys and a study of a kind, by the kind's name."""
     home = tmp_path_factory.mktemp("commands")
     write_silos(home)
+    shutil.copy(home / "north.csv", home / "test.csv")
     roles = {"agg": "aggregator", **dict.fromkeys(SILOS, "silo")}
     roles |= dict.fromkeys(("node-1", "node-2"), "node")
     for name, role in roles.items():

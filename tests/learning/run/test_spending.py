@@ -124,6 +124,6 @@ def test_what_patients_are_not_promised_comes_first():
 def test_spending_past_what_can_be_certified_is_no_promise_any_more():
     spent = {"silo": "north", "before": 49.0, "epsilon": None, "delta": 1e-5, "charge": 9}
     (words,) = broken(plan_with(None), spent)
-    assert words.startswith("no guarantee any more: in 9 charges")
+    assert words.startswith("no guarantee any more: after 9 charges")
     said = spent_words({**spent, "cap": None, "left": None})
     assert "no cap is set" in said
