@@ -774,7 +774,7 @@ def test_a_plan_for_a_model_that_no_file_has_room_for_is_not_built(
     folder, _, _ = a_run()
     (folder / FILE).unlink()
     study = Study.parse((folder / "study.toml").read_text())
-    stated = plan(study, dimension=10**10 + 1).to_dict()
+    stated = plan(study, dimension=10**9 + 1).to_dict()
     (folder / "plan.json").write_text(json.dumps(stated))
     built: list[object] = []
     monkeypatch.setattr("hubbub.learning.model_of", lambda *given: built.append(given))
