@@ -170,6 +170,11 @@ def test_p30_an_aggregator_that_cannot_see_its_collect_opens_no_second_collectio
     with pytest.raises(IntegrityError, match="it is gone; put it back"):
         collect(parties, clock=clock)
     (tmp_path / "aside").rename(path)
+    deposit = path.with_name("deposit-1")  # of which nodes have said that its seeds open
+    deposit.rename(tmp_path / "aside")
+    with pytest.raises(IntegrityError, match="restore the folder from a backup"):
+        collect(parties, clock=clock)
+    (tmp_path / "aside").rename(deposit)
     assert collect(parties, clock=clock) is not None
     assert [silos for silos, _ in sums] == [[1, 2, 3, 4]]
 
