@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from hubbub.core.errors import IntegrityError, StudyError, UserError
+from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.head_statement import Witness
 from hubbub.core.runs.run_folder import answers_in
 from hubbub.core.session.offer import SessionOffer
@@ -169,6 +170,11 @@ def test_p30_an_aggregator_that_cannot_see_its_collect_opens_no_second_collectio
     with pytest.raises(IntegrityError, match="it is gone; put it back"):
         collect(parties, clock=clock)
     (tmp_path / "aside").rename(path)
+    deposit = path.with_name("deposit-1")  # of which nodes have said that its seeds open
+    deposit.rename(tmp_path / "aside")
+    with pytest.raises(IntegrityError, match="restore the folder from a backup"):
+        collect(parties, clock=clock)
+    (tmp_path / "aside").rename(deposit)
     assert collect(parties, clock=clock) is not None
     assert [silos for silos, _ in sums] == [[1, 2, 3, 4]]
 
@@ -287,9 +293,14 @@ def test_what_cannot_be_collected_is_refused_with_the_remedy(tmp_path: Path, cas
 
 
 @pytest.mark.slow
-def test_a_party_that_refuses_is_asked_less_and_less_often(tmp_path: Path) -> None:
+@pytest.mark.parametrize("why", ["withdrawn", "budget"])
+def test_a_party_that_refuses_is_asked_less_and_less_often(tmp_path: Path, why: str) -> None:
     parties = Consortium.gather(tmp_path, asking())
-    parties.sites["hungary"].withdraw(parties.study.id)
+    if why == "withdrawn":
+        parties.sites["hungary"].withdraw(parties.study.id)
+    else:  # it says READY each time, and refuses its deposit
+        ledger = parties.seats["hungary"]._ledger  # type: ignore[attr-defined]
+        ledger.set_cap(Cap(epsilon=0.01, delta=1e-5, relation="add-remove"))
     clock = Time()
     assert collect(parties, clock=clock, until=1200.0) is not None
     refusals = [one for one in parties.said if one.startswith("hungary refuses")]

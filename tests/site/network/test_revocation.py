@@ -8,6 +8,7 @@ approved again, and an answer that was kept is not given again.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import threading
@@ -21,6 +22,7 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import StudyError, UserError
+from hubbub.core.ledger.entry import Cap
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.session.ask import AbsentError, Call
@@ -40,7 +42,7 @@ from network.collected import asking
 from network.consortium import Consortium
 from network.lines import free_port, wait
 from network.relay import HASTY, NAMES, Relay, Watched, opened, refusal, tiny
-from network.test_collection_endpoints import Table
+from network.test_collection_endpoints import Table, payload
 from network.test_over_nats import Everybody
 
 Revoke = Callable[[Watched, str], None]
@@ -263,6 +265,30 @@ def test_what_was_sent_for_a_collection_does_not_leave_again_once_it_is_withdraw
     assert line.ask(blob) == first
     table.parties.sites["cleveland"].withdraw(table.parties.study.id)
     assert refusal(read_answer(line.ask(blob)))[0] == "not-approved"
+    line.end()
+
+
+def test_a_silo_in_a_collection_answers_the_same_request_as_its_ledger_is_now(
+    tmp_path: Path,
+) -> None:
+    """It refuses until its cap is raised, and no longer; and it states no head of before."""
+    table = Table(Consortium.gather(tmp_path, asking()))
+    table.opened()
+    seat = table.parties.seats["cleveland"]
+    ledger, line = seat._ledger, Line(seat)  # type: ignore[attr-defined]
+    state = request(Call.COLLECT_KEY, table.id, [table.collect])
+    deposit = request(Call.COLLECT_DEPOSIT, table.id, [table.collect, *table.keys])
+
+    def rows() -> int:
+        (ready,) = read_answer(line.ask(state))
+        return json.loads(payload(ready))["ledger"]["rows"]
+
+    ledger.set_cap(Cap(epsilon=0.01, delta=1e-5, relation="add-remove"))
+    assert rows() == ledger.rows
+    assert refusal(read_answer(line.ask(deposit)))[0] == "budget"
+    ledger.set_cap(Cap(epsilon=50.0, delta=1e-5, relation="add-remove"))
+    assert unverified(read_answer(line.ask(deposit))[1]).tag is Tag.DEPOSIT
+    assert rows() == ledger.rows
     line.end()
 
 

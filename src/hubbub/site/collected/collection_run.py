@@ -126,7 +126,9 @@ class Collecting:
                     pause = min(2 * last, _LONGEST_PAUSE)
                     self._pauses[index] = (self.requests.timeouts.clock.now() + pause, pause)
                 else:
-                    taken, _ = True, self._pauses.pop(index, None)
+                    taken = True
+                    if index not in self._stated:  # a READY alone is not its part
+                        self._pauses.pop(index, None)
         self._fix_if_due()
         self._tell()
         if self.wall() >= self._remind_at:

@@ -257,7 +257,7 @@ class CollectorBox:
                 for name in (one for one in kept.names() if one.split("-")[0] == kind):
                     index = int(name.split("-")[1]) if "-" in name else 0
                     taken(collector, index, kept.parts(name) or [])
-        except (ProtocolError, ValueError, IndexError) as error:
+        except (ProtocolError, ValueError, LookupError) as error:
             raise IntegrityError(
                 f"expected the frames in {kept.folder} to make a collection of this study, they "
                 f"do not: {error}; restore the folder from a backup"

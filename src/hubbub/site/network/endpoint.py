@@ -200,11 +200,10 @@ class Endpoint(ABC):
         """Whether an answer that was given may be given again: not once its study is withdrawn."""
         with self._lock:
             try:
-                call, session, parts = read_request(request)
-                if call is Call.PROPOSE:  # people may have said more since
+                call, session, _ = read_request(request)
+                # People, caps and ledgers may have said more since; frames that were sent are kept.
+                if call is Call.PROPOSE or call >= Call.COLLECT_KEY:
                     return False
-                if call >= Call.COLLECT_KEY:  # whose study stands in its frames
-                    return self.party_folder.approves(unverified(_one(parts[:1])).study)
                 self._check_approval(session)
             except RefusedError:
                 return False
