@@ -137,6 +137,20 @@ def test_p24_no_law_is_stated_once_a_study_was_let_in(place):
             ledger.set_cap(cap_of(5.0))
 
 
+@pytest.mark.parametrize("studies", ["", "fixed"])
+def test_p24_no_law_is_stated_once_anything_was_charged(place, studies):
+    """Without an adaptive cap nothing is let in by a row of its own, but there are outputs."""
+    with Ledger(place) as ledger:
+        if studies:
+            ledger.set_cap(Cap(epsilon=9.0, delta=DELTA, relation=RELATION, studies=studies))
+        ledger.charge(entry(noise_multiplier=20.0))
+    with Ledger(place) as ledger:
+        with pytest.raises(UserError, match="expected no --law"):
+            ledger.set_cap(cap_of(5.0))
+        ledger.set_cap(cap_of(5.0, None))
+        begin(ledger, 0)
+
+
 @pytest.mark.slow
 def test_the_command_states_a_law_and_says_what_is_not_used(place, capsys):
     from hubbub.desk.cli.main import main

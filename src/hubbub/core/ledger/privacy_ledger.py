@@ -183,7 +183,7 @@ class Ledger:
     def set_cap(self, cap: Cap) -> None:
         """Set the most that all studies together may spend; the latest cap counts.
 
-        UserError: a reference law is stated, changed or dropped after a study was let in.
+        UserError: a reference law is stated, changed or dropped after anything was charged.
         """
         with self._lock:
             with self._chain.writing():
@@ -345,6 +345,8 @@ class Ledger:
         """Count one row that was understood."""
         if isinstance(content, Entry):
             self._tally.add(content)
+            if self._law_let_in == _NO_STUDY:  # P24: what no adaptive cap let in has outputs, too
+                self._law_let_in = None
         if isinstance(content, Cap):
             before = self._filter or PrivacyFilter.beginning(content, self._tally)
             # P24: what was let in under one cap counts under the next.
