@@ -83,6 +83,64 @@ def test_p14_words_past_the_table_are_one_row_of_which_the_norm_is_taken(method)
     assert float(total.double().norm()) <= 0.01
 
 
+class OwnTable(Words):
+    """The same from a table of the model's own, of which vmap gives each record a copy."""
+
+    def __init__(self, rows) -> None:
+        super().__init__()
+        self.words, self.rows = nn.Parameter(self.words.weight.detach()), rows
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.rows(self.words, x.long()).mean(1))
+
+
+OWN_ROWS = {
+    "functional": lambda table, at: functional.embedding(at, table),
+    "torch": torch.embedding,
+    "padded": lambda table, at: functional.embedding(at, table, padding_idx=-4),
+    "filled": lambda table, at: table.index_fill(0, at.flatten(), 0.5)[None],
+}
+
+
+@pytest.mark.parametrize("rows", OWN_ROWS)
+@pytest.mark.parametrize("word", [5, 7, -1])
+@pytest.mark.parametrize("place", range(3))
+def test_p14_a_word_past_a_records_own_table_reaches_no_other_records(rows, word, place):
+    words, labels = torch.tensor([[0.0, 1, 2], [1, 1, 3], [4, 0, 2]]), torch.tensor([0, 1, 2])
+    words[place, 0] = word
+    model = OwnTable(OWN_ROWS[rows])
+    try:
+        wanted = clipped_sum(model, CROSS_ENTROPY, words, labels, 0.1, method="loop")
+    except (IndexError, RuntimeError):
+        for method in ("auto", "vmap"):
+            with pytest.raises((IndexError, RuntimeError)):
+                clipped_sum(model, CROSS_ENTROPY, words, labels, 0.1, method=method)
+    else:  # -1 is the last row to fill
+        found = clipped_sum(model, CROSS_ENTROPY, words, labels, 0.1)
+        assert torch.allclose(found.vector, wanted.vector, atol=1e-7)
+
+
+@pytest.mark.parametrize("rows", ["functional", "torch", "padded"])
+def test_of_a_records_own_table_vmap_finds_the_gradients_that_the_loop_finds(rows):
+    words, labels = torch.tensor([[0, 1, 2], [1, 1, 3], [4, 0, 2]]).int(), torch.tensor([0, 1, 2])
+    sums = [
+        clipped_sum(OwnTable(OWN_ROWS[rows]), CROSS_ENTROPY, words, labels, 0.1, method=method)
+        for method in ("vmap", "loop")
+    ]
+    assert torch.allclose(sums[0].vector, sums[1].vector, atol=1e-7)
+
+
+@pytest.mark.parametrize("word", [5, 7, -1])
+def test_p14_on_a_device_it_is_the_nearest_row_of_the_records_own_table(word):
+    words, labels = torch.tensor([[0.0, 1, 2], [1, 1, 3], [4, 0, 2]]), torch.tensor([0, 1, 2])
+    words[1, 0], model = word, OwnTable(OWN_ROWS["functional"])
+    near = words.clamp(0, 4)
+    wanted, _ = clipped_sum(model, CROSS_ENTROPY, near, labels, 0.1, method="vmap")
+    with LookupsWithin(CPU):
+        total, _ = clipped_sum(model, CROSS_ENTROPY, words, labels, 0.1, method="vmap")
+    assert torch.equal(total, wanted)
+
+
 def test_a_record_of_an_unknown_word_takes_no_other_out_of_a_devices_sum(monkeypatch):
     words = np.random.default_rng(0).integers(5, size=(12, 6)).astype(np.float32)
     known = Records(inputs=words, targets=np.arange(12) % 3)
