@@ -35,11 +35,25 @@ LOOKUPS = {
     "index_select": (lambda at: TABLE.index_select(0, at), FAR[1], NEAR[1]),
     "take": (TABLE.take, torch.tensor([3, 99]), torch.tensor([3, 11])),
     "scatter": (lambda at: torch.zeros(3, 2).scatter(0, at, 1.0), FAR, NEAR),
+    "take from the end": (TABLE.take, torch.tensor([-1, -99]), torch.tensor([-1, -12])),
+    "put": (lambda at: torch.zeros(3).put(at, torch.ones(2)), torch.tensor([-1, 8]), NEAR[1]),
+    "bag": (lambda at: functional.embedding_bag(at, TABLE), FAR, NEAR),
+    "index_fill": (
+        lambda at: torch.zeros(3).index_fill(0, at, 2.0),
+        torch.tensor([-1, -9]),
+        torch.tensor([-1, -3]),
+    ),
+    "index_reduce": (
+        lambda at: torch.zeros(3).index_reduce(0, at, torch.ones(2), "amax"),
+        FAR[1],
+        NEAR[1],
+    ),
     "index_add": (lambda at: torch.zeros(3, 4).index_add(0, at, TABLE[:2]), FAR[1], NEAR[1]),
     "index_put": (lambda at: torch.zeros(3).index_put((at,), torch.ones(2)), FAR[1], NEAR[1]),
 }
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("name", LOOKUPS)
 def test_past_the_end_of_a_table_its_nearest_row_is_taken(name):
     lookup, far, near = LOOKUPS[name]
@@ -50,6 +64,29 @@ def test_past_the_end_of_a_table_its_nearest_row_is_taken(name):
         assert torch.equal(lookup(far), wanted)
         assert torch.equal(lookup(near), wanted)
     assert lookups.met
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("rows", ["embedding", "bag", "weighted bag", "take"])
+def test_the_way_back_is_that_of_the_nearest_row(rows, sparse):
+    at, near = torch.tensor([[0, 2], [2, 19]]), torch.tensor([[0, 2], [2, 2]])
+    lookup = {
+        "embedding": lambda at, table: functional.embedding(at, table, sparse=sparse),
+        "bag": lambda at, table: functional.embedding_bag(at, table, sparse=sparse),
+        "weighted bag": lambda at, table: functional.embedding_bag(
+            at, table, mode="sum", sparse=sparse, per_sample_weights=table[:2, :2]
+        ),
+        "take": lambda at, table: table[:, 0].take(at),
+    }[rows]
+
+    def way_back(at):
+        table = TABLE.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(lookup(at, table).square().sum(), table)
+        return gradient.to_dense()
+
+    wanted = way_back(near)
+    with LookupsWithin(CPU):
+        assert torch.equal(way_back(at), wanted)
 
 
 def test_elsewhere_than_on_the_device_nothing_is_changed_or_counted():

@@ -342,11 +342,12 @@ class RaisingOperations(OperationMode):
 _Bounds = Callable[[list[Any]], None]
 
 
-def _of_rows(place: int, rows: Callable[[list[Any]], int]) -> _Bounds:
-    """The argument at a place counts from 0 to below so many."""
+def _of_rows(place: int, rows: Callable[[list[Any]], int], *, wraps: bool = False) -> _Bounds:
+    """The argument at a place counts from 0, or from as many before the end, to below so many."""
 
     def bound(given: list[Any]) -> None:
-        given[place] = given[place].clamp(0, rows(given) - 1)
+        count = rows(given)
+        given[place] = given[place].clamp(-count if wraps else 0, count - 1)
 
     return bound
 
@@ -369,13 +370,22 @@ def _along(given: list[Any]) -> int:
     return int(given[0].shape[given[1]]) if given[0].dim() else 1
 
 
+_OF_TABLE = _of_rows(1, lambda given: len(given[0]))
+_OF_ALL = _of_rows(1, lambda given: int(given[0].numel()), wraps=True)
+# Backward passes are among them: what is looked up was kept for these as the model gave it.
 _LOOKUPS: dict[str, _Bounds] = {
-    "embedding": _of_rows(1, lambda given: len(given[0])),
+    **dict.fromkeys(("embedding", "_embedding_bag", "_embedding_bag_forward_only"), _OF_TABLE),
     "embedding_dense_backward": _of_rows(1, lambda given: int(given[2])),
-    "take": _of_rows(1, lambda given: int(given[0].numel())),
+    "_sparse_coo_tensor_with_dims_and_tensors": _of_rows(3, lambda given: int(given[2][0])),
+    "_embedding_bag_backward": _of_rows(1, lambda given: int(given[6])),
+    "_embedding_bag_per_sample_weights_backward": _of_rows(2, lambda given: len(given[1])),
+    **dict.fromkeys(("take", "put"), _OF_ALL),
     **dict.fromkeys(("index", "_unsafe_index", "index_put", "_index_put_impl"), _of_axes),
     **dict.fromkeys(("gather", "scatter", "scatter_add", "scatter_reduce"), _of_rows(2, _along)),
-    **dict.fromkeys(("index_select", "index_add", "index_copy", "index_fill"), _of_rows(2, _along)),
+    **dict.fromkeys(
+        ("index_select", "index_add", "index_copy", "index_reduce"), _of_rows(2, _along)
+    ),
+    "index_fill": _of_rows(2, _along, wraps=True),
 }
 
 
@@ -394,7 +404,8 @@ class LookupsWithin(OperationMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         bound = _LOOKUPS.get(str(func).split(".")[1].rstrip("_"))
-        if bound is not None and args[0].device == self._device:
+        tensors = (one for one in args if isinstance(one, torch.Tensor))
+        if bound is not None and any(one.device == self._device for one in tensors):
             self.met, given = True, list(args)
             bound(given)
             args = given
