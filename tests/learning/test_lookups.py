@@ -89,6 +89,28 @@ def test_the_way_back_is_that_of_the_nearest_row(rows, sparse):
         assert torch.equal(way_back(at), wanted)
 
 
+@pytest.mark.parametrize("method", ["vmap", "loop"])
+@pytest.mark.parametrize("found", [torch.nan, 2.0, -1.0])
+def test_a_record_of_no_chance_stops_no_device_and_adds_what_no_other_sees(method, found):
+    class Chances(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x).squeeze(1)
+
+    model, chances = Chances(1, 1, bias=False), torch.tensor([[0.2], [found], [0.6]])
+    nn.init.ones_(model.weight)
+    loss = partial(functional.binary_cross_entropy, reduction="none")
+    summed = partial(
+        clipped_sum, model, loss, chances, torch.tensor([1.0, 0, 0]), 0.1, method=method
+    )
+    with pytest.raises(RuntimeError):
+        summed()
+    kept = torch.tensor([True, False, True])
+    others = clipped_sum(model, loss, chances[kept], torch.tensor([1.0, 0]), 0.1, method=method)
+    with LookupsWithin(CPU):
+        assert summed().count == (2 if found != found else 3)
+        assert torch.equal(summed(counted=kept).vector, others.vector)
+
+
 def test_elsewhere_than_on_the_device_nothing_is_changed_or_counted():
     with LookupsWithin(GPU) as lookups, pytest.raises(IndexError):
         functional.embedding(FAR, TABLE)
@@ -216,8 +238,10 @@ def test_a_model_is_known_to_look_rows_up_once_it_was_tried_on_a_device():
         torch.poisson,
         lambda x: torch.normal(x, x),
         lambda x: torch._assert_async((x > 0).all()),
+        lambda x: x.masked_scatter(x > 0, torch.ones(9)),
+        lambda x: torch.ones(2).repeat_interleave(x[:, 0].long()),
     ],
-    ids=["multinomial", "bernoulli", "poisson", "normal", "assertion"],
+    ids=["multinomial", "bernoulli", "poisson", "normal", "assertion", "scatter", "repeats"],
 )
 def test_what_stops_a_device_at_some_records_is_refused_there_and_noted_here(draw):
     inputs = torch.full((2, 3), 0.5)

@@ -284,7 +284,8 @@ def _remembering() -> ModelError:
 _RAISING = re.compile(
     r"aten\.(_local_scalar_dense|is_nonzero|equal|nonzero\w*|masked_select|_?unique\w*|_assert\w+"
     r"|_linalg_(check_errors|eigh|svd)|linalg_(eig|eigvals|lstsq|pinv)"
-    r"|multinomial|poisson|binomial|_standard_gamma|_sample_dirichlet)\..*"
+    r"|multinomial|poisson|binomial|_standard_gamma|_sample_dirichlet"
+    r"|repeat_interleave|masked_scatter_?)\..*"
     r"|aten\.(normal\..*Tensor.*|bernoulli\.(default|out)|bernoulli_?\.Tensor)"
 )
 
@@ -292,7 +293,7 @@ _RAISING = re.compile(
 # Of these, what stops a device for good, and with it the sums of all other records.
 _STOPPING = re.compile(
     r"aten\.(_assert_async|multinomial|poisson|binomial|_standard_gamma|_sample_dirichlet"
-    r"|normal|bernoulli)_?\..*"
+    r"|normal|bernoulli|masked_scatter|repeat_interleave)_?\..*"
 )
 
 
@@ -370,6 +371,11 @@ def _along(given: list[Any]) -> int:
     return int(given[0].shape[given[1]]) if given[0].dim() else 1
 
 
+def _of_chances(given: list[Any]) -> None:
+    """Found and wanted are from 0 to 1; what is no number stays none in the way back."""
+    given[:2] = [one.nan_to_num().clamp(0, 1) for one in given[:2]]
+
+
 _OF_TABLE = _of_rows(1, lambda given: len(given[0]))
 _OF_ALL = _of_rows(1, lambda given: int(given[0].numel()), wraps=True)
 # Backward passes are among them: what is looked up was kept for these as the model gave it.
@@ -386,11 +392,12 @@ _LOOKUPS: dict[str, _Bounds] = {
         ("index_select", "index_add", "index_copy", "index_reduce"), _of_rows(2, _along)
     ),
     "index_fill": _of_rows(2, _along, wraps=True),
+    "binary_cross_entropy": _of_chances,
 }
 
 
 class LookupsWithin(OperationMode):
-    """Has every lookup on a device take a row that there is.
+    """Has every lookup on a device take a row that there is, and chances be some.
 
     Attributes:
         met: whether there was one.
