@@ -35,11 +35,25 @@ LOOKUPS = {
     "index_select": (lambda at: TABLE.index_select(0, at), FAR[1], NEAR[1]),
     "take": (TABLE.take, torch.tensor([3, 99]), torch.tensor([3, 11])),
     "scatter": (lambda at: torch.zeros(3, 2).scatter(0, at, 1.0), FAR, NEAR),
+    "take from the end": (TABLE.take, torch.tensor([-1, -99]), torch.tensor([-1, -12])),
+    "put": (lambda at: torch.zeros(3).put(at, torch.ones(2)), torch.tensor([-1, 8]), NEAR[1]),
+    "bag": (lambda at: functional.embedding_bag(at, TABLE), FAR, NEAR),
+    "index_fill": (
+        lambda at: torch.zeros(3).index_fill(0, at, 2.0),
+        torch.tensor([-1, -9]),
+        torch.tensor([-1, -3]),
+    ),
+    "index_reduce": (
+        lambda at: torch.zeros(3).index_reduce(0, at, torch.ones(2), "amax"),
+        FAR[1],
+        NEAR[1],
+    ),
     "index_add": (lambda at: torch.zeros(3, 4).index_add(0, at, TABLE[:2]), FAR[1], NEAR[1]),
     "index_put": (lambda at: torch.zeros(3).index_put((at,), torch.ones(2)), FAR[1], NEAR[1]),
 }
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("name", LOOKUPS)
 def test_past_the_end_of_a_table_its_nearest_row_is_taken(name):
     lookup, far, near = LOOKUPS[name]
@@ -50,6 +64,51 @@ def test_past_the_end_of_a_table_its_nearest_row_is_taken(name):
         assert torch.equal(lookup(far), wanted)
         assert torch.equal(lookup(near), wanted)
     assert lookups.met
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("rows", ["embedding", "bag", "weighted bag", "take"])
+def test_the_way_back_is_that_of_the_nearest_row(rows, sparse):
+    at, near = torch.tensor([[0, 2], [2, 19]]), torch.tensor([[0, 2], [2, 2]])
+    lookup = {
+        "embedding": lambda at, table: functional.embedding(at, table, sparse=sparse),
+        "bag": lambda at, table: functional.embedding_bag(at, table, sparse=sparse),
+        "weighted bag": lambda at, table: functional.embedding_bag(
+            at, table, mode="sum", sparse=sparse, per_sample_weights=table[:2, :2]
+        ),
+        "take": lambda at, table: table[:, 0].take(at),
+    }[rows]
+
+    def way_back(at):
+        table = TABLE.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(lookup(at, table).square().sum(), table)
+        return gradient.to_dense()
+
+    wanted = way_back(near)
+    with LookupsWithin(CPU):
+        assert torch.equal(way_back(at), wanted)
+
+
+@pytest.mark.parametrize("method", ["vmap", "loop"])
+@pytest.mark.parametrize("found", [torch.nan, 2.0, -1.0])
+def test_a_record_of_no_chance_stops_no_device_and_adds_what_no_other_sees(method, found):
+    class Chances(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x).squeeze(1)
+
+    model, chances = Chances(1, 1, bias=False), torch.tensor([[0.2], [found], [0.6]])
+    nn.init.ones_(model.weight)
+    loss = partial(functional.binary_cross_entropy, reduction="none")
+    summed = partial(
+        clipped_sum, model, loss, chances, torch.tensor([1.0, 0, 0]), 0.1, method=method
+    )
+    with pytest.raises(RuntimeError):
+        summed()
+    kept = torch.tensor([True, False, True])
+    others = clipped_sum(model, loss, chances[kept], torch.tensor([1.0, 0]), 0.1, method=method)
+    with LookupsWithin(CPU):
+        assert summed().count == (2 if found != found else 3)
+        assert torch.equal(summed(counted=kept).vector, others.vector)
 
 
 def test_elsewhere_than_on_the_device_nothing_is_changed_or_counted():
@@ -81,6 +140,64 @@ def test_p14_words_past_the_table_are_one_row_of_which_the_norm_is_taken(method)
     assert count == 1
     assert torch.equal(total, wanted)
     assert float(total.double().norm()) <= 0.01
+
+
+class OwnTable(Words):
+    """The same from a table of the model's own, of which vmap gives each record a copy."""
+
+    def __init__(self, rows) -> None:
+        super().__init__()
+        self.words, self.rows = nn.Parameter(self.words.weight.detach()), rows
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.rows(self.words, x.long()).mean(1))
+
+
+OWN_ROWS = {
+    "functional": lambda table, at: functional.embedding(at, table),
+    "torch": torch.embedding,
+    "padded": lambda table, at: functional.embedding(at, table, padding_idx=-4),
+    "filled": lambda table, at: table.index_fill(0, at.flatten(), 0.5)[None],
+}
+
+
+@pytest.mark.parametrize("rows", OWN_ROWS)
+@pytest.mark.parametrize("word", [5, 7, -1])
+@pytest.mark.parametrize("place", range(3))
+def test_p14_a_word_past_a_records_own_table_reaches_no_other_records(rows, word, place):
+    words, labels = torch.tensor([[0.0, 1, 2], [1, 1, 3], [4, 0, 2]]), torch.tensor([0, 1, 2])
+    words[place, 0] = word
+    model = OwnTable(OWN_ROWS[rows])
+    try:
+        wanted = clipped_sum(model, CROSS_ENTROPY, words, labels, 0.1, method="loop")
+    except (IndexError, RuntimeError):
+        for method in ("auto", "vmap"):
+            with pytest.raises((IndexError, RuntimeError)):
+                clipped_sum(model, CROSS_ENTROPY, words, labels, 0.1, method=method)
+    else:  # -1 is the last row to fill
+        found = clipped_sum(model, CROSS_ENTROPY, words, labels, 0.1)
+        assert torch.allclose(found.vector, wanted.vector, atol=1e-7)
+
+
+@pytest.mark.parametrize("rows", ["functional", "torch", "padded"])
+def test_of_a_records_own_table_vmap_finds_the_gradients_that_the_loop_finds(rows):
+    words, labels = torch.tensor([[0, 1, 2], [1, 1, 3], [4, 0, 2]]).int(), torch.tensor([0, 1, 2])
+    sums = [
+        clipped_sum(OwnTable(OWN_ROWS[rows]), CROSS_ENTROPY, words, labels, 0.1, method=method)
+        for method in ("vmap", "loop")
+    ]
+    assert torch.allclose(sums[0].vector, sums[1].vector, atol=1e-7)
+
+
+@pytest.mark.parametrize("word", [5, 7, -1])
+def test_p14_on_a_device_it_is_the_nearest_row_of_the_records_own_table(word):
+    words, labels = torch.tensor([[0.0, 1, 2], [1, 1, 3], [4, 0, 2]]), torch.tensor([0, 1, 2])
+    words[1, 0], model = word, OwnTable(OWN_ROWS["functional"])
+    near = words.clamp(0, 4)
+    wanted, _ = clipped_sum(model, CROSS_ENTROPY, near, labels, 0.1, method="vmap")
+    with LookupsWithin(CPU):
+        total, _ = clipped_sum(model, CROSS_ENTROPY, words, labels, 0.1, method="vmap")
+    assert torch.equal(total, wanted)
 
 
 def test_a_record_of_an_unknown_word_takes_no_other_out_of_a_devices_sum(monkeypatch):
@@ -121,8 +238,10 @@ def test_a_model_is_known_to_look_rows_up_once_it_was_tried_on_a_device():
         torch.poisson,
         lambda x: torch.normal(x, x),
         lambda x: torch._assert_async((x > 0).all()),
+        lambda x: x.masked_scatter(x > 0, torch.ones(9)),
+        lambda x: torch.ones(2).repeat_interleave(x[:, 0].long()),
     ],
-    ids=["multinomial", "bernoulli", "poisson", "normal", "assertion"],
+    ids=["multinomial", "bernoulli", "poisson", "normal", "assertion", "scatter", "repeats"],
 )
 def test_what_stops_a_device_at_some_records_is_refused_there_and_noted_here(draw):
     inputs = torch.full((2, 3), 0.5)

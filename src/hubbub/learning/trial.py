@@ -284,7 +284,8 @@ def _remembering() -> ModelError:
 _RAISING = re.compile(
     r"aten\.(_local_scalar_dense|is_nonzero|equal|nonzero\w*|masked_select|_?unique\w*|_assert\w+"
     r"|_linalg_(check_errors|eigh|svd)|linalg_(eig|eigvals|lstsq|pinv)"
-    r"|multinomial|poisson|binomial|_standard_gamma|_sample_dirichlet)\..*"
+    r"|multinomial|poisson|binomial|_standard_gamma|_sample_dirichlet"
+    r"|repeat_interleave|masked_scatter_?)\..*"
     r"|aten\.(normal\..*Tensor.*|bernoulli\.(default|out)|bernoulli_?\.Tensor)"
 )
 
@@ -292,7 +293,7 @@ _RAISING = re.compile(
 # Of these, what stops a device for good, and with it the sums of all other records.
 _STOPPING = re.compile(
     r"aten\.(_assert_async|multinomial|poisson|binomial|_standard_gamma|_sample_dirichlet"
-    r"|normal|bernoulli)_?\..*"
+    r"|normal|bernoulli|masked_scatter|repeat_interleave)_?\..*"
 )
 
 
@@ -342,11 +343,12 @@ class RaisingOperations(OperationMode):
 _Bounds = Callable[[list[Any]], None]
 
 
-def _of_rows(place: int, rows: Callable[[list[Any]], int]) -> _Bounds:
-    """The argument at a place counts from 0 to below so many."""
+def _of_rows(place: int, rows: Callable[[list[Any]], int], *, wraps: bool = False) -> _Bounds:
+    """The argument at a place counts from 0, or from as many before the end, to below so many."""
 
     def bound(given: list[Any]) -> None:
-        given[place] = given[place].clamp(0, rows(given) - 1)
+        count = rows(given)
+        given[place] = given[place].clamp(-count if wraps else 0, count - 1)
 
     return bound
 
@@ -369,18 +371,33 @@ def _along(given: list[Any]) -> int:
     return int(given[0].shape[given[1]]) if given[0].dim() else 1
 
 
+def _of_chances(given: list[Any]) -> None:
+    """Found and wanted are from 0 to 1; what is no number stays none in the way back."""
+    given[:2] = [one.nan_to_num().clamp(0, 1) for one in given[:2]]
+
+
+_OF_TABLE = _of_rows(1, lambda given: len(given[0]))
+_OF_ALL = _of_rows(1, lambda given: int(given[0].numel()), wraps=True)
+# Backward passes are among them: what is looked up was kept for these as the model gave it.
 _LOOKUPS: dict[str, _Bounds] = {
-    "embedding": _of_rows(1, lambda given: len(given[0])),
+    **dict.fromkeys(("embedding", "_embedding_bag", "_embedding_bag_forward_only"), _OF_TABLE),
     "embedding_dense_backward": _of_rows(1, lambda given: int(given[2])),
-    "take": _of_rows(1, lambda given: int(given[0].numel())),
+    "_sparse_coo_tensor_with_dims_and_tensors": _of_rows(3, lambda given: int(given[2][0])),
+    "_embedding_bag_backward": _of_rows(1, lambda given: int(given[6])),
+    "_embedding_bag_per_sample_weights_backward": _of_rows(2, lambda given: len(given[1])),
+    **dict.fromkeys(("take", "put"), _OF_ALL),
     **dict.fromkeys(("index", "_unsafe_index", "index_put", "_index_put_impl"), _of_axes),
     **dict.fromkeys(("gather", "scatter", "scatter_add", "scatter_reduce"), _of_rows(2, _along)),
-    **dict.fromkeys(("index_select", "index_add", "index_copy", "index_fill"), _of_rows(2, _along)),
+    **dict.fromkeys(
+        ("index_select", "index_add", "index_copy", "index_reduce"), _of_rows(2, _along)
+    ),
+    "index_fill": _of_rows(2, _along, wraps=True),
+    "binary_cross_entropy": _of_chances,
 }
 
 
 class LookupsWithin(OperationMode):
-    """Has every lookup on a device take a row that there is.
+    """Has every lookup on a device take a row that there is, and chances be some.
 
     Attributes:
         met: whether there was one.
@@ -394,7 +411,8 @@ class LookupsWithin(OperationMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         bound = _LOOKUPS.get(str(func).split(".")[1].rstrip("_"))
-        if bound is not None and args[0].device == self._device:
+        tensors = (one for one in args if isinstance(one, torch.Tensor))
+        if bound is not None and any(one.device == self._device for one in tensors):
             self.met, given = True, list(args)
             bound(given)
             args = given

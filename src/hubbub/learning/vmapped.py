@@ -315,9 +315,13 @@ def _embedding(
     if scale_grad_by_freq:
         raise RuntimeError("an embedding scales its gradient by frequency")
     names = None if max_norm is not None else tape.claim(weight)
+    padding = None if padding_idx is None else padding_idx % weight.shape[0]
+    if is_functorch_wrapped_tensor(weight):
+        if max_norm is not None:
+            raise RuntimeError("an embedding shortens rows of a record's own table")
+        return _own_rows(input, weight, padding)
     if names is None:
         return functional.embedding(input, weight, padding_idx, max_norm, norm_type)
-    padding = None if padding_idx is None else padding_idx % weight.shape[0]
 
     def evaluate(values: torch.Tensor) -> torch.Tensor:
         output = functional.embedding(values.reshape(-1), stand_in(weight), padding_idx)
@@ -326,6 +330,29 @@ def _embedding(
         return output.view(*values.shape, -1)
 
     return _apply(tape, names, input, evaluate)
+
+
+def _own_rows(ids: Any, weight: Any, padding: int | None) -> Any:
+    """Rows of a record's own table: vmap's rule would let it reach past that into another's."""
+    at = ids.reshape(-1, 1).long()
+    rows = weight.gather(0, at.expand(-1, weight.shape[1]))
+    if padding is not None:
+        rows = torch.where(at == padding, rows.detach(), rows)
+    return rows.view(*ids.shape, -1)
+
+
+def _torchs_embedding(
+    tape: Tape, weight: Any, indices: Any, padding_idx: int = -1, *options: Any, **named: Any
+) -> Any:
+    padding = None if padding_idx < 0 else padding_idx
+    return _embedding(tape, indices, weight, padding, None, 2.0, *options, **named)
+
+
+def _index_fill(function: Callable[..., Any], _: Tape, *given: Any, **named: Any) -> Any:
+    for one in (*given[1:], *named.values()):
+        if isinstance(one, torch.Tensor) and is_functorch_wrapped_tensor(one):
+            raise RuntimeError("vmap's rule of index_fill reaches past a record into another")
+    return function(*given, **named)
 
 
 _TAKEN: dict[Any, Callable[..., Any]] = {
@@ -339,6 +366,11 @@ _TAKEN: dict[Any, Callable[..., Any]] = {
     torch.gru: partial(_recurrent, "gru"),
     torch.lstm: partial(_recurrent, "lstm"),
     functional.embedding: _embedding,
+    torch.embedding: _torchs_embedding,
+    **{
+        function: partial(_index_fill, function)
+        for function in (torch.index_fill, torch.Tensor.index_fill, torch.Tensor.index_fill_)
+    },
     functional.scaled_dot_product_attention: _attention,
     functional.multi_head_attention_forward: _multi_head,
 }
