@@ -205,8 +205,8 @@ def test_the_result_of_a_study_that_is_over_is_noted_too(parties: Watched) -> No
     session = opened(parties, purpose="validation")
     told = ((Tag.CLOSE, b'{"sessions": []}'), (Tag.RESULT, MODEL.tobytes()))
     frames = [signed(parties, session, tag, payload) for tag, payload in told]
-    (word,) = parties.ask(NORTH, Call.CLOSE, session.rounds.session, frames)
-    assert unverified(word).tag is Tag.CLOSED
+    told = parties.ask(NORTH, Call.CLOSE, session.rounds.session, frames)
+    assert [unverified(frame).tag for frame in told] == [Tag.CLOSED, Tag.READY]
     assert refusal(show(parties, session, MODEL))[0] == "no-session"
     parties.stop(NORTH)
     parties.start(NORTH)
@@ -335,7 +335,7 @@ def test_a_run_that_asks_at_another_model_gets_no_sum(
     ("whose", "said"),
     [
         ("", "north did not answer"),
-        (NORTH, "unusable message: north: expected its word for the RESULT that it was shown"),
+        (NORTH, "unusable message: north: expected a signature for the RESULT that it was shown"),
         (SILOS[1], "unusable message: relay: expected frames of north, got another's"),
     ],
     ids=["nothing", "another", "another's"],
