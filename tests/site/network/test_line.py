@@ -23,6 +23,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -581,6 +582,16 @@ def test_a_server_that_cannot_start_says_why_in_its_log(tmp_path: Path) -> None:
     wait(lambda: said)
     server.stop()
     assert "Parse error on line 1" in said[0]
+
+
+def test_a_server_told_to_end_is_not_started_again(tmp_path: Path) -> None:
+    (tmp_path / "nats.conf").write_text("nonsense {")
+    server = Server(tmp_path, free_port(), lambda _: server.stop())
+    before = set(threading.enumerate())
+    with patch.object(server, "_started", wraps=server._started) as started:
+        server.start()
+        wait(lambda: set(threading.enumerate()) <= before)
+    assert started.call_count == 1
 
 
 def test_a_servers_log_names_parties(own: Relayed) -> None:

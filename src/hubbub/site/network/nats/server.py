@@ -270,7 +270,7 @@ class Server:
     def __init__(self, folder: Path, port: int, tell: Callable[[str], None]) -> None:
         self._folder, self._port, self._tell = folder, port, tell
         self._process: subprocess.Popen[bytes] | None = None
-        self._ended = threading.Event()
+        self._ended, self._starting = threading.Event(), threading.Lock()
 
     def start(self) -> None:
         """Start it."""
@@ -280,7 +280,8 @@ class Server:
 
     def stop(self) -> None:
         """End it."""
-        self._ended.set()
+        with self._starting:  # none is started once this one is told to end
+            self._ended.set()
         if (process := self._process) is not None:
             process.terminate()
             try:
@@ -310,7 +311,10 @@ class Server:
                 return
             *_, last = ["without a word", *_log_lines(self._folder)]
             self._tell(f"the relay ended ({last.split('] ', 2)[-1]}) and is started again")
-            self._process = self._started(binary())
+            with self._starting:
+                if self._ended.is_set():
+                    return
+                self._process = self._started(binary())
 
 
 def _check_free(port: int) -> None:
