@@ -29,7 +29,6 @@ from hubbub.core.planning.plan import Plan
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
 
 Content = Entry | Cap | Admission | Closing
-_NO_STUDY = "no study was let in"
 
 
 class Ledger:
@@ -195,7 +194,7 @@ class Ledger:
 
     def _check_law(self, cap: Cap) -> None:
         """P24: a law that is chosen in view of outputs bounds nothing."""
-        if self._law_let_in in (_NO_STUDY, cap.law):
+        if not len(self._tally) or self._law == cap.law:
             return
         raise UserError(
             (
@@ -203,7 +202,7 @@ class Ledger:
                 "the cap guarantees nothing if the law is chosen after seeing results: repeat the "
                 "first one"
             )
-            if self._law_let_in is not None
+            if self._law is not None
             else (
                 "expected no --law, because none was set before the first study, got one; it "
                 "guarantees nothing if it is chosen after seeing results: leave it out"
@@ -325,8 +324,8 @@ class Ledger:
         self._cap: Cap | None = None
         self._filter: PrivacyFilter | None = None
         self._closed: set[bytes] = set()
-        # Kept under a cap for fixed studies, too: who sets one in between has seen as much.
-        self._law_let_in: ReferenceLaw | str | None = _NO_STUDY
+        # That holds since the first charge, under whatever cap: who has seen outputs sets no other.
+        self._law: ReferenceLaw | None = None
 
     def _catch_up(self) -> Row:
         """Take in what was written since the last look; the last row."""
@@ -344,9 +343,9 @@ class Ledger:
     def _count(self, row: Row, content: Content | None) -> None:
         """Count one row that was understood."""
         if isinstance(content, Entry):
+            if not len(self._tally) and self._filter is not None:
+                self._law = self._filter.cap.law
             self._tally.add(content)
-            if self._law_let_in == _NO_STUDY:  # P24: what no adaptive cap let in has outputs, too
-                self._law_let_in = None
         if isinstance(content, Cap):
             before = self._filter or PrivacyFilter.beginning(content, self._tally)
             # P24: what was let in under one cap counts under the next.
@@ -354,7 +353,6 @@ class Ledger:
             self._cap = content
         if isinstance(content, Admission) and self._filter is not None:
             self._filter = self._filter.with_admission(content)
-            self._law_let_in = self._filter.cap.law
         if isinstance(content, Closing):
             self._closed.add(content.study)
         self._last = row
