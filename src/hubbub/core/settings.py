@@ -209,7 +209,6 @@ class Key:
     values: str  # what it may be, in Markdown
     schema: Mapping[str, Any]  # the same as a JSON schema
     reader: Reader | None = None  # by a section, its name and its default; None: no key alone says
-    by_hand: bool = False  # whether the file of its table reads it, in view of other keys
     later: bool = False  # whether it came after study ids were pinned: at its default it is in none
     default: str = ""  # how the page writes its default; empty: as the field has it
 
@@ -387,7 +386,7 @@ def read(
     values = {field: reader(section) for field, reader in readers.items()}
     for field in fields(kind):  # type: ignore[arg-type]
         key, default = keys_of(kind).get(field.name, (None, MISSING))
-        if field.name not in values and key and key.reader is not None and not key.by_hand:
+        if field.name not in values and key and key.reader is not None:
             stated = None if default is MISSING else default
             values[field.name] = key.read(section, field.name, stated)
     return kind(**values)
@@ -433,11 +432,6 @@ def page(keys: Keys) -> str:
 def listed(keys: Mapping[str, Key]) -> Keys:
     """Keys of a table that no class has, without a default but for what they say of it."""
     return {name: (key, MISSING) for name, key in keys.items()}
-
-
-def by_hand(key: Key) -> Key:
-    """The key, read by the file of its table."""
-    return replace(key, by_hand=True)
 
 
 def _unlinked(said: str) -> str:

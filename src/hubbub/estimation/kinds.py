@@ -15,7 +15,6 @@ from hubbub.core.registered import loaded, registered
 from hubbub.core.settings import (
     Key,
     Section,
-    by_hand,
     key_of,
     keys_of,
     later,
@@ -123,36 +122,30 @@ class AskedStatistics:
     named: tuple[Named, ...]
     epsilon: Annotated[
         float,
-        by_hand(
-            number(
-                0.001,
-                50,
-                "The most these may spend of the study's epsilon when a model is trained "
-                "too; required there.",
-                default="either",
-            )
+        number(
+            0.001,
+            50,
+            "The most these may spend of the study's epsilon when a model is trained "
+            "too; required there.",
+            default="either",
         ),
     ] = 0.0
     sums: Annotated[
         int,
-        by_hand(
-            whole(
-                1,
-                16,
-                "The number of sums. Two are as precise as one; if one is lost, the "
-                "other remains, with √2 times the noise.",
-            )
+        whole(
+            1,
+            16,
+            "The number of sums. Two are as precise as one; if one is lost, the "
+            "other remains, with √2 times the noise.",
         ),
     ] = 1
     holm: Annotated[
         tuple[str, ...],
-        by_hand(
-            later(
-                texts(
-                    "Statistics whose p-values form one family: each p-value is also "
-                    "given adjusted by Holm's method.",
-                    "list of names",
-                )
+        later(
+            texts(
+                "Statistics whose p-values form one family: each p-value is also "
+                "given adjusted by Holm's method.",
+                "list of names",
             )
         ),
     ] = ()

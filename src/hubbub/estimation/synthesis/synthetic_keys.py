@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import (
     Section,
-    by_hand,
     canonical,
     is_number,
     later,
@@ -330,16 +329,14 @@ class AskedSynthesis:
 
     columns: Annotated[
         tuple[CodedColumn, ...],
-        by_hand(texts("Columns of synthetic records; all columns if left out.", default="none")),
+        texts("Columns of synthetic records; all columns if left out.", default="none"),
     ]
     targets: Annotated[
         tuple[str, ...],
-        by_hand(
-            texts(
-                "Columns of most interest, such as the outcome, or time and event: every "
-                "other column is counted with each of them.",
-                "up to 3 of these columns",
-            )
+        texts(
+            "Columns of most interest, such as the outcome, or time and event: every "
+            "other column is counted with each of them.",
+            "up to 3 of these columns",
         ),
     ] = ()
     bins: Annotated[
@@ -348,12 +345,10 @@ class AskedSynthesis:
     ] = _BINS
     cuts: Annotated[
         tuple[tuple[str, tuple[float, ...]], ...],
-        by_hand(
-            table(
-                "Break points of numeric columns instead, from the protocol and not from records.",
-                "table of rising lists",
-                default="none",
-            )
+        table(
+            "Break points of numeric columns instead, from the protocol and not from records.",
+            "table of rising lists",
+            default="none",
         ),
     ] = ()
     sums: Annotated[
@@ -367,27 +362,23 @@ class AskedSynthesis:
     ] = 3
     follows: Annotated[
         tuple[tuple[str, str], ...],
-        by_hand(
-            later(
-                table(
-                    "Columns that are computed from others, each by an "
-                    '[expression](synthetic.md#rules): `total = "first + second"`.',
-                    "table of expressions",
-                    default="none",
-                )
+        later(
+            table(
+                "Columns that are computed from others, each by an "
+                '[expression](synthetic.md#rules): `total = "first + second"`.',
+                "table of expressions",
+                default="none",
             )
         ),
     ] = ()
     possible: Annotated[
         tuple[str, ...],
-        by_hand(
-            later(
-                texts(
-                    "What is true in every record, as [expressions](synthetic.md#rules); "
-                    'records that break one are drawn again: `["age - years_married >= '
-                    '14"]`.',
-                    "list of expressions",
-                )
+        later(
+            texts(
+                "What is true in every record, as [expressions](synthetic.md#rules); "
+                'records that break one are drawn again: `["age - years_married >= '
+                '14"]`.',
+                "list of expressions",
             )
         ),
     ] = ()
@@ -401,14 +392,12 @@ class AskedSynthesis:
     ] = 0
     epsilon: Annotated[
         float,
-        by_hand(
-            number(
-                0.001,
-                50,
-                "The most these may spend of the study's epsilon beside a training or "
-                "statistics; required there.",
-                default="either",
-            )
+        number(
+            0.001,
+            50,
+            "The most these may spend of the study's epsilon beside a training or "
+            "statistics; required there.",
+            default="either",
         ),
     ] = 0.0
 

@@ -28,8 +28,8 @@ from hubbub.core.settings import (
     later,
     one_of,
     read,
+    read_inner,
     schema,
-    section_of,
     settings,
     table,
     truth,
@@ -108,7 +108,7 @@ _DESCENDANTS = truth(
 def _pair_key(says: str, values: str, least: int, most: int) -> Key:
     items = {"type": "integer", "minimum": least, "maximum": most}
     pair = {"type": "array", "items": items, "minItems": 2, "maxItems": 2}
-    return Key(says=says, values=values, schema=pair, by_hand=True)
+    return Key(says=says, values=values, schema=pair)
 
 
 _TAKE = one_of(
@@ -249,16 +249,14 @@ class OmopSource(TableSource):
 
 def omop_from(section: Section) -> Omop:
     """The table `omop` of `[data]`."""
-    stated = section.table("omop")
-    inner = section_of(Omop, "data.omop", stated)
     return read(
         Omop,
         "data.omop",
-        stated,
-        index=lambda _: _happening(inner, "index"),
-        age=lambda _: _pair(inner, "age", (), 0, 150),
-        outcome=lambda _: _happening(inner, "outcome") if "outcome" in inner else None,
-        columns=lambda _: tuple(
+        section.table("omop"),
+        index=lambda inner: read(Happening, inner.path("index"), inner.table("index")),
+        age=lambda inner: _pair(inner, "age", (), 0, 150),
+        outcome=lambda inner: read_inner(Happening, inner, "outcome"),
+        columns=lambda inner: tuple(
             _column(name, entry) for name, entry in inner.table("columns").items()
         ),
     )
@@ -294,10 +292,6 @@ def column_table(one: OmopColumn) -> dict[str, Any]:
         "default": concept.typical,
         "indicator": True,
     }
-
-
-def _happening(section: Section, key: str) -> Happening:
-    return read(Happening, section.path(key), section.table(key))
 
 
 def _column(name: str, entry: object) -> OmopColumn:

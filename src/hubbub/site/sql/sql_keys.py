@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from hubbub.core.errors import StudyError, with_extra
-from hubbub.core.settings import Section, by_hand, later, settings, table, text, texts
+from hubbub.core.settings import Section, later, settings, table, text, texts
 from hubbub.core.study.cell_stream import CellStream
 from hubbub.core.study.source import TableSource
 
@@ -40,7 +40,7 @@ _ORDER = text(
 class Query:
     """What a study asks of each silo's database."""
 
-    query: Annotated[str, later(by_hand(_QUERY))] = ""
+    query: Annotated[str, later(_QUERY)] = ""
     tables: Annotated[tuple[tuple[str, str], ...], later(_TABLES)] = ()
     reference: Annotated[tuple[str, ...], later(_REFERENCE)] = ()
     order: Annotated[str, later(_ORDER)] = ""

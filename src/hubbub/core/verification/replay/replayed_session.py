@@ -66,8 +66,10 @@ def offer_in(kept: Kept, header: Header, numbers: RoundParameters) -> SessionOff
     return offer
 
 
-_OF_SILOS = (Tag.SEED_LINK, Tag.MASKED, Tag.SHARE)
-_OF_NODES = (Tag.ARRIVED, Tag.HELD, Tag.REQUEST, Tag.PROMISE, Tag.TOTAL)
+_ROUND = (
+    *(Tag.SEED_LINK, Tag.MASKED, Tag.SHARE),  # of silos
+    *(Tag.ARRIVED, Tag.HELD, Tag.REQUEST, Tag.PROMISE, Tag.TOTAL),  # of nodes
+)
 
 
 @dataclass
@@ -180,7 +182,7 @@ class Replay:
             )
         if kept.tag is Tag.MODEL:
             self._begin(kept, sender)
-        elif kept.tag in (*_OF_SILOS, *_OF_NODES):
+        elif kept.tag in _ROUND:
             self._answer(kept, sender)
         else:
             self._set_up(kept, sender)

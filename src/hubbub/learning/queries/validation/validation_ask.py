@@ -13,7 +13,6 @@ from hubbub.core.errors import StudyError
 from hubbub.core.settings import (
     Keys,
     Section,
-    by_hand,
     is_number,
     key_of,
     keys_of,
@@ -83,13 +82,11 @@ class Validation:
     ] = 0.0
     by: Annotated[
         tuple[Levels, ...],
-        by_hand(
-            table(
-                "Subgroups to score separately, each column by its categories or at "
-                'cuts: `{ sex = "categories", age = [60, 75] }`.',
-                'table from columns to `"categories"` or to break points',
-                default="none",
-            )
+        table(
+            "Subgroups to score separately, each column by its categories or at "
+            'cuts: `{ sex = "categories", age = [60, 75] }`.',
+            'table from columns to `"categories"` or to break points',
+            default="none",
         ),
     ] = ()
     centres: Annotated[bool, truth("Whether each silo's records are scored separately, too.")] = (
