@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
-from cryptography.hazmat.primitives.hashes import SHA384
+from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
@@ -158,13 +158,25 @@ def test_a_list_that_revokes_or_does_not_hold_is_refused(listed: Callable[[], by
     assert Vendor(listed=listed()).rule() == "revocation"
 
 
-def test_a_list_that_another_key_has_signed_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("signer", "how", "digest"),
+    [
+        ("ASK", PSS, SHA384()),
+        ("ARK", padding.PKCS1v15(), SHA384()),
+        ("ARK", padding.PSS(padding.MGF1(SHA256()), 32), SHA256()),
+        ("ARK", padding.PSS(padding.MGF1(SHA384()), 32), SHA384()),
+    ],
+    ids=["another key", "another padding", "another digest", "another salt"],
+)
+def test_a_list_that_its_root_has_not_signed_as_amd_does_is_refused(
+    signer: str, how: padding.AsymmetricPadding, digest: SHA256 | SHA384
+) -> None:
     forged = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(named("ARK"))
         .last_update(AT - DAY)
         .next_update(AT + DAY)
-        .sign(rsa_key("ASK"), SHA384(), rsa_padding=PSS)
+        .sign(rsa_key(signer), digest, rsa_padding=how)
     )
     assert Vendor(listed=forged.public_bytes(Encoding.PEM)).rule() == "revocation"
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, rsa, utils
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.utils import CryptographyDeprecationWarning
@@ -30,6 +30,7 @@ from hubbub.core.verification.attestation.policy import AttestedClaims
 MOST_CERTIFICATE = 4096  # bytes
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\n([A-Za-z0-9+/=\n]+)-----END \1-----\n")
 T = TypeVar("T", x509.Certificate, x509.CertificateRevocationList)
+_PSS = padding.PSS(padding.MGF1(SHA384()), SHA384.digest_size)  # the way AMD signs
 _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, OverflowError)
 
 
@@ -404,10 +405,12 @@ def _is_signed_by_root(listed: x509.CertificateRevocationList, root: x509.Certif
     """Whether a list is the root's; of what nobody has signed a part may be unreadable."""
     key = root.public_key()
     try:
-        own = listed.issuer == root.subject
-        return own and isinstance(key, rsa.RSAPublicKey) and listed.is_signature_valid(key)
-    except _UNREADABLE:
+        if listed.issuer != root.subject or not isinstance(key, rsa.RSAPublicKey):
+            return False
+        key.verify(listed.signature, listed.tbs_certlist_bytes, _PSS, SHA384())
+    except (InvalidSignature, *_UNREADABLE):
         return False
+    return True
 
 
 def _check_revocation(
