@@ -488,6 +488,19 @@ def test_p15_a_ledger_set_back_between_collections_pays_nothing_until_the_newest
     assert [one for one in verify(tmp_path / "2") if not one.holds] == []
 
 
+def test_p15_a_head_that_is_no_statement_is_told_and_its_silo_left_out(tmp_path: Path) -> None:
+    parties = Consortium.gather(tmp_path, asking())
+    liar = parties.seats["cleveland"]
+    honest = liar.ready
+    liar.ready = lambda study: honest(study) | {"ledger": {"rows": 1}}  # type: ignore[method-assign]
+    found = collect(parties, until=1200.0)
+    assert found is not None
+    told = [one for one in parties.said if "its READY cannot be used: expected a statement" in one]
+    assert told
+    assert all("cleveland" in one for one in told)
+    assert len(rows(parties, "cleveland")) == 0
+
+
 def test_p15_a_deposit_is_not_taken_with_a_ledgers_head_of_before_it(tmp_path: Path) -> None:
     """A relay shows it again: else a row that was paid stood in no head, and could be lost."""
     parties = Consortium.gather(tmp_path, asking())

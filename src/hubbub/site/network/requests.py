@@ -215,7 +215,9 @@ class Requests(Peers):
         try:
             stated = HeadStatement.of(plain)
         except IntegrityError as error:
-            return Absent(why="garbled", said=f"its READY cannot be used: {error}")
+            said = f"its READY cannot be used: {error}"
+            self.warn("garbled", whom=name, said=said)  # of a collection nobody else would tell
+            return Absent(why="garbled", said=said)
         before = witness.known.get(stated.ledger)
         if before is not None and not stated.follows(before):
             self.warn("older", whom=name, rows=stated.rows, before=before.rows)
@@ -244,8 +246,7 @@ class Requests(Peers):
             self.event_log.warn("version", whom=name, said=str(error))
             return Absent(why="version", said=str(error))
         except ProtocolError as error:
-            self.event_log.warn("garbled", whom=name, said=str(error))
-            return Absent(why="garbled", said=str(error), culprit=error.culprit)
+            return self.garbled(index, str(error), error.culprit)
         if refusal is not None:
             self.event_log.add(refusals=1)
             self.event_log.warn("declined", whom=name, reason=refusal.said)
