@@ -240,10 +240,8 @@ class Collecting:
 
     def _looked(self, node: int, answer: list[bytes]) -> None:
         """A node says whose seeds do not open; it is believed, and so is the silo: neither is."""
-        if len(answer) != 1:
-            raise ProtocolError("expected one frame, got others", culprit="relay")
-        (frame,), roster = answer, self.requests.roster
-        for silo in sorted(self.box.take_look(node, self._shown[node], frame)):
+        roster = self.requests.roster
+        for silo in sorted(self.box.take_look(node, self._shown[node], answer)):
             self.requests.warn("seed", whom=roster.name(node), silo=roster.name(silo))
 
     def _fix_if_due(self) -> None:

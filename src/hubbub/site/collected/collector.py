@@ -1,7 +1,7 @@
 """The aggregator's part in a collection: it takes what comes, in any order, and sums one set.
 
-It holds nothing secret, and is trusted with nothing but to go on. What it takes is kept by whoever
-runs it (`frames`); the same frames, taken again, make the same collector. A frame that comes twice
+It holds nothing secret, and is trusted with nothing but to go on. What it takes is on its disk
+(`CollectorBox`); the same frames, taken again, make the same collector. A frame that comes twice
 changes nothing. Of a silo's two deposits the first counts: one whose machine was set back signs
 another, and that is no lie (docs/privacy.md P30).
 """
@@ -275,16 +275,16 @@ class CollectorBox:
 
     def take(self, kind: str, index: int, frames: Sequence[bytes]) -> None:
         """What a party has sent of a kind: refused, or kept before anybody else sees it."""
-        counts, words = _PARTS.get(kind, ((1,), "one frame"))
-        if len(frames) not in counts:
-            raise ProtocolError(f"expected {words}, got others", culprit="relay")
+        _check_count(kind, frames)
         if any(unverified(frame).sender != index for frame in frames):
             raise ProtocolError("expected a frame of who was asked, got another's", culprit="relay")
         if _TAKEN[kind](self.collector, index, frames) is not False:
             self.kept.keep(f"{kind}-{index}", *frames)
 
-    def take_look(self, node: int, shown: list[int], frame: bytes) -> frozenset[int]:
+    def take_look(self, node: int, shown: list[int], frames: Sequence[bytes]) -> frozenset[int]:
         """What a node says of the seeds that it was shown."""
+        _check_count("looked", frames)
+        (frame,) = frames
         closed = self.collector.take_look(node, shown, frame)
         number = len(self.kept.names())
         self.kept.keep(f"looked-{node}-{number}", frame, json.dumps(shown).encode())
@@ -316,6 +316,13 @@ _TAKEN: dict[str, Callable[[Collector, int, Sequence[bytes]], object]] = {
     "promise": lambda collector, _, parts: collector.take_promise(parts[0]),
     "total": lambda collector, _, parts: collector.take_total(parts[0]),
 }
+
+
+def _check_count(kind: str, frames: Sequence[bytes]) -> None:
+    """As many frames as an answer of a kind has."""
+    counts, words = _PARTS.get(kind, ((1,), "one frame"))
+    if len(frames) not in counts:
+        raise ProtocolError(f"expected {words}, got others", culprit="relay")
 
 
 # A collection played again: one sum of deposits that came over weeks (docs/privacy.md P30).

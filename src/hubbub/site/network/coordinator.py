@@ -242,9 +242,10 @@ class StudyClosing:
             silo = roster.parties[index]
             part = checked_part(payload, silo, study=self.study.id, sessions=sessions)
         except UNREADABLE as error:
-            self.requests.warn("garbled", whom=roster.name(index), said=str(error))
+            self.requests.garbled(index, str(error), culprit="")
             return None
-        # Of an older version there is no READY, and another study may have had a newer one.
+        # There is no READY of an older version, nor with a deposit's CLOSED, which came after one;
+        # and another study may have had a newer one.
         if witness := self.requests.witness:
             with suppress(IntegrityError, *UNREADABLE):
                 ready = json.loads(self._told(received[1], session, index, Tag.READY))

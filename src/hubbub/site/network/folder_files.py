@@ -370,7 +370,8 @@ class SessionNotes:
         with suppress(FileNotFoundError):
             for line in (self.home / PAID).read_bytes().split():
                 if paid := re.fullmatch(re.escape(start) + rb"(\d+):(\d+)", line):
-                    most |= Counter({int(paid[1]): int(paid[2])})
+                    silo, attempts = map(int, paid.groups())
+                    most[silo] = max(most[silo], attempts)
         for silo, attempts in said.items():
             if attempts > most[silo]:
                 most[silo] = attempts
