@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from hubbub.core.errors import ModelError, UserError
 from hubbub.core.tabular.records import Records
-from hubbub.learning import TrainingTask, clipped_sum, parameters_vector, silo_tasks
+from hubbub.learning import EvaluationTask, TrainingTask, clipped_sum, parameters_vector, silo_tasks
 from hubbub.learning.batches import PaddedBatches
 from hubbub.learning.trial import LookupsWithin, RaisingOperations
 
@@ -158,6 +158,13 @@ OWN_ROWS = {
     "torch": torch.embedding,
     "padded": lambda table, at: functional.embedding(at, table, padding_idx=-4),
     "filled": lambda table, at: table.index_fill(0, at.flatten(), 0.5)[None],
+    # As exported modules call them.
+    "aten": torch.ops.aten.embedding,
+    "aten's default": torch.ops.aten.embedding.default,
+    "aten filled": lambda table, at: torch.ops.aten.index_fill(table, 0, at.flatten(), 0.5)[None],
+    "aten's scalar": lambda table, at: torch.ops.aten.index_fill.int_Scalar(
+        table, 0, at.flatten(), 0.5
+    )[None],
 }
 
 
@@ -230,6 +237,29 @@ def test_a_model_is_known_to_look_rows_up_once_it_was_tried_on_a_device():
     assert isinstance(silo_tasks._rows_there_are(model, meta), LookupsWithin)
 
 
+def test_row_by_row_a_model_may_look_rows_up_at_some_records_alone():
+    """No made-up record shows it, so on a device every lookup there is held to its table."""
+    model = nn.Linear(2, 3)
+    assert isinstance(silo_tasks._rows_there_are(model, GPU, "loop"), LookupsWithin)
+    assert not isinstance(silo_tasks._rows_there_are(model, GPU, "vmap"), LookupsWithin)
+    assert not isinstance(silo_tasks._rows_there_are(model, CPU, "loop"), LookupsWithin)
+
+
+@pytest.mark.parametrize("method", ["loop", "auto"])
+@pytest.mark.parametrize("kind", [TrainingTask, EvaluationTask])
+def test_what_stops_a_device_is_refused_where_rows_go_one_by_one_too(monkeypatch, kind, method):
+    class Draws(nn.Linear):
+        def forward(self, x):
+            return super().forward(torch.bernoulli(x.sigmoid()))
+
+    of_gpu = partial(RaisingOperations, GPU)
+    monkeypatch.setattr(silo_tasks, "RaisingOperations", lambda _: of_gpu())
+    records = Records(inputs=np.ones((4, 2), dtype=np.float32), targets=np.arange(4) % 3)
+    given = {"clip": 0.1, "margin": 1e-4} if kind is TrainingTask else {}
+    with pytest.raises(ModelError, match="never stops a GPU"):
+        kind(Draws(2, 3), records, method=method, **given)
+
+
 @pytest.mark.parametrize(
     "draw",
     [
@@ -265,6 +295,16 @@ def test_a_machine_that_cannot_sum_null_records_says_so_and_sends_no_zeros(fault
 
     with pytest.raises(UserError, match="expected memory for"):
         _padded(most).total(np.arange(3), 2, work)
+
+
+def test_a_device_that_takes_no_batch_says_so_and_sends_no_zeros(monkeypatch):
+    def stopped(*_):
+        raise torch.cuda.OutOfMemoryError
+
+    batches = _padded(4)
+    monkeypatch.setattr(batches, "_filled", stopped)
+    with pytest.raises(UserError, match="expected memory for"):
+        batches.total(np.arange(3), 2, lambda *_: np.zeros(2))
 
 
 @pytest.mark.parametrize("most", [1, 4])

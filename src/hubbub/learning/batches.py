@@ -301,17 +301,8 @@ class PaddedBatches:
     def _run(self, seed: int, work: Work, piece: Rows) -> NDArray[Any] | None:
         """The work on one piece; None where the model raises."""
         held = piece != EMPTY
-        if self._there:
-            rows = torch.from_numpy(self._numbers(piece, held)).to(self._device)
-            xs, *ys = (values[rows] for values in self._there)
-        else:
-            own = self._filled(piece, held)
-            xs, *ys = (torch.from_numpy(values).to(self._device) for values in own)
-        if self._units is not None:  # the weight of each place
-            weights = np.full((len(piece), self._places), 1 / self._places, dtype=np.float32)
-            weights[held] = self._units.shares[piece[held]]
-            ys.append(torch.from_numpy(weights).to(self._device))
         try:
+            xs, *ys = self._tensors(piece, held)
             with seeded(seed, self._device):
                 if self._views is not None:
                     xs, ys = self._views.of(xs, ys, self._places)
@@ -321,6 +312,20 @@ class PaddedBatches:
         except BaseException as error:  # noqa: BLE001 (the model is the user's, and may call exit())
             self._is_machine_at_fault = isinstance(error, _OF_MACHINE)
             return None  # what it says may quote a record
+
+    def _tensors(self, piece: Rows, held: NDArray[np.bool_]) -> list[torch.Tensor]:
+        """Inputs and targets of a piece on the device; of units, the weight of each place."""
+        if self._there:
+            rows = torch.from_numpy(self._numbers(piece, held)).to(self._device)
+            found = [values[rows] for values in self._there]
+        else:
+            own = self._filled(piece, held)
+            found = [torch.from_numpy(values).to(self._device) for values in own]
+        if self._units is not None:
+            weights = np.full((len(piece), self._places), 1 / self._places, dtype=np.float32)
+            weights[held] = self._units.shares[piece[held]]
+            found.append(torch.from_numpy(weights).to(self._device))
+        return found
 
     def _filled(self, piece: Rows, held: NDArray[np.bool_]) -> list[NDArray[Any]]:
         """Inputs and targets of a piece."""

@@ -71,6 +71,7 @@ from hubbub.learning.trial import (
 from hubbub.learning.views import Views
 from hubbub.learning.vmapped import vmapped_losses
 
+_PROCESSOR = torch.device("cpu")
 # Silos of one process may share a replica of the model, whose parameters are written here.
 REPLICA = Lock()
 _REPLICAS: WeakKeyDictionary[nn.Module, dict[torch.device, nn.Module]] = WeakKeyDictionary()
@@ -90,11 +91,6 @@ def replica(model: nn.Module, device: torch.device) -> nn.Module:
     if device not in copies:
         copies[device] = copy.deepcopy(model).to(device)
     return copies[device]
-
-
-def _on_processor(model: nn.Module) -> nn.Module:
-    """The model or a copy where what it cannot take raises, and stops no device."""
-    return model if is_on(model, torch.device("cpu")) else copy.deepcopy(model).cpu()
 
 
 def places_of(model: nn.Module) -> int:
@@ -174,7 +170,7 @@ class TrainingTask(_Task):
         self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
         self._dimension = layout_of(model).size
-        model = _on_processor(model)
+        model = replica(model, _PROCESSOR)  # where what it cannot take raises, and stops no device
         trial, targets, self._loss = tried_on(model, records, target_type)
         self._method, self._key = method, (records.targets.dtype, target_type)
         if method == "auto":
@@ -232,7 +228,8 @@ class TrainingTask(_Task):
         size: int,
     ) -> NDArray[np.float64]:
         """Sums of a few rows each, in float64, while nobody else writes to the replica."""
-        with REPLICA, _computing(self._device), _rows_there_are(self._model, self._device):
+        bounded = _rows_there_are(self._model, self._device, self._method)
+        with REPLICA, _computing(self._device), bounded:
             load_parameters(self._model, parameters)
             with state_held(self._model):
                 return self._rows.total(rows, size, partial(self._piece, summed))
@@ -295,7 +292,7 @@ def rows_tried(size: int, chunk: int) -> int:
     """Rows of the piece on which A2 is tried, in place of one of `size` that is cut by `chunk`.
 
     All parts of a piece but the last are of one shape. Four show all that there is: the first
-    begins the sum, the second holds a row that counts, the third none, the last may be shorter.
+    begins the sum, of the next two one holds a row that counts, the last may be shorter.
     """
     return size if size <= 4 * chunk else 3 * chunk + (size % chunk or chunk)
 
@@ -320,9 +317,15 @@ def _lookups_seen(model: nn.Module, device: torch.device) -> Iterator[None]:
         _LOOKING_UP.add(model)
 
 
-def _rows_there_are(model: nn.Module, device: torch.device) -> AbstractContextManager[object]:
-    """Lookups of a model on a device are of rows that there are (docs/privacy.md P14)."""
-    return LookupsWithin(device) if model in _LOOKING_UP else nullcontext()
+def _rows_there_are(
+    model: nn.Module, device: torch.device, method: str = ""
+) -> AbstractContextManager[object]:
+    """Lookups of a model on a device are of rows that there are (docs/privacy.md P14).
+
+    Row by row it may look up at some records alone, which no made-up one shows.
+    """
+    varies = method == "loop" and device.type != "cpu"
+    return LookupsWithin(device) if varies or model in _LOOKING_UP else nullcontext()
 
 
 def rows_within(margin: float, products: int = 1) -> int:
@@ -469,7 +472,7 @@ class EvaluationTask(_Task):
         self._device, self._marks = device_of(device), marks
         self._model = replica(model, self._device)
         self._layout = layout_of(self._model)
-        model = _on_processor(model)
+        model = replica(model, _PROCESSOR)  # where what it cannot take raises, and stops no device
         trial, targets, loss = tried_on(model, records, target_type)
         self._each: Loss = loss.each if isinstance(loss, UnitLoss) else loss
         self._target_type, self._key = target_type, (records.targets.dtype, target_type)
@@ -496,7 +499,7 @@ class EvaluationTask(_Task):
         Raises:
             DataError: the parameters are not of length d.
         """
-        with self._evaluating(), _rows_there_are(self._model, self._device):
+        with self._evaluating(), _rows_there_are(self._model, self._device, self._method):
             load_parameters(self._model, parameters)
             with state_held(self._model):
                 return self._rows.total(rows, self._marks.size, partial(self._piece, self._marks))
@@ -512,8 +515,10 @@ class EvaluationTask(_Task):
                 # A single made-up row may not have the model write to its tensors (P14).
                 row = trial.inputs[:1].to(self._device)
                 label = on_device(targets, self._device, lambda values: values[:1])
+                # Nor may it stop a device, be it taken row by row from the beginning.
+                alone_first = RaisingOperations(self._device).seen_in(self._row)
                 with state_unchanged(self._model):
-                    unquoted(lambda: self._each(self._model(row), label))
+                    unquoted(partial(alone_first, row, label, torch.ones(1, dtype=torch.bool)))
                 # A record's score moves with its output; the cell it is in may not.
                 work = raising.seen_in(partial(self._piece, _ADD_REMOVE))
                 alone = False
@@ -527,6 +532,11 @@ class EvaluationTask(_Task):
             return size
         self._method = "loop"
         return 1
+
+    def _row(self, inputs: torch.Tensor, targets: Tensors, _: torch.Tensor) -> NDArray[np.float64]:
+        """A row through the model and the loss, of which nothing is kept."""
+        self._each(self._model(inputs), targets)
+        return np.zeros(0)
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:

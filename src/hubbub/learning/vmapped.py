@@ -355,6 +355,11 @@ def _index_fill(function: Callable[..., Any], _: Tape, *given: Any, **named: Any
     return function(*given, **named)
 
 
+def _forms(operation: Any) -> list[Any]:
+    """An operation by the names that torch.ops has for it, as exported modules call it."""
+    return [operation, *(getattr(operation, name) for name in operation.overloads())]
+
+
 _TAKEN: dict[Any, Callable[..., Any]] = {
     functional.linear: _linear,
     **{
@@ -366,10 +371,14 @@ _TAKEN: dict[Any, Callable[..., Any]] = {
     torch.gru: partial(_recurrent, "gru"),
     torch.lstm: partial(_recurrent, "lstm"),
     functional.embedding: _embedding,
-    torch.embedding: _torchs_embedding,
+    **dict.fromkeys((torch.embedding, *_forms(torch.ops.aten.embedding)), _torchs_embedding),
     **{
         function: partial(_index_fill, function)
-        for function in (torch.index_fill, torch.Tensor.index_fill, torch.Tensor.index_fill_)
+        for function in (
+            *(torch.index_fill, torch.Tensor.index_fill, torch.Tensor.index_fill_),
+            *_forms(torch.ops.aten.index_fill),
+            *_forms(torch.ops.aten.index_fill_),
+        )
     },
     functional.scaled_dot_product_attention: _attention,
     functional.multi_head_attention_forward: _multi_head,
