@@ -157,6 +157,9 @@ class Optimizer:
         threads = cores() if gradient.size >= _WORTH_THREADS else 1
         size = max(_BLOCK, min(_LARGE_BLOCK, gradient.size // (4 * threads)) if threads > 1 else 0)
         blocks = range(0, gradient.size, size)
+        if threads == 1:  # a thread would take longer than the step of a small model
+            take(blocks)
+            return new
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(take, (blocks[first::threads] for first in range(threads))))
         return new
