@@ -202,6 +202,7 @@ class PartialLikelihood:
         width = self._strata[0].design.shape[1] if self._strata else 0
         return newton(self._at, width, self._strata[0].sigma) if width else None
 
+    @cached_property
     def fit(self) -> Effects | None:
         """The effects; None where there is no root."""
         if self.root is None:
@@ -364,7 +365,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
             events = each * guess.event / bins
             gone = guess.event + (1.0 - guess.event) / 2
             at_risk = each * (1.0 - gone * np.arange(bins) / bins)
-            return self._likelihood(events, at_risk, self.design, sigma).fit()
+            return self._likelihood(events, at_risk, self.design, sigma).fit
 
         return self.expected_with(found, sigma, "logarithm of a hazard ratio")
 
@@ -380,7 +381,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
             return answer
         seen, kept = self.seen(cells, sigma)
         likelihood = self._likelihood(*counts, self.design[:, seen], sigma, kept)
-        fit = likelihood.fit()
+        fit = likelihood.fit
         # Where an effect has no end, or is hidden, its score says nothing of how it changes.
         is_told = fit is not None and len(told(fit)) == len(fit.values)
         tested = likelihood.proportional(fit.values) if fit and is_told else None
@@ -395,7 +396,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
         self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
     ) -> Effects | None:
         """Effects on the hazard from noisy cells of patterns and strata, (parts, width)."""
-        return self._likelihood(*self._counts(cells), design, sigma, kept).fit()
+        return self._likelihood(*self._counts(cells), design, sigma, kept).fit
 
     def _counts(self, cells: Array) -> tuple[Array, Array]:
         """Events and numbers at risk, (parts, bins) each."""
@@ -422,7 +423,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
         for deviations, classes in cuts:
             cut = [one.clear(deviations, classes=classes) for one in strata]
             likelihood = PartialLikelihood([one for one in cut if one.bins])
-            shown = len(told(fit)) if (fit := likelihood.fit()) else 0
+            shown = len(told(fit)) if (fit := likelihood.fit) else 0
             if shown > most:
                 best, most = likelihood, shown
             if shown == design.shape[1]:

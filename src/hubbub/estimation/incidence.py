@@ -12,7 +12,7 @@ by the noise and by the sampling variance that F itself would have, in proportio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -115,7 +115,7 @@ def gray_test(column: str, groups: Sequence[SurvivalCourse], cause: int) -> Nois
         return None
     order = [cause, *(other for other in range(groups[0].sets.causes) if other != cause)]
     parts = [
-        GroupIncidence(events=_by_kind(course)[order, :end], at_risk=course.entered[:end])
+        GroupIncidence(events=course.by_kind[order, :end], at_risk=course.entered[:end])
         for course in groups
     ]
     excess, gradients = compared_incidence(parts)
@@ -244,13 +244,18 @@ class Incidence(OnRiskSets):
         few = [name for name, course in named if not course.length]
         shown = [(name, course) for name, course in named if course.length]
         cut = [name for name, course in shown if course.length < self.sets.bins]
+        causes = self.event.categories[1:]
+        told = [
+            (name, course, {cause: _Incidence(course, k) for k, cause in enumerate(causes)})
+            for name, course in shown
+        ]
         return self.make_answer(
             "" if shown else "too few records at risk for the noise",
-            rows=tuple(row for one in shown for row in self._rows(*one)),
+            rows=tuple(row for one in told for row in self._rows(*one)),
             curves=tuple(
                 self._curve(name, course, cause, one)
-                for name, course in shown
-                for cause, one in self._kinds(course)
+                for name, course, kinds in told
+                for cause, one in kinds.items()
             ),
             tests=tuple(self._tests([course for _, course in shown])),
             notes=(
@@ -266,15 +271,13 @@ class Incidence(OnRiskSets):
             if (test := gray_test(cause, groups, place)) is not None:
                 yield test
 
-    def _kinds(self, course: SurvivalCourse) -> Iterator[tuple[str, _Incidence]]:
-        for place, cause in enumerate(self.event.categories[1:]):
-            yield cause, _Incidence(course, place)
-
-    def _rows(self, name: str, course: SurvivalCourse) -> Iterator[Estimate]:
+    def _rows(
+        self, name: str, course: SurvivalCourse, kinds: Mapping[str, _Incidence]
+    ) -> Iterator[Estimate]:
         z = intervals.normal_quantile(self.confidence)
         yield course.counted(name, z)
         times = [one for one in (*self.at, self.edges[-1]) if course.tells(one)]
-        for cause, one in self._kinds(course):
+        for cause, one in kinds.items():
             low, high = one.ends(z)
             for time in dict.fromkeys(times):
                 clock = course.sets.clock(np.array([*course.sets.grid[: len(low) + 1], time]))
@@ -312,7 +315,7 @@ class _Incidence:
     def __init__(self, course: SurvivalCourse, cause: int) -> None:
         end = course.length
         self._course, self._cause = course, cause
-        self._events = _by_kind(course)[:, :end]
+        self._events = course.by_kind[:, :end]
         self._risk = np.maximum(course.entered[:end], 1e-9)
         self._total = np.minimum(self._events.sum(axis=0), 0.99 * self._risk)
         self._before = np.append(1.0, np.cumprod(1.0 - self._total / self._risk))[:end]
@@ -370,12 +373,6 @@ class _Incidence:
         low, high = (np.clip(middle + sign * root, 0.0, 1.0) for sign in (-1, 1))
         risen = np.maximum.accumulate(low), np.minimum.accumulate(high[::-1])[::-1]
         return intervals.around(self.share, *risen)
-
-
-def _by_kind(course: SurvivalCourse) -> Array:
-    """(causes, bins) events of each kind."""
-    sets = course.sets
-    return np.array([sets.events_of(cause) @ course.sums for cause in range(sets.causes)])
 
 
 def _from_none(after: Array) -> tuple[float, ...]:

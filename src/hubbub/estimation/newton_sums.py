@@ -220,7 +220,7 @@ class NewtonRegression(Regression, Iterated):
             told = [one.of(seen) for one in told]
         shown = seen[self.first :]
         root = near_root(told, self.first)
-        if root is not None and np.all(root.far):
+        if root is not None and shown.any() and np.all(root.far):
             moved = np.zeros(len(shown))
             moved[shown] = np.abs(root.values - told[-1].at[self.first :])
             which = spelled(self.names, moved >= moved.max() / 2)

@@ -257,7 +257,8 @@ _ENDLESS = 6.0  # logarithm of a ratio that no interval reaches: one of 400
 # the information in it, of what it would be without correlation.
 _ALIASED, _ALIKE = 0.3, 0.1
 # Deviations of its noise below which a class's records, or its information, are none: an effect of
-# a class that nobody is in is not told, and takes no other with it.
+# a class that nobody is in is not told, and takes no other with it; only a multinomial regression,
+# whose entries are no `Triangle`, is refused as a whole.
 HIDDEN = 3.0
 LEFT_OUT = "records without the outcome or a covariate are left out"
 NOISE = "below the noise"

@@ -91,6 +91,12 @@ class SurvivalCourse:
         return np.asarray(self.sets.events @ self.sums)
 
     @cached_property
+    def by_kind(self) -> Array:
+        """(causes, bins) events of each kind."""
+        kinds = range(self.sets.causes)
+        return np.array([self.sets.events_of(cause) @ self.sums for cause in kinds])
+
+    @cached_property
     def exposed(self) -> Array:
         """(bins + 1,) at risk in each bin, who left in it in part, and at the horizon."""
         return np.asarray(self.sets.exposed @ self.sums)

@@ -6,10 +6,11 @@ from there. That is a search and no proof: a bound that it finds broken is wrong
 not may be (docs/privacy.md P23).
 
 Intervals are tried in releases of records drawn anew from 2,000, 100 of them or, where a kind needs
-many sums, 40. A sound statistic is refused with a probability of at most 1e-6: 28 misses of a row's
-value of 100 are refused, 17 of 40, and 13 or 9 releases without the answer that a plan promised.
-Intervals a third as long as they should be are refused by a row with a probability of .99 or, of
-many sums, .83; half as long with .67 or .07.
+many sums, 40. A sound statistic is refused with a probability of at most 1e-6: where it has one
+row, from 28 misses of its value in 100 on, or 17 in 40, and 13 or 9 releases without an answer that
+a plan promised; where it has forty, from 31 or 18 and 14 or 10 on. Of forty, intervals a third as
+long as they should be are refused by a row with a probability of .99 or, of many sums, .83; half as
+long with .67 or .07.
 """
 
 from __future__ import annotations

@@ -293,6 +293,18 @@ def test_the_spread_is_where_the_differences_are_just_likely() -> None:
     assert np.sum(0.25 / (noise + spread)) == pytest.approx(chi2.ppf(0.1, 9))
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-4, 1e-8])
+def test_the_spread_is_as_exact_of_small_differences_as_of_large_ones(scale: float) -> None:
+    rng = np.random.default_rng(2)
+    for noise in (1e-4, 1e-18):
+        for _ in range(50):
+            apart = scale * rng.normal(size=5)
+            assert np.sum(apart**2) > 3 * scale**2 * noise
+            spread = most_spread(apart, np.full(5, noise * scale**2))
+            left = np.sum(apart**2 / (noise * scale**2 + spread))
+            assert left == pytest.approx(chi2.ppf(0.1, 5))
+
+
 def test_a_column_of_many_levels_is_too_fine_for_much_noise() -> None:
     design = design_of(numeric("a", 30), categorical("y", 2), targets=(1,))
     assert foreseen(design, 1.0, 10_000).too_fine == ()

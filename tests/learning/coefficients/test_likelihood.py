@@ -102,6 +102,21 @@ def test_from_a_model_that_is_far_one_sum_is_refused_in_words() -> None:
     assert "coefficients.sums" in answer.refusal
 
 
+@pytest.mark.parametrize("sums", [1, 4])
+def test_where_nobody_is_in_any_class_but_one_noise_is_named_and_no_distance(sums: int) -> None:
+    steps = NewtonSteps(
+        asked=NewtonLogistic(outcome=DIED, on=covariates_of(ON[1:2])), relation="add-remove"
+    )
+    made = cells() | {"sex": np.zeros(900)}
+    rng, noisy, parameters = np.random.default_rng(1), [], steps.begun_at(np.zeros(2, np.float32))
+    for _ in range(sums):
+        total = steps.sum(made, parameters, np.ones((900, 1)))
+        noisy.append(total + rng.standard_normal(len(total)))
+        parameters = steps.update(noisy, 1.0, parameters)
+    answer = steps.answer(noisy, 1.0, parameters)
+    assert answer.refusal.startswith("the information in the records does not exceed the noise")
+
+
 @pytest.mark.parametrize("reference", ["", "b"])
 def test_effects_say_the_same_as_the_model_of_every_record_without_gaps(reference: str) -> None:
     age, sex, ward = ON

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -24,6 +24,7 @@ from hubbub.core.study.data import Data
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.cells import csv_text
+from hubbub.estimation.intervals import spanned
 from hubbub.estimation.queries.sum_layout import SumLayout
 from hubbub.estimation.queries.sums_query import SumsQuery, promise_of
 from hubbub.estimation.queries.synthesis_ask import SynthesisAsk
@@ -152,14 +153,13 @@ def _two_way(data: SyntheticData, confidence: float) -> Answer:
 
 def _measured(share: Share, **names: Any) -> Estimate:
     """A share by the sums."""
-    del (known := asdict(share))["basis"]
-    return Estimate(quantity="share", **known, **names)
+    ends = share.low, share.high
+    return spanned("share", share.value, share.standard_error, ends, **names)
 
 
 def _plain(value: float, **names: Any) -> Estimate:
     """A share without an interval."""
-    ends: dict[str, Any] = {"standard_error": 0.0, "low": value, "high": value}
-    return Estimate(quantity="share", value=value, **ends, **names)
+    return spanned("share", value, 0.0, (value, value), **names)
 
 
 def _chosen(data: SyntheticData) -> list[tuple[int, int]]:

@@ -238,7 +238,8 @@ def most_spread(apart: Array, noise: Array) -> float:
 
     if excess(0.0) <= 0:
         return 0.0
-    return float(brentq(excess, 0.0, float(np.sum(apart**2)) / bound))
+    most = float(np.sum(apart**2)) / bound
+    return float(brentq(excess, 0.0, 2 * most, xtol=1e-15 * most))
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ _Z = 1.96  # standard errors on either side
 
 
 class AtModel(Query):
-    """A query of a silo's records, of which all go into each sum; a model goes down for it."""
+    """A query of a silo's records, for which a model goes down."""
 
     dimension: int | None  # of the model; None if that is not public yet
 
