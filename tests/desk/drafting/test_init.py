@@ -95,6 +95,27 @@ def write(made: dict[str, list[list[str]]]) -> list[str]:
     return [f"{name}.csv" for name in made]
 
 
+@pytest.mark.parametrize("harm", ["one cell", "another unit"])
+def test_sites_are_to_agree_on_units_where_one_measures_in_another(command, harm):
+    rng = random.Random(1)
+    made = {
+        f"silo-{name}": [["score", "sex", "died"]]
+        + [[f"{rng.gauss(60, 10):.1f}", rng.choice("fm"), str(place % 2)] for place in range(60)]
+        for name in ("north", "south", "west")
+    }
+    north = made["silo-north"]
+    if harm == "one cell":
+        north[9][0] = "99950.5"
+    else:
+        made["silo-north"] = [
+            north[0],
+            *([f"{float(a) * 10:.1f}", *more] for a, *more in north[1:]),
+        ]
+    _, out, err = command("init", *write(made), "--target", "died")
+    said = out + err
+    assert ("agree on units with the sites" in said) == (harm == "another unit"), said
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_draft_of_messy_files_is_planned_and_its_tidy_copies_are_read(ask, case):

@@ -458,7 +458,7 @@ def _last_words(
         lines.append(
             "the files' names do not match a pattern such as silo-{name}.csv, which a study needs"
         )
-    if any("another unit" in fault.remedy for fault in faults):
+    if any(fault.between_sites for fault in faults):
         lines.append(
             "agree on units with the sites that the notes above name before anybody trains"
         )

@@ -210,7 +210,7 @@ def _number(name: str, by_file: Sequence[Read], *, mixed: bool) -> ColumnDraft |
         step=step,
         default=min(max(typical, low), high),
         indicator=len(values) < len(read),
-        missing=tuple(sorted(cell for cell in absent if cell and cell.isprintable())),
+        missing=_listable(absent),
     )
     return ColumnDraft(name=name, column=column, why="; ".join(notes))
 
@@ -281,20 +281,28 @@ def _on_step(value: float, step: float, low: float, high: float) -> tuple[float,
     return below, float(f"{below + round((above - below) / step) * step:.12g}")
 
 
+def _listable(absent: Collection[str]) -> tuple[str, ...]:
+    """Those of some missing cells that a study can list."""
+    return tuple(sorted(cell for cell in absent if cell and cell.isprintable()))
+
+
 def _core(values: Sequence[float]) -> tuple[float, float]:
     """The least and largest value, without a few that lie far beyond all others."""
     ordered = sorted(values)
     if len(ordered) >= _MANY and len(set(ordered)) > _FEW_VALUES:
-        cut = len(ordered) // 100  # what is clipped there costs little, what is wide costs much
-        cut = cut if ordered[cut] < ordered[-1 - cut] else 0  # nearly all are the same
-        return ordered[cut], ordered[-1 - cut]
+        # What is clipped there costs little, what is wide costs much.
+        return ends_within(ordered, len(ordered) // 100)
     cut = len(ordered) // 50 if len(ordered) >= 50 else min(1, len(ordered) // 10)
-    low, high = ordered[cut], ordered[-1 - cut]
+    low, high = ends_within(ordered, cut)
     room = 5 * (high - low)
-    if not room:
-        return ordered[0], ordered[-1]
     kept = [value for value in ordered if low - room <= value <= high + room]
     return kept[0], kept[-1]
+
+
+def ends_within(ordered: Sequence[float], cut: int) -> tuple[float, float]:
+    """The ends without so many values on each side; of values that are nearly all the same, all."""
+    cut = cut if ordered[cut] < ordered[-1 - cut] else 0
+    return ordered[cut], ordered[-1 - cut]
 
 
 def rounded_outward(low: float, high: float) -> tuple[float, float]:
@@ -357,7 +365,7 @@ def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> Co
         name=name,
         categories=(*named, NOT_RECORDED) if gaps else tuple(named),
         default=NOT_RECORDED if gaps else None,
-        missing=tuple(sorted(cell for cell in absent if cell and cell.isprintable())),
+        missing=_listable(absent),
         ignore_case=len(variants) < len(counts),
         other=other,
         reference=commonest if is_common else "",

@@ -66,6 +66,7 @@ class Fault:
     row: int | None = None  # the first row, counted from 1 after the header; None: in no single one
     count: int = 1  # how many rows have it
     refused: bool = True  # whether a run refuses the file for it; otherwise it is only worth a look
+    between_sites: bool = False  # whether it shows beside other sites' files alone
 
     @property
     def where(self) -> str:

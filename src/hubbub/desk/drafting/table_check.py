@@ -216,7 +216,7 @@ def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
         return
     files = [[number for number, _ in _numbers(table, column)] for table in tables]
     for place, ((low, high), usual) in apart(files).items():
-        yield tables[place].odd(
+        fault = tables[place].odd(
             f"half of its values lie between {low:.3g} and {high:.3g}, the other silos' "
             f"around {usual:.3g}",
             "is it in another unit, or are these other patients? A unit's factor goes into "
@@ -224,6 +224,7 @@ def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
             "(docs/howto/mapping.md)",
             column.name,
         )
+        yield replace(fault, between_sites=True)
 
 
 def _numbers(table: RawTable, column: Column) -> Numbers:

@@ -21,7 +21,7 @@ from hubbub.core.tabular.cells import Rule, canonical
 from hubbub.core.tabular.table import class_rule
 from hubbub.core.tabular.target import COUNT, KINDS, LOG_LINK, NUMERIC, TIME_TO_EVENT, Outcome
 from hubbub.desk.drafting.cell_text import folded, measured, plain_number, seen
-from hubbub.desk.drafting.column_draft import rounded_outward
+from hubbub.desk.drafting.column_draft import ends_within, rounded_outward
 from hubbub.desk.drafting.column_meaning import (
     ANSWERS,
     MOST_CLASSES,
@@ -266,8 +266,7 @@ def _amount(values: Sequence[float]) -> Outcome:
     few = len(set(above)) < _FEWEST_LOGS
     if ordered[0] < 0 or few or abs(_skew(logs)) >= _skew(above) - 1:
         cut = len(ordered) // 100 if len(ordered) >= _MANY and _skew(ordered) > _LONG_TAIL else 0
-        cut = cut if ordered[cut] < ordered[-1 - cut] else 0  # nearly all are the same
-        low, high = rounded_outward(ordered[cut], ordered[-1 - cut])
+        low, high = rounded_outward(*ends_within(ordered, cut))
         return Outcome(kind=NUMERIC, low=low, high=high)
     if len(ordered) - len(above) > _MOST_ZEROS * len(ordered):
         usual = _FAR * ordered[-1 - len(ordered) // 100] if len(ordered) >= _MANY else ordered[-1]
