@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from dataclasses import fields as fields_of
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import hubbub
 from hubbub.core.errors import IntegrityError
 from hubbub.core.ledger.hash_chain import digest_of
 from hubbub.core.ledger.privacy_ledger import Cap, Entry, Ledger, LedgerMechanism
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.query import Query
 
 STUDY, OTHER = b"s" * 32, b"o" * 32
 DELTA, RELATION = 1e-5, "add-remove"
@@ -40,6 +43,20 @@ def entry(round: int = 1, **changed: Any) -> Entry:
     }
     kind = {name: fields.pop(name) for name in list(fields) if name in KIND}
     return Entry(**fields, kind=LedgerMechanism(**kind))
+
+
+@cache
+def simplest(**privacy: str) -> PlannedQuery[Query]:
+    """A query that is planned in no time, whose mechanism a test replaces."""
+    table = {
+        "study": {"name": "p"},
+        "parties": {"silos": 3, "colluders": 0},
+        "data": {"source": "in-memory", "records": 90},
+        "model": {"kind": "logistic", "inputs": [3]},
+        "training": {"steps": 3, "sample_rate": 0.2},
+        "privacy": {"epsilon": 2.0, "delta": 1e-5, **privacy},
+    }
+    return hubbub.plan(hubbub.Study.from_table(table)).main
 
 
 def epsilon_of(count: int) -> float:

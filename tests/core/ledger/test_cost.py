@@ -19,11 +19,9 @@ from hubbub.core.ledger.tally import Tally, cost_of, kind_of, rows_of
 from hubbub.core.planning import exposure
 from hubbub.core.planning.accounts import account_of, releases
 from hubbub.core.planning.mechanism import Mechanism
-from hubbub.core.planning.planned_query import PlannedQuery
-from hubbub.core.planning.query import Query
 from hubbub.core.planning.random_projection import RandomProjection
 from hubbub.core.privacy.accountant import Composition
-from ledger.book import entry
+from ledger.book import entry, simplest
 
 HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 STEPS = 12
@@ -161,20 +159,6 @@ def test_what_approve_tells_is_what_the_ledger_says_in_the_end(batches: str) -> 
         tally.add(row)
         assert tally.after(made).epsilon(**goal) >= told  # a session more, or as many
     assert before < tally.epsilon(**goal) == told == tally.after(made).epsilon(**goal)
-
-
-@lru_cache
-def simplest() -> PlannedQuery[Query]:
-    """A query that is planned in no time, whose mechanism a test replaces."""
-    table = {
-        "study": {"name": "p"},
-        "parties": {"silos": 3, "colluders": 0},
-        "data": {"source": "in-memory", "records": 90},
-        "model": {"kind": "logistic", "inputs": [3]},
-        "training": {"steps": 3, "sample_rate": 0.2},
-        "privacy": {"epsilon": 2.0, "delta": 1e-5},
-    }
-    return hubbub.plan(hubbub.Study.from_table(table)).main
 
 
 @pytest.mark.parametrize("kind", [None, "gaussian", "sign", "layers"])

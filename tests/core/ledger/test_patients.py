@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import cache
 from itertools import permutations
 
 import pytest
@@ -15,14 +14,13 @@ from hubbub.core.ledger.privacy_ledger import Cap, Entry, Ledger
 from hubbub.core.ledger.tally import Tally, kind_of
 from hubbub.core.planning.mechanism import INDEPENDENT
 from hubbub.core.planning.noise_correlation import Correlation
-from hubbub.core.planning.planned_query import PlannedQuery, Query
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.dominating_pairs import Step, release
 from hubbub.core.protocol.primitives.correlated_noise import UNIT
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
-from ledger.book import DELTA, OTHER, RELATION, entry
+from ledger.book import DELTA, OTHER, RELATION, entry, simplest
 
 STEP = {"noise_multiplier": 4.0, "sample_rate": 0.1, "sampling": "poisson"}
 OF_PATIENTS = {"unit": "patient", "most_per_patient": 5}
@@ -80,40 +78,28 @@ def test_a_studys_rows_say_what_its_unit_is() -> None:
     )
 
 
-@cache
-def planned() -> PlannedQuery[Query]:
-    """Of a training that protects records, two of which may be exchanged."""
-    table = {
-        "study": {"name": "near"},
-        "parties": {"silos": 3, "colluders": 0},
-        "data": {"source": "in-memory", "records": 90},
-        "model": {"kind": "logistic", "inputs": [3]},
-        "training": {"steps": 3, "sample_rate": 0.2},
-        "privacy": {"epsilon": 2.0, "delta": 1e-5, "relation": "substitute"},
-    }
-    return plan(Study.from_table(table)).main
-
-
 def test_p20_records_of_a_patient_that_take_turns_are_in_several_steps_of_one_row() -> None:
     """With correlated noise each record is in one step of an epoch, and a patient in many of them.
 
     So no number of records says what a patient loses by such a row.
     """
+    query = simplest(relation="substitute")
     turns = Correlation(coefficients=(UNIT - 1, -1), steps=3, error=1.0)
     for unit, noise, stated in (
         ("record", INDEPENDENT, 3),
         ("record", turns, 0),
         ("patient", turns, 3),
     ):
-        mechanism = replace(planned().mechanism, unit=unit, noise=noise, most_per_patient=3)
-        assert kind_of(replace(planned(), mechanism=mechanism)).most_per_patient == stated
+        mechanism = replace(query.mechanism, unit=unit, noise=noise, most_per_patient=3)
+        assert kind_of(replace(query, mechanism=mechanism)).most_per_patient == stated
 
 
 @pytest.mark.parametrize("diameter", [2.0, 1.25])
 def test_p23_a_studys_rows_say_how_far_a_record_can_be_moved(diameter: float) -> None:
     """Two records of a sum that are near to each other cost less than twice the length of one."""
-    near = replace(planned().mechanism, diameter=diameter)
-    assert kind_of(replace(planned(), mechanism=near)).diameter == diameter
+    query = simplest(relation="substitute")
+    near = replace(query.mechanism, diameter=diameter)
+    assert kind_of(replace(query, mechanism=near)).diameter == diameter
 
 
 def test_studies_of_one_unit_cost_what_they_ever_did() -> None:

@@ -230,7 +230,7 @@ def test_p15_a_statement_by_a_forged_key_says_nothing_of_the_ledger(path):
 @pytest.mark.parametrize(("number", "time"), [(-1, NOON), (2**63 - 1, NOON), (5, "x" * 65)])
 def test_p15_what_no_ledger_states_is_refused_though_it_is_signed(number, time):
     """A ledger has its genesis at least; and a number that no row can have is none."""
-    with pytest.raises((IntegrityError, OverflowError)):
+    with pytest.raises(IntegrityError, match="altered or made up"):
         HeadStatement.made(BOBS, Head(number, bytes(32)), time, BOB.sign)
     assert HeadStatement.made(BOBS, Head(0, bytes(32)), NOON, BOB.sign).rows == 1
 

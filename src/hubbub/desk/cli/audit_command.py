@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import UserError
 from hubbub.core.number_format import at_least
-from hubbub.core.planning.study_plan import steps_of
+from hubbub.core.planning.study_plan import plan, steps_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import remedy, write_audit
 from hubbub.desk.cli.terminal import add_command, argument, bar, bound, emit, say, table, writing
+
+if TYPE_CHECKING:
+    from hubbub.learning.audit.audit import Audit
 
 
 def add_commands(commands: Any) -> None:
@@ -37,7 +40,6 @@ def add_commands(commands: Any) -> None:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from hubbub.core.planning.study_plan import plan
     from hubbub.learning.audit.audit import audit
     from hubbub.learning.audit.power import size_of
 
@@ -63,7 +65,7 @@ def _audit(options: argparse.Namespace) -> int:
     return int(result.contradicted)
 
 
-def _show_audit(study: Study, found: Any) -> None:
+def _show_audit(study: Study, found: Audit) -> None:
     """The audit as a table for people, and what follows from it."""
     rates = found.rates
     table(

@@ -32,7 +32,7 @@ from hubbub.desk.cli.terminal import (
     warn,
     writing,
 )
-from hubbub.site.network.event_log import last_status
+from hubbub.site.network.event_log import last_status, state_of
 from hubbub.site.network.folder_files import (
     fingerprint,
     read_identity,
@@ -332,9 +332,7 @@ def _warn_of_restarts(party_folder: PartyFolder, roster: Roster) -> None:
         status = last_status(party_folder.home)
     ended = []
     for study in party_folder.ended_by(roster):  # several may have a name: at a silo ids are told
-        stands = status.get("studies", {}).get(study.id.hex()[:16])
-        stands = stands or (status if "studies" not in status else {})
-        attempts = study.name == stands.get("study") and stands.get("attempts")
+        attempts = state_of(status, study.name, study.id).get("attempts")
         ended.append(f"{study.name} ({attempts} attempts made)" if attempts else study.name)
     if ended:
         warn(

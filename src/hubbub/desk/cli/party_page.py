@@ -23,7 +23,7 @@ from hubbub.desk.cli.ledger_books import LedgerBooks, LedgerHistory, counted_at,
 from hubbub.desk.cli.terminal import bound, finite
 from hubbub.desk.report import markup
 from hubbub.desk.report.markup import Html, section, table, tag
-from hubbub.site.network.event_log import CONNECTING, TRAINING, EventLog
+from hubbub.site.network.event_log import CONNECTING, TRAINING, EventLog, state_of
 from hubbub.site.network.monitor import Page, health
 from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.proposals import Inbox
@@ -89,10 +89,7 @@ class PartyPage:
 
     def _row(self, study: Study, whole: Mapping[str, Any]) -> tuple[Html, ...]:
         """One study: its name, where it stands, steps, epsilon, the beginning of its id."""
-        # Names are the aggregator's to choose, and may be alike: by them no state is looked up, but
-        # of a process that serves one study, which is its own.
-        only = whole if "studies" not in whole and whole.get("study") == study.name else {}
-        state = whole.get("studies", {}).get(study.id.hex()[:16], only)
+        state = state_of(whole, study.name, study.id)
         where = state.get("state", "not begun")
         if self.folder.has_ended(study.id):
             where = "done"

@@ -104,6 +104,16 @@ def last_status(home: Path) -> dict[str, Any]:
     return status
 
 
+def state_of(status: Mapping[str, Any], name: str, study: bytes) -> Mapping[str, Any]:
+    """Where one study stands, of a party's status.
+
+    Names may be alike: by them nothing is looked up, but of a process that serves one study.
+    """
+    only = status if "studies" not in status and status.get("study") == name else {}
+    found: Mapping[str, Any] = status.get("studies", {}).get(study.hex()[:16], only)
+    return found
+
+
 @dataclass(kw_only=True)
 class EventLog:
     """Where one party's events go."""
