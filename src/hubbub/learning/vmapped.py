@@ -1,7 +1,8 @@
 """The general method: the forward of a single record under vmap, then one ordinary backward.
 
 Theory of operation. `vmap` runs the forward of *one* record on all records at once, so a record's
-loss depends on that record alone by construction, whatever the model does. Inside it,
+loss depends on that record alone by construction, whatever the model does; but what a function of
+`torch.jit.script` looks up in a table that is made of a record, nothing here sees. Inside it,
 
 - calls of linear layers, convolutions, embeddings, GRUs and LSTMs whose weights are parameters are
   intercepted, wherever they come from, and evaluated as a site: no weight gradient is ever made;
