@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -153,12 +154,27 @@ class OwnTable(Words):
         return self.last(self.rows(self.words, x.long()).mean(1))
 
 
+def scripted_rows(table: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    return torch.embedding(table, at)
+
+
+def scripted_fill(table: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    return table.index_fill(0, at.flatten(), 0.5)[None]
+
+
+with warnings.catch_warnings(action="ignore"):  # torch deprecates it, and takes it
+    scripted_rows, scripted_fill = map(torch.jit.script, (scripted_rows, scripted_fill))
+
 OWN_ROWS = {
     "functional": lambda table, at: functional.embedding(at, table),
     "torch": torch.embedding,
     "padded": lambda table, at: functional.embedding(at, table, padding_idx=-4),
     "filled": lambda table, at: table.index_fill(0, at.flatten(), 0.5)[None],
-    # As exported modules call them.
+    "filled in place": lambda table, at: (table * 1).index_fill_(0, at.flatten(), 0.5)[None],
+    "filled columns": lambda table, at: table.T.index_fill(-1, at.flatten(), 0.5).T[None],
+    # As functions of TorchScript and exported modules call them.
+    "scripted": scripted_rows,
+    "scripted fill": scripted_fill,
     "aten": torch.ops.aten.embedding,
     "aten's default": torch.ops.aten.embedding.default,
     "aten filled": lambda table, at: torch.ops.aten.index_fill(table, 0, at.flatten(), 0.5)[None],
@@ -186,7 +202,7 @@ def test_p14_a_word_past_a_records_own_table_reaches_no_other_records(rows, word
         assert torch.allclose(found.vector, wanted.vector, atol=1e-7)
 
 
-@pytest.mark.parametrize("rows", ["functional", "torch", "padded"])
+@pytest.mark.parametrize("rows", OWN_ROWS)
 def test_of_a_records_own_table_vmap_finds_the_gradients_that_the_loop_finds(rows):
     words, labels = torch.tensor([[0, 1, 2], [1, 1, 3], [4, 0, 2]]).int(), torch.tensor([0, 1, 2])
     sums = [

@@ -1,8 +1,7 @@
 """The general method: the forward of a single record under vmap, then one ordinary backward.
 
 Theory of operation. `vmap` runs the forward of *one* record on all records at once, so a record's
-loss depends on that record alone by construction, whatever the model does; but what a function of
-`torch.jit.script` looks up in a table that is made of a record, nothing here sees. Inside it,
+loss depends on that record alone by construction, whatever the model does. Inside it,
 
 - calls of linear layers, convolutions, embeddings, GRUs and LSTMs whose weights are parameters are
   intercepted, wherever they come from, and evaluated as a site: no weight gradient is ever made;
@@ -24,6 +23,7 @@ This file knows nothing of clipping.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FunctionType
@@ -317,10 +317,8 @@ def _embedding(
         raise RuntimeError("an embedding scales its gradient by frequency")
     names = None if max_norm is not None else tape.claim(weight)
     padding = None if padding_idx is None else padding_idx % weight.shape[0]
-    if is_functorch_wrapped_tensor(weight):
-        if max_norm is not None:
-            raise RuntimeError("an embedding shortens rows of a record's own table")
-        return _own_rows(input, weight, padding)
+    if max_norm is not None and is_functorch_wrapped_tensor(weight):
+        raise RuntimeError("an embedding shortens rows of a record's own table")
     if names is None:
         return functional.embedding(input, weight, padding_idx, max_norm, norm_type)
 
@@ -333,27 +331,11 @@ def _embedding(
     return _apply(tape, names, input, evaluate)
 
 
-def _own_rows(ids: Any, weight: Any, padding: int | None) -> Any:
-    """Rows of a record's own table: vmap's rule would let it reach past that into another's."""
-    at = ids.reshape(-1, 1).long()
-    rows = weight.gather(0, at.expand(-1, weight.shape[1]))
-    if padding is not None:
-        rows = torch.where(at == padding, rows.detach(), rows)
-    return rows.view(*ids.shape, -1)
-
-
 def _torchs_embedding(
     tape: Tape, weight: Any, indices: Any, padding_idx: int = -1, *options: Any, **named: Any
 ) -> Any:
     padding = None if padding_idx < 0 else padding_idx
     return _embedding(tape, indices, weight, padding, None, 2.0, *options, **named)
-
-
-def _index_fill(function: Callable[..., Any], _: Tape, *given: Any, **named: Any) -> Any:
-    for one in (*given[1:], *named.values()):
-        if isinstance(one, torch.Tensor) and is_functorch_wrapped_tensor(one):
-            raise RuntimeError("vmap's rule of index_fill reaches past a record into another")
-    return function(*given, **named)
 
 
 def _forms(operation: Any) -> list[Any]:
@@ -373,17 +355,56 @@ _TAKEN: dict[Any, Callable[..., Any]] = {
     torch.lstm: partial(_recurrent, "lstm"),
     functional.embedding: _embedding,
     **dict.fromkeys((torch.embedding, *_forms(torch.ops.aten.embedding)), _torchs_embedding),
-    **{
-        function: partial(_index_fill, function)
-        for function in (
-            *(torch.index_fill, torch.Tensor.index_fill, torch.Tensor.index_fill_),
-            *_forms(torch.ops.aten.index_fill),
-            *_forms(torch.ops.aten.index_fill_),
-        )
-    },
     functional.scaled_dot_product_attention: _attention,
     functional.multi_head_attention_forward: _multi_head,
 }
+
+
+# Two of vmap's own rules let a number past the end of a record's table reach the next record's.
+# These take their place for the whole process, whatever calls them: all else they give is the same.
+
+
+def _own_rows(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,  # noqa: ARG001 (the same rows)
+) -> torch.Tensor:
+    """Rows of a record's own table, or of one that all share."""
+    if scale_grad_by_freq:
+        raise RuntimeError("an embedding scales its gradient by frequency")
+    at = indices.reshape(-1, 1).long()
+    rows = weight.gather(0, at.expand(-1, weight.shape[1]))
+    if padding_idx >= 0:
+        rows = torch.where(at == padding_idx, rows.detach(), rows)
+    return rows.view(*indices.shape, -1)
+
+
+def _own_places(values: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor:
+    """Which places along an axis a record's index names, in a shape that meets the values'."""
+    size, after = (values.shape[dim], values.shape[dim:][1:]) if values.dim() else (1, ())
+    at = torch.where(index < 0, index + size, index).reshape(-1).long()
+    named = torch.zeros(size, dtype=torch.bool, device=values.device).scatter(0, at, True)
+    return named.view(-1, *(1 for _ in after)) if values.dim() else named.view(())
+
+
+def _filled(values: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> torch.Tensor:
+    return values.masked_fill(_own_places(values, dim, index), value)
+
+
+def _fill(values: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> torch.Tensor:
+    return values.masked_fill_(_own_places(values, dim, index), value)
+
+
+_RULES = torch.library.Library("aten", "IMPL")
+with warnings.catch_warnings(action="ignore"):  # torch warns that one takes another's place
+    for operation, rule in {
+        "embedding": _own_rows,
+        **dict.fromkeys(("index_fill.int_Scalar", "index_fill.int_Tensor"), _filled),
+        **dict.fromkeys(("index_fill_.int_Scalar", "index_fill_.int_Tensor"), _fill),
+    }.items():
+        _RULES.impl(operation, rule, "FuncTorchBatched")
 
 
 def likely_direct(model: nn.Module, layout: ParameterLayout) -> set[str]:
