@@ -61,8 +61,7 @@ CHARTS = {
     "hazards": "Cox regression of",
 }
 # What a browser photographs: the size of its window.
-PHOTOGRAPHS = {"report": (1100, 1120), "trust": (520, 800), "dossier": (820, 1150)}
-_WHO_SEES_WHAT = re.compile(r'<figure class="who">.*?</figure>', re.DOTALL)
+PHOTOGRAPHS = {"report": (1100, 1120), "dossier": (820, 1150)}
 _CHART = re.compile(
     r'<svg viewBox="0 0 (\d+) (\d+)" role="img" aria-label="([^"]*)".*?</svg>', re.DOTALL
 )
@@ -87,16 +86,9 @@ def photograph(browser: str, page: Path, out: Path) -> None:
 
 
 def photographs(browser: str, report: Path, out: Path) -> None:
-    """A report, its picture of who sees what alone, and the dossier of the same run."""
-    page = report.read_text(encoding="utf-8")
-    head, _, _ = page.partition("<body>")
-    picture = _WHO_SEES_WHAT.search(page)
-    if picture is None:
-        raise LookupError("expected a picture of who sees what on the report's page, found none")
-    alone = report.with_name("trust.html")
-    alone.write_text(f"{head}<body><main>{picture[0]}</main></body></html>", encoding="utf-8")
+    """A report, and the dossier of the same run."""
     command(["dossier", str(report.parent)])
-    for file in (report, alone, report.with_name("dossier.html")):
+    for file in (report, report.with_name("dossier.html")):
         photograph(browser, file, out / f"{file.stem}.png")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom, norm
 from tests.estimation.asking.test_own_statistic import Above
 
 from hubbub.core.tabular.column import Column
@@ -17,6 +18,8 @@ from hubbub.estimation.kinds import KINDS
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, OneSum, scaled
 from hubbub.estimation.statistic_keys import StatisticKeys
 from hubbub.testing import check_statistic
+from hubbub.testing import statistics as suite
+from hubbub.testing.laws import too_often
 
 AGE = Column(name="age", low=20, high=90)
 TIME = Column(name="time", low=0, high=10)
@@ -317,3 +320,23 @@ def test_a_histogram_that_is_told_a_wrong_truth_is_refused() -> None:
 
     with pytest.raises(AssertionError, match="true answer"):
         check_statistic(Histogram, TABLES["histogram"][1], [AGE], truth=wrong)
+
+
+def test_what_the_contract_lets_through_is_what_its_head_says() -> None:
+    def least(number: int, chance: float, rows: int) -> int:
+        """How many of so many releases are too often, where an answer has so many rows."""
+        each = suite._FALSE_ALARM / (rows + 1)
+        return next(hits for hits in range(number) if too_often(hits, number, chance, each))
+
+    releases = (suite._RELEASES, suite._RELEASES_OF_MANY_SUMS)
+    miss, head = 1 - 0.95 + suite._SHORT, " ".join((suite.__doc__ or "").split())
+    for rows, misses, refusals in ((1, (28, 17), (13, 9)), (40, (31, 18), (14, 10))):
+        assert tuple(least(number, miss, rows) for number in releases) == misses
+        assert tuple(least(number, suite._REFUSED, rows) for number in releases) == refusals
+    assert "from 28 misses of its value in 100 on, or 17 in 40, and 13 or 9 releases" in head
+    assert "where it has forty, from 31 or 18 and 14 or 10 on" in head
+    for part, chances in ((3, (0.99, 0.83)), (2, (0.67, 0.07))):
+        short = 2 * norm.cdf(-norm.isf(0.025) / part)  # misses of intervals so much shorter
+        found = [binom.sf(least(n, miss, 40) - 1, n, short) for n in releases]
+        assert all(abs(one - said) < 0.015 for one, said in zip(found, chances, strict=True)), found
+    assert "with a probability of .99 or, of many sums, .83; half as long with .67 or .07" in head

@@ -11,12 +11,13 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import tomli_w
 
 from hubbub.core import disk
-from hubbub.core.errors import HubbubError, IntegrityError
+from hubbub.core.errors import HubbubError, IntegrityError, UserError
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
@@ -28,6 +29,7 @@ from hubbub.desk.cli.main import main
 from hubbub.site.collected.collection_frames import CollectionPlace
 from hubbub.site.collected.collection_request import collect_frame
 from hubbub.site.collected.node import CollectionNode
+from hubbub.site.network import aggregator_process, endpoint
 from hubbub.site.network.endpoint import NodeEndpoint
 from hubbub.site.network.envelope import read_answer, request
 from hubbub.site.network.event_log import EventLog
@@ -602,6 +604,23 @@ def test_p30_two_processes_of_one_node_promise_one_set(
     again = table.ask("node-1", Call.COLLECT_PROMISE, *asked["second"])
     assert again == said[0]
     second.close()
+
+
+def test_without_a_package_that_collects_a_call_of_a_collection_is_refused(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where that part of hubbub is not installed; the aggregator refuses --until by itself."""
+    for module in (endpoint, aggregator_process):
+        monkeypatch.setattr(module, "registered", lambda _: {})
+    bare = NodeEndpoint(PartyFolder.opened(table.parties.home / "node-1"), EventLog(party="node-1"))
+    blob = request(Call.COLLECT_KEY, table.id, [table.collect])
+    said = read_answer(bare.answer(blob))
+    assert refusal(said)[0] == "protocol"
+    bare.close()
+    with pytest.raises(UserError, match=r"collects sums over weeks \(--until\), found none"):
+        aggregator_process._run(
+            table.parties.aggregator, table.parties.study, Mock(), None, until=1e6
+        )
 
 
 def test_p30_one_id_in_two_studies_serves_the_first_alone(tmp_path: Path) -> None:

@@ -205,7 +205,10 @@ def _run(
     if until is not None:
         collecting = registered(SIDES).get(party_folder.role)
         if collecting is None:
-            raise UserError("expected no --until, since no package collects; install hubbub whole")
+            raise UserError(
+                "expected a package that collects sums over weeks (--until), found none; install "
+                "all of hubbub"
+            )
         return loaded(collecting)(coordinator, out, until=until, data=data) is not None
     serve(coordinator, out, data=data)
     return True
