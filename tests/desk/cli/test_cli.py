@@ -438,7 +438,7 @@ def test_the_plot_is_a_picture_with_the_asked_for_point(command, tmp_path, name,
     drawn = picture.read_text()
     assert drawn.startswith("<svg")
     assert drawn.rstrip().endswith("</svg>")
-    assert (drawn.count("<polyline"), drawn.count("<circle")) == (4, 2)  # two in the legend
+    assert (drawn.count("<polyline"), drawn.count("<circle")) == (4, 1)  # two in the legend
     assert "from above" in drawn
     assert "from below" in drawn
     assert not re.search(r"href|url\(|<script", drawn)  # it loads nothing
@@ -517,6 +517,50 @@ def test_interrupting_is_a_no_without_a_traceback(command, study, monkeypatch):
     assert "nothing was charged" in done.err
 
 
+@pytest.mark.parametrize(("name", "stays"), [("plan", False), ("compare", True)])
+def test_only_what_charges_says_so_when_it_is_interrupted(command, study, monkeypatch, name, stays):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Study, "load", interrupt)
+    done = command(name, study)
+    assert_one_sentence(done, 130)
+    assert ("charges already in the ledgers stay" in done.err) == stays
+
+
+def test_a_full_disk_is_told_in_words_and_by_the_file(command, study, monkeypatch):
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device", "runs/x")
+
+    monkeypatch.setattr(Study, "load", full)
+    done = command("plan", study)
+    assert_one_sentence(done, 2)
+    assert "got: runs/x: No space left on device; check the disk" in done.err
+
+
+def test_the_status_of_a_party_that_has_not_begun_says_what_to_start(command, tmp_path):
+    done = command("status", tmp_path)
+    assert_one_sentence(done, 2)
+    assert "hubbub join or hubbub serve has run" in done.err
+    assert main(["status", "--json"]) == 2  # of the usual folder, which is not there
+
+
+def test_interrupting_while_libraries_are_read_is_a_sentence():
+    """Which takes a second on a busy machine: the first thing that a hasty user meets."""
+    hasty = (
+        "import sys\n"
+        "class Hasty:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'numpy': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Hasty())\n"
+        "from hubbub.__main__ import program; program()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", hasty], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "hubbub: interrupted\n")
+
+
 # Bad input ------------------------------------------------------------------------------------
 
 
@@ -536,9 +580,9 @@ BAD_VALUES = (
     f"{EPSILON} --sample-rate 0",
     f"{EPSILON} --sample-rate 1.01",
     f"{EPSILON} --sample-rate nan",
-    f"{EPSILON} --sampling none --sample-rate .5",
-    f"{EPSILON} --sampling none --plot no/such/folder/curve.svg",
-    f"{EPSILON} --sampling none --plot folder",
+    f"{EPSILON} --sampling full-batch --sample-rate .5",
+    f"{EPSILON} --sampling full-batch --plot no/such/folder/curve.svg",
+    f"{EPSILON} --sampling full-batch --plot folder",
     "delta --noise-multiplier 1 --epsilon nan --steps 3",
     "delta --noise-multiplier 1 --epsilon -2 --steps 3",
     "noise --epsilon 0 --delta 1e-5 --steps 3",

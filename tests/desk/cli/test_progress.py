@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hubbub.desk.cli.main import main
-from hubbub.desk.cli.terminal import Bar, Lines
+from hubbub.desk.cli.terminal import Bar, Lines, bar
 from hubbub.desk.report.arrangements import UNCHARGED_BASELINE
 
 HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
@@ -57,6 +57,19 @@ def told(total: int, seconds: float, steps: list[int], note: str = "") -> list[s
         clock.now += seconds
         lines.reach(step, note)
     return said
+
+
+def test_what_advances_by_one_is_told_too_where_there_is_no_terminal(capsys) -> None:
+    """Comparisons and rehearsals take minutes, and would be silent in a log."""
+    with bar("a comparison", 3, quiet=False, lines="run") as progress:
+        for _ in range(3):
+            progress.advance()
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("a comparison: run 1 of 3")
+    assert last == "a comparison: run 3 of 3"
+    with bar("a comparison", 3, quiet=True, lines="run") as progress:
+        progress.advance()
+    assert capsys.readouterr().err == ""
 
 
 def test_every_tenth_has_a_line_with_what_is_left() -> None:

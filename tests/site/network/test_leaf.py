@@ -215,7 +215,7 @@ def test_a_key_that_is_in_no_roster_opens_no_leaf(
         wait(lambda: party.said == ["up"])  # at the leaf, which leads nowhere
         carrier, _ = own.carrier()
         with carrier:
-            assert missing(asked(carrier, {"ann": b"x"}, 1.0)["ann"]) == "it has not connected"
+            assert missing(asked(carrier, {"ann": b"x"}, 1.0)["ann"]) == "not connected yet"
         party.stop()
 
 

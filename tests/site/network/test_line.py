@@ -240,7 +240,7 @@ def test_who_does_not_answer_is_missing_at_the_deadline_and_why(here: Relayed) -
         come(carrier, "ann")
         found = asked(carrier, dict.fromkeys(["ann", "bob"], b"x"), 0.3)
         assert missing(found["ann"]) == "no answer in time"
-        assert missing(found["bob"]) == "it has not connected"
+        assert missing(found["bob"]) == "not connected yet"
         hold.set()
         assert asked(carrier, {"ann": b"y"}) == {"ann": b"late"}
     party.stop()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
+from hubbub.core.number_format import at_most
 from hubbub.core.planning import accounts, exposure, noise_shares
 from hubbub.core.planning.mechanism import WITHOUT_REPLACEMENT
 from hubbub.core.planning.plan_rows import PlanRow
@@ -153,16 +154,12 @@ def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
 
 def as_table(found: SamplingComparison) -> list[tuple[str, str, str, str]]:
     """For people: who looks, records they own, epsilon of joint batches, epsilon of Poisson."""
-
-    def cell(epsilon: float | None) -> str:
-        return "above 50" if epsilon is None else f"{epsilon:.4g}"
-
     return [
         (
             f"aggregator + {colluder.colluding_silos} silo" + "s" * (colluder.colluding_silos != 1),
             str(colluder.known_records),
-            cell(colluder.epsilon),
-            cell(colluder.epsilon_poisson),
+            at_most(colluder.epsilon),
+            at_most(colluder.epsilon_poisson),
         )
         for colluder in found.colluders
     ]

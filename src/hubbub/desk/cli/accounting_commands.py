@@ -27,13 +27,7 @@ def add_commands(commands: Any) -> None:
         argument(
             "--relation", "which data sets are neighbours", choices=RELATIONS, default="add-remove"
         ),
-        argument(
-            "--sampling",
-            "how batches are drawn",
-            lambda word: "full-batch" if word == "none" else word,  # as it was called before 0.2
-            choices=SAMPLINGS,
-            default="poisson",
-        ),
+        argument("--sampling", "how batches are drawn", choices=SAMPLINGS, default="poisson"),
         argument(
             "--plot",
             "also write the curve of delta against epsilon, upper and lower bounds, as "

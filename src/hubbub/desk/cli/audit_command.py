@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import UserError
-from hubbub.core.number_format import at_least
+from hubbub.core.number_format import at_least, at_most
 from hubbub.core.planning.study_plan import plan, steps_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import remedy, write_audit
-from hubbub.desk.cli.terminal import add_command, argument, bar, bound, emit, say, table, writing
+from hubbub.desk.cli.terminal import add_command, argument, bar, emit, say, table, writing
 
 if TYPE_CHECKING:
     from hubbub.learning.audit.audit import Audit
@@ -48,7 +48,7 @@ def _audit(options: argparse.Namespace) -> int:
         raise UserError(f"expected --out to be a file in a folder that exists, got {out}; name one")
     runs, _ = size_of(plan(study), options.runs, options.canaries, options.confidence)
     steps = max(runs, 0) * steps_of(study)
-    with bar("auditing", steps, quiet=options.json) as progress:
+    with bar("audit", steps, quiet=options.json, lines="step") as progress:
         result = audit(
             study,
             runs=runs,
@@ -73,8 +73,8 @@ def _show_audit(study: Study, found: Audit) -> None:
         f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
         ("", ""),
         [
-            ("promised", bound(found.promised)),
-            ("of which the training's sums may reveal", bound(found.audited)),
+            ("promised", at_most(found.promised)),
+            ("of which the training's sums may reveal", at_most(found.audited)),
             (
                 f"measured in them, at least ({found.confidence:.6g} confidence)",
                 at_least(found.lower),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hubbub.core.errors import DataError, UserError
-from hubbub.core.number_format import several
+from hubbub.core.number_format import at_most, several
 from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
@@ -25,7 +25,6 @@ from hubbub.desk.cli.terminal import (
     add_command,
     argument,
     bar,
-    bound,
     emit,
     say,
     show,
@@ -34,6 +33,7 @@ from hubbub.desk.cli.terminal import (
     warnings_told,
 )
 from hubbub.desk.report.arrangements import interval, table_of, verdict
+from hubbub.desk.report.scores import score_name
 from hubbub.desk.report.sheet import Sheet
 from hubbub.learning.metric_words import words_of
 
@@ -98,7 +98,7 @@ def _compare(options: argparse.Namespace) -> int:
     out = options.out or new_folder(f"compare-{study.name}")
     with (
         warnings_told(),
-        bar(study.name, repeats * len(modes), quiet=options.json, lines=True) as progress,
+        bar(study.name, repeats * len(modes), quiet=options.json, lines="run") as progress,
     ):
         comparison = compare(
             study,
@@ -144,7 +144,7 @@ def _rehearse(options: argparse.Namespace) -> int:
             "expected a study that scores its model, got one without; add data.test, or "
             "[validation]"
         )
-    with bar(study.name, repeats, quiet=options.json, lines=True) as progress:
+    with bar(study.name, repeats, quiet=options.json, lines="rehearsal") as progress:
         rehearsal = rehearse(study, repeats=repeats, progress=progress.advance)
     plan, privacy = rehearsal[0].plan, study.privacy
     scores = [_scores(result) for result in rehearsal]
@@ -169,9 +169,12 @@ def _rehearse(options: argparse.Namespace) -> int:
         return 0
     table(
         f"REHEARSAL of {study.name}: results to expect from a run at epsilon "
-        f"{bound(plan.stated.epsilon)} ({several(repeats, 'rehearsal')})",
+        f"{at_most(plan.stated.epsilon)} ({several(repeats, 'rehearsal')})",
         ("", "mean", "± (95 %)"),
-        [(name, f"{np.mean(column):.3f}", _margin(column)) for name, column in values.items()],
+        [
+            (_score_name(name), f"{np.mean(column):.3f}", _margin(column))
+            for name, column in values.items()
+        ],
     )
     say(cost)
     return 0
@@ -182,6 +185,12 @@ def _scores(result: Result) -> dict[str, float]:
     validated = (result.validation or {}).get("all") or {"scores": {}}
     own = {f"validation: {name}": one["value"] for name, one in validated["scores"].items()}
     return final | own
+
+
+def _score_name(name: str) -> str:
+    """A score of a rehearsal as people call it."""
+    before, sign, score = name.rpartition(": ")
+    return before + sign + score_name(score)
 
 
 def _repeats(options: argparse.Namespace) -> int:
@@ -285,7 +294,7 @@ def _statistics(file: str, out: Path, options: argparse.Namespace) -> dict[str, 
         show_answers(answers)
         say(
             f"{study.parties.silos} silos answered in one noisy sum, epsilon "
-            f"{bound(result.epsilon)}: intervals and tests include the noise"
+            f"{at_most(result.epsilon)}: intervals and tests include the noise"
         )
     return answers
 
@@ -314,7 +323,8 @@ def _compared(story: _Story, out: Path, options: argparse.Namespace) -> Comparis
 
     study = Study.parse(study_text(story.file))
     repeats = story.repeats if options.splits is None else options.splits
-    with bar(study.name, repeats * len(story.words), quiet=options.json) as progress:
+    runs = repeats * len(story.words)
+    with bar(study.name, runs, quiet=options.json, lines="run") as progress:
         found = compare(
             study,
             repeats=repeats,
@@ -382,7 +392,7 @@ def _demo_network(options: argparse.Namespace) -> int:
         )
         return 0
     rows = [
-        (_PLACES[key], f"{final['auc']:.3f}", bound(final["epsilon"]), f"{seconds[key]:.0f}")
+        (_PLACES[key], f"{final['auc']:.3f}", at_most(final["epsilon"]), f"{seconds[key]:.0f}")
         for key, final in finals.items()
     ]
     title = f"The same study twice (delta {study.privacy.delta:g}, {study.privacy.relation})"

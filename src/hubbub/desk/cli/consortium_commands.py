@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import UserError
+from hubbub.core.number_format import at_most
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import foreign_code
@@ -24,7 +25,6 @@ from hubbub.desk.cli.terminal import (
     add_command,
     answer,
     argument,
-    bound,
     chosen_passphrase,
     say,
     table,
@@ -193,7 +193,7 @@ def _rows(roster: Roster) -> list[tuple[str, str, str]]:
 
 def _show_roster(roster: Roster) -> None:
     title = "The roster: compare every fingerprint with its owner by telephone"
-    table(title, ("party", "role", "keys"), _rows(roster))
+    table(title, ("party", "role", "keys"), _rows(roster), texts=3)
     aggregator = roster.parties[0]
     vouched = aggregator.relay_key.hex()[:16] or "of a public CA"
     if aggregator.relay:
@@ -347,10 +347,12 @@ def show_study(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, 
     """Everything that is approved: with whom, what is trained on what, and what it costs."""
     _show_roster(roster)
     said = tomllib.loads(study.as_toml())
-    table("The study in full", ("", ""), list(_flat(said)))
+    table("The study in full", ("", ""), list(_flat(said)), texts=2)
     if hashes:
         rows = [(name, known_hash or "not found here") for name, known_hash in hashes.items()]
-        table("Code that runs at this party, with the SHA-256 of its source", ("", ""), rows)
+        table(
+            "Code that runs at this party, with the SHA-256 of its source", ("", ""), rows, texts=2
+        )
     else:
         say("code that runs at this party: only hubbub's own")
     training = study.training
@@ -360,7 +362,7 @@ def show_study(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, 
     show_plan(made)
     for words in standing(ledger, study.privacy):
         say(words)
-    say(f"this study spends at most epsilon {bound(made.stated.epsilon)}")
+    say(f"this study spends at most epsilon {at_most(made.stated.epsilon)}")
     if ledger.is_file():
         say(after(ledger, made))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.errors import HubbubError, UserError, printable
+from hubbub.core.number_format import at_most
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.consortium_commands import decided, review, show_study
@@ -18,7 +19,6 @@ from hubbub.desk.cli.terminal import (
     add_command,
     answer,
     argument,
-    bound,
     moment,
     say,
     table,
@@ -183,7 +183,7 @@ def _listed(options: argparse.Namespace, inbox: Inbox) -> int:
 
 def _cost(row: Mapping[str, Any]) -> str:
     promised = row.get("promised")
-    return "" if promised is None else f"epsilon {bound(promised)} at delta {row['delta']:g}"
+    return "" if promised is None else f"epsilon {at_most(promised)} at delta {row['delta']:g}"
 
 
 def _row(inbox: Inbox, proposal: Proposal, ledger: Path) -> dict[str, Any]:
@@ -243,5 +243,5 @@ def _sent(options: argparse.Namespace, party_folder: PartyFolder) -> int:
         {"study_id": study.id.hex(), "name": study.name, "parties": _plain(standings)}
         for study, standings in sent
     ]
-    answer(options, {"proposed": rows}, f"{len(rows)} studies are proposed")
+    answer(options, {"proposed": rows}, f"proposed studies: {len(rows)}")
     return 0

@@ -21,12 +21,12 @@ from hubbub.core.ledger.entry import Admission, Cap, Closing, Entry
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.privacy_ledger import Content, Ledger
 from hubbub.core.ledger.tally import Tally, attempts_of
-from hubbub.core.number_format import at_least, several
+from hubbub.core.number_format import at_least, at_most, several
 from hubbub.core.planning.plan import Plan
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import COMMANDS
-from hubbub.desk.cli.terminal import bound, finite, moment
+from hubbub.desk.cli.terminal import finite, moment
 
 
 def counted_at(cap: Cap | None) -> tuple[float, str]:
@@ -99,14 +99,14 @@ class LedgerBooks:
         promise = f"{words}; guaranteed however later studies are chosen"
         if self.least_cap == 0:
             return [promise]
-        needed = f"epsilon {bound(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
+        needed = f"epsilon {at_most(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
         lines = [f"counted by the cap: {needed}, however each study was chosen", promise]
         if (law := self.filter.cap.law) is not None:
             lines.insert(
                 1,
                 f"reserved law: noise {law.noise_multiplier:g}, rate {law.sample_rate:g}; "
                 f"{self.filter.unused} of its {law.steps} steps are unused, which "
-                f"reserves epsilon {bound(self.filter.kept_back(self.tally))}",
+                f"reserves epsilon {at_most(self.filter.kept_back(self.tally))}",
             )
         return lines
 
@@ -130,9 +130,9 @@ def spending(path: Path, plan: Plan) -> PlannedSpending:
     if cap is None:
         words = "no cap"
     elif (counted := books.after(plan)) > cap.epsilon:
-        words = f"epsilon {bound(counted)} of {cap.epsilon:g}: will be refused"
+        words = f"epsilon {at_most(counted)} of {cap.epsilon:g}: will be refused"
     else:
-        words = f"epsilon {bound(counted)} of {cap.epsilon:g} ({cap.studies} studies)"
+        words = f"epsilon {at_most(counted)} of {cap.epsilon:g} ({cap.studies} studies)"
     return PlannedSpending(spent=finite(spent), after=finite(later), words=words)
 
 
@@ -166,9 +166,8 @@ def after(path: Path, plan: Plan) -> str:
     goal = books.cap or plan.study.privacy
     epsilon = books.after(plan)
     by = "total spent" if books.filter is None else "counted by the cap"
-    words = (
-        f"{by} after this study: epsilon {bound(epsilon)} at delta {goal.delta:g} ({goal.relation})"
-    )
+    at = f"at delta {goal.delta:g} ({goal.relation})"
+    words = f"{by} after this study: epsilon {at_most(epsilon)} {at}"
     if books.cap is None or epsilon <= books.cap.epsilon:
         return words
     refused = "its last steps" if books.filter is None else "it"

@@ -18,6 +18,7 @@ from hubbub.core.ledger.head_statement import HeadStatement, Witness, Witnessed
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.privacy_ledger import Content, Ledger
 from hubbub.core.ledger.tally import Tally, kind_of
+from hubbub.core.number_format import at_most
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
 from hubbub.core.tabular.cells import csv_text
@@ -36,7 +37,6 @@ from hubbub.desk.cli.terminal import (
     answer,
     argument,
     bar,
-    bound,
     emit,
     finite,
     say,
@@ -175,7 +175,7 @@ def _show(options: argparse.Namespace) -> int:
     _show_studies(str(options.ledger), studies)
     counted_as = f"at delta {delta:g} ({relation})"
     say(
-        f"total spent: epsilon {bound(spent)} {counted_as}, if all studies were fixed before "
+        f"total spent: epsilon {at_most(spent)} {counted_as}, if all studies were fixed before "
         "the first"
     )
     if tally.unit == "patient":
@@ -198,11 +198,11 @@ def _show_studies(title: str, studies: list[dict[str, Any]]) -> None:
         (
             study["study"][: 8 if "name" in known else 16],
             *(study[key] if key == "name" else study[key][:10] for key in known),
-            *(str(study["steps"]), str(study["sessions"]), bound(study["epsilon"])),
+            *(str(study["steps"]), str(study["sessions"]), at_most(study["epsilon"])),
         )
         for study in studies
     ]
-    head = ("study", *(key.replace("_", " ") for key in known), "steps", "sessions")
+    head = ("study", *(key.replace("_", " ") for key in known), "attempts", "sessions")
     if rows:
         table(title, (*head, "epsilon alone"), rows, texts=1 + len(known))
 
@@ -229,7 +229,7 @@ def _verify(options: argparse.Namespace) -> int:
             progress=lambda done, of: shown.reach(100 * done // of, "percent"),
         )
     result: dict[str, Any] = {"entries": entries, "intact": True}
-    lines = [f"{entries} entries, chain and signatures intact"]
+    lines = [f"chain and signatures are intact; entries: {entries}"]
     for own, statement in zip(kept, statements, strict=True):
         who = f"witness {own.witness.hex()}" if isinstance(own, Witnessed) else "nobody else"
         lines.append(
@@ -291,7 +291,7 @@ def _export_trails(options: argparse.Namespace) -> int:
 
 
 def _digits(epsilon: float | None) -> str:
-    return bound(None) if epsilon is None else f"{epsilon:.6g}"
+    return at_most(None) if epsilon is None else f"{epsilon:.6g}"
 
 
 def _counted(cap: Cap | None, delta: float | None, relation: str | None) -> tuple[float, str]:
@@ -352,7 +352,7 @@ def _missing(options: argparse.Namespace) -> int:
         | {"delta": goal.delta, "relation": goal.relation},
         *(f"{purpose}: {rows} rows are missing" for purpose, rows in lost.items() if rows),
         (
-            f"total spent: epsilon {bound(spent)} according to the ledger, {bound(truly)} "
+            f"total spent: epsilon {at_most(spent)} according to the ledger, {at_most(truly)} "
             f"with the missing rows, at delta {goal.delta:g} ({goal.relation}); lower the cap "
             "by the difference"
         )
@@ -455,7 +455,7 @@ def _check_law(cap: Cap, before: PrivacyFilter | None, tally: Tally) -> None:
     if not after.keeps_its_law:
         raise UserError(
             f"expected a cap with room for its law, got epsilon {cap.epsilon:g} where at least "
-            f"{bound(after.epsilon(tally))} is needed; raise the cap or state fewer steps"
+            f"{at_most(after.epsilon(tally))} is needed; raise the cap or state fewer steps"
         )
 
 

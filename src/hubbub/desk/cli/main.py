@@ -181,17 +181,18 @@ def _done(note: CommandLog) -> int:
         warn(f"expected {error.name} to be installed for this command; {with_extra('learn')}")
         return 2
     except KeyboardInterrupt:
-        warn("interrupted; charges already in the ledger stay")
+        charges = note.typed[:1] in (["compare"], ["demo"])  # `run` and `serve` say more themselves
+        warn(f"interrupted{'; charges already in the ledgers stay' if charges else ''}")
         return INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
         return 1
     except OSError as error:
         _forget_stdout()
-        said = str(error) or why_of(error)
+        where = f"{error.filename}: " if error.filename else ""
         warn(
-            f"expected to be able to read and write here, got: {said}; check the disk and the "
-            "permissions"
+            f"expected to be able to read and write here, got: {where}{why_of(error)}; check the "
+            "disk and the permissions"
         )
         return 2
 

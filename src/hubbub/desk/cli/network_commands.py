@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import UserError, with_extra
+from hubbub.core.number_format import at_most
 from hubbub.core.planning.study_plan import plan, steps_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import read_audit
@@ -27,7 +28,6 @@ from hubbub.desk.cli.terminal import (
     answer,
     argument,
     bar,
-    bound,
     emit,
     read_answers,
     say,
@@ -130,7 +130,7 @@ def add_commands(commands: Any) -> None:
         "status",
         "the state of a study, as this party sees it",
         _status,
-        argument("home", "the party's folder", Path),
+        argument("home", f"the party's folder; default {HOME}", Path, nargs="?", default=HOME),
         argument(
             "--check", "check whether its process is alive and well; exit code 1 if not", bool
         ),
@@ -170,7 +170,7 @@ class _Teller:
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "step" and self.progress is not None:
-            self.progress.reach(event["step"], f"epsilon {bound(event['epsilon'])}")
+            self.progress.reach(event["step"], f"epsilon {at_most(event['epsilon'])}")
             if self.progress.shown:
                 return
         if self.json:
@@ -244,7 +244,7 @@ def _served(options: argparse.Namespace) -> int:
     answer(
         options,
         content,
-        f"{study.name}: epsilon {bound(final['epsilon'])} at delta {study.privacy.delta:g}",
+        f"{study.name}: epsilon {at_most(final['epsilon'])} at delta {study.privacy.delta:g}",
         f"written to {out}; open {out / 'report.html'}, and check it with hubbub verify {out}",
     )
     return 0
@@ -378,8 +378,10 @@ def _status(options: argparse.Namespace) -> int:
         emit(status)
         return 0
     studies = status.pop("studies", {})
-    rows = [(key.replace("_", " "), _cell(key, value)) for key, value in status.items()]
-    table("State of the study", ("", ""), rows)
+    # How long each call took is for programs.
+    told = {key: value for key, value in status.items() if not key.startswith("seconds_")}
+    rows = [(key.replace("_", " "), _cell(key, value)) for key, value in told.items()]
+    table("State of the study", ("", ""), rows, texts=2)
     if len(studies) > 1:
         keys = ("study", "state", "step", "steps", "epsilon", "why")
         cells = [[_cell(key, one.get(key, "")) for key in keys] for one in studies.values()]
@@ -393,12 +395,14 @@ def _cell(key: str, value: object) -> str:
     if key == "absent_since" and isinstance(value, dict):
         value = {name: _cell("since", seconds) for name, seconds in value.items()}
     if isinstance(value, float):
-        return bound(value) if key == "epsilon" else f"{value:.4g}"
+        return at_most(value) if key == "epsilon" else f"{value:.4g}"
+    if isinstance(value, dict):
+        value = [f"{name}: {part}" for name, part in value.items()]
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "nobody"
-    if isinstance(value, dict):
-        return ", ".join(f"{name}: {part}" for name, part in value.items())
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _check_engine() -> None:

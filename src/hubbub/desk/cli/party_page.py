@@ -17,10 +17,10 @@ from typing import Any
 
 from hubbub import VERSION
 from hubbub.core.errors import HubbubError, UserError, loggable, printable
-from hubbub.core.number_format import few
+from hubbub.core.number_format import at_most, few
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.ledger_books import LedgerBooks, LedgerHistory, counted_at, spent_by_study
-from hubbub.desk.cli.terminal import bound, finite
+from hubbub.desk.cli.terminal import finite
 from hubbub.desk.report import markup
 from hubbub.desk.report.markup import Html, section, table, tag
 from hubbub.site.network.event_log import CONNECTING, TRAINING, EventLog, state_of
@@ -97,7 +97,7 @@ class PartyPage:
             where = "not answered: its roster was replaced, or its records are not read yet"
         done = state.get("step", state.get("attempts"))
         step = f"{done} of {state['steps']}" if done is not None and "steps" in state else ""
-        epsilon = f"{bound(state['epsilon'])} of " if "epsilon" in state else "at most "
+        epsilon = f"{at_most(state['epsilon'])} of " if "epsilon" in state else "at most "
         goal = f"{epsilon}{study.privacy.epsilon:g} at delta {study.privacy.delta:g}"
         cells = (study.name, where, step, goal, study.id.hex()[:16])
         return tuple(_text(cell) for cell in cells)
@@ -167,7 +167,7 @@ def _top(folder: PartyFolder, state: Mapping[str, Any], reason: str) -> Html:
         tag("p", f"hubbub {VERSION}, {folder.role}", class_="kicker"),
         tag("h1", _text(folder.name)),
         tag("p", words, class_="lead alarm" if reason else "lead verdict"),
-        tag("p", f"It is {state.get('state', CONNECTING)}{since}."),
+        tag("p", f"State: {state.get('state', CONNECTING)}{since}."),
     )
 
 
@@ -198,13 +198,13 @@ def _spent(ledger: Path | None) -> tuple[Html, list[str]]:
                 study["name"] or "not known here",
                 str(study["steps"]),
                 str(study["sessions"]),
-                bound(study["epsilon"]),
+                at_most(study["epsilon"]),
                 study["study"][:16],
             )
         )
         for study in spent_by_study(books.tally, LedgerHistory.beside(ledger), delta, relation)
     ]
-    spent = bound(finite(books.tally.epsilon(delta=delta, relation=relation)))
+    spent = at_most(finite(books.tally.epsilon(delta=delta, relation=relation)))
     words = [f"spent in all: epsilon {spent} at delta {delta:g} ({relation})", *books.words]
     shown = [tag("p", f"{line[:1].upper()}{line[1:]}.") for line in words]
     if rows:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.core.disk import file_name
 from hubbub.core.errors import UserError
+from hubbub.core.number_format import at_most
 from hubbub.core.planning.plan_rows import promised_against
 from hubbub.core.planning.study_plan import steps_of
 from hubbub.core.runs.renderers import render
@@ -30,7 +31,6 @@ from hubbub.desk.cli.terminal import (
     answer,
     argument,
     bar,
-    bound,
     finite,
     say,
     show,
@@ -39,7 +39,7 @@ from hubbub.desk.cli.terminal import (
 )
 from hubbub.desk.report.arrangements import UNCHARGED_BASELINE
 from hubbub.desk.report.promise import broken
-from hubbub.desk.report.scores import score_table, what_next
+from hubbub.desk.report.scores import following, score_table
 from hubbub.desk.report.sheet import Sheet
 from hubbub.desk.report.trust_models import called
 from hubbub.learning.metric_words import in_brief
@@ -127,10 +127,9 @@ def _run(options: argparse.Namespace) -> int:
     lines = [f"{run.title} in {seconds:.1f} s", *run.sentences]
     lines.append(f"written to {out}; open {out / 'report.html'}")
     if study.training and not baseline:
-        following = what_next(scores, result.final)
-        if result.validation is not None and not scores:
-            following = render("validation", result.validation).next_step
-        lines.append(following)
+        validation = result.validation
+        validated = None if validation is None else render("validation", validation)
+        lines.append(following(scores, result.final, validated))
     answer(options, content, *lines, *([_COPIED] if is_cut else []))
     return int(is_cut)
 
@@ -168,7 +167,7 @@ def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
     from hubbub.learning.runs.run_study import run
 
     title, quiet = _title(study, options.baseline), options.json and not options.progress
-    with warnings_told(), bar(title, steps_of(study), quiet=quiet, lines=True) as progress:
+    with warnings_told(), bar(title, steps_of(study), quiet=quiet, lines="step") as progress:
         return run(
             study,
             out,
@@ -194,7 +193,7 @@ def _resumed(options: argparse.Namespace) -> Result:
     toml = options.resume / "study.toml"
     steps = steps_of(Study.load(toml)) if toml.is_file() else 0
     quiet = options.json and not options.progress
-    with bar("resuming", steps, quiet=quiet, lines=True) as progress:
+    with bar("resuming", steps, quiet=quiet, lines="step") as progress:
         return resume(
             options.resume,
             progress=lambda step, row: progress.reach(step, _note(row)),
@@ -206,7 +205,7 @@ def _resumed(options: argparse.Namespace) -> Result:
 
 
 def _note(row: Mapping[str, float]) -> str:
-    shown = [f"epsilon {bound(row['epsilon'])}"] if "epsilon" in row else []
+    shown = [f"epsilon {at_most(row['epsilon'])}"] if "epsilon" in row else []
     return ", ".join([*shown, *in_brief(row)])
 
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.core.disk import read_text, toml_table
 from hubbub.core.errors import UserError
+from hubbub.core.number_format import at_most
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.sampling_comparison import as_table
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.runs.renderers import render
 from hubbub.core.settings import shown
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.terminal import STUDY, add_command, argument, bound, emit, say, show, table
+from hubbub.desk.cli.terminal import STUDY, add_command, argument, emit, say, show, table
 from hubbub.desk.report.promise import broken, exposure_rows, number_rows
 from hubbub.estimation.queries.statistics_query import planned_answers
 
@@ -150,7 +151,10 @@ def _plan(options: argparse.Namespace) -> int:
             f"Total spent by these records (at delta {goal.delta:g}, {goal.relation}, if "
             "all studies were fixed before the first)",
             ("silo", "epsilon so far", "with this study", "its cap"),
-            [(name, bound(own.spent), bound(own.after), own.words) for name, own in spent.items()],
+            [
+                (name, at_most(own.spent), at_most(own.after), own.words)
+                for name, own in spent.items()
+            ],
         )
     return 0
 

@@ -26,7 +26,6 @@ from rich.text import Text
 
 from hubbub.core.disk import why_of
 from hubbub.core.errors import UncountedWarning, UserError
-from hubbub.core.number_format import at_most
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -221,6 +220,7 @@ class Lines:
         total: how much there is to do.
         tell: what to do with a line.
         clock: seconds since some moment.
+        unit: what is counted.
     """
 
     def __init__(
@@ -229,8 +229,10 @@ class Lines:
         total: int,
         tell: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        unit: str = "step",
     ) -> None:
         self._title, self._total, self._tell, self._clock = title, max(total, 1), tell, clock
+        self._unit = unit
         self._pass, self._done = 0, total
         self._first, self._began = 0, clock()  # how much was done when it was first heard of, when
         self._tenths, self._last = 0, clock()  # of the newest line
@@ -245,7 +247,7 @@ class Lines:
         if tenths > self._tenths or now - self._last >= _QUIET_SECONDS:
             self._tenths, self._last = tenths, now
             again = f", model {self._pass}" if self._pass > 1 else ""
-            said = [f"{self._title}{again}: step {done} of {self._total}", note]
+            said = [f"{self._title}{again}: {self._unit} {done} of {self._total}", note]
             # How long it will take yet, as far as that is known.
             left, since = self._total - done, done - self._first
             if left and since:
@@ -259,12 +261,12 @@ class Bar:
     """A progress bar on a terminal; elsewhere lines if there are any, and else silent."""
 
     def __init__(self, progress: Progress, task: Any, lines: Lines | None = None) -> None:
-        self._progress, self._task, self._lines = progress, task, lines
+        self._progress, self._task, self._lines, self._done = progress, task, lines, 0
         self.shown = not progress.disable  # whether there is a terminal
 
     def advance(self, note: str = "") -> None:
         """One more done."""
-        self._progress.update(self._task, advance=1, note=note)
+        self.reach(self._done + 1, note)
 
     def note(self, note: str) -> None:
         """What takes long just now."""
@@ -272,14 +274,18 @@ class Bar:
 
     def reach(self, done: int, note: str = "") -> None:
         """So many done in all."""
+        self._done = done
         self._progress.update(self._task, completed=done, note=note)
         if self._lines is not None:
             self._lines.reach(done, note)
 
 
 @contextmanager
-def bar(title: str, total: int, *, quiet: bool, lines: bool = False) -> Iterator[Bar]:
-    """A progress bar with a title, a count, a note and the time left; on stderr."""
+def bar(title: str, total: int, *, quiet: bool, lines: str = "") -> Iterator[Bar]:
+    """A progress bar with a title, a count, a note and the time left; on stderr.
+
+    Where there is no terminal, lines, if somebody says what they count.
+    """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -291,7 +297,9 @@ def bar(title: str, total: int, *, quiet: bool, lines: bool = False) -> Iterator
     )
     shown = not quiet and _err.is_terminal
     with Progress(*columns, console=_err, disable=not shown, transient=True) as progress:
-        told = Lines(title, total, _tell) if lines and not quiet and not shown else None
+        told = None
+        if lines and not quiet and not shown:
+            told = Lines(title, total, _tell, unit=lines)
         yield Bar(progress, progress.add_task(title, total=total, note=""), told)
 
 
@@ -309,11 +317,6 @@ def moment(seconds: float | None) -> str:
 def finite(epsilon: float) -> float | None:
     """An epsilon as JSON knows it: None past all bounds."""
     return epsilon if epsilon < float("inf") else None
-
-
-def bound(epsilon: float | None) -> str:
-    """An epsilon for a table, rounded up as on every page; none past what can be promised."""
-    return "> 50" if epsilon is None or epsilon == float("inf") else at_most(epsilon)
 
 
 # Where the passphrase of a party's keys comes from: a descriptor, the system, or a person.

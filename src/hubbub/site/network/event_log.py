@@ -43,7 +43,7 @@ _SENTENCES = {
     "revoked": (
         "{study}: withdrawn here, or its roster was replaced; its session for {purpose} is over"
     ),
-    "waiting": "waiting for {parties}; start hubbub join there, or wait",
+    "waiting": "waiting for {parties}",
     "open": "session for {purpose} set up among {parties} parties in {seconds:.1f} s",
     "missing": "{whom} did not answer within {deadline:g} s: {then}",
     "declined": "{whom} refuses: {reason}",
@@ -98,8 +98,8 @@ def last_status(home: Path) -> dict[str, Any]:
         status["age_seconds"] = max(0.0, time.time() - status.pop("time"))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         raise UserError(
-            f"expected a party's folder that has taken part in a study, found no {path}; "
-            "check the path"
+            f"expected a party's folder in which hubbub join or hubbub serve has run, found no "
+            f"{path}; start it, or check the path (a run's folder has report.html instead)"
         ) from None
     return status
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from hubbub.core.disk import fresh, sync_folder, write_all, write_bytes
+from hubbub.core.disk import fresh, sync_folder, why_of, write_all, write_bytes
 from hubbub.core.errors import IntegrityError
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.round.round_parameters import RoundParameters
@@ -154,5 +154,6 @@ def recover(path: Path) -> int:
 
 def _not_taken(path: Path, error: OSError) -> IntegrityError:
     return IntegrityError(
-        f"expected {path} to take what was sent, got: {error}; fix the disk, then resume the run"
+        f"expected {path} to take what was sent, got: {why_of(error)}; fix the disk, then resume "
+        "the run"
     )

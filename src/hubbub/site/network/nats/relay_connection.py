@@ -191,7 +191,7 @@ class RelayConnection:
             )
         link = self._ends[name].link
         if link.present is not True:
-            return "it has not connected" if link.present is None else "it has left"
+            return "not connected yet" if link.present is None else "it has left"
         if self._ends[name].unheard:
             return "it sends so many unusable messages that it is ignored for now"
         if link.too_large:
