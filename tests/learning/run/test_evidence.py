@@ -122,7 +122,7 @@ def test_everything_holds_and_each_claim_says_how(evidence: Path) -> None:
     assert set(by) == {REDERIVED, SIGNED, NOT_VERIFIABLE}
     derived, signed, trusted = ("\n".join(by[one]) for one in (REDERIVED, SIGNED, NOT_VERIFIABLE))
     assert "epsilon is at most 0.5" in derived
-    assert "after the 6 attempts charged" in derived
+    assert "after 6 attempts charged" in derived
     assert "the plan's numbers follow from the study" in derived
     for name in ("cleveland", "hungary", "switzerland", "va-long-beach"):
         assert f"{name}: 6 attempts charged" in signed

@@ -150,7 +150,7 @@ def test_the_oracle_knows_a_lie(files: Callable[[str], TrueFile]) -> None:
     true = files("attested")
     fewer = deepcopy(true.content)
     fewer["epsilon"]["attempts"] = 1
-    said = "after the 1 attempts charged, it is at most 0.1; no silo has charged more than 1, "
+    said = "after 1 attempt charged, it is at most 0.1; no silo has charged more than 1, "
     assert not is_true(true, fewer, f"{said}as all silos signed with the roster's keys")
     unshown = deepcopy(true.content) | {"attested": []}
     assert not is_true(true, unshown, "parties showed evidence in every session with an attempt")

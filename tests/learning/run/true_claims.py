@@ -134,7 +134,7 @@ def _claimed(true: TrueFile, content: Content, *_: str) -> bool:
 
 
 def _attempts(true: TrueFile, content: Content, counted: str, how: str, most: str) -> bool:
-    number, charged = int(counted), true.charged
+    number, charged = int(counted.replace(",", "")), true.charged
     if _is_rekeyed(true, content):  # a claim about those keys, of which nobody knows whose they are
         charged = max(one["attempts"] for one in content["silos"])
     made = _planned(content["study"]["toml"], content["plan"]["dimension"])
@@ -223,7 +223,7 @@ TRUE_IF: tuple[tuple[str, Callable[..., bool]], ...] = (
     ),
     (r"epsilon is at most (\S+) at delta .* if the study ran as planned", _claimed),
     (
-        r"after the (\d+) attempts (charged|that are counted), it is at most \S+; "
+        r"after ([\d,]+) attempts? (charged|counted), it is at most \S+; "
         r"no silo has charged more than (\d+), as all silos signed with the roster's keys",
         _attempts,
     ),

@@ -140,7 +140,7 @@ def _two_way(data: SyntheticData, confidence: float) -> Answer:
     cells = len(rows) // 2
     return Answer(
         kind=TWO_WAY,
-        title="Two-way tables: shares by the noisy sums; in synthetic records",
+        title="Shares by the noisy sums, and of the synthetic records",
         confidence=confidence,
         rows=tuple(rows),
         notes=(

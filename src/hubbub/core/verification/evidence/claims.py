@@ -253,8 +253,10 @@ def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) 
     attempts = count_of(content["epsilon"]["attempts"])
     rows, least = spent(made, attempts), least_attempts(content, study)
     stated = next(row for row in rows if row["adversary"] == made.stated.adversary)
-    how = "charged" if attempts == words.attempts else "that are counted"
-    claim = f"after the {attempts} attempts {how}, it is at most {at_most(stated['epsilon'])}"
+    how = "charged" if attempts == words.attempts else "counted"
+    claim = (
+        f"after {several(attempts, 'attempt')} {how}, it is at most {at_most(stated['epsilon'])}"
+    )
     why = difference(content["epsilon"]["after_attempts"], rows)
     if attempts > made.mechanism.paid_attempts:
         why = f"the study allows {made.mechanism.steps} attempts"

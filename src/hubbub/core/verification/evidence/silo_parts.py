@@ -19,7 +19,7 @@ from math import ceil
 from pathlib import Path
 
 from hubbub.core.errors import ProtocolError, UserError
-from hubbub.core.number_format import at_most
+from hubbub.core.number_format import at_most, several
 from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.agreement.key_agreement import RollCall
 from hubbub.core.protocol.primitives.identity import Identity, Roster
@@ -205,7 +205,7 @@ def _said_by(part: Plain) -> str:
     """A silo's part in words."""
     ledger, total = part["ledger"], part["data_set"]
     words = (
-        f"{part['silo']}: {part['attempts']} attempts charged; its ledger has "
+        f"{part['silo']}: {several(part['attempts'], 'attempt')} charged; its ledger has "
         f"{ledger['rows']} rows and the head {ledger['head'][:16]}…"
     )
     if total is None:

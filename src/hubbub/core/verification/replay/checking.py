@@ -16,6 +16,7 @@ import numpy as np
 
 from hubbub.core.disk import json_value
 from hubbub.core.errors import EffortError, HubbubError, IntegrityError, UserError
+from hubbub.core.number_format import several
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters
@@ -165,9 +166,9 @@ def verify(
 
 def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     """The findings, within the work that is allowed for accounts."""
-    if not (folder / "study.toml").exists() and not (folder / FILE).exists():
+    if not any((folder / name).exists() for name in ("plan.json", FILE, "transcript")):
         raise UserError(
-            f"expected the folder of a run at {folder}, found no study.toml in it; name the folder "
+            f"expected the folder of a run at {folder}, found no {FILE} in it; name the folder "
             "that --out named"
         )
     findings = list(integrity_findings(folder))
@@ -250,10 +251,9 @@ def steps_of(folder: Path) -> int:
 def _intact(folder: Path, content: Plain | None) -> Finding:
     count = len(files(folder))
     if content is None:
-        return rederived(f"{count} transcripts, each a complete chain")
-    return rederived(
-        f"{len(content['files'])} files and {count} transcripts are those that {FILE} lists"
-    )
+        return rederived(f"{several(count, 'transcript')}, each a complete chain")
+    kept = several(len(content["files"]), "file")
+    return rederived(f"{kept} and {several(count, 'transcript')}: all that {FILE} lists")
 
 
 def _played(

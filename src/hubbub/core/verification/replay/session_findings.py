@@ -62,10 +62,12 @@ def replay_findings(
             "them, and about the one MODEL"
         )
     if played.unseen:
+        why = "sums were projected layer by layer for a model of the study's own"
+        if played.withheld:
+            why = 'masked vectors were not kept (transcript = "hashes")'
         yield not_verifiable(
             f"the sums of {several(played.unseen, 'round')} in {name}, and the steps after them: "
-            'masked vectors were not kept (transcript = "hashes"), or sums were '
-            "projected layer by layer for a model of the study's own"
+            f"{why}"
         )
     elif steps:
         yield rederived(f"{name}: every sum, and every step along it, bit for bit")
@@ -121,8 +123,10 @@ def query_count_findings(plan: Plan, done: Sessions, content: Plain | None) -> I
                 f"{asked[purpose]} of {most} that are due"
             )
         why = "the claimed epsilon does not hold" if asked[purpose] > most else ""
-        claim = f"the transcripts have {asked[purpose]} sums for {purpose}, of {most} that are due"
-        yield judged(f"{claim} after {counted} attempts", why)
+        claim = (
+            f"the transcripts have {several(asked[purpose], 'sum')} for {purpose}, of {most} due"
+        )
+        yield judged(f"{claim} after {several(int(counted), 'attempt')}", why)
 
 
 def attempts_paid(planned: PlannedQuery[Query], done: Sessions) -> int:
