@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from hubbub.core.number_format import Row, amount, finite, score
 
@@ -22,6 +23,11 @@ class MetricWords:
     meaning: str  # a sentence
     better: str = "lower"  # or "higher"; empty where neither is, or nobody knows
     is_share: bool = False  # whether it is read on a scale from one half to 1
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the largest value that it can have."""
+        return (0.0 if self.better else -inf), (1.0 if self.is_share else inf)
 
     def shown(self, value: float | None) -> str:
         """A value of it."""

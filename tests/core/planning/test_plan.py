@@ -181,7 +181,7 @@ def test_epsilon_grows_with_the_colluders(one):
     for less, more in pairwise(coalitions):
         assert less.epsilon <= more.epsilon
         assert less.noise_multiplier >= more.noise_multiplier
-    outsider = made.epsilon("outsider (published models)")
+    outsider = made.epsilon("outsider (published results)")
     assert outsider <= made.epsilon("one silo") <= made.stated.epsilon
 
 
@@ -807,7 +807,7 @@ def joint(**training):
 def test_p10_the_exposures_charge_what_each_adversary_knows_of_a_joint_batch():
     made = plan(joint())
     known = {row.adversary: row.known_records for row in made.exposures}
-    assert known["outsider (published models)"] == known["aggregator"] == 0
+    assert known["outsider (published results)"] == known["aggregator"] == 0
     assert known["one silo"] == 834  # a sixth, rounded up
     assert made.stated.known_records == 2500  # two that collude and one that looks on
     assert made.exposures[-1].known_records == 4167  # the sixth silo's records are never known
@@ -885,7 +885,7 @@ def test_p8_one_vector_is_charged_exactly():
     )  # fmt: skip
     assert bound.lower <= made.stated.epsilon <= 1.0
     assert bound.upper == pytest.approx(made.stated.epsilon, rel=1e-4)
-    assert made.epsilon("outsider (published models)") < made.epsilon("one silo") < 1.0
+    assert made.epsilon("outsider (published results)") < made.epsilon("one silo") < 1.0
     assert made.to_dict()["projection"]["exact"] is True
 
 

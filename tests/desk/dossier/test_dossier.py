@@ -184,13 +184,17 @@ def test_a_changed_member_changes_its_sentence(facts: Facts) -> None:
     [
         ("asked.model", None, "No model is trained"),
         ("asked.training", None, "No gradient is clipped"),
-        ("asked.privacy", {"cap": 3.0}, "a cap of 3.0"),
+        ("asked.privacy", {"cap": 3.0}, "a cap of 3 over"),
         ("trust", [], "does not say that the parties ran in one process"),
         (
             "plan.patient",
             {"is_unit": False, "who": "a patient with 5 records", "epsilon": 2.5},
             "For a patient with 5 records epsilon is at most 2.5",
         ),
+        ("plan.unit", "patient", "patients of all silos together, at most"),
+        ("plan.unit", "patient", "each patient's contribution is clipped"),
+        ("plan.unit", "patient", "Of 100 patients that took part"),
+        ("plan.unit", "patient", "one patient (whose records were used, or were not)"),
     ],
 )
 def test_a_choice_changes_the_sentence(facts: Facts, path: str, value: Any, words: str) -> None:
@@ -226,7 +230,7 @@ delta = 1e-5
     follows = said["Does the result follow from the messages?"]
     assert follows.standing == "re-derived"
     assert f"statistics.json (SHA-256 {digest})" in follows.text
-    assert "1 sum was charged" in said["Was more spent than planned?"].text
+    assert "Charged: 1 attempt." in said["Was more spent than planned?"].text
     assert "it names no target" in said["Which columns are read?"].text
     columns = [{"categories": ["f"], "name": "sex"}, {"low": 1, "name": "age"}]
     crossed = [{"name": "both", "kind": "crosstab", "rows": "sex", "columns": "stage"}]

@@ -32,7 +32,7 @@ from hubbub.desk.report.arrangements import (
 from hubbub.desk.report.charts import bounds, linear
 from hubbub.desk.report.markup import tag
 from hubbub.desk.report.page import render
-from hubbub.desk.report.promise import broken
+from hubbub.desk.report.promise import broken, number_rows
 from hubbub.desk.report.validation_sheet import decision_chart
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"
@@ -93,7 +93,7 @@ def a_plan(**changes: Any) -> dict[str, Any]:
         "certificate": {"epsilon": 2.5e-10, "delta": 1e-8, "delta_factor": 1.0000000001257},
         "attack_power_at_1_percent": 0.0144544,
         "epsilon": [
-            exposure("outsider (published models)", 0, 0.34065),
+            exposure("outsider (published results)", 0, 0.34065),
             exposure("aggregator", 0, 0.34065),
             exposure("one silo", 0, 0.39932),
             exposure("aggregator + 1 silo", 1, 0.49998),
@@ -338,6 +338,22 @@ def test_a_bound_past_fifty_is_marked_as_no_promise_and_has_no_point() -> None:
     drawn = chart(rendered(), "Line chart of epsilon by")
     crosses = [one for one in drawn.all("path") if one.attributes["class"] == "cross"]
     assert [one.text for one in crosses] == ["4: over 50: no guarantee"]
+
+
+def test_a_page_speaks_of_the_unit_that_epsilon_protects() -> None:
+    patient = {"is_unit": True, "who": "a patient with up to 3 records", "epsilon": 0.5}
+    plan = a_plan(unit="patient", patient={**patient, "in_two_silos": 1.0})
+    header = read(rendered(plan=plan)).all("header")[0].text
+    assert "can learn about one patient" in header
+    assert "one record" not in header
+    assert "can learn about one record" in read(rendered()).all("header")[0].text
+
+
+def test_the_numbers_of_statistics_are_not_called_a_models() -> None:
+    rows = {name: words for name, _, words in number_rows(a_plan(trains=False))}
+    assert "parameters" not in rows
+    assert not any("model" in words or "gradient" in words for words in rows.values())
+    assert any("model" in words for _, _, words in number_rows(a_plan()))
 
 
 def test_intervals_stand_where_their_numbers_are() -> None:
@@ -674,7 +690,7 @@ def test_findings_are_counted_and_what_is_on_trust_is_listed() -> None:
     rows = rows_of(page)
     assert [rows[one][0] for one in ("re-derived", "signed", "not verifiable")] == ["1", "1", "1"]
     assert "That nobody lied." in [one.text for one in read(page).all("li")]
-    assert "No claim was found to be wrong" in read(page).all("header")[0].text
+    assert "no claim was found to be wrong" in read(page).all("header")[0].text
 
 
 def test_what_does_not_hold_stands_on_the_first_screen_and_in_full_below() -> None:

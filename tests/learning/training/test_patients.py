@@ -180,7 +180,7 @@ def test_a_patients_row_without_an_account_is_left_open(training: dict[str, Any]
     assert whole.patient is not None
     assert whole.patient.epsilon == whole.stated.epsilon  # one unit has the study's account
     assert whole.patient.in_two_silos is None
-    assert any("epsilon of both is at most" in one for one in whole.warnings)
+    assert any("epsilon of both together is at most" in one for one in whole.warnings)
 
 
 @pytest.mark.slow

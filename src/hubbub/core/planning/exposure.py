@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from hubbub.core.errors import StudyError
+from hubbub.core.number_format import at_most
 from hubbub.core.planning import accounts, noise_shares
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.noise_shares import NoiseShares, known_shares
@@ -203,7 +204,7 @@ def owned_records(mechanism: Mechanism, parties: Parties, silos: int) -> int:
 
 def _adversaries(parties: Parties) -> list[Adversary]:
     """All rows of the table."""
-    rows = [Adversary(name="outsider (published models)"), Adversary(name="aggregator")]
+    rows = [Adversary(name="outsider (published results)"), Adversary(name="aggregator")]
     if parties.compute_nodes > 1:
         # A silo that does not use the honest node is left with its own share (P4).
         subset = 0 < parties.nodes_per_silo < parties.compute_nodes
@@ -294,10 +295,12 @@ class PatientPromise:
     def warning(self, stated: float, delta: float) -> str:
         """What a reader should know who expects that much of epsilon at that delta."""
         if self.is_unit:
-            both = f"epsilon of both is {_told(self.in_two_silos)}"
+            both = f"epsilon of both together is {_told(self.in_two_silos)}"
             if self.in_two_silos is None:
                 larger = min(1.0, (1 + exp(stated)) * delta)
-                both = f"epsilon of both is at most {2 * stated:.4g}, at delta {larger:.2g}"
+                both = (
+                    f"epsilon of both together is at most {2 * stated:.4g}, at delta {larger:.2g}"
+                )
             return (
                 f"the unit is a patient, with up to {self.records} records in a silo; a "
                 f"patient of two silos is two units: {both}"
@@ -350,4 +353,4 @@ def _of_many(threat: Threat, stated: Exposure, many: int) -> float | None:
 def _told(epsilon: float | None) -> str:
     if epsilon is None:
         return "not known (there is no account of it)"
-    return "more than 50" if epsilon == inf else f"{epsilon:.4g}"
+    return "more than 50" if epsilon == inf else f"at most {at_most(epsilon)}"

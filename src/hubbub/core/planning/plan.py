@@ -104,7 +104,7 @@ class Plan:
     >>> made.dimension, made.quorum, made.word_bits, made.upload_bytes_per_step
     (27, 4, 16, 224)
     >>> [(one.adversary, round(one.epsilon, 2)) for one in made.exposures][:2]
-    [('outsider (published models)', 0.34), ('aggregator', 0.34)]
+    [('outsider (published results)', 0.34), ('aggregator', 0.34)]
     """
 
     study: Study

@@ -38,7 +38,7 @@ AGAINST: dict[str, str | None] = {
 _COALITION = re.compile(r"aggregator \+ (\d+) silos?")
 _ENCLAVES = re.compile(r"(.*), (?:no enclave holding|(\d+) enclaves? broken)")
 _KNOWN = {
-    "outsider (published models)": "anybody who gets the published models, and nothing else",
+    "outsider (published results)": "anybody who gets the published results, and nothing else",
     "aggregator": "the party that adds up what silos send, with all that it receives",
     "aggregator and all compute nodes but one": "the aggregator, to whom every compute node but "
     "one secretly tells all it knows",

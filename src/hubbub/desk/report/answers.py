@@ -324,8 +324,8 @@ def _curves_figure(answer: Answer) -> Figure:
     more = _LINE * (2 * known + 2) if known else 0
     if more:
         words += " Below: records at risk just after these times, with noise."
-    drawn = [charts.DrawnCurve.of({**curve, "name": curve["name"] or "all"}) for curve in curves]
-    chart = charts.curves(drawn, axes, described=words, extra=extra, more=more)
+    drawn = [charts.Series.of({**curve, "name": curve["name"] or "all"}) for curve in curves]
+    chart = charts.lines(drawn, axes, described=words, extra=extra, more=more)
     return Figure(chart, words, charts.HEIGHT + more)
 
 

@@ -88,16 +88,18 @@ class ArrangementTable:
         return asdict(self)
 
 
-def interval(values: Sequence[float]) -> tuple[float | None, float | None]:
+def interval(values: Sequence[float], metric: str = "") -> tuple[float | None, float | None]:
     """The 95 % interval of the mean of repeats, by Student's t; (None, None) of fewer than two.
+
+    It ends where the metric does, if one is named: no AUC is above 1, no squared error below 0.
 
     Requires: repeats that are independent of each other. Splits of the same records are not quite:
     their intervals are too short.
 
     Example:
         >>> low, high = interval([0.8, 0.9, 0.85])
-        >>> round(low, 3), round(high, 3)
-        (0.726, 0.974)
+        >>> round(low, 3), round(high, 3), interval([0.8, 1.0], "auc")[1]
+        (0.726, 0.974, 1.0)
     """
     from scipy.special import stdtrit  # which takes long to import
 
@@ -106,7 +108,8 @@ def interval(values: Sequence[float]) -> tuple[float | None, float | None]:
         return None, None
     mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
     reach = float(stdtrit(count - 1, (1 + _LEVEL) / 2)) * deviation / sqrt(count)
-    return mean - reach, mean + reach
+    least, most = words_of(metric).ends
+    return max(mean - reach, least), min(mean + reach, most)
 
 
 # Whether joining was worth it: arrangements of the study side by side, with intervals.
@@ -168,8 +171,6 @@ def _figure(found: ArrangementTable) -> markup.Html:
     name = metric.name
     every = [end for one in found.arrangements for end in (one.low, one.mean, one.high)]
     ends = [end for end in every if end is not None]
-    if metric.is_share:
-        ends = [min(max(end, 0.0), 1.0) for end in ends]
     axis = charts.scores if metric.is_share else charts.linear
     across = axis(ends, charts.EDGE, charts.WIDTH - charts.VALUE_ROOM)
     items = [
@@ -313,7 +314,7 @@ def _arrangement(runs: Sequence[ReportedRun], metric: str) -> Arrangement | None
     values = [value for run in runs if (value := finite(run.last, metric)) is not None]
     if not values:
         return None
-    low, high = interval(values)
+    low, high = interval(values, metric)
     against = promise.against(runs[0].plan, runs[0].mode)
     return Arrangement(
         name=runs[0].baseline or "federated",

@@ -152,11 +152,20 @@ class Axes:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Points that belong together, (x, y) each, by rising x."""
+    """Points that belong together, (x, y) each, by rising x, over an area from `low` to `high`."""
 
     name: str  # for the legend
     points: tuple[tuple[float, float], ...]  # where the line goes
+    low: tuple[float, ...] = ()  # at each point; without an area, of none
+    high: tuple[float, ...] = ()
     marked: bool = True  # whether its points have marks
+
+    @classmethod
+    def of(cls, curve: Mapping[str, Any]) -> Series:
+        """A curve from plain values, as the files of a run have it."""
+        points = tuple(zip(curve["x"], curve["y"], strict=False))
+        ends = {key: tuple(curve.get(key, ())) for key in ("low", "high")}
+        return cls(name=curve["name"], points=points, **ends, marked=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,18 +197,30 @@ def vertical(height: int) -> tuple[float, float]:
 
 
 def lines(
-    series: Sequence[Series], axes: Axes, *, described: str, extra: Sequence[markup.Html] = ()
+    series: Sequence[Series],
+    axes: Axes,
+    *,
+    described: str,
+    extra: Sequence[markup.Html] = (),
+    more: float = 0,
 ) -> markup.Html:
-    """At most two series as lines with marks, over `extra`."""
-    drawn = [_line(one, axes, index) for index, one in enumerate(series)]
-    legend = []
+    """At most six series as lines over their areas, `extra` on top, and so much more room below."""
+    parts = []
+    for index, one in enumerate(series):
+        if one.low:
+            xs = [x for x, _ in one.points]
+            low, high = (axes.path(zip(xs, end, strict=False)) for end in (one.low, one.high))
+            area = markup.tag("polygon", points=" ".join([*high, *low[::-1]]), class_="area")
+            parts.append(markup.tag("g", area, class_=f"series-{index}"))
+        parts.append(_line(one, axes, index))
+    room = (RIGHT - LEFT) / min(len(series), 3) if series else 0.0
     for index, one in enumerate(series if len(series) > 1 else ()):
-        x = LEFT + 120 * index
-        stroke = markup.tag("polyline", points=f"{x},12 {x + 24},12")
-        mark = _mark((x + 12, 12), _MARKS[index], one.name)
-        legend.append(markup.tag("g", stroke, mark, class_=f"series-{index}"))
-        legend.append(markup.tag("text", one.name, x=x + 32, y=_UPPER))
-    return axes.drawn([*extra, *drawn, *legend], described)
+        x, y = LEFT + room * (index % 3), 12 + 16 * (index // 3)
+        stroke = markup.tag("polyline", points=f"{x:g},{y} {x + 20:g},{y}")
+        mark = [_mark((x + 10, y), _MARKS[index % 2], one.name)] if one.marked else []
+        parts.append(markup.tag("g", stroke, *mark, class_=f"series-{index}"))
+        parts.append(markup.tag("text", one.name, x=x + 26, y=y + 4))
+    return axes.drawn([*parts, *extra], described, more)
 
 
 def alone(chart: markup.Html, height: float) -> str:
@@ -356,7 +377,7 @@ def _ticks_across(across: Scale, foot: float, head: float) -> list[markup.Html]:
 
 def _line(one: Series, axes: Axes, index: int) -> markup.Html:
     marks = [
-        _mark(axes.place(x, y), _MARKS[index], f"{one.name} at {amount(x)}: {amount(y)}")
+        _mark(axes.place(x, y), _MARKS[index % 2], f"{one.name} at {amount(x)}: {amount(y)}")
         for x, y in (one.points if one.marked else ())
     ]
     line = markup.tag("polyline", points=" ".join(axes.path(one.points)))
@@ -396,26 +417,6 @@ def _whisker(item: Interval, across: Scale, top: float) -> list[markup.Html]:
     return parts
 
 
-# Curves over their areas, with words on and below the axes: a part of `charts`.
-
-
-@dataclass(frozen=True, kw_only=True)
-class DrawnCurve:
-    """A curve that goes straight from point to point, between `low` and `high`."""
-
-    name: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    low: tuple[float, ...] = ()
-    high: tuple[float, ...] = ()
-
-    @classmethod
-    def of(cls, curve: Mapping[str, Any]) -> DrawnCurve:
-        """From plain values, as the files of a run have them."""
-        parts = {key: tuple(curve[key]) for key in ("x", "y", "low", "high")}
-        return cls(name=curve["name"], **parts)
-
-
 def word(text: str, x: float, y: float, anchor: str, class_: str) -> markup.Html:
     """A text on a chart."""
     return markup.tag("text", text, x=x, y=y, text_anchor=anchor, class_=class_)
@@ -425,33 +426,3 @@ def note(text: str, axes: Axes, line: int, *, above: bool = False) -> markup.Htm
     """A text in the lower left of a chart, or in the upper; lines are counted from there."""
     place = axes.up.end + 18 + 16 * line if above else axes.up.start - 10 - 16 * line
     return word(text, LEFT + 8, place, "start", "strong")
-
-
-def curves(
-    drawn: Sequence[DrawnCurve],
-    axes: Axes,
-    *,
-    described: str,
-    extra: Sequence[markup.Html] = (),
-    more: float = 0,
-) -> markup.Html:
-    """Curves over their areas, at most six, and `extra`, with so much more room below."""
-    parts = []
-    for index, one in enumerate(drawn):
-        colour = f"series-{index}"
-        line, low, high = (
-            axes.path(list(zip(one.x, y, strict=False))) for y in (one.y, one.low, one.high)
-        )
-        if low:
-            area = markup.tag("polygon", points=" ".join([*high, *low[::-1]]), class_="area")
-            parts.append(markup.tag("g", area, class_=colour))
-        stroke = markup.tag("polyline", points=" ".join(line))
-        parts.append(markup.tag("g", stroke, class_=colour, data_name=one.name))
-    if len(drawn) > 1:
-        room = (RIGHT - LEFT) / min(len(drawn), 3)
-        for index, one in enumerate(drawn):
-            x, y = LEFT + room * (index % 3), 12 + 16 * (index // 3)
-            stroke = markup.tag("polyline", points=f"{x:g},{y} {x + 20:g},{y}")
-            parts.append(markup.tag("g", stroke, class_=f"series-{index}"))
-            parts.append(markup.tag("text", one.name, x=x + 26, y=y + 4))
-    return axes.drawn([*parts, *extra], described, more)

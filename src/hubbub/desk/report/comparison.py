@@ -74,7 +74,7 @@ class Comparison:
         how = f"Scored on {records}, over {self.repeats} {kind}."
         arrangements = []
         for mode, mean in self.mean.items():
-            low, high = interval(self.values[mode])
+            low, high = interval(self.values[mode], self.metric)
             who = promised_against(self.plan.stated.adversary, mode)
             epsilon = None if who is None else self.plan.stated.epsilon
             own = Arrangement(

@@ -23,12 +23,11 @@ from hubbub.desk.report import (
 from hubbub.desk.report.markup import Html, section, table, tag
 from hubbub.desk.report.scores import (
     Scores,
+    following,
     in_a_sentence,
     interval_of,
     learning,
-    telling,
     verdict,
-    what_next,
 )
 from hubbub.desk.report.sheet import SheetOfModel, full, html_of
 from hubbub.learning import metric_words
@@ -85,10 +84,10 @@ def briefly(findings: Sequence[Finding]) -> str:
     """The findings in one sentence."""
     counts = "; ".join(f"{n} {verdict} ({_HOW[verdict]})" for verdict, n in _counts(findings))
     wrongs = sum(finding[1] not in _HOW for finding in findings)
-    start = "No claim was found to be wrong"
+    start = "no claim was found to be wrong"
     if wrongs:
         start = f"{several(wrongs, 'claim')} {'does' if wrongs == 1 else 'do'} not hold"
-    return f"{start}: {counts}. How to check it yourself is described below."
+    return f"In evidence.json {start}: {counts}. How to check it yourself is described below."
 
 
 def _counts(findings: Sequence[Finding]) -> list[tuple[str, int]]:
@@ -282,14 +281,13 @@ def _summary(
         tiles.append(_tile("records that left a silo", "none", remark))
     is_federated = mode is trust_models.FEDERATED
     alarms = promise.broken(plan, spending) if is_federated else []
-    following = (
-        [_next(metrics, scores, validated)] if is_federated and plan.get("trains", True) else []
-    )
+    words = following(scores, metrics[-1] if metrics else {}, validated).removeprefix("next: ")
+    advice = [f"What to do next: {words}."] if is_federated and plan.get("trains", True) else []
     answer = (
         tag("dl", *tiles, class_="tiles"),
         *([tag("p", promise.plainly(plan, against))] if against else []),
         *([tag("p", briefly(checked))] if checked else []),
-        *(tag("p", words) for words in following),
+        *(tag("p", words) for words in advice),
     )
     picture = who_sees_what.picture(plan, mode)
     return tag(
@@ -340,14 +338,6 @@ def _learned_tile(metrics: Metrics, scores: Scores) -> list[Html]:
     return [_tile(metric_words.label_of(name), words.shown(finite(last, name)), remark)]
 
 
-def _next(metrics: Metrics, scores: Scores, validated: SheetOfModel | None) -> str:
-    """What to do with the model, as a sentence of its own."""
-    said = what_next(scores, metrics[-1] if metrics else {})
-    if validated and not telling(scores):
-        said = validated.next_step
-    return f"What to do next: {said.removeprefix('next: ')}."
-
-
 def _privacy_tiles(plan: Plan, against: str | None) -> list[Html]:
     if against is None:
         return [_tile("privacy cost ε", "no guarantee", "this baseline adds no noise")]
@@ -355,7 +345,7 @@ def _privacy_tiles(plan: Plan, against: str | None) -> list[Html]:
     power = at_most(100 * plan["attack_power_at_1_percent"])
     remark = (
         f"{promise.strength(epsilon)} guarantee: how much {plan_rows.spoken(against)} can learn "
-        "about one record; 0 is nothing"
+        f"about one {promise.unit_of(plan)}; 0 is nothing"
     )
     return [
         _tile("privacy cost ε (epsilon), at most", at_most(epsilon), remark),

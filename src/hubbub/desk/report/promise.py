@@ -144,7 +144,7 @@ def plainly(plan: Plan, against: str) -> str:
     if epsilon is None:
         return f"Against {spoken(against)} nothing is guaranteed: they may learn who took part."
     how = "hardly" if epsilon <= _STRONG else "sometimes" if epsilon <= _WEAK else "perhaps"
-    used = "record was" if _unit(plan) == "record" else "records were"
+    used = "record was" if unit_of(plan) == "record" else "records were"
     return (
         f"In plain words: even {spoken(against)}, knowing everything else about a person, "
         f"can {how} tell whether that person's {used} used. Whatever the odds were "
@@ -169,14 +169,6 @@ def cost(plan: Plan, mode: trust_models.Mode, up: charts.Scale) -> markup.Html:
     return markup.section(heading, *_meaning(plan, who), _table(plan), figure)
 
 
-def odds(epsilon: float, unit: str) -> str:
-    """Epsilon as a factor of odds, in a clause."""
-    return (
-        f"the odds between two guesses about one {unit} (it was used, or it was not) change by a "
-        f"factor of at most {at_most(exp(epsilon))}"
-    )
-
-
 def audit_words(audit: Mapping[str, Any]) -> str:
     """What an attack on the study with made-up records has found."""
     return (
@@ -189,18 +181,13 @@ def audit_words(audit: Mapping[str, Any]) -> str:
 
 
 def _meaning(plan: Plan, who: str) -> list[markup.Html]:
-    """Epsilon in words, for the adversary against whom it holds."""
-    epsilon, unit = stated(plan)["epsilon"], _unit(plan)
+    """What epsilon is a bound on, and what an attacker finds at most."""
+    unit = unit_of(plan)
     first = (
         f"ε (epsilon) bounds how much any single {unit} can change what an adversary "
         f"sees. An adversary is somebody who tries to learn about a {unit}. At ε = 0 "
-        "nothing changes; below 1 is a strong guarantee, above 8 a weak one. "
+        "nothing changes; below 1 is a strong guarantee, above 8 a weak one."
     )
-    if epsilon is not None:
-        first += (
-            f"With ε = {at_most(epsilon)}, {odds(epsilon, unit)}, whatever was believed before, "
-            f"except with the tiny probability δ = {amount(plan['delta'])}."
-        )
     patient = plan.get("patient")  # what holds for a person with several records
     others = "A person with several records in the study is protected less."
     if patient is not None and patient["is_unit"]:
@@ -220,7 +207,7 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
     return [markup.tag("p", first), markup.tag("p", second)]
 
 
-def _unit(plan: Plan) -> str:
+def unit_of(plan: Plan) -> str:
     """What is protected: a record, or a patient with all records in a silo."""
     return str(plan.get("unit", "record"))
 
@@ -236,7 +223,7 @@ def _table(plan: Plan) -> markup.Html:
         f"ε for each adversary, at δ = {amount(plan['delta'])}. To collude is to share, "
         "in secret, everything one knows; the study is planned for up to T = "
         f"{stated(plan)['colluding_silos']} colluding silos. C is the most that one "
-        f"{_unit(plan)} can add to a sum"
+        f"{unit_of(plan)} can add to a sum"
     )
     marked = (plan["epsilon"].index(stated(plan)),)
     return markup.table(caption, head, exposure_rows(plan), numeric=(1, 4), marked=marked)
@@ -345,11 +332,10 @@ _NOISE = (
     ("noise share on the grid", "share_sigma_grid", "the same in grid steps"),
     ("grid step", "grid_step", "width of the grid onto which sums are rounded"),
     ("word", "word_bits", "bits of one number in a message"),
-    ("sum limit", "sum_limit", "records whose sum fits into a word if all gradients agree"),
+    ("sum limit", "sum_limit", "records whose sum fits into a word, whatever they are"),
     ("quorum", "quorum", "fewest silos in a round; with fewer, nothing is revealed"),
 )
 _SIZE = (
-    ("parameters", "dimension", "numbers that the model learns"),
     ("mask partners", "degree", "silos with which each shares masks (without compute nodes)"),
     ("δ", "delta", "the tiny probability that ε does not hold"),
 )
@@ -381,12 +367,15 @@ def number_rows(plan: Plan) -> list[Cells]:
         if not isinstance(value, str):
             value = at_most(value) if row.upper else amount(value)
         rows.append((row.name, value, row.words))
+    size_of = ("parameters", "dimension", "numbers that the model learns")
+    if not plan.get("trains", True):
+        size_of = ("numbers", "dimension", "what a sum consists of")
     factor = f"1 + {plan['certificate']['delta_factor'] - 1:.2g}"
     power = at_most(100 * plan["attack_power_at_1_percent"])
     return [
         *rows,
-        *_amounts(plan, _SIZE),
-        ("upload", size(plan["upload_bytes_per_step"]), "what a silo sends in each step"),
+        *_amounts(plan, (size_of, *_SIZE)),
+        ("upload", size(plan["upload_bytes_per_step"]), "what a silo sends for each sum"),
         (
             "attack",
             f"{power} in 100",
@@ -411,16 +400,16 @@ def traffic(plan: Plan, attempts: int, seconds: float | None) -> markup.Html:
         (name, size(count), NOT_KNOWN if count is None else size(count * attempts))
         for name, count in (
             ("each silo sends", each_sends),
-            ("each silo receives (the model)", download(plan)),
+            ("each silo receives", download(plan)),
             ("all silos together send", all_send),
         )
     ]
     words = (
-        f"{amount(attempts)} attempts were made; the study allows {amount(plan['steps'])}. How "
-        "much a silo sends does not depend on how many records it has or used."
+        f"Attempts made: {amount(attempts)}; the study allows {amount(plan['steps'])}. How much a "
+        "silo sends does not depend on how many records it has or used."
     )
-    caption = "Data sent during training, without the set-up"
-    head = ("Quantity", "per step", "total")
+    caption = "Data sent for these attempts, without the set-up"
+    head = ("Quantity", "per attempt", "total")
     return markup.section(
         "What it took", markup.tag("p", words), markup.table(caption, head, rows, numeric=(1, 2))
     )

@@ -19,7 +19,7 @@ from hubbub.desk.report.markup import Html, join, tag
 from hubbub.desk.report.page import render
 from hubbub.desk.report.promise import broken, spent_words
 from hubbub.desk.report.report_of_run import write_report
-from hubbub.desk.report.scores import in_a_sentence, what_next
+from hubbub.desk.report.scores import following, in_a_sentence
 from hubbub.desk.report.sheet import Sheet, Table, full, html_of, lines_of, picture, table_html
 from hubbub.desk.report.trust_models import called
 from hubbub.learning.metric_words import metrics_of, words_of
@@ -87,12 +87,13 @@ def in_notebook(result: Result) -> str:
         rows = tuple((words.name, value, words.meaning) for words, value in meanings)
         head = ("metric", "value", "what it says")
         parts.append(table_html(Table(head, rows, "The model", words=(0, 2))))
-    if result.validation is not None:
-        validated = renderers.render("validation", result.validation)
+    validation = result.validation
+    validated = None if validation is None else renderers.render("validation", validation)
+    if validated:
         parts += html_of(validated.sheet, picture)
-        parts.append(tag("p", full(validated.next_step)))
-    elif metrics:
-        parts.append(tag("p", full(what_next(scores_to_dict(result.scores), final))))
+    if validated or metrics:
+        words = following(scores_to_dict(result.scores), final, validated)
+        parts.append(tag("p", full(words)))
     answers = {name: answer.to_dict() for name, answer in result.statistics.items()}
     return tag("div", join([*parts, *answers_in_notebook(answers)])).text
 

@@ -12,7 +12,7 @@ from typing import Any
 from hubbub.core.number_format import Row, amount, at_most, finite
 from hubbub.core.planning import plan_rows
 from hubbub.desk.report import charts, markup
-from hubbub.desk.report.sheet import Table, table_html
+from hubbub.desk.report.sheet import SheetOfModel, Table, table_html
 from hubbub.learning.metric_words import is_held_back, label_of, metrics_of, name_of, words_of
 
 Scores = Mapping[str, Mapping[str, Any]]
@@ -139,6 +139,11 @@ def what_next(scores: Scores, row: Row) -> str:
         "next: before you use the model, find out how good it is: [validation] shows it "
         "for a part of epsilon, public records (data.test) for nothing"
     )
+
+
+def following(scores: Scores, row: Row, validated: SheetOfModel | None) -> str:
+    """What to do next: by the validation, unless public records have scored the model."""
+    return validated.next_step if validated and not telling(scores) else what_next(scores, row)
 
 
 def telling(scores: Scores) -> str:

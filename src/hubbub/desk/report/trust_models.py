@@ -47,35 +47,17 @@ class Mode:
         return stated if self.against == STATED else self.against
 
 
-def of_answers(view: View) -> View:
-    """The same view where statistics are asked for, and no model is trained."""
-
-    def said(words: str) -> str:
-        for model, answer in (
-            ("models that are published", "answers that are published"),
-            ("noise that they were trained with", "noise that they were made with"),
-            ("published model", "published answer"),
-            ("gradients", "counts"),
-            ("the models", "the answers"),
-        ):
-            words = words.replace(model, answer)
-        return words
-
-    brief, sees, unseen = map(said, (view.brief, view.sees, view.unseen))
-    return replace(view, brief=brief, sees=sees, unseen=unseen)
-
-
 _EXACT = ("Adds up, and sees every silo's exact sum.", "every silo's exact sum of gradients")
 _SILO = View(
     "silo",
-    "Each keeps its own records and sees the published models.",
-    "its own records; every published model",
+    "Each keeps its own records and sees the published results.",
+    "its own records; every published result",
     "other silos' records or sums",
 )
 _OUTSIDER = View(
     "outsider",
-    "Anybody who has the published models, and nothing else.",
-    "the published models, trained with noise",
+    "Anybody who has the published results, and nothing else.",
+    "the published results, made with noise",
     "anything else",
 )
 
@@ -90,8 +72,8 @@ FEDERATED = Mode(
         View(
             "silo",
             _SILO.brief,
-            "its own records and its own noise; every published model",
-            "other silos' records, batches, gradients or noise",
+            "its own records and its own noise; every published result",
+            "other silos' records, batches, sums or noise",
             against="one silo",
         ),
         View(
@@ -106,18 +88,18 @@ FEDERATED = Mode(
             "node",
             "Take the masks off the sum. They hold no records.",
             "which silos took part in which round",
-            "records, gradients, sums",
+            "records, vectors, sums",
             against="aggregator and all compute nodes but one",
         ),
         View(
             "aggregator",
             "Adds up, and sees only the sum of all silos, with noise.",
             "masked vectors, each of which looks like random numbers; the noisy sum over all "
-            "silos; the models",
+            "silos; the results",
             "what any one silo contributed, or any sum without noise",
             against="aggregator",
         ),
-        replace(_OUTSIDER, against="outsider (published models)"),
+        replace(_OUTSIDER, against="outsider (published results)"),
     ),
 )
 

@@ -199,9 +199,9 @@ def _calibration_chart(curve: Mapping[str, Any]) -> tuple[Html, str]:
         "of the records, with 95 % intervals. On the diagonal, predictions match what "
         "happened; below it, they are too high."
     )
-    ideal = charts.DrawnCurve(name="perfect", x=ends, y=ends)
+    ideal = charts.Series(name="perfect", points=tuple((end, end) for end in ends), marked=False)
     axes = charts.Axes(across=across, up=up, labels=("predicted", "observed"))
-    return charts.curves([charts.DrawnCurve.of(curve), ideal], axes, described=words), words
+    return charts.lines([charts.Series.of(curve), ideal], axes, described=words), words
 
 
 def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[Html, str] | None:
@@ -216,14 +216,13 @@ def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[Html, str] | No
     if not clear:
         return None
     parts = {key: tuple(model[key][place] for place in clear) for key in ("x", "y", "low", "high")}
-    drawn, places = [charts.DrawnCurve(name=model["name"], **parts)], parts["x"]
+    drawn, places = [charts.Series.of({"name": model["name"], **parts})], parts["x"]
     low, top = min([0.0, *parts["low"]]), max([0.0, *parts["high"]])
     # Of the others the part that lies on the chart, without its interval.
     for curve in curves[1:]:
         kept = [(x, y) for x, y in zip(curve["x"], curve["y"], strict=True) if low <= y <= top]
         if len(kept) > 1:
-            x, y = zip(*kept, strict=True)
-            drawn.append(charts.DrawnCurve(name=curve["name"], x=x, y=y))
+            drawn.append(charts.Series(name=curve["name"], points=tuple(kept), marked=False))
     axes = charts.Axes(
         across=charts.linear([0.0, *places], charts.LEFT, charts.RIGHT),
         up=charts.linear([low, top], *charts.vertical(charts.HEIGHT)),
@@ -236,4 +235,4 @@ def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[Html, str] | No
         "Decision curve: the net benefit of treating those whose predicted risk is at "
         f"least the threshold, with 95 % intervals{everybody}; treating nobody is 0."
     )
-    return charts.curves(drawn, axes, described=words), words
+    return charts.lines(drawn, axes, described=words), words

@@ -18,8 +18,8 @@ Plan = Mapping[str, Any]
 _DRUMS = 6  # at most so many silos are drawn
 _NO_PROMISE = "no guarantee"
 _CAPTION = (
-    "Who sees what. ε (epsilon) says how much somebody in that place can learn about one record: 0 "
-    "is nothing, below 1 very little, above 8 a lot. “≤” means “at most”: proven, not measured."
+    "Who sees what. ε (epsilon) says how much somebody in that place can learn about one {}: 0 is "
+    "nothing, below 1 very little, above 8 a lot. “≤” means “at most”: proven, not measured."
 )
 
 
@@ -49,13 +49,13 @@ def picture(plan: Plan, mode: trust_models.Mode) -> Html:
         words = f"The worst case covered by the guarantee: {who}."
         name = row["adversary"].capitalize()
         parts.append(_card(name, words, _epsilon(row["epsilon"]), "card worst"))
-    return figure(tag("div", *parts, class_="picture"), _CAPTION, class_="who")
+    caption = _CAPTION.format(promise.unit_of(plan))
+    return figure(tag("div", *parts, class_="picture"), caption, class_="who")
 
 
 def present(plan: Plan, mode: trust_models.Mode) -> list[trust_models.View]:
     """Who takes part: compute nodes only in a study that has them."""
-    views = mode.views if plan.get("trains", True) else map(trust_models.of_answers, mode.views)
-    return [view for view in views if view.role != "node" or plan.get("compute_nodes")]
+    return [view for view in mode.views if view.role != "node" or plan.get("compute_nodes")]
 
 
 def _bound(view: trust_models.View, plan: Plan) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 _GOOD = ("re-derived", "signed")  # from the best to the weakest
 _WHY = {
-    "not verifiable": "no evidence can show it",
+    "not verifiable": "this run's evidence cannot show it",
     "not checked": "the check would take long; --thorough does it all the same",
 }
 # Members that have members of their own; of those in `_CHOSEN` it is noted, too, that they are

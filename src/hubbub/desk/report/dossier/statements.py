@@ -7,14 +7,13 @@ and says nothing of the law. `chapters.txt` names it, in braces, after what it a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import exp
 from typing import Any
 
 from hubbub.core.number_format import amount, at_most, chance, several
 from hubbub.core.planning.plan_rows import spoken
 from hubbub.desk.report.dossier.facts import NotShownError, Run
 from hubbub.desk.report.promise import audit_words
-from hubbub.desk.report.promise import odds as odds_words
-from hubbub.desk.report.sheet import full
 
 _ONE_PROCESS = "that whoever ran the study could be trusted by all: every party ran in one process"
 _MANY = 12  # names that are read at once
@@ -71,8 +70,11 @@ def parties(run: Run) -> str:
 def records(run: Run) -> str:
     """How many records, as far as it is public."""
     stated, capacity = run.asked.data.records, run.asked.data.capacity
-    total = f"{amount(stated)} records of all silos together" if stated else "no number of records"
-    most = f", at most {', '.join(map(str, capacity[:_MANY]))} by silo" if capacity else ""
+    things = f"{run.plan.unit}s"
+    total = (
+        f"{amount(stated)} {things} of all silos together" if stated else f"no number of {things}"
+    )
+    most = f", at most {', '.join(map(amount, capacity[:_MANY]))} by silo" if capacity else ""
     return f"The study states {total}{most}; this number is public and was not counted here."
 
 
@@ -96,7 +98,7 @@ def what_leaves(run: Run) -> str:
     return (
         f"In each of {several(run.plan.steps, 'step')} a silo sends one vector of "
         f"{amount(run.plan.dimension)} numbers of {run.plan.word_bits} bits. By the plan, "
-        f"each record's contribution is {how}, and the sum gets noise and masks before it "
+        f"each {run.plan.unit}'s contribution is {how}, and the sum gets noise and masks before it "
         "leaves the silo."
     )
 
@@ -134,8 +136,13 @@ def odds(run: Run) -> str:
     epsilon = _row(run, run.plan.stated_adversary)["epsilon"]
     if epsilon is None:
         raise NotShownError("no epsilon can be guaranteed")
-    words = f"{odds_words(epsilon, run.plan.unit)} through everything this adversary sees"
-    return full(f"{words}, except with a probability of {chance(run.plan.delta)}")
+    unit, used = run.plan.unit, "it was used, or it was not"
+    used = used if unit == "record" else "whose records were used, or were not"
+    return (
+        f"The odds between two guesses about one {unit} ({used}) change by a factor of at most "
+        f"{at_most(exp(epsilon))} through everything this adversary sees, except with a "
+        f"probability of {chance(run.plan.delta)}."
+    )
 
 
 def delta(run: Run) -> str:
@@ -143,8 +150,8 @@ def delta(run: Run) -> str:
     stated, expected = run.asked.data.records, ""
     if stated:
         expected = (
-            f"; times the {amount(stated)} records that the study states, this is "
-            f"{at_most(stated * run.plan.delta)}"
+            f"; times the {amount(stated)} {run.plan.unit}s that the study states, this is "
+            f"{amount(stated * run.plan.delta)}"
         )
     return f"Delta is {amount(run.plan.delta)}{expected}."
 
@@ -153,7 +160,7 @@ def membership(run: Run) -> str:
     """What the best test of membership reaches."""
     power = at_most(100 * run.plan.attack_power_at_1_percent)
     return (
-        f"Of 100 {run.plan.unit}s that were used, the best possible test of membership identifies "
+        f"Of 100 {run.plan.unit}s that took part, the best possible test of membership identifies "
         f"at most {power}, if it wrongly accuses 1 of 100 others; blind guessing identifies 1."
     )
 
@@ -175,12 +182,12 @@ def beyond(run: Run) -> str:
     most = _row(run, run.plan.stated_adversary)["colluding_silos"]
     rows = [row for row in run.plan.epsilon if row["colluding_silos"] > most]
     if not rows:
-        return f"No adversary with more than {most} colluding silos is possible in this study."
+        return f"More than {several(most, 'colluding silo')} cannot be in this study."
     bounds = ", ".join(
-        f"{at_most(row['epsilon'])} against the {row['adversary']}" for row in rows[:_ROWS]
+        f"{at_most(row['epsilon'])} against {spoken(row['adversary'])}" for row in rows[:_ROWS]
     )
     return (
-        f"The study is planned for at most {most} colluding silos. If more collude, "
+        f"The study is planned for at most {several(most, 'colluding silo')}. If more collude, "
         f"epsilon is at most {bounds}."
     )
 
@@ -210,8 +217,8 @@ def attempts(run: Run) -> str:
     count, adversary = run.epsilon.attempts, run.epsilon.stated_adversary
     bounds = {row["adversary"]: row["epsilon"] for row in run.epsilon.after_attempts}
     return (
-        f"{several(count, 'sum')} {('was' if count == 1 else 'were')} charged; after "
-        f"that, epsilon is at most {at_most(bounds[adversary])} against the {adversary}."
+        f"Charged: {several(count, 'attempt')}. After that, epsilon is at most "
+        f"{at_most(bounds[adversary])} against {spoken(adversary)}."
     )
 
 
@@ -240,7 +247,7 @@ def ledgers(run: Run) -> str:
     most = max((part["attempts"] for part in parts), default=0)
     return (
         f"{len(closed)} of {run.plan.silos} silos have signed a final statement about "
-        f"this study: none has charged more than {several(most, 'sum')} to its ledger."
+        f"this study: none has charged more than {several(most, 'attempt')} to its ledger."
     )
 
 
@@ -330,7 +337,7 @@ def cap(run: Run) -> str:
             "The study proposes no cap on what records may spend over all studies; the "
             "evidence does not say whether a silo has set its own."
         )
-    return f"The study asks each silo for a cap of {stated} over all studies."
+    return f"The study asks each silo for a cap of {stated:g} over all studies."
 
 
 def authenticity(run: Run) -> str:
