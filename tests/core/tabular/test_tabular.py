@@ -313,6 +313,8 @@ def test_a_target_that_is_a_number_is_refused_and_not_trained_as_a_class(tmp_pat
         ("age,y\n30,\n", "column 'y', row 1"),
         ("age,y\n30,2\n", "column 'y', row 1"),
         ("age,y\n30,0," + SECRET + "\n", "2 cells in silo.csv, row 1"),
+        ("age;y\n30,5;" + SECRET + "\n", "1 cell in silo.csv, row 1.*--tidy"),
+        ('"age";"y"\n"30";"' + SECRET + '"\n', "no commas.*--tidy"),
         ("year,y\n" + SECRET + ",0\n", "column 'age'"),
         ("age,z\n" + SECRET + ",0\n", "column 'y'"),
         ("age,age,y\n1,2,0\n", "distinct"),

@@ -6,6 +6,7 @@ import threading
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -221,6 +222,7 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
     [
         ([silo(1), silo(2)], {}, DataError, "at least two silos, a mapping"),
         ({"north": silo(1)}, {}, DataError, "at least two silos"),
+        (pd.DataFrame({"age": [1.0], "sex": [0.0]}), {}, DataError, "silos, .*found DataFrame"),
         ({**SILOS, "north": silo(1)[0]}, {}, DataError, "features and targets for north"),
         ({**SILOS, "west": (silo(1)[0][:, :2], silo(1)[1])}, {}, DataError, "for west"),
         ({**SILOS, "west": (silo(1)[0][:5], silo(1)[1])}, {}, DataError, "one target per record"),

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.disk import open_ordinary
 from hubbub.core.errors import DataError, with_extra
+from hubbub.core.number_format import several
 
 # The signs as they are and as East Asian keyboards write them, behind whatever is not seen; a tab
 # or line end goes before all.
@@ -145,10 +146,17 @@ def _csv_cells(path: Path) -> dict[str, list[str]]:
     for number, row in enumerate(body):
         if len(row) != len(header):
             raise DataError(
-                f"expected {len(header)} cells {at_row(path.name, number)}, found {len(row)}; "
-                "check the commas and quotes of that row"
+                f"expected {several(len(header), 'cell')} {at_row(path.name, number)}, found "
+                f"{len(row)}; check the commas and quotes of that row{_other_signs(rows[0])}"
             )
     return {name: [row[k].strip() for row in body] for k, name in enumerate(header)}
+
+
+def _other_signs(header: Sequence[str]) -> str:
+    """What to do with a file whose cells nothing but other signs than commas keep apart."""
+    if len(header) > 1 or not {*";\t|"} & {*"".join(header)}:
+        return ""
+    return ", or put commas between cells (hubbub init --tidy DIR writes such a copy)"
 
 
 def _csv_rows(path: Path) -> list[list[str]]:
@@ -162,7 +170,8 @@ def _csv_rows(path: Path) -> list[list[str]]:
     except UnicodeDecodeError:
         reason = "it is not UTF-8 text"
     except csv.Error as error:
-        reason = "its quotes or line ends are damaged"
+        reason = "its quotes or line ends are damaged, or no commas stand between its cells"
+        remedy = "correct it, or have a copy written (hubbub init --tidy DIR)"
         if "field limit" in str(error):
             reason = (
                 f"a cell has more than {csv.field_size_limit():,} characters, as where a quote is "

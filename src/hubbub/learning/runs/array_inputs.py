@@ -33,7 +33,7 @@ Table = tuple[Any, Any]
 
 def refuse_fewer(silos: Any, example: str, remedy: str, colluders: Any) -> None:
     """Refuse what is no mapping of at least two silos, or leaves fewer outside the adversary."""
-    if not hasattr(silos, "items") or len(silos) < 2:
+    if not hasattr(silos, "items") or len(silos) < 2 or column_names(silos) is not None:
         others = "fewer" if isinstance(silos, Mapping) else type(silos).__name__
         raise DataError(
             f"expected at least two silos, a mapping such as {{'north': {example}, 'south': "

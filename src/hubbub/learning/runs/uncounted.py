@@ -43,8 +43,8 @@ def warn_if_uncounted(ledgers: Mapping[str, Path | str | None]) -> None:
             "expected one folder of ledgers for all that is learned from "
             f"{few(apart, _SHOWN)}, found an earlier release that "
             f"{'these ledgers do not count' if counted else 'no ledger counts'}: the epsilons of "
-            "both add up; state an out beside the earlier one each time, unless these are other "
-            "records, or public ones",
+            "both add up; state out each time, in one folder, unless these are other records, or "
+            "public ones",
             UncountedWarning,
             stacklevel=3,
         )

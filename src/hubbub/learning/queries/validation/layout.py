@@ -251,6 +251,7 @@ class WhoseRecords:
     """
 
     held_back: bool  # whether they are kept from the training
+    why_not: str  # if they are not
     share: float  # of each silo's records that is kept from it; 0 if none is
     score: str  # the telling one, "auc" for example
     # Its standard errors on held-back records and on those of the training; None where the number
@@ -286,8 +287,11 @@ def whose_records(study: Study) -> WhoseRecords:
         )
         if (parameters := model_dimension(study)) is not None:
             flatters = min(0.5, _RANKS * sqrt(parameters / records))
-    held_back = asked.records == HELD_BACK
-    if asked.records == AUTO and not study.shows_counts:
+    held_back, why_not = asked.records == HELD_BACK, "as validation.records says"
+    if asked.records == AUTO and study.shows_counts:
+        why_not = "because joint batches are drawn from all of a silo's records"
+    elif asked.records == AUTO:
+        why_not = "because too few could be held back"
         # Where nobody says: those that are kept anyway or are enough, or else what is nearer to the
         # truth, noise and flattery taken together.
         if learning_of(study)[1].evaluate is not None or errors is None or flatters is None:
@@ -297,6 +301,7 @@ def whose_records(study: Study) -> WhoseRecords:
             held_back = held <= _GOOD_ENOUGH or held < hypot(every, flatters)
     return WhoseRecords(
         held_back=held_back,
+        why_not=why_not,
         share=asked.holdout if held_back else 0.0,
         score=layout.usual.name,
         errors=errors,

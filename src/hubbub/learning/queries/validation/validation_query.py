@@ -38,6 +38,7 @@ from hubbub.core.planning.query import (
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records
 from hubbub.estimation.queries.sums_query import KeptQuery, promise_of
+from hubbub.learning.metric_words import name_of
 from hubbub.learning.queries.beside_training import AtModel, Folded, State, evaluation_of
 from hubbub.learning.queries.validation.layout import (
     DIAMETER,
@@ -125,11 +126,11 @@ class ValidationQuery(AtModel, KeptQuery):
             by = (
                 "by an unknown amount"
                 if whose.flatters is None
-                else f"its {whose.score.replace('_', ' ')} by up to about {whose.flatters:.2g}"
+                else f"its {name_of(whose.score)} by up to about {whose.flatters:.2g}"
             )
             sentences.append(
-                "[validation] uses the training records, because too few could be held "
-                f"back or the study says so: it may flatter the model, {by}"
+                f"[validation] uses the training records, {whose.why_not}: it may flatter the "
+                f"model, {by}"
             )
         if not whose.is_telling:
             sentences.append(
