@@ -40,6 +40,7 @@ def test_who_always_says_the_commoner_class_is_no_better_however_accurate():
     assert "cannot be told from guessing (0.500)" in words
     assert "the outcome is rare" in words
     assert "do not use this model" in what_next(plain, {})
+    assert "does not show whether" in what_next({"auc": plain["auc"]}, {})
     assert [row[3] for row in score_table(plain, "").rows] == [
         "cannot tell",
         "worse",

@@ -28,14 +28,8 @@ _NAMES = {
     "calibration_gap": "mean of predicted minus observed",
 }
 CLASS = "found_of_class_"  # before a class: how many of it were told
-USE = (
-    "next: use the model with hubbub predict; its costs, and the people for whom it fails, must "
-    "be judged elsewhere"
-)
-DO_NOT_USE = (
-    "next: do not use this model; look for the cause on public or synthetic records with hubbub "
-    "rehearse, which costs no epsilon (docs/howto/bad_model.md)"
-)
+# How near numbers are, not only their order.
+_CLOSE = ("brier", "integrated_brier", "deviance_explained", "r_squared")
 
 
 def score_name(score: str) -> str:
@@ -119,17 +113,9 @@ def in_a_sentence(scores: Scores, row: Row) -> str:
 
 
 def what_next(scores: Scores, row: Row) -> str:
-    """What to do with a model, or about it, in one sentence; empty where nothing was trained."""
-    name = telling(scores)
-    if name and scores[name]["is_better"]:
-        if "brier" in scores and not scores["brier"]["is_better"]:
-            return (
-                "next: the model ranks records, but its probabilities are no better than "
-                "the mean: use the ranking only; see docs/howto/bad_model.md"
-            )
-        return USE
-    if name:
-        return DO_NOT_USE
+    """What to do with a model, or about it, in one sentence; by its public scores, if any."""
+    if scores:
+        return advice(scores, "score it on more public records")
     if any(map(is_held_back, row)):
         return (
             "next: before you use the model, compare it with one that ignores the "
@@ -139,6 +125,48 @@ def what_next(scores: Scores, row: Row) -> str:
         "next: before you use the model, find out how good it is: [validation] shows it "
         "for a part of epsilon, public records (data.test) for nothing"
     )
+
+
+def advice(scores: Scores, remedy: str) -> str:
+    """What follows from scores, the telling one first; `remedy` would make them more exact."""
+    first = next(iter(scores.values()))
+    close = next((scores[name] for name in _CLOSE if name in scores), first)
+    if first["is_better"] is None and close["is_better"] is not False:
+        return (
+            "next: this does not show whether the model beats guessing, as the interval "
+            f"contains both; {remedy}, or study the model with hubbub rehearse "
+            "(docs/howto/bad_model.md)"
+        )
+    if not first["is_better"]:
+        return (
+            "next: do not use this model; look for the cause on public or synthetic records with "
+            "hubbub rehearse, which costs no epsilon (docs/howto/bad_model.md)"
+        )
+    if "c_index" in scores and not any(name in scores for name in _CLOSE):
+        return (
+            "next: the model ranks records, but how accurate its values are is not known: use the "
+            f"ranking only, or {remedy}"
+        )
+    if close["is_better"] is not True:
+        return (
+            "next: the model ranks records, but its values are not shown to beat the mean: use the "
+            "ranking only, not the probabilities or amounts; see docs/howto/bad_model.md"
+        )
+    if gap := miscalibrated(scores):
+        return f"next: use the model with hubbub predict, but {gap}; see the calibration plot"
+    return (
+        "next: use the model with hubbub predict; its costs, and the people for whom it fails, "
+        "must be judged elsewhere"
+    )
+
+
+def miscalibrated(scores: Scores) -> str:
+    """That predictions are too high or too low on average, where that is told from nothing."""
+    gap = scores.get("calibration_gap")
+    if gap is None or gap["low"] <= 0 <= gap["high"]:
+        return ""
+    way = "high" if gap["value"] > 0 else "low"
+    return f"its predictions are too {way}, by {shown(abs(gap['value']))} on average"
 
 
 def following(scores: Scores, row: Row, validated: SheetOfModel | None) -> str:

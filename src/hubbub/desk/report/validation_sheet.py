@@ -13,10 +13,9 @@ from hubbub.core.study.study import Study
 from hubbub.desk.report import charts
 from hubbub.desk.report.markup import Html
 from hubbub.desk.report.scores import (
-    DO_NOT_USE,
-    USE,
-    Scores,
+    advice,
     interval_of,
+    miscalibrated,
     score_name,
     score_table,
     shown,
@@ -32,7 +31,6 @@ _INTERVALS = (
     "A c-index compares only records in different bins of the outcome."
 )
 _LEAST = 0.05  # a net benefit that an axis shows at least
-_CLOSE = ("brier", "deviance_explained", "r_squared")  # how near numbers are, not only their order
 
 
 def told(validation: Validation) -> SheetOfModel:
@@ -131,44 +129,10 @@ def sentence(validation: Validation) -> str:
 
 def next_step(validation: Validation) -> str:
     """What to do with the model, or about it, in one sentence."""
+    remedy = "give the validation more epsilon or more records"
     if validation["refusal"]:
-        return (
-            "next: give the validation more epsilon or more records, or test the model "
-            "on public records (data.test)"
-        )
-    scores = validation["all"]["scores"]
-    first = next(iter(scores.values()))
-    if first["is_better"] is None:
-        return (
-            "next: this does not show whether the model beats guessing, as the interval "
-            "contains both; give the validation more epsilon or more records, or study "
-            "the model with hubbub rehearse (docs/howto/bad_model.md)"
-        )
-    if not first["is_better"]:
-        return DO_NOT_USE
-    if "c_index" in scores and not any(name in scores for name in _CLOSE):
-        return (
-            "next: the model ranks records, but the noise hides how accurate its values "
-            "are: use the ranking only, or give the validation more epsilon"
-        )
-    close = next((scores[name] for name in _CLOSE if name in scores), first)
-    if close["is_better"] is not True:
-        return (
-            "next: the model ranks records, but its values are not shown to beat the mean: use the "
-            "ranking, not the probabilities or amounts; see docs/howto/bad_model.md"
-        )
-    if gap := miscalibrated(scores):
-        return f"next: use the model with hubbub predict, but {gap}; see the calibration plot"
-    return USE
-
-
-def miscalibrated(scores: Scores) -> str:
-    """That predictions are too high or too low on average, where that is told from nothing."""
-    gap = scores.get("calibration_gap")
-    if gap is None or gap["low"] <= 0 <= gap["high"]:
-        return ""
-    way = "high" if gap["value"] > 0 else "low"
-    return f"its predictions are too {way}, by {shown(abs(gap['value']))} on average"
+        return f"next: {remedy}, or test the model on public records (data.test)"
+    return advice(validation["all"]["scores"], remedy)
 
 
 def _figures(everybody: Mapping[str, Any]) -> Iterator[Figure]:
