@@ -678,7 +678,7 @@ def test_bytes_and_seconds_are_those_of_the_attempts_made() -> None:
     rows = rows_of(rendered(attempts=10, seconds=5.0))
     assert rows["time"] == ["500 ms", "5 s"]
     assert rows["each silo sends"] == ["192 bytes", "1.92 kB"]
-    assert rows["each silo receives (the model)"] == ["247 bytes", "2.47 kB"]
+    assert rows["each silo receives"] == ["247 bytes", "2.47 kB"]
     assert rows["all silos together send"] == ["960 bytes", "9.6 kB"]
     assert "time" not in rows_of(rendered())
     assert rows_of(rendered())["each silo sends"][1] == "11.5 kB"

@@ -42,7 +42,7 @@ _KNOWN = {
     "aggregator": "the party that adds up what silos send, with all that it receives",
     "aggregator and all compute nodes but one": "the aggregator, to whom every compute node but "
     "one secretly tells all it knows",
-    "one silo": "a silo that looks closely at the published models, and knows its own noise",
+    "one silo": "a silo that looks closely at the published results, and knows its own noise",
 }
 
 

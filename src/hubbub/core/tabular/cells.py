@@ -156,7 +156,7 @@ def _other_signs(header: Sequence[str]) -> str:
     """What to do with a file whose cells nothing but other signs than commas keep apart."""
     if len(header) > 1 or not {*";\t|"} & {*"".join(header)}:
         return ""
-    return ", or put commas between cells (hubbub init --tidy DIR writes such a copy)"
+    return ", or save the file as CSV UTF-8 (comma delimited)"
 
 
 def _csv_rows(path: Path) -> list[list[str]]:
@@ -171,7 +171,7 @@ def _csv_rows(path: Path) -> list[list[str]]:
         reason = "it is not UTF-8 text"
     except csv.Error as error:
         reason = "its quotes or line ends are damaged, or no commas stand between its cells"
-        remedy = "correct it, or have a copy written (hubbub init --tidy DIR)"
+        remedy = "correct it, or save it as CSV UTF-8 (comma delimited)"
         if "field limit" in str(error):
             reason = (
                 f"a cell has more than {csv.field_size_limit():,} characters, as where a quote is "

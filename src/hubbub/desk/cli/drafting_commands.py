@@ -292,6 +292,7 @@ def _answered(options: argparse.Namespace, question: Question) -> argparse.Names
         elif typed.startswith("--"):
             more = tuple(shlex.split(typed))
         else:
+            say(f"expected a number from 1 to {len(question.choices)}, or options with --")
             continue
         try:
             answered: argparse.Namespace = options.parser.parse_args(_again(options, *more)[1:])

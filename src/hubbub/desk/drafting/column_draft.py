@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 from statistics import median
 
+from hubbub.core.number_format import few
 from hubbub.core.tabular.cells import canonical
 from hubbub.core.tabular.column import Column
 from hubbub.desk.drafting.cell_text import (
@@ -141,8 +142,8 @@ def _other_spellings(files: Sequence[set[str]]) -> str:
         others = set[str]().union(*files[:place], *files[place + 1 :])
         if others and not own & others:
             return (
-                "one file has no spelling in common with the others: does the column mean "
-                "the same there?"
+                f"one file alone has {few(sorted(own))}, and no spelling of the others: if the "
+                "column means the same there, spell it alike, or map it (docs/howto/mapping.md)"
             )
     return ""
 

@@ -152,8 +152,8 @@ _WORDS = {
     "adversary": "somebody who tries to learn about a record from everything they can see",
     "collude": "to share with an adversary, in secret, everything one knows",
     "ε (epsilon)": (
-        "epsilon: how much an adversary can learn about one record. 0 is nothing, below 1 "
-        "very little, above 8 a lot"
+        "epsilon: how much an adversary can learn about one record, or patient. 0 is nothing, "
+        "below 1 very little, above 8 a lot"
     ),
     "δ (delta)": "delta: a very small probability with which the guarantee of ε may fail",
     "T": "how many silos may collude with the aggregator before the guarantee weakens",

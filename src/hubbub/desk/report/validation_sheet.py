@@ -144,7 +144,7 @@ def _figures(everybody: Mapping[str, Any]) -> Iterator[Figure]:
         else []
     )
     if drawn := decision_chart(decisions):
-        drawings.append(("decisions", decisions[0], ("from a risk of", "net benefit"), drawn))
+        drawings.append(("decisions", decisions[0], ("threshold", "net benefit"), drawn))
     for name, own, head, (chart, words) in drawings:
         points = zip(*(own[key] for key in ("x", "y", "low", "high")), strict=True)
         rows = tuple(tuple(map(shown, point)) for point in points)
@@ -190,7 +190,7 @@ def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[Html, str] | No
     axes = charts.Axes(
         across=charts.linear([0.0, *places], charts.LEFT, charts.RIGHT),
         up=charts.linear([low, top], *charts.vertical(charts.HEIGHT)),
-        labels=("risk from which on one would treat", "net benefit"),
+        labels=("threshold probability", "net benefit"),
     )
     everybody = ", compared with treating everybody"
     if len(drawn) == 1:

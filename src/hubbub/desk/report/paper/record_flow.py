@@ -54,8 +54,7 @@ def counted(
     if validation is None or validation["all"] is None:
         return known
     told = validation["all"]
-    whose = "records held back" if validation["records"] == "held-back" else "records trained on"
-    title = f"Validation of the model on {whose}"
+    title = f"Validation of the model on {validation['records']} {validation['unit']}s"
     return [*known, Counted("validation", title, told["count"], told["count_error"])]
 
 
@@ -80,7 +79,7 @@ def flow_figure(known: Sequence[Counted], unit: str, sites: int | None) -> Figur
     whole = _whole(known)
     where = f" of {sites} sites" if sites else ""
     top, y = _box(
-        [f"{_told(whole)} {unit}s{where}", f"as {whole.name} tells"],
+        [f"{_told(whole)} {unit}s{where}", f"by the noisy count of “{whole.name}”"],
         (charts.EDGE, charts.WIDTH - charts.EDGE),
         charts.EDGE,
         _WIDE,
