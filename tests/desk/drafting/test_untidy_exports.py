@@ -361,6 +361,7 @@ def test_a_terminal_is_asked_and_elsewhere_options_are_printed(monkeypatch, caps
     assert "No study was written" in capsys.readouterr().out
     monkeypatch.setattr("builtins.input", lambda _: next(typed))
     assert main(words) == 0
+    assert "expected a number from 1 to 2, or options" in capsys.readouterr().out
     kin = next(one for one in Study.load("study.toml").data.columns if one.name == "kin")
     assert kin.categories == ()
 

@@ -1,6 +1,6 @@
 """`hubbub`: the parser of all commands, how errors become exit codes, and who typed what.
 
-Exit codes: 0, done; 1, the answer is no (a budget refuses, a check fails); 2, bad input; 130,
+Exit codes: 0, done; 1, the answer is no (a budget refuses, a run is wrong); 2, bad input; 130,
 interrupted by Ctrl-C. Errors are one sentence on stderr.
 """
 

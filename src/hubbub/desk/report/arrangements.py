@@ -116,7 +116,6 @@ def interval(values: Sequence[float], metric: str = "") -> tuple[float | None, f
 #
 # It shows an `ArrangementTable` and says in one sentence what follows from it; it trains nothing.
 
-_HEADING = "Is joining worth it?"
 _LINES = (
     "Dot: the mean; line: its 95 % interval. Where intervals overlap, the difference may "
     "be due to chance."
@@ -125,11 +124,8 @@ _DOTS = "One run each, so the differences may be due to chance."
 _NOBODY = "nobody: no guarantee"
 
 
-def joining(found: ArrangementTable | None) -> markup.Html:
+def joining(found: ArrangementTable) -> markup.Html:
     """The section."""
-    if found is None or not found.arrangements:
-        words = "This study was trained in one arrangement only, so there is nothing to compare."
-        return markup.section(_HEADING, markup.tag("p", words))
     said, shown = verdict(found), table_of(found, "The same study in several arrangements")
     # What those are that have a name here.
     modes = [trust_models.MODES.get(one.name) for one in found.arrangements]
@@ -137,7 +133,7 @@ def joining(found: ArrangementTable | None) -> markup.Html:
     columns = ("Arrangement", "what happens", "who must be trusted")
     meanings = [markup.table("What the arrangements are", columns, about)] if about else []
     return markup.section(
-        _HEADING,
+        "Is joining worth it?",
         *([markup.tag("p", said, class_="verdict")] if said else []),
         *([markup.tag("p", found.how)] if found.how else []),
         markup.tag("p", found.note),

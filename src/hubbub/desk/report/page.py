@@ -227,7 +227,7 @@ def render(
     made = last if attempts is None else attempts
     so_far, by_coalition = promise.axis(plan, mode, metrics)
     compared = comparison or (arrangements.arrangements_of(beside) if beside else None)
-    joining = arrangements.joining(compared) if trains or compared else None
+    joining = arrangements.joining(compared) if compared and compared.arrangements else None
     validated = renderers.render("validation", validation) if validation else None
     # In red where the promise rests on a belief in machines.
     items = [
