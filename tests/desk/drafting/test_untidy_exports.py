@@ -400,7 +400,7 @@ def test_a_unit_is_written_in_one_way():
     data = Study.parse(draft_text(made)).data
     rows = [f"{row},{value}" for row, value in zip(body(), values, strict=True)]
     mapping = mapping_draft(read_raw(file_of([f"{HEAD},ldl", *rows])), "a", data)
-    assert f"# {Unit(38.67)}: " in mapping
+    assert f"# {Unit(38.67)}   # cholesterol, mmol/l to mg/dl\n" in mapping
     assert str(Unit(0.5556, -17.7778)) == "factor = 0.5556, offset = -17.7778"
 
 

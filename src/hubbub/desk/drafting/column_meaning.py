@@ -131,6 +131,7 @@ class Unit(NamedTuple):
 
     factor: float
     offset: float = 0.0
+    words: str = ""  # of what, from which unit to which
 
     def of(self, value: float) -> float:
         """The value in the other unit."""
@@ -142,14 +143,26 @@ class Unit(NamedTuple):
         return f"factor = {self.factor:.7g}{offset}"
 
 
-# HbA1c (IFCC's mmol/mol to %), Fahrenheit; then either way: glucose, cholesterol, triglycerides,
-# creatinine, bilirubin (mg/dl and SI units), tens, inches, pounds.
-_FACTORS = (18.0156, 38.67, 88.57, 88.42, 17.1, 10, 100, 1000, 2.54, 0.45359237)
+_PREFIX = "a decimal prefix, as in g and mg"
+_FACTORS = (  # one way, and back
+    (18.0156, "glucose, mmol/l to mg/dl", "glucose, mg/dl to mmol/l"),
+    (38.67, "cholesterol, mmol/l to mg/dl", "cholesterol, mg/dl to mmol/l"),
+    (88.57, "triglycerides, mmol/l to mg/dl", "triglycerides, mg/dl to mmol/l"),
+    (88.42, "creatinine, mg/dl to µmol/l", "creatinine, µmol/l to mg/dl"),
+    (17.1, "bilirubin, mg/dl to µmol/l", "bilirubin, µmol/l to mg/dl"),
+    *((tens, _PREFIX, _PREFIX) for tens in (10.0, 100.0, 1000.0)),
+    (2.54, "inches to cm", "cm to inches"),
+    (0.45359237, "pounds to kg", "kg to pounds"),
+)
 UNITS = (
-    Unit(0.09148, 2.152),
-    Unit(0.5556, -17.7778),
-    *(Unit(way) for factor in _FACTORS for way in (factor, 1 / factor)),
-    Unit(1.8, 32.0),
+    Unit(0.09148, 2.152, "HbA1c, mmol/mol to %"),
+    Unit(0.5556, -17.7778, "°F to °C"),
+    *(
+        unit
+        for factor, forth, back in _FACTORS
+        for unit in (Unit(factor, words=forth), Unit(1 / factor, words=back))
+    ),
+    Unit(1.8, 32.0, "°C to °F"),
 )
 
 

@@ -333,5 +333,7 @@ def _number_lines(cells: Sequence[str], column: Column) -> Iterator[str]:
         return sum(low <= unit.of(number) <= high for number in numbers) / max(len(numbers), 1)
 
     if numbers and inside(Unit(1.0)) < _FEW_INSIDE:
-        for unit in [unit for unit in UNITS if inside(unit) >= _MANY_INSIDE][:_PROPOSED]:
-            yield f"# {unit}: hardly any value is within the bounds; is it another unit?"
+        units = [unit for unit in UNITS if inside(unit) >= _MANY_INSIDE][:_PROPOSED]
+        if units:
+            yield "# hardly any value is within the bounds: is it another unit?"
+        yield from (f"# {unit}   # {unit.words}" for unit in units)
