@@ -348,11 +348,15 @@ def test_bench_measures_beside_its_limit(ask, monkeypatch):
 # For people -----------------------------------------------------------------------------------
 
 
-def test_numbers_for_people_are_those_of_the_json(command, ask):
-    options = ("epsilon", "--noise-multiplier", "1.5", "--delta", "1e-5", *MECHANISM)
+@pytest.mark.parametrize(("name", "at"), [("epsilon", "--delta"), ("delta", "--epsilon")])
+def test_numbers_for_people_are_those_of_the_json_rounded_outward(command, ask, name, at):
+    options = (name, "--noise-multiplier", "1.5", at, "1e-5", *MECHANISM)
     found, done = ask(*options), command(*options)
     assert done.code == 0
-    assert f"{found['lower']:.6f} and {found['upper']:.6f}" in done.out
+    words = re.search(r"is between (\S+) and (\S+) at", done.out).groups()
+    lower, upper = map(float, words)
+    assert lower <= found["lower"] <= found["upper"] <= upper
+    assert (lower, upper) == pytest.approx((found["lower"], found["upper"]), rel=1e-5)
 
 
 def test_plan_names_every_adversary_and_marks_the_promised_one(command, ask, study, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def _epsilon(options: argparse.Namespace) -> int:
         )
     units = {"records_per_unit": options.records_per_unit}
     bound = hubbub.epsilon(delta=delta, **mechanism, **units)
-    words = f"epsilon is between {bound.lower:.6f} and {bound.upper:.6f} at delta {delta:g}"
+    words = f"epsilon is between {_outward(bound)} at delta {delta:g}"
     result = {"lower": bound.lower, "upper": bound.upper}
     return _answered(options, start, result, words, mechanism, (bound.upper, delta))
 
@@ -79,7 +80,7 @@ def _delta(options: argparse.Namespace) -> int:
     start, epsilon = time.perf_counter(), options.epsilon
     mechanism = _mechanism(options, noise_multiplier=options.noise_multiplier)
     bound = hubbub.delta(epsilon=epsilon, **mechanism)
-    words = f"delta is between {bound.lower:.4g} and {bound.upper:.4g} at epsilon {epsilon:g}"
+    words = f"delta is between {_outward(bound)} at epsilon {epsilon:g}"
     result = {"lower": bound.lower, "upper": bound.upper}
     return _answered(options, start, result, words, mechanism, (epsilon, bound.upper))
 
@@ -93,6 +94,12 @@ def _noise(options: argparse.Namespace) -> int:
     words = f"noise multiplier {noise:.6g} (sigma / C) keeps epsilon at most {asked:g}"
     result = {"noise_multiplier": noise, "epsilon_upper": upper}
     return _answered(options, start, result, words, mechanism, (upper, options.delta))
+
+
+def _outward(bound: hubbub.Bound) -> str:
+    """Both ends to seven digits of the upper one, rounded so that they stay true."""
+    unit = 10.0 ** (floor(log10(bound.upper)) - 6) if bound.upper else 1.0
+    return f"{floor(bound.lower / unit) * unit:.7g} and {ceil(bound.upper / unit) * unit:.7g}"
 
 
 def _answered(
