@@ -255,6 +255,12 @@ def no_plan(content: dict[str, Any]) -> None:
     content["plan"] = [1, 2]
 
 
+def in_other_words(content: dict[str, Any]) -> None:
+    """As another version may say what its reader should know: no lie, but nothing to be shown."""
+    content["plan"]["warnings"] = ["be careful"]
+    content["versions"]["hubbub"] = "0.1.9"
+
+
 def no_toml(content: dict[str, Any]) -> None:
     content["study"]["toml"] = "[study"
 
@@ -264,6 +270,7 @@ def no_toml(content: dict[str, Any]) -> None:
     [
         (cheaper, "epsilon is"),
         (less_noise, "noise_multiplier is"),
+        (in_other_words, "hubbub 0.1.9 made it, and this is"),
         (fewer_attempts, "are of 6 attempts at least"),
         (fewer_attempts_with_their_epsilon, "counted for 3 attempts only"),
         (part_of_an_attempt, "no whole number"),

@@ -17,6 +17,7 @@ from functools import lru_cache
 from math import inf
 from pathlib import Path
 
+from hubbub import VERSION
 from hubbub.core.errors import EffortError, IntegrityError
 from hubbub.core.number_format import at_most, several
 from hubbub.core.planning.exposure import stated_adversary
@@ -230,7 +231,10 @@ def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Fin
         f"the plan's numbers follow from the study {study.id.hex()[:16]}…, to six digits, "
         f"for {made.dimension} parameters"
     )
-    yield judged(claim, difference(plan_told, made.to_dict())).covering("plan")
+    why, version = difference(plan_told, made.to_dict()), content["versions"].get("hubbub")
+    if why and version != VERSION:
+        why += f"; hubbub {version} made it, and this is {VERSION}: verify it with that version"
+    yield judged(claim, why).covering("plan")
     claim = (
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
         f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
