@@ -57,4 +57,4 @@ def test_the_programs_run_one_after_the_other(
     names: dict[str, Any] = {}
     for program in PROGRAMS:
         exec(program, names)  # noqa: S102 - our own page
-    assert len(PROGRAMS) == 7
+    assert len(PROGRAMS) == 6

@@ -31,13 +31,13 @@ ELSEWHERE = sorted(
 )
 # The most words that all pages for one reader may have together.
 BUDGETS = {
-    "an analyst": 10_500,
-    "an administrator": 5_920,
+    "an analyst": 10_650,
+    "an administrator": 5_950,
     "an ethics board": 730,
-    "an expert": 27_920,
-    "a developer": 3_500,
+    "an expert": 27_980,
+    "a developer": 3_680,
     "an implementer": 6_450,
-    "a researcher": 1_980,
+    "a researcher": 2_090,
 }
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 INLINE = re.compile(r"`(hubbub [a-z][^`\n]*)`")
@@ -76,7 +76,7 @@ def test_a_page_says_whom_it_is_for_and_no_reader_has_too_much_to_read() -> None
     assert set(readers.values()) == set(BUDGETS)
     counts = {who: words([p for p in pages if readers[p] == who]) for who in BUDGETS}
     assert {who: n for who, n in counts.items() if n > BUDGETS[who]} == {}
-    assert words([page for page in PAGES if page not in WRITTEN]) <= 59_000
+    assert words([page for page in PAGES if page not in WRITTEN]) <= 59_500
     assert words([ROOT / "README.md"]) <= 900
     assert words([ROOT / "CHANGELOG.md"]) <= 990
 
@@ -252,5 +252,5 @@ def test_every_python_file_that_a_page_names_with_its_folder_exists(page: Path) 
 def test_the_glossary_explains_a_word_once() -> None:
     entries = re.findall(r"\*\*([^*]+)\*\*(?=[:,]| \()", text_of(DOCS / "glossary.md"))
     words = [word for head in entries for word in head.split(", ")]
-    assert len(words) > 60
+    assert len(words) > 80
     assert sorted(word for word in words if words.count(word) > 1) == []
