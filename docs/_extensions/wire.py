@@ -83,7 +83,7 @@ TAGS: dict[str, tuple[str, str, str, str]] = {
     "READY": (
         "silo, node",
         "aggregator",
-        "version, attempts paid for, head of the ledger, JSON",
+        "version, attempts paid for, head of the ledger, `to` in collections; JSON",
         "",
     ),
     "REFUSAL": ("silo, node", "aggregator", "a reason, JSON", ""),
@@ -103,9 +103,10 @@ TAGS: dict[str, tuple[str, str, str, str]] = {
         _ASKED,
     ),
     "NONCE": (
-        "silo",
+        "silo; in collections aggregator",
         "everybody",
-        "random bytes; like EVIDENCE, only if the study requires [evidence](../attestation.md)",
+        "random bytes; in sessions, like EVIDENCE, only if the study requires "
+        "[evidence](../attestation.md)",
         "32",
     ),
     "EVIDENCE": (
@@ -221,7 +222,11 @@ CALLS: dict[str, tuple[str, str, str]] = {
     "PROMISE": ("nodes", "REQUEST", "PROMISE"),
     "RESULT": ("silos", "RESULT", "RESULT_SIGNED"),
     "PROPOSE": ("all", "PROPOSAL", "PROPOSED"),
-    "COLLECT_KEY": ("all", "COLLECT", "NODE_KEY; a silo's READY"),
+    "COLLECT_KEY": (
+        "all",
+        "COLLECT; in each call but COLLECT_REST a NONCE",
+        "NODE_KEY; a silo's READY",
+    ),
     "COLLECT_DEPOSIT": (
         "silos",
         "COLLECT, all NODE_KEYs",

@@ -7,7 +7,9 @@ import json
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ import pytest
 from hubbub.core.errors import IntegrityError, StudyError, UserError
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.head_statement import Witness
+from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.runs.run_folder import answers_in
+from hubbub.core.session.ask import Call
 from hubbub.core.session.offer import SessionOffer
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Standardisation
@@ -27,7 +31,7 @@ from hubbub.core.verification.transcript.frame_records import read, read_header
 from hubbub.core.verification.transcript.writer import Transcript
 from hubbub.site.network import kept_frames
 from hubbub.site.network.coordinator import Coordinator
-from hubbub.site.network.envelope import answer, read_answer
+from hubbub.site.network.envelope import Phase, answer, read_answer
 from hubbub.site.network.kept_frames import KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
 from network.collected import (
@@ -501,21 +505,73 @@ def test_p15_a_head_that_is_no_statement_is_told_and_its_silo_left_out(tmp_path:
     assert len(rows(parties, "cleveland")) == 0
 
 
-def test_p15_a_deposit_is_not_taken_with_a_ledgers_head_of_before_it(tmp_path: Path) -> None:
-    """A relay shows it again: else a row that was paid stood in no head, and could be lost."""
-    parties = Consortium.gather(tmp_path, asking())
-    seats, before = seated(parties), list[bytes]()
+def _shown(
+    parties: Consortium, show: Callable[[str, bytes, bytes], bytes], said: str = "cleveland"
+) -> Phase:
+    """A relay that shows, of a silo's answer with a READY, another in its place."""
+    seats = seated(parties)
 
     def phase(name: str, requests: Any, deadline: float) -> Any:
         for party, blob in seats(name, requests, deadline):
-            parts = read_answer(blob) if party == "cleveland" and isinstance(blob, bytes) else []
-            if parts and name == "collect_key":
-                before.append(parts[0])
-            lies = parts and name == "collect_deposit"
-            yield party, answer([before[-1], *parts[1:]]) if lies else blob
+            parts = read_answer(blob) if party == said and isinstance(blob, bytes) else []
+            if parts and unverified(parts[0]).tag is Tag.READY:
+                shown = show(name, parts[0], requests[party])
+                yield party, answer([shown, *parts[1:]])
+            else:
+                yield party, blob
 
-    assert collect(parties, phase) is not None
-    assert any("cleveland states that it paid for 0 attempts" in line for line in parties.said)
-    assert len(before) == 2, "it is taken with the second, which has the row"
+    return phase
+
+
+def test_p15_a_deposit_is_not_taken_with_a_ledgers_head_of_before_it(tmp_path: Path) -> None:
+    """A relay shows it again: else a row that was paid stood in no head, and could be lost."""
+    parties, before = Consortium.gather(tmp_path, asking()), list[bytes]()
+
+    def show(name: str, ready: bytes, _request: bytes) -> bytes:
+        before.append(ready)
+        return before[0] if name == "collect_deposit" and len(before) == 2 else ready
+
+    assert collect(parties, _shown(parties, show)) is not None
+    assert any("relay: expected the READY to this request" in line for line in parties.said)
+    assert not any("set back" in line for line in parties.said), "the silo is honest"
+    assert len(before) == 4, "it is asked for its head and its deposit again"
     with Witness(parties.aggregator.home / "witness") as witness:
         assert [stated.rows for stated in witness.known.values()] == [3] * 4
+
+
+def test_p15_no_relay_has_an_honest_silo_called_set_back(tmp_path: Path) -> None:
+    """It replays every READY, asks for one in another call, or delays it while rows are added."""
+    parties, seen = Consortium.gather(tmp_path, asking()), list[bytes]()
+
+    def show(name: str, ready: bytes, request: bytes) -> bytes:
+        seen.append(ready)
+        ledger = parties.seats["cleveland"]._ledger  # type: ignore[attr-defined]
+        if len(seen) == 1:  # of the same words, in another call, before it pays
+            early = read_answer(parties.seats["cleveland"].answer(request))[0]
+            assert json.loads(bytes(unverified(early).payload))["to"] == sha256(request).hexdigest()
+            ledger.close_study(bytes(32))  # another study's row, of which its aggregator hears
+            with Witness(parties.aggregator.home / "witness") as witness:
+                witness.sign(ledger.statement("later"))
+        deposits = name == "collect_deposit"
+        if deposits and len(seen) < 6:
+            other_call = bytes([*request[:5], Call.COLLECT_KEY, *request[6:]])
+            early = read_answer(parties.seats["cleveland"].answer(other_call))[0]
+            return early if len(seen) % 4 else seen[-3]
+        return ready
+
+    assert collect(parties, _shown(parties, show)) is not None
+    assert len(seen) > 5
+    assert not any("set back" in line for line in parties.said)
+
+
+def test_a_ready_of_another_silo_is_the_relays_doing(tmp_path: Path) -> None:
+    parties, seen = Consortium.gather(tmp_path, asking()), list[str]()
+
+    def show(name: str, ready: bytes, request: bytes) -> bytes:
+        seen.append(name)
+        others = read_answer(parties.seats["hungary"].answer(request))[0]
+        return others if len(seen) == 1 else ready
+
+    assert collect(parties, _shown(parties, show)) is not None
+    assert any("expected frames of cleveland, got another's" in line for line in parties.said)
+    assert not any("set back" in line for line in parties.said)

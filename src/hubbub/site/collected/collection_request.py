@@ -38,6 +38,7 @@ class AskedCollection:
     plan: Plan = field(repr=False)  # the party's own
     planned: PlannedQuery[Query] = field(repr=False)  # that is asked for
     numbers: RoundParameters
+    sent: Sequence[bytes] = field(repr=False)  # the frames, in their order
     parts: dict[int, list[bytes]] = field(repr=False)  # by tag
 
     @classmethod
@@ -73,6 +74,7 @@ class AskedCollection:
             plan=plan,
             planned=planned,
             numbers=numbers,
+            sent=parts,
             parts=by_tag,
         )
 

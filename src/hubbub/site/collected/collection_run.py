@@ -34,6 +34,7 @@ from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.runs.federated import RunSessions, ask_before
 from hubbub.core.runs.run_folder import RunFolder
 from hubbub.core.session.ask import Absent, Call
+from hubbub.core.session.attestation_exchange import NONCE_BYTES
 from hubbub.core.session.offer import SessionOffer, round_parameters_of
 from hubbub.core.study import silo_records
 from hubbub.core.verification.transcript.frame_records import FOLDER as TRANSCRIPTS
@@ -114,7 +115,10 @@ class Collecting:
         there = self._greeted(due)
         taken = False
         for call in dict.fromkeys(due[index][0] for index in there):
-            asked = {i: due[i][1] for i in there if due[i][0] is call}
+            # So that what is said to this request was never said before.
+            nonce = self.box.collector.place.frame(Tag.NONCE, 0, os.urandom(NONCE_BYTES))
+            fresh = nonce.sealed(self.keys)
+            asked = {i: [*due[i][1], fresh] for i in there if due[i][0] is call}
             self._stated -= asked.keys()
             # Who deposits has paid, and says so: no READY of before goes with a deposit (P15).
             paid = int(call is Call.COLLECT_DEPOSIT)

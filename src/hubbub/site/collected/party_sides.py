@@ -5,6 +5,7 @@ A party may end at any moment; started again, it answers the same request with t
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from abc import ABC, abstractmethod
@@ -35,6 +36,7 @@ from hubbub.core.study.study import Study
 from hubbub.site.collected.collection_frames import CollectionPlace, Deposit, Opening
 from hubbub.site.collected.collection_request import AskedCollection, Prepare
 from hubbub.site.collected.node import CollectionNode, NodeState
+from hubbub.site.network.envelope import request
 from hubbub.site.network.event_log import WAITING, EventLog
 from hubbub.site.network.kept_frames import FOLDER, KEY, OPENED, KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
@@ -161,7 +163,7 @@ class SiloSide(PartySide):
         task_of: TaskOf,
         last_word: Callable[[Study, set[bytes]], dict[str, Any]],  # closes a study, and signs it
         source_of: Callable[[], SecureSource],  # its randomness for the next deposit
-        ready: Callable[[bytes, Study], bytes],  # the READY of a collection
+        ready: Callable[..., bytes],  # the READY of a collection and a study
         pace: float = 0.0,  # seconds; a deposit leaves at a multiple
         **named: Any,
     ) -> None:
@@ -173,7 +175,7 @@ class SiloSide(PartySide):
     def answer_to(self, call: Call, asked: AskedCollection) -> list[bytes]:
         """What its ledger is, or the deposit; a silo is asked for nothing else."""
         if call is Call.COLLECT_KEY:
-            return [self._ready(asked.place.id, asked.study)]
+            return [self._stated(call, asked)]
         if call is not Call.COLLECT_DEPOSIT:
             raise ProtocolError(f"expected a call for a silo, got {call.name}", culprit="relay")
         began = time.monotonic()
@@ -209,7 +211,12 @@ class SiloSide(PartySide):
             self._log.answered()
             self._log.note("deposited", study=asked.study.name, session=asked.place.id.hex())
             keep_pace(began, self._pace)
-        return [self._ready(asked.place.id, asked.study), *frames]
+        return [self._stated(call, asked), *frames]
+
+    def _stated(self, call: Call, asked: AskedCollection) -> bytes:
+        """The READY to one request: a relay shows no older one as its answer (P15)."""
+        to = hashlib.sha256(request(call, asked.place.id, asked.sent)).hexdigest()
+        return self._ready(asked.place.id, asked.study, to=to)
 
     def _open(self, asked: AskedCollection, opening: Opening) -> list[bytes] | None:
         """Take part in this opening of the collection, and in no other; what was deposited."""

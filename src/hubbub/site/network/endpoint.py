@@ -452,9 +452,9 @@ class Endpoint(ABC):
         self._refusals.answered(study_id, Call.OPEN)
         return [self._ready(session, study), *state.party.take(Call.OPEN, [])()]
 
-    def _ready(self, session: bytes, study: Study) -> bytes:
+    def _ready(self, session: bytes, study: Study, **said: str) -> bytes:
         """What this party tells of itself, as a session is opened and as its study ends."""
-        payload = json.dumps({"version": VERSION, **self.ready(study)}).encode()
+        payload = json.dumps({"version": VERSION, **self.ready(study), **said}).encode()
         return self._frame(session, study.id, Tag.READY, payload)
 
     def _attested(

@@ -241,7 +241,8 @@ class SizeLimits:
         lists = (call for call in Call if Call.LIST <= call <= Call.JUDGE)
         deposits = _frames(silos, self._deposit)
         opened = _frames(1, _COLLECT) + _frames(numbers.nodes, _SECRET)
-        summed = opened + deposits + _frames(1 + numbers.nodes, 33 * silos + 64)
+        nonce = _frames(1, DIGEST_BYTES)
+        summed = opened + nonce + deposits + _frames(1 + numbers.nodes, 33 * silos + 64)
         return {
             **dict.fromkeys(lists, self._list),
             Call.PING: 0,
@@ -256,8 +257,8 @@ class SizeLimits:
             Call.CLOSE: _frames(1, _SESSIONS + silos * _WITNESSED) + _frames(1, self._model),
             Call.RESULT: _frames(1, self._model),
             Call.PROPOSE: _frames(1, LARGEST_PROPOSAL),
-            Call.COLLECT_KEY: _frames(1, _COLLECT),
-            Call.COLLECT_DEPOSIT: opened,
+            Call.COLLECT_KEY: _frames(1, _COLLECT) + nonce,
+            Call.COLLECT_DEPOSIT: opened + nonce,
             Call.COLLECT_LOOK: summed,
             Call.COLLECT_PROMISE: summed,
             Call.COLLECT_TOTAL: summed,

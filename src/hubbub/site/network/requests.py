@@ -9,6 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hubbub import VERSION
@@ -43,8 +44,9 @@ from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.waiting import Timeouts
 
 _MOST_ATTEMPTS = 10**9
-_STATED = (Call.COLLECT_KEY, Call.COLLECT_DEPOSIT)  # a silo's answers to these begin with READY
+_STATED = (Call.OPEN, Call.COLLECT_KEY, Call.COLLECT_DEPOSIT)  # answers that begin with READY
 SET_BACK = "set-back"  # why a party is refused whose folder is an older copy
+Heads = Mapping[bytes, HeadStatement]  # by ledger, the last that was witnessed
 # What the words of a party, who may mean harm, may raise while they are read.
 UNREADABLE = (
     *(ProtocolError, ValueError, TypeError, KeyError, IndexError, AttributeError),
@@ -118,6 +120,8 @@ class Requests(Peers):
         """As `Peers.ask`; all are asked at once, and answer in any order."""
         began, received = time.monotonic(), 0
         deadline = self.timeouts.of(call) + more_seconds
+        # As of now: another study may hear of more rows before what is stated here has come.
+        heads = self.witness.known if call in _STATED and self.witness else {}
         distinct = {id(parts): parts for parts in requests.values()}
         alike = {key: request(call, session, parts) for key, parts in distinct.items()}
         blobs = {self.roster.name(index): alike[id(parts)] for index, parts in requests.items()}
@@ -134,7 +138,11 @@ class Requests(Peers):
                 received += len(blob)
                 answer = self._read(index, blob, blobs[party], self.largest_answer(call.name))
                 stated = call is Call.OPEN or (index in self.roster.silos and call in _STATED)
-                yield index, self._greeted(index, answer, session) if stated else answer
+                if stated and not isinstance(answer, Absent):
+                    # A session is new, a collection is not: there READY names what it answers.
+                    to = "" if call is Call.OPEN else hashlib.sha256(blobs[party]).hexdigest()
+                    answer = self._greeted(index, answer, session, to, heads)
+                yield index, answer
             for party, index in waiting.items():
                 yield index, self._missed(party, Missing(), silent)
         finally:
@@ -172,26 +180,31 @@ class Requests(Peers):
         refusing = sorted(name for name, one in absent.items() if one.why in OWN)
         self.event_log.absent(absent, left_out=sorted(absent), parties_refusing=refusing)
 
-    def _greeted(self, index: int, answer: Answer, session: bytes) -> Answer:
+    def _greeted(
+        self, index: int, answer: list[bytes], session: bytes, to: str, heads: Heads
+    ) -> Answer:
         """An answer without its READY, in which a party tells of its own installation."""
-        if isinstance(answer, Absent):
-            return answer
         name = self.roster.name(index)
         try:
             frame = parse(answer[0], self.roster, study=self._study, session=session)
             if frame.tag is not Tag.READY:
                 raise ProtocolError("expected a READY, got another frame", culprit="relay")
             whole = json.loads(bytes(frame.payload))
+            if whole.get("to", "") != to:
+                raise ProtocolError(
+                    "expected the READY to this request, got one to another", culprit="relay"
+                )
             if (version := whole.get("version")) != VERSION:  # people should know
                 words = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
                 self.warn("version", whom=name, said=words)
-            if index in self.roster.silos and (refused := self._behind(name, whole)) is not None:
+            is_silo = index in self.roster.silos
+            if is_silo and (refused := self._behind(name, whole, heads)) is not None:
                 return refused
         except UNREADABLE as error:
             return self.garbled(index, f"its READY cannot be used: {error}", "")
         return answer[1:]
 
-    def _behind(self, name: str, whole: Mapping[str, Any]) -> Absent | None:
+    def _behind(self, name: str, whole: Mapping[str, Any], heads: Heads) -> Absent | None:
         """Take in what a silo says of its ledger; or why not, if that is not the newest (P15)."""
         for purpose, least in self.least_paid.items():
             count = whole.get("attempts", {}).get(purpose, 0)
@@ -208,9 +221,9 @@ class Requests(Peers):
             self.paid.setdefault(purpose, {})[name] = count
         if self.witness is None or "ledger" not in whole:
             return None
-        return self._witnessed(name, whole["ledger"], self.witness)
+        return self._witnessed(name, whole["ledger"], self.witness, heads)
 
-    def _witnessed(self, name: str, plain: object, witness: Witness) -> Absent | None:
+    def _witnessed(self, name: str, plain: object, witness: Witness, heads: Heads) -> Absent | None:
         """Sign what a silo states of its ledger; or why not, of whichever study rows lack."""
         try:
             stated = HeadStatement.of(plain)
@@ -218,7 +231,7 @@ class Requests(Peers):
             said = f"its READY cannot be used: {error}"
             self.warn("garbled", whom=name, said=said)  # of a collection nobody else would tell
             return Absent(why="garbled", said=said)
-        before = witness.known.get(stated.ledger)
+        before = heads.get(stated.ledger)
         if before is not None and not stated.follows(before):
             self.warn("older", whom=name, rows=stated.rows, before=before.rows)
             said = (
@@ -227,7 +240,8 @@ class Requests(Peers):
                 "there, or follow the runbook if that is lost"
             )
             return Absent(why=SET_BACK, said=said)
-        self.heads[name] = witness.sign(stated)
+        with suppress(IntegrityError):  # another study has had a newer one while this was asked
+            self.heads[name] = witness.sign(stated)
         return None
 
     def _read(self, index: int, blob: bytes, asked: bytes, most: int) -> Answer:
