@@ -739,6 +739,25 @@ def test_a_folder_without_a_status_is_refused(command, tmp_path, text):
     refuses(command, "status", tmp_path, says="status.json")
 
 
+def test_a_flood_of_one_event_pushes_no_line_of_another_out_of_the_log(tmp_path, monkeypatch):
+    """Others choose how often a party refuses; what it deposited is still there."""
+    passed, now = 0.0, time.monotonic()
+    monkeypatch.setattr("hubbub.site.network.event_log.time.monotonic", lambda: now + passed)
+    log = EventLog(party="ann", folder=tmp_path)
+    log.note("deposited", study="s", session="00")
+    for number in range(1500):
+        log.write("warning", "refused", {"why": "failed", "said": f"{number}" * 200})
+        log.note("answered", attempts=number, epsilon=1.0)
+    passed = 90.0
+    for _ in range(2):
+        log.write("warning", "refused", {"why": "failed", "said": "late"})
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert lines[0]["event"] == "deposited"
+    assert sum(one["event"] == "refused" for one in lines) == 1001
+    assert sum(one["event"] == "answered" for one in lines) == 1500
+    assert (lines[-1]["said"], lines[-1]["left_out"]) == ("late", 500)
+
+
 def test_a_log_that_has_grown_large_begins_anew(tmp_path, monkeypatch):
     monkeypatch.setattr("hubbub.site.network.event_log._LARGEST", 1000)
     event_log = EventLog(party="cleveland", folder=tmp_path)

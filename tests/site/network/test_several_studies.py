@@ -231,6 +231,37 @@ def test_a_study_that_cannot_be_written_is_stopped_and_says_why(
     assert "No space left on device; make room" in one.why
 
 
+def test_a_folder_served_once_ends_when_none_of_its_studies_can_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caps have no room for two of them, and for one nobody decides: it waits as long as told."""
+    parties = Watched.gather(tmp_path / "parties", tiny())
+    others = [replace(parties.study, name=name, toml="") for name in ("a", "b", "undecided")]
+    studies = serving(parties, tmp_path / "studies", parties.study, *others)
+    studies._timeouts = Timeouts(waiting=-1.0)
+    studies.look()
+    (first, a, b, undecided) = studies.left
+    assert undecided.why.startswith("it is not decided on yet")
+    first.vain = a.vain = b.vain = -1
+    assert not studies.is_stuck, "it may begin at any time"
+
+    def full(*_: Any, **__: Any) -> None:
+        raise NoRoomError("expected room under the cap")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(aggregator_process, "_asking", full)
+        for one in (a, b):
+            one.state = "running"
+            assert not studies.is_stuck
+            studies._served(one)
+    first.vain = 0
+    assert studies.is_stuck
+    first.state = DONE
+    assert not studies.is_stuck, "there may be room now"
+    a.vain = b.vain = undecided.vain = 1
+    assert studies.is_stuck
+
+
 def test_a_study_waits_outside_the_door_and_holds_nobody_up(tmp_path: Path) -> None:
     parties = Watched.gather(tmp_path / "parties", tiny())
     studies = serving(parties, tmp_path / "studies", parties.study)

@@ -74,7 +74,9 @@ def add_commands(commands: Any) -> None:
             "parties and run several at a time, until Ctrl-C",
             Path,
         ),
-        argument("--once", "with a folder: exit once all its studies are done", bool),
+        argument(
+            "--once", "with a folder: exit once all its studies are done, or cannot begin", bool
+        ),
         argument("--relay", "URL of a running relay; default: start one here"),
         AUDIT,
         argument("--deadline", "seconds to wait in each phase; default 60", float),

@@ -234,6 +234,8 @@ class QueuedStudy:
     state: str = QUEUED
     why: str = ""  # it waits or was stopped, as its people were told last
     again: float = 0.0  # of `time.monotonic`: it is looked at then
+    came: float = field(default_factory=time.monotonic)
+    vain: int = -1  # studies that were over when it could not begin
     enough_since: float = 0.0  # parties had approved it as it needs; 0 while they have not
 
     def wait(self, why: str, state: str = QUEUED) -> None:
@@ -272,6 +274,15 @@ class Studies:
         """Those that are not over."""
         return [one for one in [*self.studies.values()] if one.state in (QUEUED, RUNNING)]
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether none of those that are left runs, or could begin as things are."""
+        return all((one.state, one.vain) == (QUEUED, self._over) for one in self.left)
+
+    @property
+    def _over(self) -> int:
+        return len(self.studies) - len(self.left)
+
     def look(self) -> None:
         """Take new files in, and begin what may begin; UserError if the roster was replaced."""
         if self._party.roster != self._roster:
@@ -284,8 +295,13 @@ class Studies:
             running = sum(other.state == RUNNING for other in self.studies.values())
             if running >= _AT_ONCE or not self._door.is_free:
                 return
-            if one.state == QUEUED and one.again <= time.monotonic() and self._is_wanted(one):
+            now = time.monotonic()
+            if one.state != QUEUED or one.again > now:
+                continue
+            if self._is_wanted(one):
                 self._begin(one)
+            elif now > one.came + self._timeouts.waiting:
+                one.vain = self._over
 
     def _take_in(self) -> None:
         """Read the folder; studies keep the order of their files' names, new ones come last."""
@@ -342,6 +358,7 @@ class Studies:
 
     def _served(self, one: QueuedStudy) -> None:
         """A study's thread."""
+        over = self._over
         try:
             given = (self._carrier, self._party, one.study, one.event_log, self._timeouts)
             with _asking(*given) as requests:
@@ -353,7 +370,7 @@ class Studies:
         except EndedError:
             one.state = QUEUED
         except (NoRoomError, WaitedError) as error:
-            one.again = time.monotonic() + _AGAIN_SECONDS
+            one.again, one.vain = time.monotonic() + _AGAIN_SECONDS, over
             one.wait(loggable(error))
         except HubbubError as error:
             one.wait(loggable(error), STOPPED)
@@ -385,7 +402,9 @@ def host_all(
 
     Args:
         url, data, timeouts: as for `host`.
-        once: end when all are over, that are there; else on `KeyboardInterrupt`.
+        once: end when all that are there are over, or cannot begin: what caps have no room for
+            when all others are over, and what parties have not come for, or decided on, as long as
+            the aggregator waits. Else on `KeyboardInterrupt`.
     """
     with (
         _line(party_folder, url, event_log) as carrier,
@@ -397,8 +416,8 @@ def host_all(
             running = any(one.state == RUNNING for one in studies.left)
             if event_log.current("state") == TRAINING and not running:
                 event_log.state(state=WAITING)
-            if once and not studies.left:
-                event_log.state(state=DONE)
+            if once and studies.is_stuck:
+                event_log.state(state=WAITING if studies.left else DONE)
                 return list(studies.studies.values())
             time.sleep(_LOOK)
 

@@ -4,7 +4,9 @@ A line is a JSON object with the time, the party, the event and a few plain valu
 secret: callers give counts of bytes, seconds, names and sentences of errors, never values of
 records, their statistics, keys or vectors. The last known state is also kept as `status.json`,
 replaced all at once, and every half minute while the process lives. A log that has grown large
-becomes `events.jsonl.1`, and a new one begins.
+becomes `events.jsonl.1`, and a new one begins. Others can cause some events as often as they like,
+and have no line of another kind pushed out by them: of one kind so many are written at once, then
+one a minute, which says how many were left out.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,6 +26,8 @@ from hubbub.core.errors import HubbubError, UserError, loggable
 
 LOG, STATUS = "events.jsonl", "status.json"
 _LARGEST = 1 << 23  # bytes of a log
+_LINES, _SECONDS = 1000, 60.0  # of one kind at once; until one more may be
+_PACED = frozenset(("step", "answered"))  # what nobody else has come faster
 BEAT = 30.0  # seconds between two signs of life in the status
 
 Say = Callable[[str], None]
@@ -124,6 +129,8 @@ class EventLog:
     tell: Tell = lambda _: None
     _begun: tuple[float, int] | None = field(default=None, repr=False)
     _state: dict[str, Any] = field(default_factory=dict, repr=False)
+    _allowed: dict[str, tuple[float, float]] = field(default_factory=dict, repr=False)
+    _left_out: Counter[str] = field(default_factory=Counter, repr=False)  # lines, by kind
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def note(self, event: str, **values: Any) -> None:
@@ -242,6 +249,11 @@ class EventLog:
         """Write an event of a level down, with its values."""
         line = {"time": time.time(), "level": level, "party": self.party, "event": event, **values}
         with self._lock, self._surviving():
+            if self._is_flood(event):
+                self._left_out[event] += 1
+                return
+            if left_out := self._left_out.pop(event, 0):
+                line["left_out"] = left_out
             if self.folder is not None:
                 path = self.folder / LOG
                 if path.exists() and path.stat().st_size > _LARGEST:
@@ -249,6 +261,15 @@ class EventLog:
                 append_line(path, json.dumps(line))
         self.say(sentence(event, values))
         self.tell(line)
+
+    def _is_flood(self, event: str) -> bool:
+        """Whether more events of a kind have come than lines may be written of it."""
+        now = time.monotonic()
+        lines, at = self._allowed.get(event, (_LINES, now))
+        lines = min(_LINES, lines + (now - at) / _SECONDS)
+        flood = lines < 1 and event not in _PACED
+        self._allowed[event] = (lines if flood else lines - 1, now)
+        return flood
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
