@@ -120,3 +120,15 @@ def few(names: Sequence[str], most: int = 3) -> str:
     """
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def listed(reasons: Mapping[str, str]) -> str:
+    """What is said of each name, in a line: of alike ones once, of many names the first.
+
+    >>> listed({"ann": "away", "bob": "full", "cyn": "away"})
+    'ann, cyn: away; bob: full'
+    """
+    names: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        names.setdefault(why, []).append(name)
+    return "; ".join(f"{few(those)}: {why}" for why, those in names.items())

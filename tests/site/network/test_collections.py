@@ -19,6 +19,7 @@ import pytest
 from hubbub.core.errors import IntegrityError, StudyError, UserError
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.head_statement import Witness
+from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.runs.run_folder import answers_in
 from hubbub.core.session.ask import Call
@@ -29,9 +30,10 @@ from hubbub.core.verification.evidence.evidence_file import SIGNED
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import read, read_header
 from hubbub.core.verification.transcript.writer import Transcript
+from hubbub.desk.cli.ledger_books import LedgerHistory, trail
 from hubbub.site.network import kept_frames
 from hubbub.site.network.coordinator import Coordinator
-from hubbub.site.network.envelope import Phase, answer, read_answer
+from hubbub.site.network.envelope import Missing, Phase, answer, read_answer
 from hubbub.site.network.kept_frames import KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
 from network.collected import (
@@ -39,6 +41,7 @@ from network.collected import (
     DAY,
     UNTIL,
     Deaths,
+    Killed,
     Time,
     asking,
     check_exact,
@@ -575,3 +578,59 @@ def test_a_ready_of_another_silo_is_the_relays_doing(tmp_path: Path) -> None:
     assert collect(parties, _shown(parties, show)) is not None
     assert any("expected frames of cleveland, got another's" in line for line in parties.said)
     assert not any("set back" in line for line in parties.said)
+
+
+def test_who_needs_long_for_its_deposit_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    """The others are asked meanwhile, and it has twice as long each time."""
+    parties, clock = Consortium.gather(tmp_path, asking()), Time()
+    seats, asked = seated(parties), list[tuple[float, float]]()
+
+    def phase(name: str, requests: Any, deadline: float) -> Any:
+        for party, blob in seats(name, requests, deadline):
+            if (party, name) == ("hungary", "collect_deposit"):
+                asked.append((clock.wall(), deadline))
+                clock.sleep(min(deadline, 100.0))
+                yield party, blob if deadline > 100 else Missing()
+            else:
+                yield party, blob
+
+    assert collect(parties, phase, clock=clock) is not None
+    assert [seconds for _, seconds in asked] == [30.0, 60.0, 120.0]
+    deposits = [line for line in parties.said if "has joined" in line]
+    assert deposits[-1] == "hungary has joined: 4 of 4"
+
+
+def test_a_silo_that_comes_early_or_late_is_told_that_nothing_was_taken(tmp_path: Path) -> None:
+    parties, clock = Consortium.gather(tmp_path, asking()), Time()
+
+    def there(name: str) -> bool:
+        away = {"node-1": (0, 20, 100, 200), "hungary": (15, 150)}.get(name, ())
+        return sum(clock.wall() >= at for at in away) % 2 == 0
+
+    assert collect(parties, seated(parties, there), clock=clock, until=120.0) is not None
+    told = [line for line in parties.said if "no deposit of this silo was taken" in line]
+    assert told.count(told[0]) == 4, "all came before the node, and each is told once"
+    assert told[0].endswith("the nodes' keys come first; join later")
+    assert [line for line in told if line != told[0]] == [told[-1]]
+    assert told[-1].endswith("the sum is closed")
+
+
+def test_a_row_whose_silo_died_behind_it_has_its_time_in_the_trail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties, died = Consortium.gather(tmp_path, asking()), []
+    home, charge = tmp_path / "cleveland", Ledger.charge
+    parties.seats["cleveland"].event_log.folder = home
+
+    def dies(self: Ledger, *given: Any, **named: Any) -> None:
+        charge(self, *given, **named)
+        if "cleveland" in str(self._path) and not died:
+            died.append(1)
+            raise Killed
+
+    monkeypatch.setattr(Ledger, "charge", dies)
+    assert collect(parties) is not None
+    with Ledger(home / "ledger.sqlite") as ledger:
+        history = LedgerHistory.beside(home / "ledger.sqlite")
+        shown = [*trail([*ledger.contents()], history, delta=1e-5, relation="add-remove")]
+    assert all(line["time"] for line in shown if "1 charge for" in line["event"])

@@ -25,7 +25,7 @@ from hubbub.site.network.folder_files import roster_of
 from hubbub.site.network.nats.carrier import EndedError
 from hubbub.site.network.nats.server import named_relay
 from hubbub.site.network.party_folder import RELAY, PartyFolder
-from hubbub.site.network.proposals import Inbox, Outbox
+from hubbub.site.network.proposals import Inbox, Outbox, Standing
 from hubbub.site.network.waiting import Door, Timeouts
 from network.lines import asked, come, free_port, missing, relayed, wait
 from network.relay import HASTY, Jumping, Watched, tiny
@@ -260,6 +260,39 @@ def test_a_folder_served_once_ends_when_none_of_its_studies_can_begin(
     assert not studies.is_stuck, "there may be room now"
     a.vain = b.vain = undecided.vain = 1
     assert studies.is_stuck
+
+
+def test_a_study_waits_for_parties_that_have_an_older_roster(tmp_path: Path) -> None:
+    """Its roster comes to some later than the proposal: nobody has said no."""
+    parties = Watched.gather(tmp_path / "parties", tiny())
+    studies = serving(parties, tmp_path / "studies", parties.study)
+    studies.look()
+    (one,), outbox = studies.left, Outbox(parties.aggregator)
+    for name in parties.study.parties.names:
+        outbox.note(one.study.id, name, Standing(state="unusable", reason="another roster"))
+    studies.look()
+    assert studies.left == [one]
+    assert one.why.startswith("it is not decided on yet by ann, bob")
+    for name in parties.study.parties.names:
+        outbox.note(one.study.id, name, Standing(state="declined", reason="no consent"))
+    studies.look()
+    assert studies.left == []
+    assert one.why.endswith("declined it: ann, bob, cyn: no consent"), "said once of all"
+
+
+def test_a_file_that_is_no_study_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    parties, said = Watched.gather(tmp_path / "parties", tiny()), list[str]()
+    studies = serving(parties, tmp_path / "studies", parties.study)
+    studies._log.say = said.append
+    (tmp_path / "studies" / "b.toml").write_text("[study]")
+    (tmp_path / "studies" / "c.toml").write_text("[study]")
+    studies.look()
+    assert [line.split(": ")[1] for line in said if line.startswith("stopped")] == [
+        "b.toml",
+        "c.toml",
+    ]
+    assert [path.name for path in studies.unread] == ["b.toml", "c.toml"]
+    assert len(studies.left) == 1
 
 
 def test_a_study_waits_outside_the_door_and_holds_nobody_up(tmp_path: Path) -> None:

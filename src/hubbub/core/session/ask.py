@@ -17,6 +17,7 @@ from math import inf
 from typing import Any
 
 from hubbub.core.errors import HubbubError, ProtocolError
+from hubbub.core.number_format import listed
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.message_sizes import LINK_BYTES
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, parse, receiver_of, tag_of
@@ -96,8 +97,8 @@ class AbsentError(HubbubError):
         charged: bool = False,
         rolled: bool = False,
     ) -> None:
-        listed = "; ".join(f"{name}: {one.said}" for name, one in sorted(absent.items()))
-        super().__init__(f"expected every party's answer, got none from {listed}")
+        whom = listed({name: one.said for name, one in sorted(absent.items())})
+        super().__init__(f"expected every party's answer, got none from {whom}")
         self.absent, self.begun, self.charged = dict(absent), begun, charged
         self.rolled = rolled
 

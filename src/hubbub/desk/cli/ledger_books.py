@@ -222,10 +222,10 @@ class LedgerHistory:
                 typed = command[0] == "approve" or "--approve" in command
                 if typed and "--withdraw" not in command and line["exit_code"] == 0:
                     approved[study_id] = line["time"]
-        sessions = {}  # when they began, or had their deposit, as far back as the log goes
+        sessions = {}  # when they began, or were charged, as far back as the log goes
         for line in (line for name in (f"{LOG}.1", LOG) for line in _lines(home / name)):
             with suppress(*_UNUSABLE):
-                if line["event"] in ("session", "deposited"):
+                if line["event"] in ("session", "charging"):
                     sessions[bytes.fromhex(line["session"])] = line["time"]
         party = ledger.stem
         with suppress(HubbubError):

@@ -262,7 +262,7 @@ def _served_folder(
             "expected one study with --until or --audit, got a folder; name the study's file"
         )
     with _logging(options, party_folder, _Teller(json=options.json)) as event_log:
-        studies = host_all(
+        served = host_all(
             party_folder,
             options.study,
             event_log,
@@ -271,13 +271,16 @@ def _served_folder(
             timeouts=timeouts,
             once=options.once,
         )
+    studies = [*served.studies.values()]
     content = [
         {"study_id": one.study.id.hex(), "name": one.study.name, "state": one.state, "why": one.why}
         for one in studies
     ]
     lines = [f"{one.study.name}: {one.state}{f': {one.why}' if one.why else ''}" for one in studies]
-    answer(options, {"studies": content}, *lines)
-    return 0 if all(one.state == DONE for one in studies) else 1
+    lines += [f"{path}: {why}" for path, why in served.unread.items()]
+    unread = {str(path): why for path, why in served.unread.items()}
+    answer(options, {"studies": content, "unread": unread}, *lines)
+    return 0 if not unread and all(one.state == DONE for one in studies) else 1
 
 
 def _join(options: argparse.Namespace) -> int:
@@ -392,7 +395,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _cell(key: str, value: object) -> str:
-    if key in ("last_progress", "since") and isinstance(value, int | float) and value:
+    if key in ("last_progress", "since", "open_until") and isinstance(value, int | float) and value:
         return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC"
     if key == "absent_since" and isinstance(value, dict):
         value = {name: _cell("since", seconds) for name, seconds in value.items()}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +67,7 @@ def next_reminder(now: float, until: float) -> float:
 
 
 _PAUSE = 5.0  # seconds between two looks at who is there
+_FIRST_WAIT, _MOST_DOUBLINGS = 30.0, 10  # seconds for an answer; doubled for who is silent
 _LONGEST_PAUSE = 600.0  # until one that has refused, and stays, is asked again
 Due = dict[int, tuple[Call, list[bytes]]]
 _KINDS = {  # under which what parties answer is kept
@@ -97,6 +99,7 @@ class Collecting:
     _shown: dict[int, list[int]] = field(default_factory=dict)
     _stated: set[int] = field(default_factory=set)  # silos whose ledgers' heads were just taken
     _pauses: dict[int, tuple[float, float]] = field(default_factory=dict)  # until, and how long
+    _slow: Counter[int] = field(default_factory=Counter)  # answers that did not come, by party
 
     def run(self) -> None:
         """Go on until the sum can be taken."""
@@ -123,7 +126,12 @@ class Collecting:
             # Who deposits has paid, and says so: no READY of before goes with a deposit (P15).
             paid = int(call is Call.COLLECT_DEPOSIT)
             self.requests.least_paid = {self.purpose: dict.fromkeys(self._silos, paid)}
-            for index, answer in self.requests.ask(call, asked, self._id):
+            # Others wait meanwhile: who needs long to sum or to send has longer the next time.
+            most = self.requests.timeouts.of(call)
+            doublings = min(_MOST_DOUBLINGS, max(self._slow[index] for index in asked))
+            more = min(most, _FIRST_WAIT * 2.0**doublings) - most
+            for index, answer in self.requests.ask(call, asked, self._id, more_seconds=more):
+                self._slow[index] += isinstance(answer, Absent) and answer.why == "silent"
                 if isinstance(answer, Absent) or not self._take(call, index, answer):
                     # Who has not done its part is asked again, less and less often.
                     last = self._pauses.get(index, (0.0, _PAUSE / 2))[1]
@@ -133,6 +141,7 @@ class Collecting:
                     taken = True
                     if index not in self._stated:  # a READY alone is not its part
                         self._pauses.pop(index, None)
+                        self._slow.pop(index, None)
         self._fix_if_due()
         self._tell()
         if self.wall() >= self._remind_at:

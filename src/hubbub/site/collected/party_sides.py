@@ -107,15 +107,22 @@ class PartySide(ABC):
 
     def _tell(self, study: Study, session: bytes, said: dict[str, Any], receipt: bytes) -> None:
         """How far a collection is, for this party's people."""
+        kept = self.kept(session)
+        own = kept.parts("deposit")  # which a node has none of
+        why = ""
+        if own is None and self._folder.role == "silo":  # which was asked for none
+            is_closed = said["come"] >= said["quorum"]
+            why = "the sum is closed" if is_closed else "the nodes' keys come first; join later"
+        if why and why != self._log.current("no_deposit"):
+            self._log.note("no-deposit", study=study.name, why=why)
         self._log.state(
             state=WAITING,
             study=study.name,
             open_until=said["until"],
             deposits=said["come"],
             quorum=said["quorum"],
+            no_deposit=why,
         )
-        kept = self.kept(session)
-        own = kept.parts("deposit")  # which a node has none of
         taken = own is not None and said["taken"] == unverified(own[0]).digest.hex()
         if taken and kept.parts("receipt") is None:
             self._log.note("received", study=study.name)
@@ -209,7 +216,7 @@ class SiloSide(PartySide):
             # P30: on disk before it leaves, and no other leaves
             self.kept(asked.place.id).keep("deposit", *frames)
             self._log.answered()
-            self._log.note("deposited", study=asked.study.name, session=asked.place.id.hex())
+            self._log.note("deposited", study=asked.study.name)
             keep_pace(began, self._pace)
         return [self._stated(call, asked), *frames]
 
@@ -262,6 +269,9 @@ class SiloSide(PartySide):
         if 0 in self._rounds_paid(asked):
             return
         planned = asked.planned
+        # Before the row: whoever dies behind it knows its time.
+        named = {"study": asked.study.name, "purpose": planned.purpose}
+        self._log.note("charging", **named, session=asked.place.id.hex())
         self._ledger.check_units(asked.plan)
         set_caps([self._ledger], asked.study.privacy)  # P24: before the first charge
         self._ledger.charge(

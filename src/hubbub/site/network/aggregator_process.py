@@ -17,7 +17,7 @@ from typing import Any
 
 from hubbub.core.disk import why_of
 from hubbub.core.errors import HubbubError, NoRoomError, UserError, loggable
-from hubbub.core.number_format import few
+from hubbub.core.number_format import few, listed
 from hubbub.core.registered import loaded, registered
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
@@ -266,7 +266,7 @@ class Studies:
         self._log, self._timeouts, self._data = event_log, timeouts, data
         self._roster = party_folder.roster
         self._door = Door()
-        self._unread: dict[Path, str] = {}  # why
+        self.unread: dict[Path, str] = {}  # why
         self.studies: dict[bytes, QueuedStudy] = {}
 
     @property
@@ -309,10 +309,11 @@ class Studies:
             try:
                 study = self._party.parsed(path, Study.parse)
             except HubbubError as error:
-                if self._unread.get(path) != str(error):
-                    self._unread[path] = str(error)
-                    self._log.warn("stopped", said=loggable(error))
+                if self.unread.get(path) != loggable(error):
+                    self.unread[path] = loggable(error)
+                    self._log.warn("stopped", said=f"{path.name}: {loggable(error)}")
                 continue
+            self.unread.pop(path, None)
             if study.id not in self.studies:
                 log = StudyLog.within(self._log, study.name, study.id)
                 self.studies[study.id] = QueuedStudy(study=study, event_log=log)
@@ -335,7 +336,7 @@ class Studies:
         verdict, now = Verdict.of(study, self._party), time.monotonic()
         if verdict.hopeless:
             said = Outbox(self._party).standings(study.id)
-            reasons = "; ".join(f"{name}: {said[name].reason}" for name in verdict.declined)
+            reasons = listed({name: said[name].reason for name in verdict.declined})
             one.wait(f"too many parties have declined it: {reasons}", DECLINED)
             return False
         one.enough_since = (one.enough_since or now) if verdict.enough else 0.0
@@ -392,7 +393,7 @@ def host_all(
     data: Path | None = None,
     timeouts: Timeouts | None = None,
     once: bool = False,
-) -> list[QueuedStudy]:
+) -> Studies:
     """Run the studies of a folder, several at a time, as their aggregator.
 
     Guarantees:
@@ -418,7 +419,7 @@ def host_all(
                 event_log.state(state=WAITING)
             if once and studies.is_stuck:
                 event_log.state(state=WAITING if studies.left else DONE)
-                return list(studies.studies.values())
+                return studies
             time.sleep(_LOOK)
 
 

@@ -63,6 +63,8 @@ _SENTENCES = {
     "reminder": "{study}: open until {until}; waiting for {missing}; hubbub join --once there",
     "seed": "{whom} cannot open what {silo} sealed for it; {silo} is left out; check both",
     "fixed": "the set is final: {silos} silos; waiting for all nodes: {missing}",
+    "charging": "{study}: its sum for {purpose} is asked for; the ledger is charged",
+    "no-deposit": "{study}: no deposit of this silo was taken: {why}",
     "deposited": "{study}: the deposit was made and is kept here; no other will ever be sent",
     "received": "{study}: the aggregator has the deposit; nothing is left to do here",
     "told": "{study}: the total was published, and the key of this sum is erased",

@@ -195,6 +195,11 @@ def received(party_folder: PartyFolder, data: bytes, frame: Frame) -> tuple[Stan
         return standing, None
     try:
         study = _study_in(bytes(frame.payload))
+        if study.parties.roster != roster.digest.hex():  # it will be asked again
+            raise UserError(
+                "expected the roster of this study, there is another one; hubbub approve it there "
+                "with --new-roster, if that is the newer one"
+            )
         check_roster(study, roster)
     except (HubbubError, ValueError, RecursionError) as error:  # of a text that all may know
         return Standing(state=UNUSABLE, reason=printable(str(error))[:MOST_REASON]), None
@@ -372,7 +377,7 @@ class Verdict:
         states = {
             party.name: standings.get(party.name, absent).state for party in roster.parties[1:]
         }
-        declined = tuple(name for name, state in states.items() if state in (DECLINED, UNUSABLE))
+        declined = tuple(name for name, state in states.items() if state == DECLINED)
         lacking = tuple(n for n, state in states.items() if state != APPROVED and n not in declined)
 
         def spared(names: Sequence[str]) -> bool:
