@@ -247,6 +247,9 @@ def test_whoever_approves_sees_what_is_approved(command, home):
     assert "no evaluation on the silos' records" in flat
     assert "no ledger in" in flat
     assert "no cap will be set, not by the study either" in flat
+    code, out, _ = command(*approval(home, "aggregator"))
+    assert code == 0
+    assert "no ledger" not in out, "it has no records"
 
 
 def test_whoever_approves_sees_the_cap_that_the_study_sets(command, home):

@@ -282,7 +282,8 @@ def review(
     inbox = Inbox(party_folder)
     hashes = foreign_code.code_hashes(study)
     if not options.json:
-        show_study(study, roster, options.ledger or options.home / LEDGER, hashes)
+        ledger = options.ledger or options.home / LEDGER
+        show_study(study, roster, ledger if party_folder.role == "silo" else None, hashes)
     if new_roster:
         if left := party_folder.open_collections(beside=roster):
             names = ", ".join(left.values())
@@ -343,8 +344,16 @@ def _warn_of_restarts(party_folder: PartyFolder, roster: Roster) -> None:
         )
 
 
-def show_study(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, str]) -> None:
-    """Everything that is approved: with whom, what is trained on what, and what it costs."""
+def show_study(
+    study: Study, roster: Roster, ledger: Path | None, hashes: Mapping[str, str]
+) -> None:
+    """Everything that is approved: with whom, what is trained on what, and what it costs.
+
+    Args:
+        study, roster: what is shown.
+        ledger: of a silo; None of a party without records.
+        hashes: of code that runs here, by name.
+    """
     _show_roster(roster)
     said = tomllib.loads(study.as_toml())
     table("The study in full", ("", ""), list(_flat(said)), texts=2)
@@ -360,10 +369,10 @@ def show_study(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, 
         say("no evaluation on the silos' records")
     made = plan(study)
     show_plan(made)
-    for words in standing(ledger, study.privacy):
+    for words in standing(ledger, study.privacy) if ledger else ():
         say(words)
     say(f"this study spends at most epsilon {at_most(made.stated.epsilon)}")
-    if ledger.is_file():
+    if ledger and ledger.is_file():
         say(after(ledger, made))
 
 

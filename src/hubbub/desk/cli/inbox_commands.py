@@ -132,7 +132,8 @@ def _inbox(options: argparse.Namespace) -> int:
     else:
         from hubbub.core.study import foreign_code
 
-        show_study(study, party_folder.roster, ledger, foreign_code.code_hashes(study))
+        own = ledger if party_folder.role == "silo" else None
+        show_study(study, party_folder.roster, own, foreign_code.code_hashes(study))
     return 0
 
 
