@@ -123,7 +123,7 @@ def few(names: Sequence[str], most: int = 3) -> str:
 
 
 def listed(reasons: Mapping[str, str]) -> str:
-    """What is said of each name, in a line: of alike ones once, of many names the first.
+    """What is said of each name, in a line: what is said of several, once.
 
     >>> listed({"ann": "away", "bob": "full", "cyn": "away"})
     'ann, cyn: away; bob: full'
@@ -131,4 +131,4 @@ def listed(reasons: Mapping[str, str]) -> str:
     names: dict[str, list[str]] = {}
     for name, why in reasons.items():
         names.setdefault(why, []).append(name)
-    return "; ".join(f"{few(those)}: {why}" for why, those in names.items())
+    return "; ".join(f"{', '.join(those)}: {why}" for why, those in names.items())
