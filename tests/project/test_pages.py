@@ -36,7 +36,7 @@ BUDGETS = {
     "an ethics board": 730,
     "an expert": 27_980,
     "a developer": 3_680,
-    "an implementer": 6_450,
+    "an implementer": 6_460,
     "a researcher": 2_090,
 }
 LINK = re.compile(r"\]\(([^()\s]+)\)")

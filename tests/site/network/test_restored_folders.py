@@ -236,15 +236,18 @@ def test_p15_a_ledger_that_lost_rows_of_another_study_is_refused_and_silos_keep_
     )
     with Witness(parties.aggregator.home / "witness") as witness:
         whole = parties.seats["ann"].ready(parties.study)["ledger"]
-        assert requests._witnessed("ann", whole, witness) is None
+        assert requests._witnessed("ann", whole, witness, witness.known) is None
         with Ledger(tmp_path / "other.sqlite") as fresh:
-            assert requests._witnessed("ann", fresh.statement("").to_dict(), witness) is None
+            assert (
+                requests._witnessed("ann", fresh.statement("").to_dict(), witness, witness.known)
+                is None
+            )
         for harm in ({"rows": 1}, {"head": "00" * 32}, {"signature": "00" * 64}, {"time": 3}):
-            found = requests._witnessed("ann", whole | harm, witness)
+            found = requests._witnessed("ann", whole | harm, witness, witness.known)
             assert found is not None
             assert found.why == "garbled"
         fewer = _shortened(ledger, tmp_path)
-        found = requests._witnessed("ann", fewer, witness)
+        found = requests._witnessed("ann", fewer, witness, witness.known)
         assert found is not None
         assert found.why == "set-back"
 
@@ -265,7 +268,7 @@ def test_p15_a_ledger_that_is_set_back_after_its_last_session_is_noticed(
         parties.aggregator.roster, b"o" * 32, parties.phase, EventLog(party="a"), HASTY
     )
     with Witness(parties.aggregator.home / "witness") as witness:
-        found = requests._witnessed("ann", fewer, witness)
+        found = requests._witnessed("ann", fewer, witness, witness.known)
     assert lost or (found is not None and found.why == "set-back")
     assert not lost or found is None
 
