@@ -12,7 +12,12 @@ from .evaluation import (
 from .frozen import through_frozen as through_frozen
 from .layer_projection import LayerProjection as LayerProjection
 from .models import build_model as build_model, default_loss as default_loss
-from .optimizers import Averaged as Averaged, Optimizer as Optimizer, stepped as stepped
+from .optimizers import (
+    Averaged as Averaged,
+    Optimizer as Optimizer,
+    mean_in as mean_in,
+    stepped as stepped,
+)
 from .parameters import (
     load_model as load_model,
     load_parameters as load_parameters,

@@ -230,40 +230,36 @@ class Optimizer:
 
 
 class Averaged:
-    """An optimizer whose last step gives a mean of its models: post-processing of what is released.
+    """An optimizer that keeps a mean of its models: post-processing of what is released.
 
-    Until then it gives the models themselves, at which gradients are taken. Its guarantee is that
-    of `Optimizer`.
+    It gives the models themselves, at which gradients are taken; `mean_in` gives the mean. Its
+    guarantee is that of `Optimizer`.
 
     Args:
         optimizer: takes the steps.
-        steps: how many there are.
         first: number of the first step, from 1, whose model is in the mean.
         decay: how much of the mean a step keeps at most; None: all models have equal weights.
     """
 
-    def __init__(
-        self, optimizer: Optimizer, *, steps: int, first: int = 1, decay: float | None = None
-    ) -> None:
-        self._optimizer, self._steps, self._first, self._decay = optimizer, steps, first, decay
+    def __init__(self, optimizer: Optimizer, *, first: int = 1, decay: float | None = None) -> None:
+        self._optimizer, self._first, self._decay = optimizer, first, decay
         self._mean: NDArray[np.float64] | None = None
 
     def step(
         self, parameters: NDArray[Any], gradient: NDArray[Any] | RevealedSum, divisor: float = 1.0
     ) -> NDArray[Any]:
-        """As `Optimizer.step`; the mean after the last step."""
+        """As `Optimizer.step`."""
         new = self._optimizer.step(parameters, gradient, divisor)
-        done = int(self._optimizer.state()["step"])
-        before = done - self._first  # models that are in the mean already
-        if self._mean is None:
-            self._mean = np.zeros(len(new))
+        before = int(self._optimizer.state()["step"]) - self._first  # models that are in the mean
         if before >= 0:
+            if self._mean is None:
+                self._mean = np.zeros(len(new))
             kept = before / (before + 1)
             if self._decay is not None:
                 kept = min(self._decay, before / (before + 9))
             self._mean *= kept
             self._mean += (1 - kept) * new.astype(np.float64)
-        return self._mean.astype(new.dtype) if done == self._steps else new
+        return new
 
     def state(self) -> dict[str, NDArray[Any]]:
         """As of `Optimizer`, and the mean."""
@@ -278,12 +274,17 @@ class Averaged:
         """
         others = {name: value for name, value in state.items() if name != _MEAN}
         self._optimizer.load_state(others)
-        if (_MEAN in state) != bool(others["step"]):
+        if (_MEAN in state) != (int(others["step"]) >= self._first):
             raise IntegrityError(
-                "expected the state to hold a mean of models from the first step on, found another "
-                "one; load the state that this optimizer saved"
+                f"expected the state to hold a mean of models from step {self._first} on, found "
+                "another one; load the state that this optimizer saved"
             )
         self._mean = np.asarray(state[_MEAN], np.float64) if _MEAN in state else None
+
+
+def mean_in(state: Mapping[str, NDArray[Any]], last: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The mean of models that a state keeps; the last of them where it keeps none."""
+    return state[_MEAN].astype(np.float32) if _MEAN in state else last
 
 
 def stepped(

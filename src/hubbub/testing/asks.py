@@ -343,7 +343,7 @@ def _leads(case: _Case, planned: PlannedQuery[SteppedQuery]) -> None:
     led, plan = course.led, case.prepared.plan
     hold(
         f"a verifier is led where {who} was",
-        led is not None and led.parameters.tobytes() == states[-1].parameters.tobytes(),
+        led is not None and led.parameters.tobytes() == query.result(states[-1]).tobytes(),
         "elsewhere",
         "compute every step from the sums and the plan alone",
     )

@@ -33,6 +33,7 @@ def course(begin: Any = BEGIN, *, misfit: str = "", **more: Any) -> Course:
         stepper=lambda _: Adding(),
         start=lambda model: model,
         misfit=lambda sent, begin, sums: misfit,
+        result=lambda state: state.parameters,
     )
     planned: Any = SimpleNamespace(query=query, mechanism=SimpleNamespace(divisor=2.0))
     return Course(planned, begin, **more)

@@ -254,6 +254,14 @@ class SteppedQuery(Query):
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """A fresh one."""
 
+    def result(self, state: QueryState) -> Parameters:
+        """What its sums have led to once no more are asked, however many there were.
+
+        Args:
+            state: where the last of them has led.
+        """
+        return state.parameters
+
     def effect(self, prepared: Any, state: QueryState) -> Any:
         """A study made ready to run, as it is once this is answered: as before, unless said here.
 

@@ -67,8 +67,12 @@ def ask(
         keep: called with the state after every step, before the next one begins.
         settle: returns once `keep` is done with it, whose optimizer the next step writes over.
         follow: what else is learned after a step, before the state is kept.
+
+    Returns:
+        The last state, with the query's result.
     """
-    most, stepper = planned.mechanism.steps, planned.query.stepper(planned)
+    most, query = planned.mechanism.steps, planned.query
+    stepper = query.stepper(planned)
     if state.optimizer:
         stepper.load_state(state.optimizer)
     for step in range(state.step + 1, most + 1):
@@ -82,17 +86,25 @@ def ask(
         if summed.gradient is not None:
             parameters = stepper.step(parameters, summed.gradient, divisor)
         del summed  # or it would be there beside the next
-        state = follow(
-            replace(
-                state,
-                step=step,
-                attempts=attempts,
-                parameters=parameters,
-                optimizer=stepper.state(),
-            )
+        state = replace(
+            state,
+            step=step,
+            attempts=attempts,
+            parameters=parameters,
+            optimizer=stepper.state(),
         )
+        if step == most or attempts >= most:
+            state = _with_result(query, state)
+        state = follow(state)
         keep(state)
-    return state
+    # Here too: what was charged before a crash may have been the last attempt.
+    return _with_result(query, state)
+
+
+def _with_result(query: SteppedQuery, state: QueryState) -> QueryState:
+    """A state after the last attempt, with what its query has led to."""
+    result = query.result(state)
+    return state if result is state.parameters else replace(state, parameters=result)
 
 
 def caught_up(

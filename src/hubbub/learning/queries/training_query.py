@@ -17,6 +17,7 @@ from hubbub.core.planning.planned_query import PlannedQuery, record_clip
 from hubbub.core.planning.query import (
     Parameters,
     Query,
+    QueryState,
     QueryWarnings,
     Scores,
     SiloData,
@@ -166,7 +167,7 @@ class TrainingQuery(AtModel, SteppedQuery):
         return mechanism.noise.batch_rows(silo.max_units, mechanism.sample_rate)
 
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
-        """The study's optimizer, whose last step may give a mean."""
+        """The study's optimizer, which may keep a mean of its models."""
         options: dict[str, Any] = dict(self.training.optimizer)
         kind = str(options.pop("name"))
         steps, average = self.training.steps, self.training.average
@@ -174,9 +175,12 @@ class TrainingQuery(AtModel, SteppedQuery):
         if average is None:
             return optimizer
         if average.kind == EXPONENTIAL:
-            return learning.Averaged(optimizer, steps=steps, decay=average.decay)
-        first = 1 + steps - ceil(average.share * steps)
-        return learning.Averaged(optimizer, steps=steps, first=first)
+            return learning.Averaged(optimizer, decay=average.decay)
+        return learning.Averaged(optimizer, first=1 + steps - ceil(average.share * steps))
+
+    def result(self, state: QueryState) -> Parameters:
+        """The mean of models that a study asks for, of as many as there are."""
+        return learning.mean_in(state.optimizer, state.parameters)
 
     def lift(self, round_parameters: RoundParameters, learner: Any) -> Lift | None:
         """From the projection, where the study projects sums."""

@@ -10,6 +10,8 @@ steps and knows no messages.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -114,10 +116,12 @@ class Course:
 
     @property
     def led(self) -> QueryState | None:
-        """Where the sums have led; None if one of them could not be made again."""
+        """Where all sums have led; None if one of them could not be made again."""
         if self._lost or self._next is None:
             return None
-        return QueryState(step=self._summed, parameters=self._next, optimizer=self._stepper.state())
+        optimizer = self._stepper.state()
+        state = QueryState(step=self._summed, parameters=self._next, optimizer=optimizer)
+        return replace(state, parameters=self._query.result(state))
 
     @property
     def is_proven(self) -> bool:
