@@ -384,6 +384,37 @@ def test_time_first_attention_is_refused_at_set_up():
         checked_method(model, CROSS_ENTROPY, torch.randn(5, 5, 8), classes(5))
 
 
+def _two_layers():
+    return nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 4)).double()
+
+
+def _weight_of_another():
+    """A layer whose weight is no parameter: it follows from that of the layer before."""
+    model = _two_layers()
+    del model[2].weight
+    model[2].weight = model[0].weight.t()
+    return model
+
+
+def _hook_of_a_module():
+    model = _two_layers()
+    model[2].register_full_backward_pre_hook(lambda _, gradients: (gradients[0] * 2,))
+    return model
+
+
+def _hook_of_a_parameter():
+    model = _two_layers()
+    model[0].weight.register_hook(lambda gradient: gradient * 2)
+    return model
+
+
+@pytest.mark.parametrize("build", [_weight_of_another, _hook_of_a_module, _hook_of_a_parameter])
+def test_auto_leaves_to_the_loop_what_only_the_loop_sees(build):
+    torch.manual_seed(0)
+    model, inputs, targets = build(), torch.randn(5, 4, dtype=torch.float64), classes(5)
+    assert_right(model, CROSS_ENTROPY, inputs, targets)
+
+
 def test_bad_options_are_refused():
     model, inputs, targets = made("inplace-relu", 4)
     for clip in (0.0, -1.0, math.nan, math.inf):

@@ -28,6 +28,7 @@ from hubbub.learning.models import default_loss
 from hubbub.learning.per_record import Outer, Products, Stack, clip_factors, from_positions
 from hubbub.learning.queries.beside_training import FeatureSums, ScoreVector
 from hubbub.learning.silo_tasks import rows_within
+from nets import Net
 
 torch.set_num_threads(1)
 MARGIN = 2.0**-9
@@ -323,6 +324,22 @@ def test_a_piece_has_as_many_patients_as_keep_the_margin() -> None:
 
     task._rows.total(rows, 1, work)
     assert max(seen) <= 68
+
+
+def test_p21_rows_of_a_piece_follow_from_the_shape_of_the_records_at_hand() -> None:
+    """A large layer adds a product for each position, and rounds as often: of more, fewer rows."""
+    layers = nn.Linear(200, 100), nn.Linear(100, 1)
+    model = Net(lambda m, x: m.last(m.wide(x)).mean((1, 2)), wide=layers[0], last=layers[1])
+    most = []
+    for positions in (1, 3, 1):
+        records = Records(
+            inputs=np.zeros((2, positions, 200), np.float32), targets=np.zeros(2, np.float32)
+        )
+        task = TrainingTask(
+            model, records, clip=1.0, margin=2.0**-8, method="vmap", rows=400, capacity=400
+        )
+        most.append(task._rows._most)
+    assert most[0] == most[2] > most[1]
 
 
 def test_a_patient_is_clipped_once_before_a_gaussian_projection() -> None:

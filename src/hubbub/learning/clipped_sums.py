@@ -45,7 +45,12 @@ from hubbub.learning.batches import (
     single_value,
 )
 from hubbub.learning.device_sums import summed_at_once, takes_all_at_once
-from hubbub.learning.model_state import is_plain, refuse_unsafe, state_unchanged
+from hubbub.learning.model_state import (
+    has_backward_hooks,
+    is_plain,
+    refuse_unsafe,
+    state_unchanged,
+)
 from hubbub.learning.models import Squeeze
 from hubbub.learning.parameters import ParameterLayout, layout_of
 from hubbub.learning.per_record import (
@@ -59,7 +64,7 @@ from hubbub.learning.per_record import (
     total_norms,
 )
 from hubbub.learning.scoring import ROW_LOSSES
-from hubbub.learning.sites import Site, linear_on, site_parts
+from hubbub.learning.sites import Site, linear_on, reached, site_parts
 from hubbub.learning.study.training import PRECISIONS
 from hubbub.learning.torch_settings import as_stored, modes_kept
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
@@ -105,18 +110,18 @@ def _on_list(layer: nn.Module) -> bool:
     """Whether `layer` is known to treat each row alone."""
     if type(layer) is nn.Flatten:
         return layer.start_dim == 1 and layer.end_dim == -1
-    return type(layer) in (nn.Linear, Squeeze) or type(layer) in _ELEMENTWISE
+    if type(layer) is nn.Linear:  # whose weight may be a tensor that follows from a parameter
+        return {"weight", "bias"} <= set(vars(layer)["_parameters"])
+    return type(layer) is Squeeze or type(layer) in _ELEMENTWISE
 
 
 def _is_row_loss(loss: Loss) -> bool:
-    """Whether `loss` is known to give one value per row."""
+    """Whether `loss` is known to give one value per row; what it holds is seen in its graph."""
     if isinstance(loss, functools.partial):
         if loss.func in ROW_LOSSES:
             return not loss.args
-        options = loss.keywords
-        tensors = any(isinstance(v, nn.Parameter) for v in options.values())
-        known = loss.func in _ROW_LOSSES and not loss.args and not tensors
-        return known and options.get("reduction") == "none"
+        known = loss.func in _ROW_LOSSES and not loss.args
+        return known and loss.keywords.get("reduction") == "none"
     if type(loss) in _ROW_LOSS_MODULES:
         return bool(loss.reduction == "none") and is_plain(loss)  # type: ignore[attr-defined,arg-type]
     return False
@@ -142,6 +147,8 @@ def chain_parts(
         values, site = linear_on(met, layer.weight, layer.bias, names)
         sites.append(site)
     losses = loss(values.unflatten(0, places) if places else values, batch.targets)
+    if reached(losses) & layout.names.keys():
+        raise RuntimeError("the loss holds a parameter")
     edges = [site.edge for site in sites]
     backprops = torch.autograd.grad(losses.sum(), edges, allow_unused=True)
     return site_parts(sites, list(backprops))
@@ -327,6 +334,8 @@ def _form(
     name: str, model: nn.Module, loss: Loss, layout: ParameterLayout, batch: Batch
 ) -> Form | None:
     """This method for this model, or None where it does not apply."""
+    if name != "loop" and has_backward_hooks(model):
+        return None
     layers = chain_of(model, loss, batch)
     writes = layers is None  # P14: torch's layers do not
     if name == "chain":

@@ -502,6 +502,16 @@ def is_plain(module: nn.Module) -> bool:
     return "forward" not in own and not any(v for k, v in own.items() if k.endswith("_hooks"))
 
 
+def has_backward_hooks(model: nn.Module) -> bool:
+    """Whether modules or parameters have hooks for gradients, which only the loop calls."""
+    hooks = (
+        getattr(one, name, None)
+        for one in (*model.modules(), *model.parameters())
+        for name in ("_backward_hooks", "_backward_pre_hooks")
+    )
+    return any(hooks)
+
+
 def _codes(loss: Any) -> list[Any]:
     """The functions and classes that a loss is made of."""
     if isinstance(loss, partial):

@@ -172,9 +172,11 @@ class TrainingTask(_Task):
         self._dimension = layout_of(model).size
         model = replica(model, _PROCESSOR)  # where what it cannot take raises, and stops no device
         trial, targets, self._loss = tried_on(model, records, target_type)
-        self._method, self._key = method, (records.targets.dtype, target_type)
+        self._method = method
+        self._key = (trial.inputs.shape, self._dimension, records.targets.dtype, target_type)
         if method == "auto":
-            self._method = checked_method(model, self._loss, trial.inputs, targets)
+            tried = partial(checked_method, model, self._loss, trial.inputs, targets)
+            self._method = unquoted(tried)
         most = self._checked(trial, targets, self.capacity if rows is None else rows, margin)
         places, null = places_of(model), trial.null
         if views is not None:  # of which the null record, or null unit, has as many
@@ -475,11 +477,13 @@ class EvaluationTask(_Task):
         model = replica(model, _PROCESSOR)  # where what it cannot take raises, and stops no device
         trial, targets, loss = tried_on(model, records, target_type)
         self._each: Loss = loss.each if isinstance(loss, UnitLoss) else loss
-        self._target_type, self._key = target_type, (records.targets.dtype, target_type)
+        self._target_type = target_type
+        self._key = (trial.inputs.shape, self._layout.size, records.targets.dtype, target_type)
         self._method = "loop" if method == "auto" else method
         if method == "auto":
             with suppress(ModelError):  # row by row no model mixes
-                self._method = checked_method(model, loss, trial.inputs, targets)
+                tried = partial(checked_method, model, loss, trial.inputs, targets)
+                self._method = unquoted(tried)
         most = self._checked(trial, targets, piece_size(self.capacity, _MOST_EVALUATED))
         self._rows = PaddedBatches(
             records, trial.null, most=most, device=self._device, places=places_of(model)

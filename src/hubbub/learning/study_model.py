@@ -189,10 +189,10 @@ def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
         return low_rank_model(model, seed=study.id)
     try:
         module = copy.deepcopy(given)
-    except (TypeError, pickle.PicklingError) as error:
+    except (TypeError, RuntimeError, pickle.PicklingError) as error:
         raise ModelError(
-            f"expected a module that can be copied, found that {error}; hold no lock, file or "
-            "connection in it"
+            f"expected a module that can be copied, found that {error}; hold no lock, file, "
+            "connection or computed tensor in it (torch.nn.utils.parametrizations hold none)"
         ) from error
     if given is None:
         module = _built(study, model, shape)

@@ -30,6 +30,14 @@ class SqueezesAll(torch.nn.Linear):
         return super().forward(x).squeeze()
 
 
+class HoldsAGraph(torch.nn.Linear):
+    """As `torch.nn.utils.weight_norm` does."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.normed = self.weight / self.weight.norm()
+
+
 class HoldsALock(torch.nn.Linear):
     """What no copy can be made of, nor a file."""
 
@@ -237,6 +245,7 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
         (SILOS, {"model": torch.nn.Linear(3, 3)}, ModelError, r"two classes, found \(n, 3\)"),
         (SILOS, {"model": GivesATuple(3, 1)}, ModelError, "gives one tensor.*found a tuple"),
         (SILOS, {"model": HoldsALock(3, 1)}, ModelError, "can be copied, found that .*lock"),
+        (SILOS, {"model": HoldsAGraph(3, 1)}, ModelError, "can be copied, .*parametrizations"),
         (SILOS, {"model": WordsBeside(3, 1), "test": silo(4)}, ModelError, "get_extra_state"),
         (SILOS, {"model": Leaves(3, 1)}, ModelError, "found that it raised SystemExit"),
         (
