@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from hubbub.core.errors import DataError, ModelError, StudyError
-from hubbub.learning import build_model, checked_method, clipped_sum, default_loss
+from hubbub.learning import build_model, checked_method, clipped_sum, default_loss, evaluate
 from hubbub.learning.batches import batch_of
 from hubbub.learning.clipped_sums import loop_parts
 from hubbub.learning.parameters import layout_of
@@ -413,6 +413,28 @@ def test_auto_leaves_to_the_loop_what_only_the_loop_sees(build):
     torch.manual_seed(0)
     model, inputs, targets = build(), torch.randn(5, 4, dtype=torch.float64), classes(5)
     assert_right(model, CROSS_ENTROPY, inputs, targets)
+
+
+class Halving(nn.Module):
+    """Writes into its inputs, before a layer that vmap cannot take."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.RNN(4, 3, batch_first=True), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.head(self.body(x.div_(2.0))[0][:, -1])
+
+
+def test_a_model_that_writes_into_its_inputs_is_given_those_that_it_was_handed():
+    torch.manual_seed(0)
+    model, inputs, targets = Halving().double(), torch.randn(5, 2, 4).double(), classes(5)
+    before = inputs.clone()
+    total = clipped_sum(model, CROSS_ENTROPY, inputs, targets, 1.0).vector
+    assert checked_method(model, CROSS_ENTROPY, inputs, targets) == "loop"
+    evaluate(model, CROSS_ENTROPY, inputs, targets)
+    assert torch.equal(inputs, before)
+    torch.testing.assert_close(total, naive(model, CROSS_ENTROPY, inputs, targets, 1.0))
 
 
 def test_bad_options_are_refused():

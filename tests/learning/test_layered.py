@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional
 
 from hubbub.core.errors import DataError, ModelError, StudyError, UserError
-from hubbub.learning import build_model
+from hubbub.learning import build_model, clipped_sum
 from hubbub.learning.layer_projection import LayerMatrix, LayerProjection, layer_matrices
 from hubbub.learning.per_record import MARGIN
 
@@ -65,6 +65,17 @@ class Masked(nn.Module):
         padding = torch.zeros_like(ids).to(self.head.weight).masked_fill(ids == 0, -1e4)
         hidden = self.body(self.words(ids), src_mask=later, src_key_padding_mask=padding)
         return self.head(hidden.mean(1))
+
+
+class Tempered(nn.Linear):
+    """Logits times a learned number."""
+
+    def __init__(self):
+        super().__init__(4, 3)
+        self.scale = nn.Parameter(torch.tensor(1.3))
+
+    def forward(self, rows):
+        return super().forward(rows) * self.scale
 
 
 class Crossing(nn.Module):
@@ -203,6 +214,15 @@ def test_the_sum_is_that_of_records_projected_by_the_formula_and_then_clipped(na
         assert found.vector.dtype == dtype
         error = np.linalg.norm(found.vector.double().numpy() - expected)
         assert error <= (1e-12 if dtype == torch.float64 else 1e-5) * np.linalg.norm(expected)
+
+
+def test_a_parameter_without_axes_is_projected_as_a_matrix_of_one_number():
+    model = Tempered()
+    inputs, targets = torch.randn(5, 4), torch.arange(5) % 3
+    layers = LayerProjection.of(model, sum(p.numel() for p in model.parameters()))
+    total = layers.clipped_sum(model, CROSS_ENTROPY, inputs, targets, 0.1, draw_key=KEY)
+    own = clipped_sum(model, CROSS_ENTROPY, inputs, targets, 0.1)
+    torch.testing.assert_close(total.vector, own.vector)
 
 
 def test_with_as_many_numbers_as_the_model_has_nothing_is_projected():

@@ -53,8 +53,12 @@ class Batch:
         return Batch(inputs=tuple(map(change, self.inputs)), targets=changed(self.targets, change))
 
     def piece(self, start: int, stop: int) -> Batch:
-        """Records start to stop - 1."""
-        return self.each(lambda values: values[start:stop])
+        """Records start to stop - 1, in memory of their own: a model may write into its inputs."""
+        return self.each(lambda values: values[start:stop].clone())
+
+    def copied(self) -> Batch:
+        """All records, in memory of their own."""
+        return self.piece(0, self.size)
 
 
 def changed(values: Tensors, change: Callable[[torch.Tensor], torch.Tensor]) -> Tensors:

@@ -256,7 +256,8 @@ def _outputs(
 def _scored(name: str, targets: NDArray[Any], predicted: NDArray[Any]) -> float:
     """What a user's metric says; it sees public records only."""
     metric = named_object(name, "training.metrics")
-    score, raised = attempted(partial(metric, targets, predicted), quotes=True)
+    given = targets.copy(), predicted.copy()  # which it may sort, say
+    score, raised = attempted(partial(metric, *given), quotes=True)
     if not raised:
         try:
             return float(score)

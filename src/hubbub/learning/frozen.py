@@ -152,7 +152,8 @@ def _row(
     """
     try:
         with seeded(_SEED, record.device), attributes_restored(module):
-            rows, raised = attempted(lambda: module(record).float().reshape(shape).numpy()[:1])
+            given = record.clone()  # into which it may write
+            rows, raised = attempted(lambda: module(given).float().reshape(shape).numpy()[:1])
     except HubbubError:  # whatever it says would tell of a record
         return None
     row: NDArray[np.float32] | None = None if raised else rows[0]

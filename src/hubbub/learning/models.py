@@ -416,7 +416,7 @@ def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:
     training = model.training
     try:
         with torch.no_grad():
-            outputs: Any = model.eval()(inputs[:1])
+            outputs: Any = model.eval()(inputs[:1].clone())
     finally:
         model.train(training)
     if not isinstance(outputs, torch.Tensor):

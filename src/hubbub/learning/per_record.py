@@ -451,7 +451,8 @@ def written_out(given: Given) -> torch.Tensor:
     part = stored(given)
     if isinstance(part, Outer):
         return (part.left[:, :, None] * part.right[:, None]).flatten(1)
-    return (part.written_out() if isinstance(part, Rows) else part.gradients).flatten(1)
+    gradients = part.written_out() if isinstance(part, Rows) else part.gradients
+    return gradients.reshape(len(gradients), -1)  # of a parameter without axes, too
 
 
 def stored(given: Given) -> Outer | Stack | Rows:

@@ -539,7 +539,7 @@ class EvaluationTask(_Task):
 
     def _row(self, inputs: torch.Tensor, targets: Tensors, _: torch.Tensor) -> NDArray[np.float64]:
         """A row through the model and the loss, of which nothing is kept."""
-        self._each(self._model(inputs), targets)
+        self._each(self._model(inputs.clone()), targets)
         return np.zeros(0)
 
     @contextmanager
@@ -569,8 +569,8 @@ class EvaluationTask(_Task):
 
     def _losses(self, inputs: torch.Tensor, targets: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
         """Outputs and losses of rows; no row sees another, whatever the model does."""
+        batch = batch_of(inputs, targets).copied()
         if self._method == "vmap":
-            batch = batch_of(inputs, targets)
             return vmapped_losses(self._model, self._each, self._layout, batch)
-        outputs = self._model(inputs)  # of known layers, or of one row
-        return outputs, self._each(outputs, targets)
+        outputs = self._model(*batch.inputs)  # of known layers, or of one row
+        return outputs, self._each(outputs, batch.targets)
