@@ -98,6 +98,7 @@ def test_p21_the_part_is_the_mean_over_views_clipped_once(clip: float) -> None:
 
     KINDS["noting"] = noting
     task = task_of("noting", records, clip)
+    seen.clear()  # of the null record
     part = total(task, ROWS[[4]])
     [views] = seen
     model = task._model.rows
@@ -129,6 +130,19 @@ def test_what_makes_no_view_is_refused_before_anything_is_trained() -> None:
     with pytest.raises(ModelError, match="record's shape"):
         by_function(shorter, torch.zeros(2, 4), 2)
     assert views_of(None, (5,)) is None
+
+
+def test_a_view_that_raises_on_the_null_record_is_refused_where_it_would_leave_all_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def of_pixels(record: torch.Tensor) -> torch.Tensor:
+        if record.min() < 0:  # as made-up records are
+            raise ValueError("expected pixels")
+        return record
+
+    monkeypatch.setitem(KINDS, "pixels", partial(by_function, of_pixels))
+    with pytest.raises(ModelError, match="raised ValueError; let training"):
+        task_of("pixels", images())
 
 
 def test_a_view_that_raises_leaves_its_record_out_and_no_other() -> None:

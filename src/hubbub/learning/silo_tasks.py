@@ -58,6 +58,7 @@ from hubbub.learning.torch_settings import (
     exact_products,
     is_on,
     plain_attention,
+    seeded,
 )
 from hubbub.learning.trial import (
     LookupsWithin,
@@ -182,6 +183,9 @@ class TrainingTask(_Task):
         if views is not None:  # of which the null record, or null unit, has as many
             places = 0 if records.patients is None else places // views.count
             null = null[:places] if places else null[0]
+            made_up = torch.from_numpy(null if places else null[None])
+            with seeded(0, _PROCESSOR):  # or every piece would raise, and add nothing
+                unquoted(partial(views.make, made_up, 1), "let training.augment.kind take them")
         self._rows = PaddedBatches(
             records, null, most=most, device=self._device, places=places, views=views
         )

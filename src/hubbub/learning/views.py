@@ -54,7 +54,7 @@ class Views:
 
 
 def views_of(augment: Augment | None, shape: tuple[int, ...]) -> Views | None:
-    """The views that a study asks for, tried on a made-up record; None: it asks for none."""
+    """The views that a study asks for, tried on a record of zeros; None: it asks for none."""
     if augment is None:
         return None
     if augment.kind == CROP_FLIP:
