@@ -27,7 +27,7 @@ from hubbub.estimation.synthesis.components import (
     most_spread,
 )
 from hubbub.estimation.synthesis.design import CodedColumn
-from hubbub.estimation.synthesis.entropy_model import choose, fitted
+from hubbub.estimation.synthesis.entropy_model import cells_of, choose, fitted
 from hubbub.estimation.synthesis.release import SyntheticData, released
 
 
@@ -67,6 +67,17 @@ def test_the_choice_is_made_of_the_first_sum_alone(quiet: SyntheticData) -> None
     shown = design.update(list(quiet.sums[:1]), quiet.sigma, design.start)
     assert design.chosen(shown) == quiet.choice.pairs
     assert design.update(list(quiet.sums[:2]), quiet.sigma, shown) is shown
+
+
+def test_a_number_is_drawn_from_its_own_range_however_small_that_is() -> None:
+    """Costs up to a million, of which most are small, were rounded to hundreds."""
+    cost = Column(name="cost", low=0, high=1e6, complete=True)
+    coded = CodedColumn(levels=Levels(column=cost, cuts=(1e-3, 10, 99.99996, 1e4)), complete=True)
+    levels = np.repeat(np.arange(5), 2000)[:, None]
+    cells = cells_of((coded,), levels, 1)
+    np.testing.assert_array_equal(coded.places({"cost": np.array(cells["cost"])}), levels[:, 0])
+    assert all(len(set(cells["cost"][k : k + 2000])) > 800 for k in range(0, 10_000, 2000))
+    assert max(len(str(value)) for value in cells["cost"][2000:4000]) <= 5
 
 
 @pytest.mark.slow

@@ -434,5 +434,15 @@ def _column(coded: CodedColumn, places: NDArray[np.int64], rng: np.random.Genera
         values = [column.at_step(int(step)) for step in steps]
     else:
         drawn = edges[at] + (edges[at + 1] - edges[at]) * rng.random(len(places))
-        values = np.round(drawn, 4 - int(np.floor(np.log10(high - low)))).tolist()
+        rounded = drawn.copy()
+        for k, width in enumerate(np.diff(edges)):  # to five digits of all of it, four of its range
+            digits = max(4 - _before_point(high - low), 3 - _before_point(width))
+            rounded[at == k] = np.round(drawn[at == k], digits)
+        stays = (rounded >= edges[at]) & (rounded < edges[at + 1])
+        values = np.where(stays, rounded, drawn).tolist()
     return [None if gone else value for value, gone in zip(values, missing, strict=True)]
+
+
+def _before_point(width: float) -> int:
+    """How many digits are before the decimal point, less 1."""
+    return int(np.floor(np.log10(width)))
