@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,24 @@ def test_effects_in_subgroups_are_those_of_their_records_alone() -> None:
     assert [row.standard_error for row in men] == pytest.approx(PEERS["men errors"], abs=1e-6)
     assert [one.column for one in found.tests] == ["stage × sex"]
     assert {row.group for row in found.rows} == {"", "sex: f", "sex: m"}
+
+
+@pytest.mark.parametrize("asked", [LOGISTIC, COX])
+def test_a_class_that_nobody_is_in_takes_no_trend_and_no_test_with_it(
+    asked: dict[str, Any],
+) -> None:
+    """Both of a Cox regression were left out without a word."""
+    sex = replace(SEX, categories=(*SEX.categories, "x"))
+    more = {"trend": ["stage"], "subgroups": "stage"}
+    empty = answer(statistic_from("q", {**asked, **more}, COLUMNS | {"sex": sex}), 1e-3)
+    whole = told(asked, **more)
+    assert "sex, x against f: below the noise" in empty.notes
+    named = [(row.column, row.level, row.group) for row in whole.rows]
+    assert [(row.column, row.level, row.group) for row in empty.rows] == named
+    assert logs(empty) == pytest.approx(logs(whole), abs=1e-3)
+    (test,), (usual,) = empty.tests, whole.tests
+    assert (test.column, test.degrees) == (usual.column, usual.degrees)
+    assert test.statistic == pytest.approx(usual.statistic, abs=1e-2)
 
 
 @pytest.mark.parametrize("asked", [LOGISTIC, COX])

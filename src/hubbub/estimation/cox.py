@@ -379,7 +379,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
             answer = replace(answer, notes=(*answer.notes, TIED))
         if not self.test:
             return answer
-        seen, kept = self.seen(cells, sigma)
+        seen, kept = self.seen(cells, self.design, sigma)
         likelihood = self._likelihood(*counts, self.design[:, seen], sigma, kept)
         fit = likelihood.fit
         # Where an effect has no end, or is hidden, its score says nothing of how it changes.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -226,7 +226,7 @@ class PatternRegression(Regression, OneSum):
 
     def told_of(self, cells: Array, sigma: float) -> Answer:
         """The whole answer from noisy cells."""
-        main = self._fitted_where_seen(cells, sigma)
+        main = self._fit(cells, self.design, sigma)
         names = (*self.covariates.names, *self._products(self.interactions))
         rows = main.rows(names, self.ratio, self.confidence) if main else ()
         if not rows:
@@ -238,37 +238,40 @@ class PatternRegression(Regression, OneSum):
             notes=(self.note, *omitted(names, main)),
         )
 
-    def _fitted_where_seen(self, cells: Array, sigma: float) -> Effects | None:
-        seen, kept = self.seen(cells, sigma)
-        fit = self.fitted(cells, self.design[:, seen], sigma, kept) if seen.any() else None
+    def _fit(
+        self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
+    ) -> Effects | None:
+        """What `fitted` says of components that somebody has; nothing is known of others."""
+        seen, patterns = self.seen(cells, design, sigma, kept)
+        fit = self.fitted(cells, design[:, seen], sigma, patterns) if seen.any() else None
         return fit and fit.among(seen)
 
-    def seen(self, cells: Array, sigma: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """(components,) of the model that somebody has, and (patterns,) with no other."""
+    def seen(
+        self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """(components,) that somebody has, and (patterns,) with no other, of those or of all."""
         number, noise = self.records_of(cells)
-        has = self.design.T != 0
+        among = np.ones(len(design), dtype=np.bool_) if kept is None else kept
+        has = (design.T != 0) & among
         seen = has @ number >= HIDDEN * sigma * noise * np.linalg.norm(
             has @ self.layout.counts, axis=1
         )
-        return seen, ~has[~seen].any(axis=0)
+        return seen, among & ~has[~seen].any(axis=0)
 
     def _tests(self, cells: Array, main: Effects | None, sigma: float) -> Iterator[NoisyTest]:
-        """Of each interaction, where all of its effects are told."""
-        start = self.covariates.width - 1
+        """Of each interaction, where all of its effects are told; a subgroup's beside the model."""
+        first = start = self.covariates.width - 1
         for pair in self.interactions:
             size = len(self._products((pair,)))
-            if main is not None and (test := wald(main, slice(start, start + size))) is not None:
+            if main is not None and (test := wald(main, range(start, start + size))) is not None:
                 yield replace(test, column=_pair(pair))
             start += size
         for pair in self._subgroup_pairs():
             if pair in self.interactions or pair[::-1] in self.interactions:
                 continue
-            both = self.fitted(cells, self._with((pair,)), sigma)
-            if both is not None:
-                first = self.covariates.width - 1
-                test = wald(both, slice(first, len(both.values)))
-                if test is not None:
-                    yield replace(test, column=_pair(pair))
+            both = self._fit(cells, self._with((pair,)), sigma)
+            if both and (test := wald(both, range(first, len(both.values)))) is not None:
+                yield replace(test, column=_pair(pair))
 
     def _trends(self, cells: Array, sigma: float) -> Iterator[Estimate]:
         """One row for each trend that is told."""
@@ -277,7 +280,7 @@ class PatternRegression(Regression, OneSum):
             columns = np.array(self.covariates.column)
             others = self.covariates.table[:, columns != place]
             design = np.column_stack([self.covariates.grid[place], others])
-            fit = self.fitted(cells, design, sigma)
+            fit = self._fit(cells, design, sigma)
             if fit is not None and 0 in told(fit):
                 names = ((name, PER_CLASS), *(("", "") for _ in range(others.shape[1])))
                 yield fit.rows(names, self.ratio, self.confidence)[0]
@@ -292,7 +295,7 @@ class PatternRegression(Regression, OneSum):
         for number, other in enumerate(self.on):
             grid = self.covariates.grid[number]
             for level, kept in enumerate(grid == np.arange(len(other))[:, None]):
-                fit = None if number == place else self.fitted(cells, design, sigma, kept)
+                fit = None if number == place else self._fit(cells, design, sigma, kept)
                 if fit is not None:
                     group = f"{other.column.name}: {other.names[level]}"
                     rows = fit.rows(names, self.ratio, self.confidence)
@@ -328,12 +331,16 @@ class PatternRegression(Regression, OneSum):
         return [covariate.column.name for covariate in self.on].index(name)
 
 
-def wald(effects: Effects, which: slice) -> NoisyTest | None:
-    """The test that some effects are none, by sampling and noise; None if one is not told."""
-    places = range(*which.indices(len(effects.values)))
-    if not set(places) <= set(told(effects)):
+def wald(effects: Effects, which: Iterable[int]) -> NoisyTest | None:
+    """The test that some effects are none, by sampling and noise; None if one is not told.
+
+    Those of which nothing is known, as of a class that nobody is in, are no part of it.
+    """
+    errors = effects.errors
+    places = [place for place in which if math.isfinite(errors[place])]
+    if not places or not set(places) <= set(told(effects)):
         return None
-    values, covariance = effects.values[which], effects.covariance[which, which]
+    values, covariance = effects.values[places], effects.covariance[np.ix_(places, places)]
     statistic = float(values @ np.linalg.solve(covariance, values))
     return chi_square_test(INTERACTION, statistic, len(values))
 
