@@ -553,6 +553,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
             * ((sigma * at.length) ** 2 * np.eye(self.width) + error**2 * means.T @ means),
             blur=read.ratio * unit**2 * sigma * at.length / (at.share * _SQUARES),
             entries=self._triangle,
+            weight=read.ratio * read.total,
         )
 
     def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
@@ -585,6 +586,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
             noise=(sigma * unit * length) ** 2 * np.eye(self.width),
             blur=unit**2 * sigma * length / (_share(_PLANNED) * _SQUARES),
             entries=self._triangle,
+            weight=max(records, 1.0) * guess.event,
         )
 
     def _stop(self, gathered: Array, risks: float, events: Array) -> float:

@@ -158,7 +158,7 @@ class Linear(OfOutcome, OneSum):
         noise = sigma**2 / spread**2 * (rows @ rows.T)
         doubt = sigma / spread * each[:, :-1, :-1][:, seen][:, :, seen]
         fit = sandwich(Root(effects, inner / spread), noise, doubt, first=1)
-        return fit and replace(fit.among(seen[1:]), wider=_WIDER)
+        return fit and replace(fit.among(seen[1:]), wider=_WIDER, may_diverge=False)
 
     def _equations(self, v: Array) -> Array:
         """(width - 1, size): how noise in each sum enters the equations of these residuals."""

@@ -212,6 +212,7 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
             score=score - (rate - chance) / weight * information[0],
             information=ratio * information,
             blur=ratio * scored.blur,
+            weight=ratio * scored.weight,
         )
 
     def guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
@@ -225,13 +226,15 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
         """What a sum says of the effects, the intercept first, that was taken at `parameters`."""
         width, scale = self.covariates.width, self._scale
+        information = self._triangle.matrix(sums[width:]) / scale
         return Scored(
             at=parameters.astype(np.float64),
             score=sums[:width],
-            information=self._triangle.matrix(sums[width:]) / scale,
+            information=information,
             noise=sigma**2 * np.eye(width),
             blur=sigma / scale,
             entries=self._triangle,
+            weight=float(information[0, 0]),
         )
 
     @property

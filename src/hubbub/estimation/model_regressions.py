@@ -192,13 +192,15 @@ class NewtonMultinomial(ModelRegression):
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
         """What a sum says of the effects that was taken at `parameters`."""
         width = len(self.start)
+        information = self._entries.matrix(sums[width:] / self._scale)
         return Scored(
             at=parameters.astype(np.float64),
             score=sums[:width],
-            information=self._entries.matrix(sums[width:] / self._scale),
+            information=information,
             noise=sigma**2 * np.eye(width),
             blur=sigma / self._scale,
             entries=self._entries,
+            weight=float(np.trace(information[: self.first, : self.first])),
         )
 
     def answer_with(self, found: Effects | None) -> Answer:
@@ -234,6 +236,7 @@ class NewtonMultinomial(ModelRegression):
             noise=sigma**2 * np.eye(len(self.start)),
             blur=sigma / self._scale,
             entries=self._entries,
+            weight=moments[0, 0] * np.trace(spread),
         )
 
     def _covariances(self, chances: Array) -> Array:
@@ -342,6 +345,7 @@ class NewtonPoisson(ModelRegression):
             noise=(sigma * read.at.length) ** 2 * np.eye(width),
             blur=read.ratio * sigma * read.at.length / read.at.share,
             entries=self._triangle,
+            weight=read.ratio * float(read.rates[0, 0]),
             spread=read.spread,
         )
 
@@ -383,6 +387,7 @@ class NewtonPoisson(ModelRegression):
             noise=(sigma * at.length) ** 2 * np.eye(len(effects)),
             blur=sigma * at.length / at.share,
             entries=self._triangle,
+            weight=moments[0, 0],
             spread=_GUESSED,
         )
 

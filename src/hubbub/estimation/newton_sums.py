@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from hubbub.estimation.regression import (
     HIDDEN,
+    PER_UNIT,
     SEVERAL,
     TOO_NOISY,
     Effects,
@@ -38,7 +39,9 @@ from hubbub.estimation.regression import (
 from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
 
 STEPS = (1, 1, 1, 2, 5)  # sums of each
-_LARGEST_STEP = 3.0  # Newton's first step from 0 is seldom longer
+# Of a step, by how much it moves records' logits or log hazards: their standard deviation. Newton's
+# first step of a logistic regression from 0 is never longer, whatever the bounds of columns are.
+_LONGEST_STEP = 2.0
 # By so many standard errors the root may be off as places were not at it; of a place, so many of
 # its distance do not count, as noise in the sums before leads there.
 _BENT, _ERRORS = 0.3, 1.0
@@ -112,6 +115,28 @@ class Entries(Protocol):
         """Covariance of a matrix times a step, whose entries have independent noise of 1."""
 
 
+class Submatrix(NamedTuple):
+    """The entries of some rows and columns of a matrix.
+
+    Args:
+        whole: how the matrix is sent.
+        kept: (width,) which rows and columns.
+    """
+
+    whole: Entries
+    kept: NDArray[np.bool_]
+
+    def each(self) -> Array:
+        """(size, q, q) the submatrix of every entry that is 1 and alone."""
+        return self.whole.each()[:, self.kept][:, :, self.kept]
+
+    def doubt(self, step: Array) -> Array:
+        """Covariance of the submatrix times a step, whose entries have independent noise of 1."""
+        among = np.zeros(len(self.kept))
+        among[self.kept] = step
+        return self.whole.doubt(among)[np.ix_(self.kept, self.kept)]
+
+
 class Sum(NamedTuple):
     """A noisy sum of blocks, in their own unit.
 
@@ -136,6 +161,7 @@ class Scored(NamedTuple):
         noise: (q, q) covariance of the score's noise.
         blur: standard deviation of the noise in an entry of the information.
         entries: what these are.
+        weight: of all records in the information, which is their covariance times it.
         spread: variance of the score, over the information.
     """
 
@@ -145,26 +171,29 @@ class Scored(NamedTuple):
     noise: Array
     blur: float
     entries: Entries
+    weight: float
     spread: float = 1.0
 
     def of(self, seen: NDArray[np.bool_]) -> Scored:
-        """The same of some effects alone; of entries that are a `Triangle`."""
+        """The same of some effects alone."""
         pairs = np.ix_(seen, seen)
         return self._replace(
             at=self.at[seen],
             score=self.score[seen],
             information=self.information[pairs],
             noise=self.noise[pairs],
-            entries=Triangle(width=int(seen.sum())),
+            entries=Submatrix(self.entries, seen),
         )
 
     @property
     def step(self) -> Array:
-        """A Newton step, shortened where the noise is as large as the information."""
+        """A Newton step, shortened where the noise is as large as the information, or it is far."""
         values, vectors = np.linalg.eigh(self.information)
         floor = self.blur * math.sqrt(2.0 * len(values))  # about what noise alone makes
-        solved = vectors @ ((vectors.T @ self.score) / np.maximum(values, floor))
-        return np.asarray(np.clip(solved, -_LARGEST_STEP, _LARGEST_STEP))
+        kept = np.maximum(values, floor)
+        along = vectors.T @ self.score / kept
+        moved = math.sqrt(float(along**2 @ kept) / max(self.weight, floor, 1e-300))
+        return np.asarray(vectors @ along / max(moved / _LONGEST_STEP, 1.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,11 +244,23 @@ class NewtonRegression(Regression, Iterated):
     def answer_of_sums(self, told: Sequence[Scored]) -> Answer:
         """The answer that sums give, of which the last was taken where the others led."""
         last = told[-1]
-        seen = self._seen(last)
-        if not seen.all():
-            told = [one.of(seen) for one in told]
+        both = last.information[: self.first]  # of which the intercept takes some
+        means = np.linalg.pinv(both[:, : self.first]) @ both[:, self.first :]
+        information = last.information[self.first :, self.first :] - both[:, self.first :].T @ means
+        blurs = last.blur * (1.0 + (means**2).sum(axis=0))
+        # All but classes without information: nobody is in them, or everybody.
+        numeric = np.array([True] * self.first + [level == PER_UNIT for _, level in self.names])
+        seen = numeric.copy()
+        seen[self.first :] |= np.diag(information) >= HIDDEN * blurs
         shown = seen[self.first :]
-        root = near_root(told, self.first)
+        # What everybody is in, steps have left to that class and the intercept in any parts.
+        joint = np.clip(np.rint(means), 0.0, 1.0) * ~shown
+        told = [
+            one._replace(at=np.append(one.at[: self.first] + joint @ effects, effects)).of(seen)
+            for one in told
+            for effects in [one.at[self.first :]]
+        ]
+        root = near_root(told, self.first, numeric[seen])
         if root is not None and shown.any() and np.all(root.far):
             moved = np.zeros(len(shown))
             moved[shown] = np.abs(root.values - told[-1].at[self.first :])
@@ -231,23 +272,10 @@ class NewtonRegression(Regression, Iterated):
         answer = self.answer_of(root and root.among(shown))
         if answer.refusal != TOO_NOISY:
             return answer
-        alone = near_root(told[-1:], self.first)
+        alone = near_root(told[-1:], self.first, numeric[seen])
         if len(told) > 1 and not self.answer_of(alone and alone.among(shown)).refusal:
             return replace(answer, refusal=APART)  # as the last sum alone has an answer
-        information = last.information[self.first :, self.first :]
-        if self.first:  # less what the intercept takes
-            both = last.information[: self.first]
-            inner = np.linalg.pinv(both[:, : self.first])
-            information = information - both[:, self.first :].T @ inner @ both[:, self.first :]
         return replace(answer, refusal=too_noisy(self.names, information, last.blur))
-
-    def _seen(self, last: Scored) -> NDArray[np.bool_]:
-        """(q,) all but classes whose information is none; intercepts and numbers are among them."""
-        seen = np.ones(len(last.at), dtype=np.bool_)
-        if isinstance(last.entries, Triangle):
-            clear = np.diag(last.information)[self.first :] >= HIDDEN * last.blur
-            seen[self.first :] = self.covariates.number | clear
-        return seen
 
     def answer_of(self, root: Effects | None) -> Answer:
         """The answer that effects give, in units of their columns."""
@@ -283,12 +311,13 @@ class NewtonRegression(Regression, Iterated):
             parameters = self.update(one, sigma, parameters)
 
 
-def near_root(told: Sequence[Scored], first: int) -> Effects | None:
+def near_root(told: Sequence[Scored], first: int, numeric: NDArray[np.bool_]) -> Effects | None:
     """What sums say together, the earliest of them left out that were taken too far off.
 
     Args:
         told: what each sum says, in their order.
         first: components before this one are no effects.
+        numeric: (q,) which are effects of numbers.
 
     Returns:
         The effects, those marked from which even the last sum was too far; None where noise hides
@@ -302,6 +331,7 @@ def near_root(told: Sequence[Scored], first: int) -> Effects | None:
         joint = Together(tuple(told[number:]))
         found = joint.effects
         if found:
+            found = replace(found, may_diverge=~numeric)
             bent = joint.bent(errors * found.errors) > _BENT * found.errors
             doubt = np.diag(joint.bent(0.0 * found.errors) ** 2)
             far = bool((bent & ~found.endless)[first:].any())

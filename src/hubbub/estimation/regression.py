@@ -257,8 +257,7 @@ _ENDLESS = 6.0  # logarithm of a ratio that no interval reaches: one of 400
 # the information in it, of what it would be without correlation.
 _ALIASED, _ALIKE = 0.3, 0.1
 # Deviations of its noise below which a class's records, or its information, are none: an effect of
-# a class that nobody is in is not told, and takes no other with it; only a multinomial regression,
-# whose entries are no `Triangle`, is refused as a whole.
+# a class that nobody is in is not told, and takes no other with it.
 HIDDEN = 3.0
 LEFT_OUT = "records without the outcome or a covariate are left out"
 NOISE = "below the noise"
@@ -284,7 +283,8 @@ class Effects:
         clear: (q,) how clear of its noise the information of each is, over what it must be.
         sampling: (q,) variances without noise.
         wider: how many times wider intervals and tests take what sampling adds.
-        unit: (q,) what values are over those on covariates in [-1, 1].
+        may_diverge: (q,) whether a large effect may have no end: no slope has none, and no number,
+            which may lie in a small part of its bounds.
         far: (q,) whether the steps of an effect have not led there.
     """
 
@@ -293,7 +293,7 @@ class Effects:
     clear: Array
     sampling: Array
     wider: float = 1.0
-    unit: Array | float = 1.0
+    may_diverge: NDArray[np.bool_] | bool = True
     far: NDArray[np.bool_] | bool = False
 
     @property
@@ -309,7 +309,7 @@ class Effects:
     @property
     def endless(self) -> NDArray[np.bool_]:
         """(q,) whether no end of an effect is to be seen, as of a class without the outcome."""
-        return np.asarray((np.abs(self.values) + 2.0 * self.reach) / self.unit > _ENDLESS)
+        return np.asarray((np.abs(self.values) + 2.0 * self.reach > _ENDLESS) & self.may_diverge)
 
     def after(self, first: int) -> Effects:
         """The same without those before this one."""
@@ -319,6 +319,7 @@ class Effects:
             covariance=self.covariance[first:, first:],
             clear=self.clear[first:],
             sampling=self.sampling[first:],
+            may_diverge=np.broadcast_to(self.may_diverge, self.values.shape)[first:],
             far=np.broadcast_to(self.far, self.values.shape)[first:],
         )
 
@@ -329,10 +330,16 @@ class Effects:
         covariance[np.ix_(place, place)] = self.covariance
         values, clear, sampling = np.zeros((3, many))
         values[place], clear[place], sampling[place] = self.values, self.clear, self.sampling
-        far = np.zeros(many, dtype=np.bool_)
-        far[place] = self.far
+        may_diverge, far = np.zeros((2, many), dtype=np.bool_)
+        may_diverge[place], far[place] = self.may_diverge, self.far
         return replace(
-            self, values=values, covariance=covariance, clear=clear, sampling=sampling, far=far
+            self,
+            values=values,
+            covariance=covariance,
+            clear=clear,
+            sampling=sampling,
+            may_diverge=may_diverge,
+            far=far,
         )
 
     def per(self, unit: Array) -> Effects:
@@ -342,7 +349,6 @@ class Effects:
             values=self.values * unit,
             covariance=self.covariance * np.outer(unit, unit),
             sampling=self.sampling * unit**2,
-            unit=self.unit * unit,
         )
 
     def rows(self, names: Names, ratio: str, confidence: float) -> tuple[Estimate, ...]:

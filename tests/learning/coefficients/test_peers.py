@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,12 +33,16 @@ ASKED = {
         outcome=Column(name="stage", categories=("I", "II", "III")), on=covariates_of(ON)
     ),
 }
+Asked = NewtonPoisson | NewtonMultinomial
 STEPS = {kind: NewtonSteps(asked=asked, relation="add-remove") for kind, asked in ASKED.items()}
 
 
-def answer_from(kind: str, start: np.ndarray, sums: int, sigma: float = 1e-9) -> Answer:
+def answer_from(
+    kind: str, start: np.ndarray, sums: int, sigma: float = 1e-9, asked: Asked | None = None
+) -> Answer:
     """Of all patients, from a model with these effects."""
-    steps, noisy, rng = STEPS[kind], [], np.random.default_rng(1)
+    steps = NewtonSteps(asked=asked, relation="add-remove") if asked else STEPS[kind]
+    noisy, rng = [], np.random.default_rng(1)
     parameters = steps.begun_at(start.astype(np.float32))
     for _ in range(sums):
         total = steps.sum(patients(), parameters, np.ones((900, 1)))
@@ -114,6 +119,21 @@ def test_rows_of_several_classes_say_over_which_one_they_are() -> None:
     assert [row.group for row in answer.rows] == ["II against I"] * 4 + ["III against I"] * 4
     assert {row.quantity for row in answer.rows} == {"odds ratio"}
     assert answer_from("classes", root_of("classes"), 1, sigma=1e3).refusal
+
+
+@pytest.mark.parametrize("kind", ["counts", "classes"])
+def test_a_class_that_nobody_is_in_takes_no_other_effect_with_it(kind: str) -> None:
+    """A ward that has closed: a model of several classes was refused as a whole for it."""
+    ward = Column(name="ward", categories=("a", "b", "c", "closed"))
+    asked = replace(ASKED[kind], on=covariates_of((*ON[:2], ward)))
+    root = root_of(kind)
+    start = np.append(root, np.zeros(len(root) // 5))
+    answer = answer_from(kind, start, 1, sigma=1e-6, asked=asked)
+    values, _ = logarithms(answer)
+    np.testing.assert_allclose(values, root_values(kind), atol=1e-3)
+    hidden = [note for note in answer.notes if "closed against a" in note]
+    assert len(hidden) == len(root) // 5
+    assert all(note.endswith("below the noise") for note in hidden)
 
 
 def test_logarithms_of_amounts_have_ratios_of_geometric_means() -> None:
