@@ -163,6 +163,15 @@ def test_columns_that_say_the_same_are_named(kind: str) -> None:
     assert "because age and twin carry nearly the same information (aliased)" in answer.refusal
 
 
+def test_a_reference_that_nobody_is_in_is_why_there_is_no_answer() -> None:
+    rng, on = np.random.default_rng(1), (AGE, Levels(column=WARD, reference="c"))
+    cells = {name: values[:2000] for name, values in records(rng, "logistic").items()}
+    cells["ward"] = rng.integers(0, 2, 2000) * 1.0
+    asked = stack({"q": logistic(DIED, on)})
+    answer = asked.answers(drawn(asked, cells, rng, 0.3, asked.rounds), 0.3)["q"]
+    assert "in ward, a against c; ward, b against c: leave it out, or join rare" in answer.refusal
+
+
 def test_a_number_that_tells_nearly_every_outcome_is_named() -> None:
     rng = np.random.default_rng(1)
     cells, asked = apart_or_alike(rng), stack({"q": logistic(DIED, (AGE, BMI))})

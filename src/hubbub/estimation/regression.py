@@ -583,16 +583,17 @@ def too_noisy(names: Names, information: Array, blur: float) -> str:
         information: (q, q) of these effects.
         blur: standard deviation of the noise in an entry of it.
     """
-    own = np.diag(information)
+    own, cure = np.diag(information), "leave it out, or join rare classes with others"
     hidden = own < HIDDEN * blur
     if hidden.any():
-        cure = "leave it out, or join rare classes with others"
         return TOO_NOISY if hidden.all() else f"{TOO_NOISY} in {spelled(names, hidden)}: {cure}"
     values, vectors = np.linalg.eigh(information / np.sqrt(np.outer(own, own)))
+    if values[0] > _ALIKE:
+        return TOO_NOISY
     apart = np.abs(vectors[:, 0]) > _ALIASED
     which = " and ".join(dict.fromkeys(names[place][0] for place in np.flatnonzero(apart)))
-    if values[0] > _ALIKE or " and " not in which:
-        return TOO_NOISY
+    if " and " not in which:  # hardly anybody is in the class that others are compared with
+        return f"{TOO_NOISY} in {spelled(names, apart)}: {cure}"
     return (
         f"{TOO_NOISY}, because {which} carry nearly the same information (aliased): leave one "
         "of them out"
