@@ -185,13 +185,14 @@ def test_a_number_that_tells_nearly_every_outcome_is_named() -> None:
 
 def of_two_effects(rng: np.random.Generator, astray: float) -> Together:
     """Two sums of one root, noise of 20 in each score, the last moved by so many deviations."""
-    triangle, places = Triangle(width=2), rng.normal(0, 0.01, (2, 2))
+    places = rng.normal(0, 0.01, (2, 2))
     scores = 4e3 * -places + rng.normal(0, 20, (2, 2)) + [[0, 0], [20 * astray, 0]]
     return Together(
         tuple(
-            Scored(at, score, 4e3 * np.eye(2), 400 * np.eye(2), 1e-3, triangle, 4e3)
+            Scored(at, score, 4e3 * np.eye(2), 400 * np.eye(2), 1e-3, 4e3)
             for at, score in zip(places, scores, strict=True)
-        )
+        ),
+        Triangle(width=2).each(),
     )
 
 
@@ -212,7 +213,7 @@ def test_sums_that_contradict_each_other_are_refused_as_such() -> None:
     rng = np.random.default_rng(4)
     asked = ASKED["logistic"]
     told = list(of_two_effects(rng, 12.0).told)
-    assert Together(tuple(told[1:])).effects is not None
+    assert Together(tuple(told[1:]), Triangle(width=2).each()).effects is not None
     asked = logistic(DIED, (BMI,))
     assert asked.answer_of_sums(told).refusal == APART
 

@@ -552,7 +552,6 @@ class NewtonCox(HazardRatios, NewtonRegression):
             noise=unit**2
             * ((sigma * at.length) ** 2 * np.eye(self.width) + error**2 * means.T @ means),
             blur=read.ratio * unit**2 * sigma * at.length / (at.share * _SQUARES),
-            entries=self._triangle,
             weight=read.ratio * read.total,
         )
 
@@ -585,7 +584,6 @@ class NewtonCox(HazardRatios, NewtonRegression):
             information=max(records, 1.0) * guess.event * spread,
             noise=(sigma * unit * length) ** 2 * np.eye(self.width),
             blur=unit**2 * sigma * length / (_share(_PLANNED) * _SQUARES),
-            entries=self._triangle,
             weight=max(records, 1.0) * guess.event,
         )
 

@@ -233,7 +233,6 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
             information=information,
             noise=sigma**2 * np.eye(width),
             blur=sigma / scale,
-            entries=self._triangle,
             weight=float(information[0, 0]),
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,24 +95,14 @@ class ProductEntries:
 
     def matrix(self, entries: Array) -> Array:
         """(q, q) from entries (size,), q the product of both widths."""
-        parts = entries.reshape(self.outer.size, self.inner.size)
-        return np.asarray(
-            np.einsum("kl,kij,lab->iajb", parts, self.outer.each(), self.inner.each())
-        ).reshape(2 * (self.outer.width * self.inner.width,))
+        return np.asarray(np.tensordot(entries, self.each, axes=1))
 
+    @cached_property
     def each(self) -> Array:
         """(size, q, q) the matrix of every entry that is 1 and alone."""
         products = np.einsum("kij,lab->kliajb", self.outer.each(), self.inner.each())
         width = self.outer.width * self.inner.width
         return np.asarray(products.reshape(self.size, width, width))
-
-    def doubt(self, step: Array) -> Array:
-        """Covariance of a matrix times a step, whose entries have independent noise of 1."""
-        square = step.reshape(self.outer.width, self.inner.width)
-        moved = np.einsum(
-            "kij,ja,lab->klib", self.outer.each(), square, self.inner.each(), optimize=True
-        ).reshape(self.size, -1)
-        return np.asarray(moved.T @ moved)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,17 +180,21 @@ class NewtonMultinomial(ModelRegression):
             [part.reshape(len(w), math.prod(part.shape[1:])) for part in (score, information)]
         )
 
+    @property
+    def entries(self) -> Array:
+        """(size, q, q) the information of which each entry that is sent, being 1, says alone."""
+        return self._entries.each
+
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
         """What a sum says of the effects that was taken at `parameters`."""
-        width = len(self.start)
-        information = self._entries.matrix(sums[width:] / self._scale)
+        score, entries = np.split(sums, [len(self.start)])
+        information = self._entries.matrix(entries / self._scale)
         return Scored(
             at=parameters.astype(np.float64),
-            score=sums[:width],
+            score=score,
             information=information,
-            noise=sigma**2 * np.eye(width),
+            noise=sigma**2 * np.eye(len(score)),
             blur=sigma / self._scale,
-            entries=self._entries,
             weight=float(np.trace(information[: self.first, : self.first])),
         )
 
@@ -225,19 +220,10 @@ class NewtonMultinomial(ModelRegression):
 
         The first class is as large as no outcome is guessed to be; the others are alike.
         """
-        chances = np.full(self.others, guess.outcome / self.others)
-        spread = np.diag(chances) - np.outer(chances, chances)
+        spread = self._covariances(np.full((1, self.others), guess.outcome / self.others))
         moments = max(records, 1.0) * self.covariates.moments(guess)
-        nowhere = np.zeros(len(self.start))
-        return Scored(
-            at=nowhere,
-            score=nowhere,
-            information=np.kron(moments, spread),
-            noise=sigma**2 * np.eye(len(self.start)),
-            blur=sigma / self._scale,
-            entries=self._entries,
-            weight=moments[0, 0] * np.trace(spread),
-        )
+        entries = self._scale * np.outer(self._entries.outer.entries(moments), spread)
+        return self.scored(np.append(0.0 * self.start, entries), sigma, self.start)
 
     def _covariances(self, chances: Array) -> Array:
         """(n, entries) of diag m - m m' of each record's chances m, (n, others)."""
@@ -245,7 +231,7 @@ class NewtonMultinomial(ModelRegression):
         diagonals = np.array([inner.entries(np.diag(one)) for one in np.eye(self.others)])
         return np.asarray(chances @ diagonals - inner.squares(np.ones(len(chances)), chances))
 
-    @property
+    @cached_property
     def _entries(self) -> ProductEntries:
         inner = Triangle(width=self.others)
         return ProductEntries(outer=Triangle(width=self.covariates.width), inner=inner)
@@ -344,7 +330,6 @@ class NewtonPoisson(ModelRegression):
             information=read.ratio * read.rates,
             noise=(sigma * read.at.length) ** 2 * np.eye(width),
             blur=read.ratio * sigma * read.at.length / read.at.share,
-            entries=self._triangle,
             weight=read.ratio * float(read.rates[0, 0]),
             spread=read.spread,
         )
@@ -386,7 +371,6 @@ class NewtonPoisson(ModelRegression):
             information=moments,
             noise=(sigma * at.length) ** 2 * np.eye(len(effects)),
             blur=sigma * at.length / at.share,
-            entries=self._triangle,
             weight=moments[0, 0],
             spread=_GUESSED,
         )

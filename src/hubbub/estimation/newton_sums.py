@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,10 +91,6 @@ class Triangle:
         """(size, width, width) the matrix of every entry that is 1 and alone."""
         return np.array([self.matrix(one) for one in np.eye(self.size)])
 
-    def doubt(self, step: Array) -> Array:
-        """Covariance of a matrix times a step, whose entries have independent noise of 1."""
-        return np.asarray((step @ step * np.eye(len(step)) + np.outer(step, step)) / 2)
-
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         return np.triu_indices(self.width)
@@ -103,38 +99,6 @@ class Triangle:
     def _lengths(self) -> Array:
         left, right = self._pairs
         return np.where(left == right, 1.0, math.sqrt(2.0))
-
-
-class Entries(Protocol):
-    """How symmetric matrices are sent: as numbers whose noise is independent."""
-
-    def each(self) -> Array:
-        """(size, width, width) the matrix of every entry that is 1 and alone."""
-
-    def doubt(self, step: Array) -> Array:
-        """Covariance of a matrix times a step, whose entries have independent noise of 1."""
-
-
-class Submatrix(NamedTuple):
-    """The entries of some rows and columns of a matrix.
-
-    Args:
-        whole: how the matrix is sent.
-        kept: (width,) which rows and columns.
-    """
-
-    whole: Entries
-    kept: NDArray[np.bool_]
-
-    def each(self) -> Array:
-        """(size, q, q) the submatrix of every entry that is 1 and alone."""
-        return self.whole.each()[:, self.kept][:, :, self.kept]
-
-    def doubt(self, step: Array) -> Array:
-        """Covariance of the submatrix times a step, whose entries have independent noise of 1."""
-        among = np.zeros(len(self.kept))
-        among[self.kept] = step
-        return self.whole.doubt(among)[np.ix_(self.kept, self.kept)]
 
 
 class Sum(NamedTuple):
@@ -160,7 +124,6 @@ class Scored(NamedTuple):
         information: (q, q) with noise.
         noise: (q, q) covariance of the score's noise.
         blur: standard deviation of the noise in an entry of the information.
-        entries: what these are.
         weight: of all records in the information, which is their covariance times it.
         spread: variance of the score, over the information.
     """
@@ -170,7 +133,6 @@ class Scored(NamedTuple):
     information: Array
     noise: Array
     blur: float
-    entries: Entries
     weight: float
     spread: float = 1.0
 
@@ -182,7 +144,6 @@ class Scored(NamedTuple):
             score=self.score[seen],
             information=self.information[pairs],
             noise=self.noise[pairs],
-            entries=Submatrix(self.entries, seen),
         )
 
     @property
@@ -234,6 +195,11 @@ class NewtonRegression(Regression, Iterated):
         del sums
         return ()
 
+    @property
+    def entries(self) -> Array:
+        """(size, q, q) the information of which each entry that is sent, being 1, says alone."""
+        return self._triangle.each()
+
     @abstractmethod
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
         """What a sum says that was taken at `parameters`."""
@@ -260,7 +226,8 @@ class NewtonRegression(Regression, Iterated):
             for one in told
             for effects in [one.at[self.first :]]
         ]
-        root = near_root(told, self.first, numeric[seen])
+        entries = self.entries[:, seen][:, :, seen]
+        root = near_root(told, entries, self.first, numeric[seen])
         if root is not None and shown.any() and np.all(root.far):
             moved = np.zeros(len(shown))
             moved[shown] = np.abs(root.values - told[-1].at[self.first :])
@@ -272,7 +239,7 @@ class NewtonRegression(Regression, Iterated):
         answer = self.answer_of(root and root.among(shown))
         if answer.refusal != TOO_NOISY:
             return answer
-        alone = near_root(told[-1:], self.first, numeric[seen])
+        alone = near_root(told[-1:], entries, self.first, numeric[seen])
         if len(told) > 1 and not self.answer_of(alone and alone.among(shown)).refusal:
             return replace(answer, refusal=APART)  # as the last sum alone has an answer
         return replace(answer, refusal=too_noisy(self.names, information, last.blur))
@@ -296,7 +263,8 @@ class NewtonRegression(Regression, Iterated):
         """The same where so many sums, each with this noise, are all taken near the root."""
 
         def effects(guess: Guess) -> Effects | None:
-            root = Together((self.guessed(guess, records, sigma / math.sqrt(sums)),)).effects
+            told = (self.guessed(guess, records, sigma / math.sqrt(sums)),)
+            root = Together(told, self.entries).effects
             return root and root.after(self.first)
 
         article = "an" if self.ratio.startswith("o") else "a"
@@ -311,11 +279,14 @@ class NewtonRegression(Regression, Iterated):
             parameters = self.update(one, sigma, parameters)
 
 
-def near_root(told: Sequence[Scored], first: int, numeric: NDArray[np.bool_]) -> Effects | None:
+def near_root(
+    told: Sequence[Scored], entries: Array, first: int, numeric: NDArray[np.bool_]
+) -> Effects | None:
     """What sums say together, the earliest of them left out that were taken too far off.
 
     Args:
         told: what each sum says, in their order.
+        entries: (size, q, q) of their information, see `NewtonRegression`.
         first: components before this one are no effects.
         numeric: (q,) which are effects of numbers.
 
@@ -328,7 +299,7 @@ def near_root(told: Sequence[Scored], first: int, numeric: NDArray[np.bool_]) ->
     if np.linalg.norm(last.noise, 2) < _QUIET * np.linalg.eigvalsh(last.information)[0]:
         told = [last]  # which is nearest, and has no need of others
     for number in range(len(told)):
-        joint = Together(tuple(told[number:]))
+        joint = Together(tuple(told[number:]), entries)
         found = joint.effects
         if found:
             found = replace(found, may_diverge=~numeric)
@@ -351,9 +322,11 @@ class Together:
 
     Args:
         told: what each sum says, the one that was taken nearest to the root last.
+        entries: (size, q, q) of their information, see `NewtonRegression`.
     """
 
     told: tuple[Scored, ...]
+    entries: Array
 
     @cached_property
     def weights(self) -> Array:
@@ -390,19 +363,19 @@ class Together:
         """The root with its uncertainty; None where noise hides it."""
         if not definite(self.information):
             return None
-        mean, last = self.weights @ self.apart, self.told[-1]
+        mean = self.weights @ self.apart
         moved = self.weights[:, None] * self.apart / 2
         moved[-1] += mean / 2
         noise = np.einsum("s,sij->ij", self.weights**2, [one.noise for one in self.told])
         for one, step in zip(self.told, moved, strict=True):
-            noise += one.blur**2 * one.entries.doubt(step)
+            noise += one.blur**2 * self._doubt(step)
         shares = self.weights / 2 + np.eye(len(self.told))[-1] / 2
         blur = float(np.linalg.norm(shares * [one.blur for one in self.told]))
         spread = float(self.weights @ [one.spread for one in self.told])
         return sandwich(
             Root(self.root, self.information / spread),
             noise / spread**2,
-            blur / spread * last.entries.each(),
+            blur / spread * self.entries,
             least=SEVERAL,
         )
 
@@ -416,11 +389,16 @@ class Together:
         parts = zip(self.told, self.slopes, self.apart, self._bends(nothing), strict=True)
         for one, slope, apart, bends in parts:
             left = one.score + slope @ apart
-            covariance = one.noise + one.blur**2 * one.entries.doubt(apart)
+            covariance = one.noise + one.blur**2 * self._doubt(apart)
             covariance += _SAMPLED * spread * self.information + bends.T @ bends
             squares += float(left @ np.linalg.solve(covariance, left))
         degrees = (len(self.told) - 1) * len(self.root)
         return not degrees or squares <= chdtri(degrees, _CONTRADICTION)
+
+    def _doubt(self, step: Array) -> Array:
+        """(q, q) covariance of the information times a step, of noise of 1 in each entry."""
+        moved = self.entries @ step
+        return np.asarray(moved.T @ moved)
 
     def bent(self, doubt: Array) -> Array:
         """(q,) about how much the root is off as places were not at it.
