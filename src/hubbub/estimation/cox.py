@@ -252,7 +252,6 @@ class PartialLikelihood:
 
 _TEST = "proportional-hazards"
 _POWER = 0.45
-_BINS = 12  # if nothing is said
 _TIED = 0.2  # of those at risk in a bin, from where on events in it are too many
 TIED = (
     "more than a fifth of those at risk have the event in a bin, which draws ratios towards 1: "
@@ -289,7 +288,7 @@ class HazardRatios(Followed, Regression):
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> OneSum | Iterated:
-        grid = keys.survived(_BINS)
+        grid = keys.survived()
         on = keys.covariates(grid["time"], grid["event"])
         more = patterns_asked(keys, on, "strata", "test", "entry")
         if "strata" in keys.section:

@@ -49,7 +49,6 @@ from hubbub.estimation.survival import SurvivalCourse
 # noise.
 
 GRAY = "Gray's"
-_CLEAR = 8.0  # standard deviations of noise that survivors have while it goes on, as curves do
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +109,7 @@ def gray_test(column: str, groups: Sequence[SurvivalCourse], cause: int) -> Nois
         groups: each group's course.
         cause: which kind, counted from 0.
     """
-    end = min(course.bins_clear_of(_CLEAR) for course in groups)
+    end = min(course.bins_clear_of() for course in groups)
     if not end:
         return None
     order = [cause, *(other for other in range(groups[0].sets.causes) if other != cause)]
@@ -163,7 +162,6 @@ def _noise(course: SurvivalCourse, order: Sequence[int], by_events: Array, by_ri
     return np.asarray(course.sigma**2 * rows @ rows.T)
 
 
-_BINS = 12  # if nothing is said
 _TEST = "gray"
 
 
@@ -194,7 +192,7 @@ class Incidence(OnRiskSets):
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Incidence:
-        grid, at = keys.survived(_BINS, several=True), keys.section.numbers("at", ())
+        grid, at = keys.survived(several=True), keys.section.numbers("at", ())
         return cls(**grid, **keys.compared(_TEST), at=at, **keys.common)
 
     def settings(self) -> dict[str, Any]:

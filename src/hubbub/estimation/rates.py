@@ -90,7 +90,7 @@ class EventRates(OneSum):
         per = keys.section.number("per", cls.per, least=0, most=1e9, open_low=True)
         event = keys.columns.get(str(keys.section.content.get("event")))
         if event is None or event.categories:
-            grid = keys.survived(2)
+            grid = keys.survived()
             time, event, horizon = grid["time"], grid["event"], grid["edges"][-1]
         else:
             keys.section.absent("horizon", "where event is a number, which covers all the time")

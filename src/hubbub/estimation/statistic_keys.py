@@ -27,7 +27,7 @@ from hubbub.core.settings import (
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels, column_of
 
-MOST_BINS = 1000
+MOST_BINS, _ON_GRID = 1000, 12  # the second of times, if nothing is said
 SPACINGS = ("equal", "log")
 COMMON: Mapping[str, Key] = {
     "weight": number(
@@ -304,7 +304,7 @@ class StatisticKeys:
         edges = (*first, *(start * (high / start) ** (k / ratios) for k in range(ratios)), high)
         return (low, *column.cuts_between(edges[1:-1]), high)
 
-    def survived(self, bins: int, *, several: bool = False) -> dict[str, Any]:
+    def survived(self, *, several: bool = False) -> dict[str, Any]:
         """Time, event, and the grid to the horizon; several: the event has kinds.
 
         The grid begins at 0, or at the lower bound of the column that says when a record entered.
@@ -315,12 +315,12 @@ class StatisticKeys:
         event = self.column("event", pair=not several, several=several)
         grid = {"time": time, "event": event}
         if "entry" not in self.section:
-            return grid | {"edges": self.edges(time, bins, start=0.0, horizon=True)}
+            return grid | {"edges": self.edges(time, _ON_GRID, start=0.0, horizon=True)}
         entry = self.column("entry", numeric=True)
         if entry == time or not 0 <= entry.bounds[0] < time.bounds[1]:
             wanted = "another column than time, with a lower bound from 0 to below that of time"
             raise self.section.refusal("entry", wanted, "name another, or correct its low")
-        edges = self.edges(time, bins, start=float(entry.bounds[0]), horizon=True)
+        edges = self.edges(time, _ON_GRID, start=float(entry.bounds[0]), horizon=True)
         return grid | {"edges": edges, "entry": entry}
 
     def covariates(self, *explained: Column) -> tuple[Levels | Column, ...]:

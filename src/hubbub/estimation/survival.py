@@ -150,7 +150,7 @@ class SurvivalCourse:
 
         A curve over less than a quarter of the grid is none: it would be there by luck.
         """
-        length = self.bins_clear_of(_CLEAR)
+        length = self.bins_clear_of()
         return length if 4 * length >= self.sets.bins else 0
 
     @cached_property
@@ -166,7 +166,7 @@ class SurvivalCourse:
         shown = min(-(-self.sets.bins // 4), self.length)  # are told together
         return intervals.caution(np.minimum(clear, clear[shown - 1])[: self.length])
 
-    def bins_clear_of(self, deviations: float) -> int:
+    def bins_clear_of(self, deviations: float = _CLEAR) -> int:
         """How many bins come before the first with fewer survivors than so much of their noise."""
         left = self.entered - self.events
         noisy = left < deviations * self.sigma * np.linalg.norm(self._left, axis=1)
@@ -505,7 +505,6 @@ class CurveReadings:
 
 # Kaplan-Meier curves with bands and numbers at risk, and the log-rank test between groups.
 
-_BINS = 12  # if nothing is said
 _TEST = "log-rank"
 
 
@@ -546,7 +545,7 @@ class Survival(OnRiskSets):
         if strata and (not compared["test"] or strata.column == by.column):
             wanted = "another column than by, beside test"
             raise keys.section.refusal("strata", wanted, "correct it, or leave it out")
-        grid, at = keys.survived(_BINS), keys.section.numbers("at", ())
+        grid, at = keys.survived(), keys.section.numbers("at", ())
         return cls(**grid, **compared, at=at, strata=strata, **keys.common)
 
     def settings(self) -> dict[str, Any]:

@@ -53,12 +53,8 @@ class StatisticLayout(SumLayout):
             sums, error = sums.mean(axis=0, keepdims=True), error / math.sqrt(len(sums))
         return adjusted(self.stacked.answers(list(sums), error), self.family)
 
-    def expected(self, records: float, sigma: float) -> dict[str, Expectation]:
-        """What may be said of each question, before any record is touched."""
-        return {name: self.expected_of(name, records, sigma) for name in self.stacked.names}
-
     def expected_of(self, name: str, records: float, sigma: float) -> Expectation:
-        """The same of one question."""
+        """What may be said of a question, before any record is touched."""
         spare = self.rounds / self.stacked.rounds
         return self.stacked.expected_of(name, records, sigma * self.unit / math.sqrt(spare))
 
@@ -155,8 +151,9 @@ def expected_answers(plan: Plan) -> dict[str, Expectation]:
     study = plan.study
     if study.statistics is None or not study.data.records:
         return {}
-    planned = planned_statistics(plan)
-    return planned.query.layout.expected(study.data.records, planned.total_sigma)
+    planned, records = planned_statistics(plan), study.data.records
+    layout, sigma = planned.query.layout, planned.total_sigma
+    return {name: layout.expected_of(name, records, sigma) for name in layout.stacked.names}
 
 
 @dataclass(frozen=True, kw_only=True)

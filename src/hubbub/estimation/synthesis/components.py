@@ -177,12 +177,19 @@ def two_way(
     shares = components.shares((pair[0],))[:, None] / coded[1].size
     shares = shares + components.shares((pair[1],))[None, :] / coded[0].size
     shares = shares - 1.0 / (coded[0].size * coded[1].size) + first @ value @ second.T
-    noise = (first**2 @ variance @ (second**2).T) * components.records**2
-    for k, other in ((0, 1), (1, 0)):
-        mine = coded[k].contrasts ** 2 @ components.by[(pair[k],)].variance
-        noise += np.expand_dims(mine, other) / coded[other].size ** 2
+    noise = _noise_of_counts(components, pair, variance * components.records**2)
     flat = _shares(components, shares.reshape(-1), noise.reshape(-1), confidence, basis)
     return [flat[k * coded[1].size : (k + 1) * coded[1].size] for k in range(coded[0].size)]
+
+
+def _noise_of_counts(components: Components, pair: Key, interaction: Array) -> Array:
+    """Variances of the noise in the cells of a pair, but for the number of records."""
+    squares = [components.columns[k].contrasts ** 2 for k in pair]
+    noise = squares[0] @ interaction @ squares[1].T
+    for k, other in ((0, 1), (1, 0)):
+        mine = squares[k] @ components.by[(pair[k],)].variance
+        noise = noise + np.expand_dims(mine, other) / len(squares[other]) ** 2
+    return np.asarray(noise)
 
 
 def _shares(
@@ -490,12 +497,7 @@ def usual_pairs(design: Design) -> tuple[tuple[int, int], ...]:
 
 def _variation(components: Components, key: Key, records: int) -> float:
     """The total variation that noise is expected to make of a column's or a pair's shares."""
-    contrasts: Sequence[np.ndarray] = [components.columns[k].contrasts for k in key]
     noise = components.by[key].variance
     if len(key) == 1:
-        return expected_variation(contrasts[0] ** 2 @ noise, records)
-    spread = contrasts[0] ** 2 @ noise @ (contrasts[1] ** 2).T
-    for k, other in ((0, 1), (1, 0)):
-        mine = contrasts[k] ** 2 @ components.by[(key[k],)].variance
-        spread = spread + np.expand_dims(mine, other) / len(contrasts[other]) ** 2
-    return expected_variation(spread, records)
+        return expected_variation(components.columns[key[0]].contrasts ** 2 @ noise, records)
+    return expected_variation(_noise_of_counts(components, key, noise), records)
