@@ -18,8 +18,8 @@ Gaussian noise. `releases` says which law accounts for it:
 
 P8 (1) and (7) are never dearer than P8 (2), which bounds them, so they are taken wherever they are
 worked out. Under substitution P8 (2) charges for all three distances of P1: three events a step.
-What has no row is refused by the study (without replacement and add-remove: the batch size would
-show the number of records). A projection that is kept while gradients follow it has no account at
+What has no row is refused (without replacement and add-remove: the batch size would show the number
+of records). A projection that is kept while gradients follow it has no account at
 all (P8 (4)), unless it is by layers, so there is no key for it. An attempt counts from the moment
 its projection is public: whoever could discard one for free would have a choice (P8 (3)). This file
 knows one adversary at a time: how much noise that one does not know, and how many records are its
@@ -174,7 +174,12 @@ def releases_at_quantile(
 
 @lru_cache(maxsize=256)
 def account_of(mechanism: Mechanism) -> Account:
-    """What every step of a mechanism is charged as."""
+    """What every step of a mechanism is charged as.
+
+    Raises:
+        StudyError: the table has no row for it, whoever asks for it.
+    """
+    _refuse_without_row(mechanism)
     account = Account(
         sampling=mechanism.sampling,
         sample_rate=mechanism.noise.charged_rate(mechanism.sample_rate),
@@ -192,6 +197,23 @@ def account_of(mechanism: Mechanism) -> Account:
         account.sampling, account.relation, mechanism.steps, mechanism.delta
     )
     return replace(account, projected=projected)
+
+
+def _refuse_without_row(mechanism: Mechanism) -> None:
+    """Refuse what nothing is proven for; an ask may come from any package."""
+    joint, correlated = mechanism.has_joint_batches, mechanism.noise.epoch > 1
+    # P10: the size of a joint batch tells how many records there are.
+    if joint and mechanism.relation != "substitute":
+        raise StudyError(
+            f'expected relation = "substitute" with joint batches in {mechanism.purpose}, got '
+            f'"{mechanism.relation}", which has no account there; choose that, or Poisson sampling'
+        )
+    # P25: groups take turns where each record is sampled by itself, and one matrix serves no two.
+    if correlated and (joint or mechanism.projection is not None):
+        raise StudyError(
+            f"expected correlated noise in {mechanism.purpose} with Poisson batches and without a "
+            "projection, got another, which has no account; leave one of them out"
+        )
 
 
 def released(

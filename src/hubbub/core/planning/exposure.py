@@ -86,6 +86,15 @@ class Threat:
     certificate: Certificate
     beside: tuple[Mechanism, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuses joint batches that not all silos draw."""
+        # P9: an attempt without a silo would draw from a list that others have seen a part of.
+        if self.mechanism.has_joint_batches and self.parties.dropouts:
+            raise StudyError(
+                f"expected parties.dropouts = 0 with joint batches in {self.mechanism.purpose}, "
+                f"got {self.parties.dropouts}; a joint batch needs all silos"
+            )
+
     def exposure(self, row: Adversary, known: int, torn: float) -> Exposure:
         """What an adversary learns that can subtract so many shares."""
         noise = self.mechanism.noise_multiplier
