@@ -80,7 +80,7 @@ def party(
         offer=b"",
         source=SecureSource(),
     )
-    made = SiloParty(membership, lambda *_: silo, **more)
+    made = SiloParty(membership, lambda: pytest.fail("it has its silo"), **more)
     made.agreed, made.silo = sessions_of(W)[1], silo
     return made
 
@@ -150,24 +150,18 @@ def test_p25_an_epoch_that_the_ledger_refused_is_not_paid() -> None:
     assert silo.done.count("declined") == 2
 
 
-def test_p9_a_list_is_paid_once_and_each_part_of_it_is_used_once_answered_or_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_p9_a_list_is_paid_once_and_each_part_of_it_is_used_once_answered_or_not() -> None:
     silo = Answering(Charge(round=1, attempt=0), Charge(round=2, attempt=0))
     one = party(silo, record=noting(silo.done), lists=Lists(silo.done))
-    monkeypatch.setattr(SiloParty, "_silo_with_seed", property(lambda self: self.silo))
     for _ in range(2):
         one.take(Call.MODEL, [b"model"])
     first = ["prepared", "accepted", "charged 1.0", "used 1"]
     assert silo.done == [*first, "prepared", "accepted", "used 2"]
 
 
-def test_p9_what_is_drawn_together_is_revealed_at_the_model_and_answered_at_the_links(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_p9_what_is_drawn_together_is_revealed_at_the_model_and_answered_at_the_links() -> None:
     silo = Answering(Charge(round=1, attempt=0))
     one = party(silo, batch=2, record=noting(silo.done))
-    monkeypatch.setattr(SiloParty, "_silo_with_seed", property(lambda self: self.silo))
     assert one.take(Call.MODEL, [b"model"])() == [b"link"]
     assert silo.done == ["accepted", "charged 1.0", "revealed"]
     assert one.take(Call.SEED, [b"link", b"other"])() == [b"masked", b"share"]

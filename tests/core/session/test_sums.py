@@ -21,17 +21,17 @@ from scipy.stats import norm
 
 import hubbub
 from hubbub.core.errors import HubbubError, StudyError
+from hubbub.core.planning.query import GivenSum
 from hubbub.core.protocol.agreement import masks as mask_graph
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import Frame
-from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.session import in_process
-from hubbub.core.session.in_process import assemble
+from hubbub.core.session.in_process import federate
 from hubbub.core.session.offer import Layout
-from hubbub.core.session.party import Membership, SiloParty
-from hubbub.core.session.secure_sums import ExactSilo
+from hubbub.core.session.party import SiloParty
 
 FALSE_ALARM = 1e-9
 DEVIATIONS = float(norm.isf(FALSE_ALARM / 2))
@@ -102,7 +102,7 @@ def test_the_masks_of_a_secure_sum_keep_p4s_promise_against_its_colluders(
 ):
     layouts = []
     monkeypatch.setattr(
-        in_process, "assemble", lambda layout, *_given, **_more: layouts.append(layout)
+        in_process, "federate", lambda layout, *_given, **_more: layouts.append(layout)
     )
     with pytest.raises(AttributeError):  # nothing was set up
         hubbub.secure_sum([[1]] * silos, **options)
@@ -191,10 +191,8 @@ def test_threads_change_no_bit_of_a_round(word_bits, threads, nodes):
         nodes=nodes,
     )
 
-    def silo(me: Membership, masking: Masking, _seeds: object) -> ExactSilo:
-        return ExactSilo(masking, vectors[me.index - 1], word_bits)
-
-    parties = assemble(layout, round_parameters, silo, study=bytes(32))
+    tasks = [GivenSum(vector) for vector in vectors]
+    parties = federate(layout, round_parameters, tasks, study=bytes(32))
     for one in parties.peers.parties.values():
         if isinstance(one, SiloParty):  # nodes stay on one thread: the streams must agree
             one.silo._masking._mask_stream = MaskStream(threads)
@@ -421,7 +419,7 @@ def test_two_private_sums_of_the_same_vectors_do_not_share_noise():
 def test_one_masked_vector_lies_at_the_aggregator_while_the_next_is_made(monkeypatch):
     held: list[list[bytes]] = []
     most: list[int] = []
-    contribute = ExactSilo.contribute
+    contribute = Silo.contribute
 
     def watched(self):
         most.append(sum(len(one) for answer in held for one in answer))
@@ -434,7 +432,7 @@ def test_one_masked_vector_lies_at_the_aggregator_while_the_next_is_made(monkeyp
         held.append(made)
         return made
 
-    monkeypatch.setattr(ExactSilo, "contribute", watched)
+    monkeypatch.setattr(Silo, "contribute", watched)
     monkeypatch.setattr(SiloParty, "_answer", kept)
     hubbub.secure_sum(integers(6, 32))
     assert most == [0] * 6

@@ -392,22 +392,22 @@ class VectorQuery(Query):
     def task(self, silo: SiloData) -> LocalTask:
         """A silo's vector."""
         assert silo.vector is not None, "such a sum has vectors"  # noqa: S101
-        return _GivenSum(silo.vector)
+        return GivenSum(silo.vector)
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """The exact sum of all vectors."""
         vectors = [silo.vector for silo in silos if silo.vector is not None]
-        return _GivenSum(np.sum(vectors, axis=0))
+        return GivenSum(np.sum(vectors, axis=0))
 
 
-class _GivenSum:
-    """A silo whose sum is given."""
+class GivenSum:
+    """A silo whose sum is given: real numbers, or whole ones for a sum without noise."""
 
     count = capacity = 0
 
-    def __init__(self, vector: Array) -> None:
+    def __init__(self, vector: NDArray[Any]) -> None:
         self._vector = vector
 
-    def clipped_sum(self, parameters: Parameters, rows: NDArray[np.intp]) -> Array:
+    def clipped_sum(self, parameters: Parameters, rows: NDArray[np.intp]) -> NDArray[Any]:
         """The given vector."""
         return self._vector.copy()

@@ -11,29 +11,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import BudgetError, HubbubError, IntegrityError
-from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import seal_ahead
-from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters, decoded
-from hubbub.core.protocol.round.silo import Charge, Silo
+from hubbub.core.protocol.round.silo import Charge
 from hubbub.core.protocol.token_lists.onion_layers import Executor
 from hubbub.core.protocol.token_lists.process_pool import process_pool
 from hubbub.core.session import party, setup
 from hubbub.core.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.core.session.attestation_exchange import AttestedSession, Attests
 from hubbub.core.session.offer import Layout, SessionOffer
-from hubbub.core.session.party import MakeSilo, NodeParty, SiloParty, lists_of
+from hubbub.core.session.party import NodeParty, SiloParty, lists_of
 from hubbub.core.session.rounds import AbortedError, Rounds
 
 # Writes down the charge of an attempt of the silo with a roster index, or raises.
@@ -158,54 +155,6 @@ def federate(
     noiseless: Collection[int] = (),
     attempts_per_list: int = 0,
     epoch: int = 1,
-    **options: Any,
-) -> Federation:
-    """Set up a session among all parties, and give each silo its records.
-
-    Args:
-        layout: who there is.
-        round_parameters: the numbers of the rounds.
-        tasks: the silos' tasks, in the order of the names.
-        study: the study id.
-        noiseless: silos that add no noise, as an adversary's may.
-        attempts_per_list: attempts that a shuffled token list serves, where batches are joint.
-        epoch: attempts that one row in a ledger pays for.
-        options: see `assemble`.
-    """
-
-    def silo(me: party.Membership, masking: Masking, seeds: JointSeed | None) -> Silo:
-        return Silo(
-            round_parameters=replace(round_parameters, sigma_grid=0.0)
-            if me.index in noiseless
-            else round_parameters,
-            task=tasks[me.index - 1],
-            masking=masking,
-            source=me.source,
-            seeds=seeds,
-        )
-
-    counts = [task.count for task in tasks] if attempts_per_list else []
-    return assemble(
-        layout,
-        round_parameters,
-        silo,
-        study=study,
-        counts=counts,
-        attempts_per_list=attempts_per_list,
-        epoch=epoch,
-        **options,
-    )
-
-
-def assemble(
-    layout: Layout,
-    round_parameters: RoundParameters,
-    silo: MakeSilo,
-    *,
-    study: bytes,
-    counts: Sequence[int] = (),
-    attempts_per_list: int = 0,
-    epoch: int = 1,
     keys: Sequence[Keys] | None = None,
     source: Callable[[int], SecureSource] | None = None,
     record: Record | None = None,
@@ -215,14 +164,14 @@ def assemble(
     attests: Callable[[int], Attests] | None = None,
     notice: Notice = lambda _: None,
 ) -> Federation:
-    """Set up a session among all parties.
+    """Set up a session among all parties, and give each silo its records.
 
     Args:
         layout: who there is.
         round_parameters: the numbers of the rounds.
-        silo: what a silo does in rounds.
+        tasks: the silos' tasks, in the order of the names.
         study: the study id.
-        counts: records of each silo, where batches are joint.
+        noiseless: silos that add no noise, as an adversary's may.
         attempts_per_list: attempts that a shuffled token list serves; 0 where there are none.
         epoch: attempts that one row in a ledger pays for.
         keys: everybody's, in the order of the roster; fresh ones if None.
@@ -239,6 +188,7 @@ def assemble(
     roster, session = Roster.of(keys), session or setup.new_session()
     at = attests(0).now() if attests else 0
     offer = SessionOffer.of(purpose, round_parameters, at=at)
+    counts = [task.count for task in tasks] if attempts_per_list else []
     pool = SharedPool(
         len(layout.names), counts, lambda done, whole: notice(f"{100 * done // whole} % mixed")
     )
@@ -258,7 +208,9 @@ def assemble(
             index=index,
             study=study,
             session=session,
-            round_parameters=round_parameters,
+            round_parameters=replace(round_parameters, sigma_grid=0.0)
+            if index in noiseless
+            else round_parameters,
             layout=layout,
             offer=payload,
             source=draw(index),
@@ -269,7 +221,7 @@ def assemble(
             return NodeParty(membership)
         return SiloParty(
             membership,
-            silo,
+            lambda: tasks[index - 1],
             record=(lambda agreed, charge: record(index, agreed, charge)) if record else None,
             lists=lists_of(membership, counts, attempts_per_list, epoch, pool)
             if attempts_per_list

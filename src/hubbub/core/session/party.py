@@ -15,7 +15,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 from hubbub.core.errors import HubbubError, ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck
@@ -25,7 +24,8 @@ from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, tag_of
 from hubbub.core.protocol.round.compute_node import ComputeNode
-from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.masking import Attempt, Masking
+from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Charge, Silo
 from hubbub.core.protocol.token_lists.token_list import ListContext
@@ -330,33 +330,14 @@ class NodeParty(Party):
 # charge of an attempt is written down when its MODEL is taken, and the work that is left makes the
 # answer.
 #
-# Of a silo there are five: `SiloParty` here keeps the order and the charge; `Masking`
-# checks a model and masks; `Silo` draws the batch, sums, adds noise; a `Contributor` is
-# that or a vector that is given (`secure_sums.py`); among machines a `SiloEndpoint` carries its
-# calls.
+# Of a silo there are three: `SiloParty` here keeps the order and the charge; `Silo` draws the
+# batch, sums, adds noise; its `Masking` checks a model and masks. Among machines a `SiloEndpoint`
+# carries the calls.
 
 # What is asked in the making of a shuffled token list.
 MIXING = tuple(call for call in ask.Call if ask.Call.LIST <= call <= ask.Call.JUDGE)
 # Writes the charge of an attempt down, durably, or raises.
 Record = Callable[[Session, Charge], None]
-# Makes what a silo does in rounds.
-MakeSilo = Callable[[Membership, Masking, JointSeed | None], "Contributor"]
-
-
-class Contributor(Protocol):
-    """What a silo does in a round: `Silo`, or one whose vector is given (`secure_sums.py`)."""
-
-    def accept(self, model: bytes) -> Charge:
-        """Check a model; what answering it costs."""
-
-    def decline(self) -> None:
-        """Give up the accepted model."""
-
-    def contribute(self) -> bytes:
-        """The masked answer."""
-
-    def shares(self) -> dict[int, bytes]:
-        """What goes to the compute nodes with it."""
 
 
 class SiloParty(Party):
@@ -364,7 +345,8 @@ class SiloParty(Party):
 
     Args:
         membership, permit: see `Party`.
-        make_silo: makes what answers, once the session is set up.
+        task: gives the silo's records, once the session is set up.
+        check: see `Silo`.
         record: see `Record`; nothing is written down if None.
         lists: the silo's shuffled token lists, where batches are joint.
     """
@@ -372,16 +354,17 @@ class SiloParty(Party):
     def __init__(
         self,
         membership: Membership,
-        make_silo: MakeSilo,
+        task: Callable[[], LocalTask],
         *,
+        check: Callable[[Attempt], None] = lambda _: None,
         record: Record | None = None,
         lists: token_lists.SiloTokenLists | None = None,
         permit: Permit = lambda: None,
     ) -> None:
         super().__init__(membership, permit)
-        self._make_silo, self._record, self._lists = make_silo, record, lists
+        self._task, self._check, self._record, self._lists = task, check, record, lists
         self._paid_epoch = -1  # the last one, where a row pays for an epoch of noise
-        self.silo: Contributor | None = None
+        self.silo: Silo | None = None
 
     def _round_calls(self) -> Mapping[ask.Call, Handler]:
         mixing = {call: partial(self._answer_list_call, call) for call in MIXING}
@@ -397,8 +380,14 @@ class SiloParty(Party):
             mask_stream=me.mask_stream,
             source=me.source,
         )
-        seeds = self._seeds if isinstance(self._seeds, JointSeed) else None
-        self.silo = self._make_silo(me, masking, seeds)
+        self.silo = Silo(
+            round_parameters=me.round_parameters,
+            task=self._task(),
+            masking=masking,
+            source=me.source,
+            seeds=self._seeds if isinstance(self._seeds, JointSeed) else None,
+            check=self._check,
+        )
 
     def _model(self, parts: Sequence[bytes]) -> Work:
         """A new attempt: checked, charged, and answered, or its part of the joint seed revealed."""
@@ -407,13 +396,13 @@ class SiloParty(Party):
             raise ProtocolError(f"expected one MODEL, got {len(parts)} frames", culprit="relay")
         # P9: which places an attempt draws from is fixed before its MODEL is accepted.
         if self._lists is not None:
-            self._lists.prepare(parts[0], self._silo_with_seed)
+            self._lists.prepare(parts[0], silo)
         # P15: what it costs is on disk before anything of the answer exists, its link included.
         charge = silo.accept(parts[0])
         self._charge(silo, charge)
         return self._link if self._me.round_parameters.needs_joint_seed else self._answer
 
-    def _charge(self, silo: Contributor, charge: Charge) -> None:
+    def _charge(self, silo: Silo, charge: Charge) -> None:
         """P15: in the ledger before the answer exists."""
         agreed = self.agreed
         assert agreed is not None, "the session is set up"  # noqa: S101
@@ -445,11 +434,11 @@ class SiloParty(Party):
 
     def _seed(self, parts: Sequence[bytes]) -> Work:
         """The links of all active silos: now the batch or the projection is fixed."""
-        self._silo_with_seed.learn_seed(parts)
+        self._ready_silo.learn_seed(parts)
         return self._answer
 
     def _link(self) -> list[bytes]:
-        return [self._silo_with_seed.reveal()]
+        return [self._ready_silo.reveal()]
 
     def _answer(self) -> list[bytes]:
         silo = self._ready_silo
@@ -457,7 +446,7 @@ class SiloParty(Party):
 
     def forget(self) -> None:
         """No round follows."""
-        if isinstance(self.silo, Silo):
+        if self.silo is not None:
             self.silo.forget()
 
     def _answer_list_call(self, call: ask.Call, parts: Sequence[bytes]) -> Work:
@@ -471,15 +460,8 @@ class SiloParty(Party):
         return lambda: lists.answer(call, parts)
 
     @property
-    def _ready_silo(self) -> Contributor:
+    def _ready_silo(self) -> Silo:
         assert self.silo is not None, "the session is set up"  # noqa: S101
-        return self.silo
-
-    @property
-    def _silo_with_seed(self) -> Silo:
-        """The silo where batches or projections follow from a joint seed."""
-        if not isinstance(self.silo, Silo):
-            raise ProtocolError("expected a sum without joint seeds, got a call about one")
         return self.silo
 
 

@@ -12,21 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hubbub.core.errors import ProtocolError, StudyError
+from hubbub.core.errors import StudyError
 from hubbub.core.kept_pages import kept_pages
 from hubbub.core.planning.exposure import Exposure
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.noise_shares import mask_degree, shares_of
-from hubbub.core.planning.query import VECTOR, SiloData, VectorQuery
+from hubbub.core.planning.query import VECTOR, GivenSum, SiloData, VectorQuery
 from hubbub.core.planning.study_plan import plan_alone
 from hubbub.core.privacy import arguments
 from hubbub.core.protocol.agreement import masks
-from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.primitives import ring
-from hubbub.core.protocol.round.masking import Attempt, Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.protocol.round.silo import Charge
-from hubbub.core.session import in_process, party
+from hubbub.core.session import in_process
 from hubbub.core.session.offer import Layout, round_parameters_of
 from hubbub.core.study.parties import Parties, Privacy, numbered
 
@@ -98,40 +95,9 @@ def secure_sum(
         degree=masks.degree(silos, min(colluders + 1, most), 0),
     )
 
-    def silo(me: party.Membership, masking: Masking, _seeds: JointSeed | None) -> ExactSilo:
-        return ExactSilo(masking, integers[me.index - 1], word_bits)
-
+    tasks = [GivenSum(vector) for vector in integers]
     with kept_pages(integers[0].size):
-        everybody = in_process.assemble(layout, round_parameters, silo, study=_STUDY)
-        return everybody.sum(1, _NOTHING)
-
-
-class ExactSilo:
-    """A silo whose integers are given: no records, no noise, no joint seed."""
-
-    def __init__(self, masking: Masking, integers: NDArray[np.int64], word_bits: int) -> None:
-        self._masking, self._integers, self._word_bits = masking, integers, word_bits
-        self._accepted: Attempt | None = None
-
-    def accept(self, model: bytes) -> Charge:
-        """Check a model; what answering it costs."""
-        self._accepted = accepted = self._masking.accept(model)
-        return Charge(round=accepted.round, attempt=accepted.attempt)
-
-    def decline(self) -> None:
-        """Give up the accepted model."""
-        self._accepted = None
-
-    def contribute(self) -> bytes:
-        """The masked integers; once for each model."""
-        attempt, self._accepted = self._accepted, None
-        if attempt is None:
-            raise ProtocolError("expected an accepted model before contributing, got none")
-        return self._masking.masked(attempt, ring.to_residues(self._integers, self._word_bits))
-
-    def shares(self) -> dict[int, bytes]:
-        """What goes to the compute nodes with the answer."""
-        return self._masking.shares()
+        return in_process.federate(layout, round_parameters, tasks, study=_STUDY).sum(1, _NOTHING)
 
 
 @dataclass(frozen=True, kw_only=True)

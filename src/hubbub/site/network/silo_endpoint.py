@@ -31,13 +31,12 @@ from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query, QueryState, SteppedQuery
 from hubbub.core.planning.study_plan import plan
-from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, parse
-from hubbub.core.protocol.round.masking import Attempt, Masking
+from hubbub.core.protocol.round.masking import Attempt
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters
-from hubbub.core.protocol.round.silo import Charge, Silo
+from hubbub.core.protocol.round.silo import Charge
 from hubbub.core.protocol.token_lists.process_pool import process_pool
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.runs.spending import set_caps
@@ -183,18 +182,11 @@ class SiloEndpoint(Endpoint):
         """The silo in a new session."""
         kind, mechanism = kind_of(planned), planned.mechanism
 
-        def silo(me: Membership, masking: Masking, seeds: JointSeed | None) -> Silo:
+        def task() -> LocalTask:
             # Made once the set-up has succeeded: an OPEN may be repeated for an hour.
             prepared = self._featured(self._prepared(study), planned.query, offer)
             (task,) = prepared.tasks_of(planned.query)
-            return Silo(
-                round_parameters=me.round_parameters,
-                task=task,
-                masking=masking,
-                source=me.source,
-                seeds=seeds,
-                check=partial(self._check_state, (study.id, offer.purpose), planned),
-            )
+            return task
 
         study_attempts = attempts_of(plan)
 
@@ -207,7 +199,8 @@ class SiloEndpoint(Endpoint):
         counts, attempts = study.data.counts, mechanism.attempts_per_list
         return SiloParty(
             membership,
-            silo,
+            task,
+            check=partial(self._check_state, (study.id, offer.purpose), planned),
             record=record,
             lists=lists_of(membership, counts, attempts, mechanism.epoch, process_pool)
             if attempts

@@ -47,6 +47,9 @@ class IndependentShare:
     def added(self, total: Array, attempt: Attempt, source: SecureSource) -> ring.Residues:
         """See `NoiseShare`."""
         numbers = self._round_parameters
+        # A plain secure sum: whole numbers on a grid of step 1, which float64 would round.
+        if numbers.sigma_grid == 0 and total.dtype == np.int64:
+            return ring.to_residues(total.astype(np.int64, copy=False), numbers.word_bits)
         # P3: pairwise masks open this sum for the set that this very MODEL names alone. With nodes,
         # which may open it for fewer, shares are the same in every attempt.
         sigma = numbers.share_sigma_grid(len(attempt.active))

@@ -109,10 +109,8 @@ class Silo:
         """
         # P8, P9: not before a MODEL is accepted, or the model could be chosen by what the seed
         # draws.
-        attempt, seeds = self._opened(), self._seeds
-        if seeds is None:
-            raise ProtocolError("expected a study with joint seeds, got one without; nothing sent")
-        return seeds.reveal(attempt.round, attempt.attempt)
+        attempt = self._opened()
+        return self._joint_seed.reveal(attempt.round, attempt.attempt)
 
     def learn_seed(self, links: Sequence[bytes]) -> None:
         """The joint seed of the accepted attempt, from the links of all active silos.
@@ -120,9 +118,9 @@ class Silo:
         Raises:
             ProtocolError: naming who has revealed nothing, or what it had not committed to.
         """
-        attempt, seeds = self._opened(), self._seeds
-        assert seeds is not None, "reveal comes first"  # noqa: S101
-        self._seed = seeds.seed(attempt.round, attempt.attempt, attempt.active, links)
+        attempt = self._opened()
+        seed = self._joint_seed.seed(attempt.round, attempt.attempt, attempt.active, links)
+        self._seed = seed
 
     def contribute(self) -> bytes:
         """The masked answer to the accepted model; the charge has been written before.
@@ -151,6 +149,13 @@ class Silo:
         if self._accepted is None:
             raise ProtocolError("expected an accepted model before contributing, got none")
         return self._accepted
+
+    @property
+    def _joint_seed(self) -> JointSeed:
+        """This silo's part of the joint seeds."""
+        if self._seeds is None:
+            raise ProtocolError("expected a study with joint seeds, got one without; nothing sent")
+        return self._seeds
 
     def decline(self) -> None:
         """Give up the accepted model, whose charge was refused: it cannot be answered any more."""
