@@ -14,7 +14,7 @@ from hubbub.core.errors import HubbubError, StudyError, UserError
 from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.session.attestation_exchange import AttestedSession
 from hubbub.core.study.attested_roles import PLATFORMS, role_from
-from hubbub.core.verification.attestation.policy import policy_of
+from hubbub.core.verification.attestation.policy import in_words, policy_of
 from hubbub.core.verification.attestation.study_attestation import StudyAttestation
 from hubbub.core.verification.evidence.evidence_file import MALFORMED
 from hubbub.core.verification.evidence.silo_parts import attested_findings
@@ -44,7 +44,7 @@ def test_a_policy_is_read_or_refused(table: dict[str, object], platform: str) ->
         with contextlib.suppress(StudyError):
             role = role_from(one)
             assert role_from(role_from_table(role)) == role
-            assert policy_of(role).words().isprintable()
+            assert in_words(policy_of(role)).isprintable()
 
 
 def role_from_table(role: object) -> dict[str, object]:

@@ -14,12 +14,12 @@ from hubbub.core.disk import read_bytes, read_text, toml_table, why_of
 from hubbub.core.errors import AttestationError, UserError
 from hubbub.core.study.attested_roles import PLATFORMS, role_from
 from hubbub.core.verification.attestation.policy import (
-    AllOf,
-    EvidenceRule,
-    MadeNear,
     PlatformEvidence,
-    ReportDataIs,
+    check_claims,
+    in_words,
+    made_near,
     policy_of,
+    report_data_is,
 )
 from hubbub.core.verification.attestation.study_attestation import clock
 from hubbub.desk.cli.terminal import add_command, add_family, answer, argument, writing
@@ -88,11 +88,11 @@ def _quote(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     role, at = role_from(_policy(options.policy)), _time(options.at)
-    rules: list[EvidenceRule] = [policy_of(role)]
+    rules = policy_of(role)
     if options.max_age is not None:
-        rules.append(MadeNear(at, options.max_age))
+        rules.append(made_near(at, options.max_age))
     if options.report_data:
-        rules.append(ReportDataIs(_report_data(options.report_data)))
+        rules.append(report_data_is(_report_data(options.report_data)))
     quote = _content(options.file)
     collateral = b"" if options.collateral is None else _content(options.collateral)
     if collateral.startswith(b"-----BEGIN "):  # PEM has the line ends that it must have
@@ -102,7 +102,7 @@ def _verify(options: argparse.Namespace) -> int:
         quote=_from_base64(quote) if role.platform == "nitro" else quote,
         collateral=collateral,
     )
-    told: dict[str, Any] = {"at": at, "policy": AllOf(rules).words()}
+    told: dict[str, Any] = {"at": at, "policy": in_words(rules)}
     try:
         claims = evidence.verified(at)
         if options.max_age is not None and claims.made is None:  # no rule can look at it
@@ -111,7 +111,7 @@ def _verify(options: argparse.Namespace) -> int:
                 "has none; leave the option out"
             )
         told["claims"] = claims.to_dict()
-        AllOf(rules).check(claims)
+        check_claims(claims, rules)
     except AttestationError as error:
         told |= {"holds": False, "rule": error.rule, "why": str(error)}
         answer(options, told, f"refused by the rule “{error.rule}”: {error}")

@@ -204,10 +204,10 @@ def show_plan(made: Plan) -> None:
         if foreseen := ask.foreseen(made):
             show(render(f"plan of {ask.tables[0]}", foreseen, study))
     if study.attestation:
-        from hubbub.core.verification.attestation.policy import policy_of
+        from hubbub.core.verification.attestation.policy import in_words, policy_of
 
         for role, asked in study.attestation.asked().items():
-            say(f"evidence of every {role}: {policy_of(asked).words()}")
+            say(f"evidence of every {role}: {in_words(policy_of(asked))}")
     for warning in made.warnings:
         say(f"note: {warning}")
     if study.own_code:

@@ -1,15 +1,15 @@
-"""What evidence must show to be enough: small rules, and how they are put together.
+"""What evidence must show to be enough: small rules, one after the other.
 
-A rule looks at claims that a verifier has made, and raises if they are not enough; it can say in
-words what it asks for. `policy_of` makes the rules of one role of a study.
+A rule looks at claims that a verifier has made, and says why they are not enough, and in words what
+it asks for. `policy_of` makes the rules of one role of a study.
 """
 
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hubbub.core.errors import AttestationError
 from hubbub.core.registered import loaded, registered
@@ -75,260 +75,159 @@ class AttestedClaims:
 MOST_AGE = 600  # seconds between a document that says when it was made and its verification
 
 
-class EvidenceRule(ABC):
-    """One thing that claims must show."""
+class EvidenceRule(NamedTuple):
+    """One thing that claims must show.
 
-    @abstractmethod
-    def check(self, claims: AttestedClaims) -> None:
-        """Raise an AttestationError unless the claims are enough."""
-
-    @abstractmethod
-    def words(self) -> str:
-        """What is asked for."""
-
-
-@dataclass(frozen=True)
-class AllOf(EvidenceRule):
-    """Every one of some rules."""
-
-    rules: Sequence[EvidenceRule]
-
-    def check(self, claims: AttestedClaims) -> None:
-        """As the first that does not hold."""
-        for rule in self.rules:
-            rule.check(claims)
-
-    def words(self) -> str:
-        """All of them, in order."""
-        return "; ".join(rule.words() for rule in self.rules)
-
-
-@dataclass(frozen=True)
-class AnyOf(EvidenceRule):
-    """One of some rules, of which there is at least one."""
-
-    rules: Sequence[EvidenceRule]
-
-    def check(self, claims: AttestedClaims) -> None:
-        """As the last, where none holds."""
-        for rule in self.rules[:-1]:
-            try:
-                return rule.check(claims)
-            except AttestationError:
-                continue
-        return self.rules[-1].check(claims)
-
-    def words(self) -> str:
-        """All of them, with "or" between them."""
-        return " or ".join(rule.words() for rule in self.rules)
-
-
-@dataclass(frozen=True)
-class OnPlatform(EvidenceRule):
-    """It runs on this platform."""
-
-    platform: str
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "platform"."""
-        if claims.platform != self.platform:
-            raise AttestationError(
-                "platform", f"expected evidence of {self.platform}, got that of {claims.platform}"
-            )
-
-    def words(self) -> str:
-        """Its name."""
-        return f"platform {self.platform}"
-
-
-@dataclass(frozen=True)
-class Measured(EvidenceRule):
-    """It runs this code."""
+    Args:
+        name: of the rule that it is, one of `RULES`.
+        words: what is asked for.
+        fault: of claims that do not show it, what was expected and found; of others nothing.
+    """
 
     name: str
-    value: bytes
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "measurement"."""
-        measured = claims.measurements.get(self.name)
-        if measured != self.value:
-            got = "none" if measured is None else measured.hex()[:16] + "…"
-            raise AttestationError(
-                "measurement",
-                f"expected {self.name} {self.value.hex()[:16]}…, got {got}: it runs another build",
-            )
-
-    def words(self) -> str:
-        """The measurement and what it must be."""
-        return f"{self.name} = {self.value.hex()}"
+    words: str
+    fault: Callable[[AttestedClaims], str | None]
 
 
-@dataclass(frozen=True)
-class MinimumTcb(EvidenceRule):
-    """Its firmware is no older."""
-
-    name: str
-    least: int
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "tcb"."""
-        measured = claims.tcb.get(self.name)
-        if measured is None or measured < self.least:
-            raise AttestationError(
-                "tcb", f"expected {self.name} of at least {self.least}, got {measured}; update it"
-            )
-
-    def words(self) -> str:
-        """The least version."""
-        return f"{self.name} >= {self.least}"
+Policy = Sequence[EvidenceRule]
 
 
-@dataclass(frozen=True)
-class StatusIn(EvidenceRule):
-    """The vendor's word for its firmware is one of these."""
-
-    accepted: tuple[str, ...]
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "status"."""
-        if claims.status not in self.accepted:
-            raise AttestationError(
-                "status",
-                f"expected firmware that is {' or '.join(self.accepted)}, got {claims.status}",
-            )
-
-    def words(self) -> str:
-        """The accepted words."""
-        return f"firmware {' or '.join(self.accepted)}"
+def check_claims(claims: AttestedClaims, policy: Policy) -> None:
+    """Raise an AttestationError by the first rule that does not hold."""
+    for rule in policy:
+        if (fault := rule.fault(claims)) is not None:
+            raise AttestationError(rule.name, fault)
 
 
-@dataclass(frozen=True)
-class AdvisoriesIn(EvidenceRule):
-    """No security advisory applies but these."""
-
-    accepted: tuple[str, ...]
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "advisory"."""
-        if odd := sorted(set(claims.advisories) - set(self.accepted)):
-            raise AttestationError(
-                "advisory", f"expected no security advisory that is not accepted, got {odd[0]}"
-            )
-
-    def words(self) -> str:
-        """The accepted ones."""
-        return f"no advisory but {', '.join(self.accepted)}" if self.accepted else "no advisory"
+def in_words(policy: Policy) -> str:
+    """All that is asked for, in order."""
+    return "; ".join(rule.words for rule in policy)
 
 
-@dataclass(frozen=True)
-class NotDebug(EvidenceRule):
-    """Its owner cannot look inside."""
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "debug"."""
-        if claims.debug:
-            raise AttestationError(
-                "debug", "expected no debug mode, in which its owner sees all, got it"
-            )
-
-    def words(self) -> str:
-        """That there is none."""
-        return "no debug mode"
-
-
-@dataclass(frozen=True)
-class NotMigratable(EvidenceRule):
-    """Nobody may move its memory to another machine."""
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "migration"."""
-        if claims.migratable:
-            raise AttestationError(
-                "migration",
+def policy_of(role: AttestedRole) -> list[EvidenceRule]:
+    """The rules of one role of a study, or of a policy file."""
+    rules = [
+        EvidenceRule(
+            "platform",
+            f"platform {role.platform}",
+            lambda claims: _unless(
+                claims.platform == role.platform,
+                f"expected evidence of {role.platform}, got that of {claims.platform}",
+            ),
+        ),
+        EvidenceRule(
+            "debug",
+            "no debug mode",
+            lambda claims: _unless(
+                not claims.debug, "expected no debug mode, in which its owner sees all, got it"
+            ),
+        ),
+        EvidenceRule(
+            "migration",
+            "no migration",
+            lambda claims: _unless(
+                not claims.migratable,
                 "expected no migration, which hands its memory and keys to a program of its "
                 "owner's choice, got a machine that allows it; start it with migration forbidden",
-            )
-
-    def words(self) -> str:
-        """That there is none."""
-        return "no migration"
-
-
-@dataclass(frozen=True)
-class RevocationChecked(EvidenceRule):
-    """The vendor's revocation list came with the evidence, where there is one."""
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "revocation"."""
-        if claims.revocation is False:
-            raise AttestationError(
-                "revocation", "expected the vendor's revocation list in the collateral, got none"
-            )
-
-    def words(self) -> str:
-        """That it was checked."""
-        return "revocation checked"
-
-
-@dataclass(frozen=True)
-class ReportDataIs(EvidenceRule):
-    """It was made for this purpose: these bytes were signed with it."""
-
-    value: bytes = field(repr=False)
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "report-data"."""
-        if claims.report_data != self.value:
-            raise AttestationError(
-                "report-data",
-                "expected evidence for this study, session, party, keys and nonces, got evidence "
-                "that was made for something else",
-            )
-
-    def words(self) -> str:
-        """What they are."""
-        return f"report data {self.value.hex()}"
-
-
-@dataclass(frozen=True)
-class MadeNear(EvidenceRule):
-    """If it says when it was made, that is not long ago, nor to come."""
-
-    at: int
-    most: int = MOST_AGE
-
-    def check(self, claims: AttestedClaims) -> None:
-        """By the rule "freshness"."""
-        if claims.made is not None and abs(claims.made - self.at) > self.most:
-            raise AttestationError(
-                "freshness",
-                f"expected evidence made within {self.most} s of its verification, got "
-                f"{abs(claims.made - self.at)} s",
-            )
-
-    def words(self) -> str:
-        """How long ago."""
-        return f"made within {self.most} s"
-
-
-def policy_of(role: AttestedRole) -> AllOf:
-    """The rules of one role of a study, or of a policy file."""
-    builds = [
-        AllOf([Measured(name, bytes.fromhex(value)) for name, value in build])
-        for build in role.measurements
-    ]
-    rules: list[EvidenceRule] = [
-        OnPlatform(role.platform),
-        NotDebug(),
-        NotMigratable(),
-        AnyOf(builds),
-        *(MinimumTcb(name, least) for name, least in role.minimum_tcb),
+            ),
+        ),
+        EvidenceRule(
+            "measurement",
+            " or ".join("; ".join(map(" = ".join, build)) for build in role.measurements),
+            lambda claims: _other_build(claims, role.measurements),
+        ),
+        *(_minimum_tcb(name, least) for name, least in role.minimum_tcb),
     ]
     if role.platform in ("sgx", "tdx"):
-        rules += [StatusIn(role.statuses), AdvisoriesIn(role.advisories)]
+        status, advisories = " or ".join(role.statuses), ", ".join(role.advisories)
+        rules += [
+            EvidenceRule(
+                "status",
+                f"firmware {status}",
+                lambda claims: _unless(
+                    claims.status in role.statuses,
+                    f"expected firmware that is {status}, got {claims.status}",
+                ),
+            ),
+            EvidenceRule(
+                "advisory",
+                f"no advisory but {advisories}" if advisories else "no advisory",
+                lambda claims: _unless(
+                    not (odd := sorted(set(claims.advisories) - set(role.advisories))),
+                    "expected no security advisory that is not accepted, got " + ", ".join(odd[:1]),
+                ),
+            ),
+        ]
     if role.platform == "snp" and role.revocation:
-        rules.append(RevocationChecked())
-    return AllOf(rules)
+        rules.append(
+            EvidenceRule(
+                "revocation",
+                "revocation checked",
+                lambda claims: _unless(
+                    claims.revocation is not False,
+                    "expected the vendor's revocation list in the collateral, got none",
+                ),
+            )
+        )
+    return rules
+
+
+def report_data_is(value: bytes) -> EvidenceRule:
+    """It was made for this purpose: these bytes were signed with it."""
+    return EvidenceRule(
+        "report-data",
+        f"report data {value.hex()}",
+        lambda claims: _unless(
+            claims.report_data == value,
+            "expected evidence for this study, session, party, keys and nonces, got evidence "
+            "that was made for something else",
+        ),
+    )
+
+
+def made_near(at: int, most: int = MOST_AGE) -> EvidenceRule:
+    """If it says when it was made, that is not long ago, nor to come."""
+
+    def fault(claims: AttestedClaims) -> str | None:
+        apart = 0 if claims.made is None else abs(claims.made - at)
+        return _unless(
+            apart <= most,
+            f"expected evidence made within {most} s of its verification, got {apart} s",
+        )
+
+    return EvidenceRule("freshness", f"made within {most} s", fault)
+
+
+def _minimum_tcb(name: str, least: int) -> EvidenceRule:
+    """Its firmware is no older."""
+
+    def fault(claims: AttestedClaims) -> str | None:
+        measured = claims.tcb.get(name)
+        return _unless(
+            measured is not None and measured >= least,
+            f"expected {name} of at least {least}, got {measured}; update it",
+        )
+
+    return EvidenceRule("tcb", f"{name} >= {least}", fault)
+
+
+def _other_build(claims: AttestedClaims, builds: Sequence[Sequence[tuple[str, str]]]) -> str | None:
+    """It runs none of these builds; what differs from the last of them."""
+    fault = None
+    for build in builds:
+        measured = {name: claims.measurements.get(name) for name, _ in build}
+        other = [(name, value) for name, value in build if measured[name] != bytes.fromhex(value)]
+        if not other:
+            return None
+        name, value = other[0]
+        got = measured[name]
+        shown = "none" if got is None else f"{got.hex()[:16]}…"
+        fault = f"expected {name} {value[:16]}…, got {shown}: it runs another build"
+    return fault
+
+
+def _unless(holds: bool, fault: str) -> str | None:
+    return None if holds else fault
 
 
 # From evidence to claims: which verifier is whose, and how evidence travels.

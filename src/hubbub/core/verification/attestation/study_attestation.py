@@ -116,9 +116,8 @@ def judge(
             "platform", f"expected evidence of {role.platform}, got that of {shown.platform}"
         )
     claims = shown.verified(at)
-    policy.AllOf(
-        [policy.policy_of(role), policy.ReportDataIs(report_data), policy.MadeNear(at)]
-    ).check(claims)
+    bound = [policy.report_data_is(report_data), policy.made_near(at)]
+    policy.check_claims(claims, [*policy.policy_of(role), *bound])
     return claims
 
 
