@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.wire import Channel
 from hubbub.core.protocol.token_lists.token_list import ListContext, TokenList
 from hubbub.core.session.ask import Answer, Call, Peers
 from hubbub.core.session.in_process import SharedPool
@@ -114,8 +115,7 @@ def shuffled_list(
         )
     TokenLists(
         peers=LocalSilos(roster, lists),
-        study=study,
-        session=session,
+        channel=Channel(roster=roster, study=study, session=session),
         counts=counts,
         attempts_per_list=1,
         number=number - 1,

@@ -19,7 +19,7 @@ from hubbub.core.session.offer import RefusedError, SessionOffer
 from hubbub.core.tabular.records import Standardisation
 from hubbub.site.collected.collection_request import until_of
 from hubbub.site.collected.party_sides import said_in
-from protocol.parties import SESSION, STUDY, world
+from protocol.parties import world
 
 _WORLD = world(4, quorum=3)
 _QUORUM, _RECEIVER, _MOST_ROLLS = 3, 1, 6
@@ -72,9 +72,7 @@ def seeds() -> list[bytes]:
 
 def _rolls(reader: Reader) -> None:
     """A few ROLLs, one after the other, at one silo."""
-    call = RollCall(
-        roster=_WORLD.roster, study=STUDY, session=SESSION, quorum=_QUORUM, index=_RECEIVER
-    )
+    call = RollCall(_WORLD.channel(), quorum=_QUORUM, index=_RECEIVER)
     taken = None
     for _ in range(_MOST_ROLLS):
         if not reader.more:

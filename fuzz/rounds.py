@@ -30,7 +30,7 @@ from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from protocol.parties import DIMENSION, SESSION, STUDY, World, sessions_of, world
+from protocol.parties import DIMENSION, World, sessions_of, world
 
 _MOST_MOVES = 40
 _SILOS = 4
@@ -91,7 +91,11 @@ class Game:
         self.sum = np.zeros(DIMENSION, dtype=np.uint32)
         self.model = b""
         arguments = {"roster": self.w.roster, "round_parameters": self.round_parameters}
-        self.aggregator = Aggregator(keys=self.w.keys[0], study=STUDY, session=SESSION, **arguments)
+        self.aggregator = Aggregator(
+            keys=self.w.keys[0],
+            channel=self.w.channel(),
+            round_parameters=self.round_parameters,
+        )
         sessions = sessions_of(self.w)
         party = {
             index: partial(

@@ -45,7 +45,7 @@ class Collection:
 
     @cached_property
     def place(self) -> CollectionPlace:
-        return CollectionPlace(roster=self.w.roster, study=STUDY, id=self.id)
+        return CollectionPlace(roster=self.w.roster, study=STUDY, session=self.id)
 
     @cached_property
     def numbers(self) -> RoundParameters:

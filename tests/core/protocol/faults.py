@@ -247,10 +247,8 @@ class Simulation:
         self.spies = {index: Spy() for index in sessions}
         self.aggregator = Aggregator(
             keys=w.keys[0],
-            roster=w.roster,
+            channel=w.channel(self._session),
             round_parameters=w.round_parameters,
-            study=STUDY,
-            session=self._session,
         )
         self.watched: dict[int, Watched] = {}
         self.silos = {

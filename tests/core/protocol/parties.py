@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -32,7 +32,7 @@ from hubbub.core.protocol.agreement.key_agreement import (
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Channel, Frame, Tag, unverified
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Masking
@@ -115,40 +115,43 @@ class World:
     ) -> tuple[bytes, Roll]:
         """The ROLL of a session of these silos, or of all."""
         chosen = frozenset(silos or self.roster.silos)
-        return called(self.keys[0], self.roster, STUDY, session, chosen)
+        return called(self.keys[0], self.channel(session), chosen)
+
+    def channel(self, session: bytes = SESSION) -> Channel:
+        """What the frames of a session belong to."""
+        return Channel(roster=self.roster, study=STUDY, session=session)
 
     def roll_call(self, index: int = 1, session: bytes = SESSION) -> RollCall:
         """A party that waits for its ROLL."""
-        place = {"study": STUDY, "session": session}
-        return RollCall(roster=self.roster, quorum=self.quorum, index=index, **place)
+        return RollCall(self.channel(session), quorum=self.quorum, index=index)
 
     def seed_check(self, session: bytes = SESSION) -> SeedCheck:
         """Who checks links and has none."""
-        return SeedCheck(roster=self.roster, **self._chains(session))
+        return SeedCheck(self.channel(session), **self._chains)
 
     def seeds(
         self, index: int, session: bytes = SESSION, source: SecureSource | None = None
     ) -> JointSeed:
         """One silo's part of the joint seeds."""
-        keys, chains = self.keys[index], self._chains(session)
-        return JointSeed(keys=keys, roster=self.roster, index=index, source=source, **chains)
+        keys, channel = self.keys[index], self.channel(session)
+        return JointSeed(keys=keys, channel=channel, index=index, source=source, **self._chains)
 
-    def _chains(self, session: bytes) -> dict[str, Any]:
-        """What a chain of links belongs to, and how long it is."""
-        length = {"steps": self.round_parameters.steps, "attempts": self.round_parameters.attempts}
-        return {"study": STUDY, "session": session, **length}
+    @property
+    def _chains(self) -> dict[str, int]:
+        """How long a chain of links is."""
+        return {"steps": self.round_parameters.steps, "attempts": self.round_parameters.attempts}
 
     def agreement(self, index: int, **changes: Any) -> Agreement:
-        """One party's side of the set-up; changes replace its arguments."""
+        """One party's side of the set-up; changes replace its arguments, or its channel's."""
+        place = {name: changes.pop(name) for name in vars(self.channel()) if name in changes}
+        channel = replace(self.channel(), **place)
         arguments: dict[str, Any] = {
             "keys": self.keys[index],
-            "roster": self.roster,
+            "channel": channel,
             "index": index,
-            "study": STUDY,
-            "session": SESSION,
             "source": SecureSource(),
         }
-        roll = changes.get("roll") or self.rolled(session=changes.get("session", SESSION))[1]
+        roll = changes.get("roll") or self.rolled(session=channel.session)[1]
         arguments |= {
             "roll": roll,
             "neighbours_of": partial(self.layout.neighbours, index, present=roll.silos),
@@ -157,9 +160,11 @@ class World:
         return Agreement(**(arguments | changes))
 
     def aggregator(self, seeds: SeedCheck | None = None, session: bytes = SESSION) -> Aggregator:
-        place = {"roster": self.roster, "study": STUDY, "session": session}
         return Aggregator(
-            keys=self.keys[0], round_parameters=self.round_parameters, seeds=seeds, **place
+            keys=self.keys[0],
+            channel=self.channel(session),
+            round_parameters=self.round_parameters,
+            seeds=seeds,
         )
 
     def masking(self, session: Session, mask_stream: MaskStream | None = None) -> Masking:

@@ -112,7 +112,7 @@ class Table:
 
 def place(world_: World, numbers: RoundParameters) -> dict[str, Any]:
     attempts = {"steps": numbers.steps, "attempts": numbers.attempts}
-    return {"roster": world_.roster, "study": STUDY, "session": SESSION, **attempts}
+    return {"channel": world_.channel(), **attempts}
 
 
 def drawers(world_: World, numbers: RoundParameters) -> dict[int, JointSeed]:
@@ -150,10 +150,8 @@ def laid(nodes: int = 0, *, batch: int = 0) -> Table:
         silos[index].take_list(np.arange(5 * index - 5, 5 * index), 1)
     aggregator = Aggregator(
         keys=w.keys[0],
-        roster=w.roster,
+        channel=w.channel(),
         round_parameters=numbers,
-        study=STUDY,
-        session=SESSION,
         seeds=check,
     )
     return Table(world=w, round_parameters=numbers, silos=silos, seeds=seeds, aggregator=aggregator)

@@ -219,7 +219,7 @@ def test_an_outsiders_share_of_the_seed_is_refused(phase: str) -> None:
     def relay(name: str, _receiver: int, frames: Any) -> Any:
         return [*frames, frame] if name == phase else frames
 
-    with refused("relay", "of silo-3, got one"):
+    with refused("relay", "got one from silo-3"):
         set_up(PAIRWISE, relay, HERE)
 
 
@@ -261,7 +261,7 @@ def test_an_outsiders_confirmation_is_refused() -> None:
         other = PAIRWISE.forge(3, Tag.CONFIRM, bytes(32))
         return [*frames, other] if name == "confirms" else frames
 
-    with refused("relay", "no CONFIRM of silo-3"):
+    with refused("relay", "got one from silo-3"):
         set_up(PAIRWISE, relay, HERE)
 
 

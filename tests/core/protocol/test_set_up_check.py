@@ -12,7 +12,7 @@ import pytest
 from hubbub.core.protocol.agreement.key_agreement import SEALED_BYTES, sent_digests
 from hubbub.core.protocol.agreement.set_up_check import SetUpCheck
 from hubbub.core.protocol.primitives.wire import Tag, receiver_of
-from protocol.parties import SESSION, STUDY, World, flipped, world
+from protocol.parties import World, flipped, world
 
 PAIRWISE, SPARSE, NODES = world(), world(6, degree=2), world(nodes=2)
 NAMED = {"pairwise": PAIRWISE, "sparse": SPARSE, "nodes": NODES}
@@ -58,9 +58,7 @@ def honest(w: World) -> Heard:
 def faults(w: World, heard: Heard, context: bytes | None = CONTEXT) -> dict[int, str]:
     """Whom the check names, by whom the frames are from."""
     check = SetUpCheck(
-        roster=w.roster,
-        study=STUDY,
-        session=SESSION,
+        channel=w.channel(),
         roll=w.rolled()[1],
         neighbours_of=w.layout.neighbours,
     )

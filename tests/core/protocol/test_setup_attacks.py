@@ -138,7 +138,7 @@ def test_a_message_of_a_round_is_not_one_of_set_up(
 @EVERY_PHASE
 def test_a_message_for_another_party_is_refused(w: World, phase: str, tag: str) -> None:
     wrong = w.forge(peer(w), Tag[tag], bytes(32), receiver=3)
-    with refused("relay", f"expected a {tag} for me, got one for another party"):
+    with refused("relay", f"expected a {tag}, got one for another party"):
         set_up(w, at(phase, instead(w, peer(w), wrong)))
 
 
@@ -152,14 +152,14 @@ def test_a_message_of_an_earlier_session_is_refused(w: World, phase: str, tag: s
 @EVERY_PHASE
 def test_an_outsiders_message_is_refused(w: World, phase: str, tag: str) -> None:
     meddler = w.forge(0, Tag[tag], bytes(32))  # the aggregator has no part in set-up
-    with refused("relay", f"expected no {tag} of aggregator, got one"):
+    with refused("relay", f"expected a {tag}, got one from aggregator"):
         set_up(w, at(phase, lambda frames: [meddler, *frames]))
 
 
 def test_a_confirmation_carried_to_who_did_not_wait_for_it_does_not_blame_its_signer() -> None:
     """Silos do not wait for each other with nodes, but their CONFIRM is for everybody."""
     true = NODES.forge(CHEAT, Tag.CONFIRM, bytes(32))
-    with refused("relay", "expected no CONFIRM of silo-2, got one"):
+    with refused("relay", "expected a CONFIRM, got one from silo-2"):
         set_up(NODES, at("confirms", lambda frames: [true, *frames]))
 
 

@@ -306,7 +306,7 @@ def test_a_collect_says_what_an_opening_says_and_until_when() -> None:
         payload(NETWORK["frames"]["OPEN"]), "aggregator"
     )
     assert until_of(said, "aggregator") == 1798070400
-    place = CollectionPlace(roster=make.PAIRWISE.roster, study=STUDY, id=SESSION)
+    place = CollectionPlace(roster=make.PAIRWISE.roster, study=STUDY, session=SESSION)
     offer, keys = SessionOffer.read(said, "aggregator"), make.PAIRWISE.keys[0]
     assert collect_frame(place, keys, offer, 1798070400.5).hex() == NETWORK["collect"]
 

@@ -56,7 +56,7 @@ def input_of(frame: bytes) -> tuple[bytes, bytes]:
 
 def signed(sender: int, tag: Tag, step: int, payload: bytes, number: int = 0) -> bytes:
     """A frame with a true signature, whatever it claims."""
-    return list_context(number).frame(KEYS[sender], sender, tag, step, payload)
+    return list_context(number).sealed(KEYS[sender], sender, tag, step, payload)
 
 
 def honest(phase: str, step: int, sender: int, receiver: int, frame: bytes) -> bytes:

@@ -125,7 +125,7 @@ EVERY = pytest.mark.parametrize(("phase", "step", "tag"), PHASES)
 
 @EVERY
 def test_who_does_not_answer_is_named(phase: str, step: int, tag: str) -> None:
-    with refused(NAME, f"expected a {tag} .*, got none"):
+    with refused(NAME, f"expected a {tag}, got none"):
         Play(only(phase, step, CHEAT, lambda frame: None)).make()
 
 
@@ -140,7 +140,7 @@ def test_a_message_of_another_list_names_the_relay(phase: str, step: int, tag: s
     def replayed(frame: bytes) -> bytes:
         return signed(CHEAT, Tag[tag], step, payload_of(frame), number=7)
 
-    with refused("relay", "a replay"):
+    with refused("relay", rf"of step {step} of list 0, got a {tag} of 7\.{step} from"):
         Play(only(phase, step, CHEAT, replayed)).make()
 
 
@@ -149,7 +149,7 @@ def test_a_message_of_another_step_names_the_relay(phase: str, tag: str) -> None
     def misplaced(frame: bytes) -> bytes:
         return signed(CHEAT, Tag[tag], CHEAT - 1, payload_of(frame))
 
-    with refused("relay", "a replay"):
+    with refused("relay", rf"of step 2 of list 0, got a {tag} of 0\.1 from"):
         Play(only(phase, CHEAT, CHEAT, misplaced)).make()
 
 
@@ -419,7 +419,7 @@ def test_who_keeps_its_key_when_a_list_is_opened_is_named() -> None:
     with refused("", "do not open"):
         play.make()
     complaint, opened = play.opened(3)
-    with refused(NAME, "expected a MIX_OPENED .* got none"):
+    with refused(NAME, "expected a MIX_OPENED, got none"):
         verdict(play.evidence(), complaint, [one for i, one in enumerate(opened, 1) if i != CHEAT])
     wrong = signed(CHEAT, Tag.MIX_OPENED, 0, os.urandom(32))
     shown = [wrong if i == CHEAT else one for i, one in enumerate(opened, 1)]
@@ -519,7 +519,7 @@ def test_numbers_of_records_must_fit_the_roster(counts: tuple[int, ...]) -> None
     "place", [{"study": bytes(31)}, {"session": bytes(15)}, {"number": -1}, {"number": 1 << 32}]
 )
 def test_a_list_has_a_place_of_the_right_lengths(place: dict[str, object]) -> None:
-    with pytest.raises(StudyError, match="study id of 32 bytes"):
+    with pytest.raises(StudyError, match=r"study id of 32 bytes|number from 0"):
         replace(list_context(), **place)
 
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import HEADER_BYTES, Tag
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, Channel, Tag
 from sampling import vectors
 from sampling.silos import COUNTS, KEYS, ROSTER, SESSION, STUDY, Play, payload_of
 
@@ -140,10 +140,8 @@ def test_links_and_seeds_are_as_documented() -> None:
             link = sha(b"hubbub seed link v1", place, u32(each), link)
         silos[index] = JointSeed(
             keys=KEYS[index],
-            roster=ROSTER,
+            channel=Channel(roster=ROSTER, study=STUDY, session=SESSION),
             index=index,
-            study=STUDY,
-            session=SESSION,
             steps=steps,
             attempts=attempts,
             source=SecureSource(key),

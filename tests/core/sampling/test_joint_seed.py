@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from hubbub.core.protocol.agreement import joint_seed
 from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import Frame, Tag
+from hubbub.core.protocol.primitives.wire import Channel, Frame, Tag
 from protocol.parties import flipped, refused
 from sampling.silos import KEYS, ROSTER, SESSION, STUDY, payload_of
 
@@ -24,13 +25,15 @@ EVERYBODY = tuple(ROSTER.silos)
 CHEAT, NAME = 2, "silo-2"
 
 
+def channel(**changes: Any) -> Channel:
+    return Channel(**({"roster": ROSTER, "study": STUDY, "session": SESSION} | changes))
+
+
 def drawer(index: int, session: bytes = SESSION, steps: int = STEPS) -> JointSeed:
     return JointSeed(
         keys=KEYS[index],
-        roster=ROSTER,
+        channel=channel(session=session),
         index=index,
-        study=STUDY,
-        session=session,
         steps=steps,
         attempts=ATTEMPTS,
         source=SecureSource(hashlib.sha256(bytes([index])).digest()[:16]),
@@ -38,7 +41,7 @@ def drawer(index: int, session: bytes = SESSION, steps: int = STEPS) -> JointSee
 
 
 def checker() -> SeedCheck:
-    return SeedCheck(roster=ROSTER, study=STUDY, session=SESSION, steps=STEPS, attempts=ATTEMPTS)
+    return SeedCheck(channel(), steps=STEPS, attempts=ATTEMPTS)
 
 
 def ready(indices: Iterable[int] = EVERYBODY) -> dict[int, JointSeed]:
@@ -130,7 +133,7 @@ def test_chains_of_silos_sessions_and_studies_have_nothing_in_common() -> None:
     """The same secret gives another anchor wherever it is used."""
     top = hashlib.sha256(b"one").digest()
     places = [checker().place(1), checker().place(2)]
-    places.append(SeedCheck(roster=ROSTER, study=STUDY, session=bytes(16), steps=STEPS).place(1))
+    places.append(SeedCheck(channel(session=bytes(16)), steps=STEPS).place(1))
     anchors = {joint_seed._Chain(place, 5, top).link(0) for place in places}
     assert len(anchors) == 3
 
@@ -142,10 +145,8 @@ def test_one_bit_of_one_silos_secret_makes_another_seed() -> None:
         silos = {index: drawer(index) for index in EVERYBODY}
         silos[3] = JointSeed(
             keys=KEYS[3],
-            roster=ROSTER,
+            channel=channel(),
             index=3,
-            study=STUDY,
-            session=SESSION,
             steps=STEPS,
             attempts=ATTEMPTS,
             source=SecureSource(number.to_bytes(16, "big")),
@@ -304,13 +305,13 @@ def test_times_that_nobody_committed_to_are_refused(time: tuple[int, int]) -> No
 @pytest.mark.parametrize(("steps", "attempts"), [(0, 1), (1, 0), (2**24, 2)])
 def test_sessions_of_impossible_length_are_refused(steps: int, attempts: int) -> None:
     with pytest.raises(StudyError, match="divide the study"):
-        SeedCheck(roster=ROSTER, study=STUDY, session=SESSION, steps=steps, attempts=attempts)
+        SeedCheck(channel(), steps=steps, attempts=attempts)
 
 
 @pytest.mark.parametrize("place", [{"study": bytes(31)}, {"session": bytes(15)}])
 def test_a_place_has_its_lengths(place: dict[str, bytes]) -> None:
     with pytest.raises(StudyError, match="study id of 32 bytes"):
-        SeedCheck(**({"roster": ROSTER, "study": STUDY, "session": SESSION, "steps": 1} | place))
+        channel(**place)
 
 
 @pytest.mark.parametrize("active", [set(), {0, 1}, {1, 9}])
@@ -344,8 +345,6 @@ def test_skipping_many_attempts_takes_no_longer_than_the_chain(
 
 
 def test_a_roster_without_the_sender_takes_nothing() -> None:
-    small = SeedCheck(
-        roster=Roster(parties=ROSTER.parties[:3]), study=STUDY, session=SESSION, steps=STEPS
-    )
+    small = SeedCheck(channel(roster=Roster(parties=ROSTER.parties[:3])), steps=STEPS)
     with refused("relay", "a sender of the roster"):
         small.learn_anchors([drawer(4).anchor()])

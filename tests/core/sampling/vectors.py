@@ -19,6 +19,7 @@ import numpy as np
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import Channel
 from hubbub.core.protocol.token_lists import onion_layers
 from hubbub.core.protocol.token_lists.mixer import Mixer
 from hubbub.core.protocol.token_lists.token_list import ListContext, Publication, list_places
@@ -111,10 +112,8 @@ def _joint() -> dict[str, Any]:
     silos = {
         index: JointSeed(
             keys=KEYS[index],
-            roster=ROSTER,
+            channel=Channel(roster=ROSTER, study=STUDY, session=SESSION),
             index=index,
-            study=STUDY,
-            session=SESSION,
             steps=5,
             attempts=2,
             source=SecureSource(fixed("chain", index)[:16]),

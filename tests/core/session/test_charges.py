@@ -15,7 +15,7 @@ from hubbub.core.protocol.round.silo import Charge
 from hubbub.core.session.ask import Call
 from hubbub.core.session.offer import RefusedError
 from hubbub.core.session.party import Membership, SiloParty
-from protocol.parties import SESSION, STUDY, sessions_of, world
+from protocol.parties import sessions_of, world
 
 W = world()
 BANDS = (UNIT - 2, -1, -1)
@@ -71,10 +71,8 @@ def party(
     numbers = replace(W.round_parameters, correlation=correlation, **joint)
     membership = Membership(
         keys=W.keys[1],
-        roster=W.roster,
+        channel=W.channel(),
         index=1,
-        study=STUDY,
-        session=SESSION,
         round_parameters=numbers,
         layout=W.layout,
         offer=b"",

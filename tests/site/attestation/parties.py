@@ -99,19 +99,12 @@ class Parties:
         self, index: int, layout: Layout, round_parameters: RoundParameters, offer: SessionOffer
     ) -> Party:
         attests = self.attests(self.roster.name(index))
-        session = AttestedSession(
-            attests=attests,
-            roster=self.roster,
-            study=self.study.id,
-            session=self.set_up.session,
-            at=NOW,
-        )
+        channel = self.set_up.channel
+        session = AttestedSession(**vars(channel), attests=attests, at=NOW)
         membership = Membership(
             keys=self.keys[index],
-            roster=self.roster,
+            channel=channel,
             index=index,
-            study=self.study.id,
-            session=self.set_up.session,
             round_parameters=round_parameters,
             layout=layout,
             offer=offer.payload(),

@@ -88,7 +88,7 @@ def test_frames_of_evidence_are_read_or_refused(data: st.DataObject) -> None:
     tags = st.sampled_from([Tag.NONCE, Tag.EVIDENCE, Tag.OPEN])
     senders = data.draw(st.lists(st.integers(0, 3), max_size=4))
     frames = [
-        session.frame(SESSION.keys[i], i, data.draw(tags), data.draw(st.binary(max_size=40)))
+        session.frame(data.draw(tags), i, data.draw(st.binary(max_size=40))).sealed(SESSION.keys[i])
         for i in senders
     ] + data.draw(st.lists(st.binary(max_size=200), max_size=1))
     silos = frozenset({1, 2, 3})

@@ -15,6 +15,7 @@ import pytest
 from hubbub.core.errors import ProtocolError
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.agreement.key_agreement import called
+from hubbub.core.protocol.primitives.wire import Channel
 from hubbub.core.verification.attestation.policy import PlatformEvidence
 from hubbub.core.verification.evidence.silo_parts import _replayed
 from hubbub.core.verification.replay.checking import verify
@@ -110,8 +111,9 @@ def test_p29_evidence_is_that_of_the_silos_of_the_session(tmp_path: Path, nodes:
 
 def _rolled(parties: Consortium, shown: Any, silos: tuple[int, ...]) -> bytes:
     """A ROLL that the aggregator signs afterwards."""
-    place = (parties.study.id, bytes.fromhex(shown["session"]), frozenset(silos))
-    return called(parties.aggregator.keys, parties.aggregator.roster, *place)[0]
+    home, session = parties.aggregator, bytes.fromhex(shown["session"])
+    channel = Channel(roster=home.roster, study=parties.study.id, session=session)
+    return called(home.keys, channel, frozenset(silos))[0]
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ class Table:
         self.plan = planned(parties.study)
         self.numbers = round_parameters_of(self.plan.main)
         roster = parties.aggregator.roster
-        self.place = CollectionPlace(roster=roster, study=parties.study.id, id=name)
+        self.place = CollectionPlace(roster=roster, study=parties.study.id, session=name)
         self.collect = self.opening()
         self.keys: list[bytes] = []
 
@@ -635,7 +635,7 @@ def test_p30_one_id_in_two_studies_serves_the_first_alone(tmp_path: Path) -> Non
         site = table.parties.sites[name]
         site.approve(other, table.place.roster)
     offer = SessionOffer.of("statistics", round_parameters_of(planned(other).main))
-    place = CollectionPlace(roster=table.place.roster, study=other.id, id=table.id)
+    place = CollectionPlace(roster=table.place.roster, study=other.id, session=table.id)
     collect = collect_frame(place, table.parties.aggregator.keys, offer, 1e6)
     said = table.ask("node-1", Call.COLLECT_KEY, collect)
     assert refusal(said)[0] == "protocol"

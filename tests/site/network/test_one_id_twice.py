@@ -36,7 +36,9 @@ def test_p30_a_row_of_a_session_pays_for_no_collection_of_its_id(
     honest, deposited = parties.phase, []
 
     def deposits(id_: bytes) -> list[list[Tag]]:
-        place = CollectionPlace(roster=parties.aggregator.roster, study=parties.study.id, id=id_)
+        place = CollectionPlace(
+            roster=parties.aggregator.roster, study=parties.study.id, session=id_
+        )
         offer = SessionOffer.of("standardisation", numbers)
         opened = collect_frame(place, parties.aggregator.keys, offer, 1e6)
         keys = []

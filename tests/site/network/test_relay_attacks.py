@@ -521,7 +521,7 @@ def alone(parties: Watched, session: bytes, roll: bytes) -> int:
     )
     before = len(parties.said)
     try:
-        call = RollCall(roster=roster, study=study, session=session, quorum=3)
+        call = RollCall(setup.channel, quorum=3)
         _RolledSetUp(setup, call.take(roll), roll)._agree([])
     except AbsentError:
         return 0

@@ -11,7 +11,7 @@ import pytest
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.key_agreement import Roll
 from hubbub.core.protocol.agreement.set_up_check import SetUpCheck
-from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
+from hubbub.core.protocol.primitives.wire import Channel, Frame, Tag, unverified
 from hubbub.core.session.ask import Call
 from hubbub.site.network.envelope import Refusal, answer, read_answer, read_request
 from hubbub.site.network.waiting import WaitedError
@@ -298,9 +298,7 @@ def test_nothing_is_wrong_in_an_honest_set_up(gather: Any) -> None:
     }
     first = unverified(heard[Call.COMMIT][1][0])
     check = SetUpCheck(
-        roster=parties.aggregator.roster,
-        study=first.study,
-        session=first.session,
+        channel=Channel(roster=parties.aggregator.roster, study=first.study, session=first.session),
         roll=Roll(silos=frozenset(range(1, 6)), digest=bytes(32)),
         neighbours_of=lambda index, _: [one for one in range(1, 6) if one != index],
     )

@@ -24,7 +24,7 @@ from safetensors.numpy import load
 from hubbub.core.disk import json_value, read_bytes, why_of, write_bytes
 from hubbub.core.errors import IntegrityError
 from hubbub.core.planning.query import QueryState
-from hubbub.core.protocol.agreement.key_agreement import SESSION_BYTES
+from hubbub.core.protocol.primitives.message_sizes import SESSION_BYTES
 
 _NAME = re.compile(r"step-(\d{8})-([0-9a-f]{64})\.safetensors")
 _KEPT = 2

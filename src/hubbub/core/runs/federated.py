@@ -134,9 +134,9 @@ class RunSessions:
         if self.folder is None:
             return NoRecorder()
         transcript = self.folder.new_transcript(
-            rounds.study,
-            rounds.session,
-            rounds.peers.roster,
+            rounds.channel.study,
+            rounds.channel.session,
+            rounds.channel.roster,
             rounds.round_parameters,
             purpose=purpose,
         )

@@ -20,7 +20,7 @@ from hubbub.core.errors import HubbubError, ProtocolError
 from hubbub.core.number_format import listed
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.message_sizes import LINK_BYTES
-from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, parse, receiver_of, tag_of
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Channel, Tag, receiver_of, tag_of
 
 
 class Call(IntEnum):
@@ -204,28 +204,25 @@ def check_frames(frames: Sequence[bytes], tag: Tag, share_holders: Set[int]) -> 
         raise ProtocolError(f"expected one {tag.name}, got other frames", culprit="relay")
 
 
-def check_link(
-    frame: bytes, roster: Roster, silo: int, *, study: bytes, session: bytes, time: tuple[int, int]
-) -> None:
+def check_link(frame: bytes, channel: Channel, silo: int, time: tuple[int, int]) -> None:
     """Look at a link of a joint seed, which its silo must have signed for this very attempt.
 
     Args:
         frame: a SEED_LINK.
-        roster: everybody.
+        channel: the session.
         silo: from whom it came, by roster index.
-        study, session: what it must be bound to.
         time: the round and the attempt.
 
     Raises:
         ProtocolError: it is another's, of another attempt, or no link.
     """
-    link = parse(frame, roster, study=study, session=session)
+    link = channel.parse(frame)
     if (link.round, link.attempt) != time:
         raise ProtocolError("expected a link of this attempt, got another", culprit="relay")
     if link.receiver != EVERYBODY or len(link.payload) != LINK_BYTES:
         raise ProtocolError(
             f"expected a link of {LINK_BYTES} bytes to everybody, got another",
-            culprit=roster.name(silo),
+            culprit=channel.roster.name(silo),
         )
 
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from hubbub.core.errors import AttestationError, ProtocolError
-from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import EVERYBODY, ExpectedFrames, Frame, Tag
+from hubbub.core.protocol.primitives.wire import Channel, ExpectedFrames, Tag
 from hubbub.core.session.offer import RefusedError
 
 NONCE_BYTES = 32
@@ -58,20 +58,16 @@ class AttestedHashes(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttestedSession:
+class AttestedSession(Channel):
     """What all know of a session in which evidence is shown.
 
     Args:
+        roster, study, session: see `Channel`; evidence is bound to them.
         attests: see `Attests`.
-        roster: everybody.
-        study, session: what evidence is bound to.
         at: the time of verification, seconds since 1970.
     """
 
     attests: Attests = field(repr=False)
-    roster: Roster
-    study: bytes
-    session: bytes
     at: int
 
     def attested(self, silos: Set[int]) -> list[int]:
@@ -79,17 +75,6 @@ class AttestedSession:
         roles = enumerate(self.roster.parties)
         absent = {*self.roster.silos} - silos
         return [i for i, party in roles if i not in absent and self.attests.asks(party.role)]
-
-    def frame(self, keys: Keys, index: int, tag: Tag, payload: bytes) -> bytes:
-        """A frame of a party to everybody."""
-        return Frame(
-            tag=tag,
-            study=self.study,
-            session=self.session,
-            sender=index,
-            receiver=EVERYBODY,
-            payload=payload,
-        ).sealed(keys)
 
     def nonces_of(self, frames: Sequence[bytes], silos: Set[int]) -> dict[int, bytes]:
         """The nonces of these silos; ProtocolError unless there is exactly one of each."""
@@ -101,7 +86,8 @@ class AttestedSession:
         if not self.attests.asks(role):
             return []
         bound = self.report_data(index, nonces)
-        return [self.frame(keys, index, Tag.EVIDENCE, self.attests.make(role, bound, self.at))]
+        evidence = self.attests.make(role, bound, self.at)
+        return [self.frame(Tag.EVIDENCE, index, evidence).sealed(keys)]
 
     def report_data(self, index: int, nonces: bytes) -> bytes:
         """What the evidence of a party must be bound to: 64 bytes.
@@ -154,14 +140,7 @@ class AttestedSession:
         self, frames: Sequence[bytes], tag: Tag, senders: Collection[int], least: int, most: int
     ) -> dict[int, bytes]:
         """Payloads by sender, exactly one of everybody who is expected."""
-
-        def misplaced(frame: Frame) -> str:
-            if frame.tag is tag and frame.receiver == EVERYBODY and frame.sender in senders:
-                return ""
-            name = self.roster.name(frame.sender)
-            return f"expected a {tag.name} to everybody, got a {frame.tag.name} of {name}"
-
-        awaited = ExpectedFrames(tag, senders, self.roster, self.study, self.session, misplaced)
+        awaited = ExpectedFrames(self, tag, senders)
         payloads = dict[int, bytes]()
         for frame in map(awaited.take, frames):
             if not least <= len(frame.payload) <= most:
@@ -219,7 +198,7 @@ class AttestationExchange:
         """A silo's fresh nonce; nothing of a compute node, which has none."""
         if not self._nonce:
             return []
-        return [self._session.frame(self._keys, self._index, Tag.NONCE, self._nonce)]
+        return [self._session.frame(Tag.NONCE, self._index, self._nonce).sealed(self._keys)]
 
     def attest(self, nonces: Sequence[bytes], silos: frozenset[int]) -> list[bytes]:
         """This party's evidence, bound to the nonces of these silos, its own among them.

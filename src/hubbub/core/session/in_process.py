@@ -20,7 +20,7 @@ from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import seal_ahead
+from hubbub.core.protocol.primitives.wire import Channel, seal_ahead
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters, decoded
 from hubbub.core.protocol.round.silo import Charge
@@ -186,6 +186,7 @@ def federate(
     """
     keys = keys or layout.keys()
     roster, session = Roster.of(keys), session or setup.new_session()
+    channel = Channel(roster=roster, study=study, session=session)
     at = attests(0).now() if attests else 0
     offer = SessionOffer.of(purpose, round_parameters, at=at)
     counts = [task.count for task in tasks] if attempts_per_list else []
@@ -197,17 +198,13 @@ def federate(
     def attested(index: int) -> AttestedSession | None:
         if attests is None:
             return None
-        return AttestedSession(
-            attests=attests(index), roster=roster, study=study, session=session, at=at
-        )
+        return AttestedSession(**vars(channel), attests=attests(index), at=at)
 
     def member(index: int) -> party.Party:
         membership = party.Membership(
             keys=keys[index],
-            roster=roster,
+            channel=channel,
             index=index,
-            study=study,
-            session=session,
             round_parameters=replace(round_parameters, sigma_grid=0.0)
             if index in noiseless
             else round_parameters,

@@ -21,7 +21,7 @@ from hubbub.core.planning.planned_query import PlannedQuery, largest_batch
 from hubbub.core.planning.query import Query
 from hubbub.core.protocol.agreement import masks
 from hubbub.core.protocol.primitives.identity import Keys, Roster
-from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag
+from hubbub.core.protocol.primitives.wire import Channel, Tag
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.ask import Call
 from hubbub.core.study.study import Study
@@ -162,16 +162,9 @@ class SessionOffer:
         )
 
 
-def offer_frame(keys: Keys, study: bytes, session: bytes, offer: SessionOffer) -> bytes:
+def offer_frame(keys: Keys, channel: Channel, offer: SessionOffer) -> bytes:
     """The OPEN by which the aggregator offers a session to everybody."""
-    return Frame(
-        tag=Tag.OPEN,
-        study=study,
-        session=session,
-        sender=0,
-        receiver=EVERYBODY,
-        payload=offer.payload(),
-    ).sealed(keys)
+    return channel.frame(Tag.OPEN, 0, offer.payload()).sealed(keys)
 
 
 def context_of(payload: bytes | memoryview, roll: bytes, seen: bytes) -> bytes:

@@ -22,7 +22,7 @@ from hubbub.core.protocol.agreement.key_agreement import Agreement, RollCall, Se
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import Tag, tag_of
+from hubbub.core.protocol.primitives.wire import Channel, Tag, tag_of
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Attempt, Masking
 from hubbub.core.protocol.round.projected_sum import LocalTask
@@ -47,10 +47,8 @@ class Membership:
 
     Args:
         keys: the party's own.
-        roster: everybody.
-        index: the party's place in it.
-        study: the study id.
-        session: its name.
+        channel: the session.
+        index: the party's place in the roster.
         round_parameters: the numbers of the rounds, from the party's own plan.
         layout: who shares masks with whom.
         offer: the payload of the OPEN by which the session was offered.
@@ -60,16 +58,19 @@ class Membership:
     """
 
     keys: Keys = field(repr=False)
-    roster: Roster
+    channel: Channel
     index: int
-    study: bytes
-    session: bytes
     round_parameters: RoundParameters
     layout: Layout
     offer: bytes = field(repr=False)
     source: SecureSource = field(repr=False)
     attested: AttestedSession | None = None
     mask_stream: MaskStream = field(default_factory=MaskStream, repr=False)
+
+    @property
+    def roster(self) -> Roster:
+        """Everybody."""
+        return self.channel.roster
 
 
 class Party(ABC):
@@ -84,9 +85,7 @@ class Party(ABC):
         self._me, self._permit = membership, permit
         self._begun = False
         self._roll_call = RollCall(
-            roster=membership.roster,
-            study=membership.study,
-            session=membership.session,
+            membership.channel,
             quorum=membership.round_parameters.quorum,
             index=membership.index,
         )
@@ -136,13 +135,11 @@ class Party(ABC):
         if not me.round_parameters.needs_joint_seed:
             return None
         if me.index not in me.roster.silos:
-            return me.round_parameters.seed_check(me.roster, me.study, me.session)
+            return me.round_parameters.seed_check(me.channel)
         return JointSeed(
             keys=me.keys,
-            roster=me.roster,
+            channel=me.channel,
             index=me.index,
-            study=me.study,
-            session=me.session,
             steps=me.round_parameters.steps,
             attempts=me.round_parameters.attempts,
             source=me.source,
@@ -204,10 +201,8 @@ class Party(ABC):
         # who was shown others has no mask in common with this party.
         self._agreement = Agreement(
             keys=me.keys,
-            roster=me.roster,
+            channel=me.channel,
             index=me.index,
-            study=me.study,
-            session=me.session,
             roll=roll,
             neighbours_of=partial(me.layout.neighbours, me.index, present=roll.silos),
             extra_confirmers=confirmers_of(
@@ -476,12 +471,7 @@ def lists_of(
     return token_lists.SiloTokenLists(
         keys=membership.keys,
         index=membership.index,
-        list_context=ListContext(
-            roster=membership.roster,
-            study=membership.study,
-            session=membership.session,
-            number=0,
-        ),
+        list_context=ListContext(**vars(membership.channel), number=0),
         counts=counts,
         attempts_per_list=attempts_per_list,
         epoch=epoch,

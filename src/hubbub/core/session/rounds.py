@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import HubbubError, ProtocolError
 from hubbub.core.protocol.primitives import ring
-from hubbub.core.protocol.primitives.wire import Frame, Tag, receiver_of
+from hubbub.core.protocol.primitives.wire import Channel, Frame, Tag, receiver_of
 from hubbub.core.protocol.round.aggregator import Aggregator, RevealedSum
 from hubbub.core.protocol.round.draw import Lift, draw_of
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
@@ -95,7 +95,7 @@ class Rounds:
         aggregator: adds, and sees the sum alone.
         round_parameters: the numbers of the rounds.
         layout: who shares with whom.
-        study, session: what every frame is bound to.
+        channel: what every frame is bound to.
         opening: what is kept of the set-up: the ROLL, the anchors of joint seeds; where the study
             asks for evidence all nonces and all evidence; the offer before them there, and where it
             says how features are standardised.
@@ -112,8 +112,7 @@ class Rounds:
     aggregator: Aggregator
     round_parameters: RoundParameters
     layout: Layout
-    study: bytes
-    session: bytes
+    channel: Channel
     opening: Sequence[bytes] = ()
     lists: TokenLists | None = None
     recorder: Recorder = field(default_factory=NoRecorder)
@@ -123,6 +122,11 @@ class Rounds:
     answers: Counter[int] = field(default_factory=Counter)
     _charged: bool = False
     _made: int = 0  # attempts in the session
+
+    @property
+    def session(self) -> bytes:
+        """Its name."""
+        return self.channel.session
 
     def round(
         self, number: int, parameters: Parameters, attempts: int = 1
@@ -226,14 +230,7 @@ class Rounds:
         for index, frames in self._answers(Call.MODEL, asked, needs_all=True):
             try:
                 check_frames(frames, Tag.SEED_LINK, set())
-                check_link(
-                    frames[0],
-                    self.peers.roster,
-                    index,
-                    study=self.study,
-                    session=self.session,
-                    time=self.aggregator.attempt.time,
-                )
+                check_link(frames[0], self.channel, index, self.aggregator.attempt.time)
                 links[index] = frames[0]
             except ProtocolError as error:
                 self.attendance.raise_or_mark(error, index)

@@ -27,11 +27,12 @@ from functools import cached_property
 
 from hubbub.core.errors import HubbubError, ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
-from hubbub.core.protocol.agreement.key_agreement import SESSION_BYTES, Roll, called, sent_digests
+from hubbub.core.protocol.agreement.key_agreement import Roll, called, sent_digests
 from hubbub.core.protocol.agreement.set_up_check import SetUpCheck, payload_of
 from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.message_sizes import SESSION_BYTES
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import Tag, receiver_of, tag_of
+from hubbub.core.protocol.primitives.wire import Channel, Tag, receiver_of, tag_of
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session import rounds, token_lists
@@ -51,13 +52,11 @@ from hubbub.core.session.offer import (
 _ACCUSING = ("protocol", "garbled", "evidence-")  # what the reasons begin with that blame others
 
 
-def broken(
-    index: int, frames: Mapping[Tag, bytes], roster: Roster, study: bytes, session: bytes
-) -> Absent | None:
+def broken(index: int, frames: Mapping[Tag, bytes], channel: Channel) -> Absent | None:
     """Why nobody would believe a party's frames of 32 bytes to everybody; None if all will."""
     try:
         for tag, frame in frames.items():
-            payload_of(frame, tag, index, roster, study, session)
+            payload_of(channel, frame, tag, index)
     except ProtocolError as error:
         return Absent(why="garbled", said=str(error), culprit=error.culprit)
     return None
@@ -99,14 +98,10 @@ class SetUpRecord:
     evidence: Callable[[], bytes] | None = None
 
     @classmethod
-    def of(
-        cls, layout: Layout, roll: Roll, offer: bytes, roster: Roster, study: bytes, session: bytes
-    ) -> SetUpRecord:
+    def of(cls, layout: Layout, roll: Roll, offer: bytes, channel: Channel) -> SetUpRecord:
         """A set-up with the silos of a ROLL, in which nothing was heard yet."""
         check = SetUpCheck(
-            roster=roster,
-            study=study,
-            session=session,
+            channel=channel,
             roll=roll,
             neighbours_of=lambda index, seed: layout.neighbours(index, seed, present=roll.silos),
         )
@@ -125,7 +120,7 @@ class SetUpRecord:
         if not faults:
             return {name: self._heeded(one) for name, one in absent.items()}
         found = {
-            self.check.roster.name(index): Absent(
+            self.check.channel.roster.name(index): Absent(
                 why="garbled", said=str(error), culprit=error.culprit
             )
             for index, error in faults.items()
@@ -137,7 +132,7 @@ class SetUpRecord:
 
     def _heeded(self, one: Absent) -> Absent:
         """A complaint of a silo that has no part in the session is none."""
-        roster = self.check.roster
+        roster = self.check.channel.roster
         outside = {roster.name(i) for i in {*roster.silos} - self.check.roll.silos}
         return replace(one, culprit="") if outside & {*one.culprit.split(" and ")} else one
 
@@ -197,13 +192,13 @@ class SetUp:
         Raises:
             AbsentError: somebody who is needed is not there, or refuses.
         """
-        opening = offer_frame(self.keys, self.study, self.session, self.offer)
+        opening = offer_frame(self.keys, self.channel, self.offer)
         opened, absent = self._opened(opening)
         roster = self.peers.roster
         silos = frozenset(opened.keys() & {*roster.silos})
         # P29: signed before anybody commits to a share of the seed. Were the set to follow from who
         # reveals, T silos would choose among 2^T graphs by withholding theirs.
-        frame, roll = called(self.keys, roster, self.study, self.session, silos)
+        frame, roll = called(self.keys, self.channel, silos)
         told = [one for index in sorted(opened) for one in opened[index]]
         rolled = _RolledSetUp(self, roll, frame)
         try:
@@ -241,12 +236,12 @@ class SetUp:
         """Why nobody would believe a silo's answer to an offer."""
         tags = [Tag.SEED_ANCHOR] * self.round_parameters.needs_joint_seed
         tags += [Tag.NONCE] * (self.attests is not None)
-        return broken(index, dict(zip(tags, frames, strict=False)), *self.place)
+        return broken(index, dict(zip(tags, frames, strict=False)), self.channel)
 
-    @property
-    def place(self) -> tuple[Roster, bytes, bytes]:
-        """Where its frames belong: everybody, study and session."""
-        return self.peers.roster, self.study, self.session
+    @cached_property
+    def channel(self) -> Channel:
+        """Where its frames belong."""
+        return Channel(roster=self.peers.roster, study=self.study, session=self.session)
 
     def check_enough(self, absent: Mapping[int, Absent]) -> None:
         """See that there are N - D silos and all nodes.
@@ -294,10 +289,8 @@ class _RolledSetUp:
         self._agree(anchors)
         aggregator = Aggregator(
             keys=wanted.keys,
-            roster=self._roster,
+            channel=wanted.channel,
             round_parameters=wanted.round_parameters,
-            study=wanted.study,
-            session=wanted.session,
             seeds=seeds,
         )
         is_kept = bool(attested) or wanted.offer.standardisation is not None  # for who verifies
@@ -314,8 +307,7 @@ class _RolledSetUp:
             aggregator=aggregator,
             round_parameters=wanted.round_parameters,
             layout=wanted.layout,
-            study=wanted.study,
-            session=wanted.session,
+            channel=wanted.channel,
             opening=[*([opening] if is_kept else []), self.frame, *attested, *anchors],
             lists=self._lists(),
         )
@@ -325,11 +317,7 @@ class _RolledSetUp:
         if self.wanted.attests is None:
             return []
         session = AttestedSession(
-            attests=self.wanted.attests,
-            roster=self._roster,
-            study=self.wanted.study,
-            session=self.wanted.session,
-            at=self.wanted.offer.at,
+            **vars(self.wanted.channel), attests=self.wanted.attests, at=self.wanted.offer.at
         )
         try:
             digest = digest_of(session.nonces_of(nonces, self.roll.silos))
@@ -390,7 +378,7 @@ class _RolledSetUp:
     def record(self) -> SetUpRecord:
         """What is heard."""
         wanted = self.wanted
-        return SetUpRecord.of(wanted.layout, self.roll, wanted.offer.payload(), *wanted.place)
+        return SetUpRecord.of(wanted.layout, self.roll, wanted.offer.payload(), wanted.channel)
 
     @cached_property
     def _roster(self) -> Roster:
@@ -447,7 +435,7 @@ class _RolledSetUp:
         if not self.wanted.round_parameters.needs_joint_seed:
             return None
         wanted = self.wanted
-        check = wanted.round_parameters.seed_check(self._roster, wanted.study, wanted.session)
+        check = wanted.round_parameters.seed_check(wanted.channel)
         try:
             self.record.anchors = check.learn_anchors(anchors, self.roll.silos)
         except ProtocolError as error:
@@ -461,8 +449,7 @@ class _RolledSetUp:
             return None
         return token_lists.TokenLists(
             peers=self.wanted.peers,
-            study=self.wanted.study,
-            session=self.wanted.session,
+            channel=self.wanted.channel,
             counts=self.wanted.counts,
             attempts_per_list=self.wanted.attempts_per_list,
         )

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.message_sizes import SIGNATURE_BYTES
-from hubbub.core.protocol.primitives.wire import Tag, sender_of, tag_of, unverified
+from hubbub.core.protocol.primitives.wire import Channel, Tag, sender_of, tag_of, unverified
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.protocol.token_lists.mixer import Mixer
 from hubbub.core.protocol.token_lists.onion_layers import Executor
@@ -259,7 +259,7 @@ class SiloTokenLists:
             # A token of mine that is missing is seen by nobody else. So I complain, and repeat what
             # I was shown, lest somebody showed the others another list.
             statement = self.list_context.parse(names[0]).signed + names[0][-SIGNATURE_BYTES:]
-            repeats = self.list_context.frame(self.keys, self.index, Tag.MIX_SEEN, step, statement)
+            repeats = self.list_context.sealed(self.keys, self.index, Tag.MIX_SEEN, step, statement)
             looks = [repeats, mixer.complain()]
         self._note(names)
         return looks
@@ -343,15 +343,14 @@ class TokenLists:
 
     Args:
         peers: everybody else.
-        study, session: what every frame is bound to.
+        channel: what every frame is bound to.
         counts: records of each silo, in the order of the roster; public.
         attempts_per_list: attempts that a list serves.
         number: of the last list that was begun.
     """
 
     peers: Peers
-    study: bytes
-    session: bytes
+    channel: Channel
     counts: Sequence[int]
     attempts_per_list: int
     number: int = 0
@@ -376,14 +375,12 @@ class _Making:
     """One list while it is made."""
 
     def __init__(self, lists: TokenLists, number: int) -> None:
-        self._peers, self._session = lists.peers, lists.session
+        self._peers, self._session = lists.peers, lists.channel.session
         self._roster = lists.peers.roster
         self._silos = self._roster.silos
         self._counts = dict(zip(self._silos, lists.counts, strict=True))
         self._whole = sum(lists.counts)
-        self._list_context = ListContext(
-            roster=self._roster, study=lists.study, session=lists.session, number=number
-        )
+        self._list_context = ListContext(**vars(lists.channel), number=number)
         self._rules = Publications(self._list_context, self._counts)
         self._keys: list[bytes] = []
         self._names: list[list[bytes]] = []

@@ -21,27 +21,28 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
-from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
+from hubbub.core.protocol.primitives.identity import Identity, Keys
 from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES
 from hubbub.core.protocol.primitives.noise import add_noise_and_round
 from hubbub.core.protocol.primitives.randomness import KEY_BYTES, SecureSource
-from hubbub.core.protocol.primitives.wire import EVERYBODY, ExpectedFrames, Frame, Tag, parse
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Channel, ExpectedFrames, Frame, Tag
 from hubbub.core.protocol.round.batches import poisson_rows
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectionPlace:
-    """Which collection of which study, and who takes part: what a frame must be of."""
+class CollectionPlace(Channel):
+    """Which collection of which study, and who takes part; its `session` is the collection's."""
 
-    roster: Roster = field(repr=False)
-    study: bytes  # its id, 32 bytes
-    id: bytes  # 16 bytes
+    @property
+    def id(self) -> bytes:
+        """Of the collection, 16 bytes."""
+        return self.session
 
     def parsed(self, data: bytes, tag: Tag, sender: int | None = None) -> Frame:
         """A verified frame of this collection to everybody."""
-        frame = parse(data, self.roster, study=self.study, session=self.id)
+        frame = self.parse(data)
         misplaced = frame.tag is not tag or frame.receiver != EVERYBODY
         if misplaced or (sender is not None and frame.sender != sender):
             who = "" if sender is None else f" of {self.roster.name(sender)}"
@@ -51,27 +52,6 @@ class CollectionPlace:
                 culprit="relay",
             )
         return frame
-
-    def frame(self, tag: Tag, sender: int, payload: bytes, receiver: int = EVERYBODY) -> Frame:
-        """A frame of this collection; everybody may see it, unless it is for one."""
-        return Frame(
-            tag=tag,
-            study=self.study,
-            session=self.id,
-            sender=sender,
-            receiver=receiver,
-            payload=payload,
-        )
-
-    def expected(self, tag: Tag, senders: Sequence[int] | range) -> ExpectedFrames:
-        """Frames of one kind to everybody, one from each of these."""
-
-        def misplaced(frame: Frame) -> str:
-            if (frame.tag, frame.receiver) == (tag, EVERYBODY) and frame.sender in senders:
-                return ""
-            return f"expected a {tag.name} of this collection, got a {frame.tag.name}"
-
-        return ExpectedFrames(tag, senders, self.roster, self.study, self.id, misplaced)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +66,7 @@ class Opening:
     def read(cls, place: CollectionPlace, collect: bytes, node_keys: Sequence[bytes]) -> Opening:
         """The opening that these frames make."""
         digest = place.parsed(collect, Tag.COLLECT, 0).digest
-        awaited = place.expected(Tag.NODE_KEY, place.roster.nodes)
+        awaited = ExpectedFrames(place, Tag.NODE_KEY, place.roster.nodes)
         frames = {frame.sender: frame for frame in map(awaited.take, node_keys)}
         awaited.check_whole(why="without all nodes' keys nothing can be sealed")
         keys = {node: key_in(place, frames[node], digest) for node in place.roster.nodes}

@@ -53,7 +53,7 @@ class AskedCollection:
         if len(collects) != 1:
             raise ProtocolError("expected one COLLECT in a request, got another", culprit="relay")
         study, roster = party_folder.approved_study(unverified(collects[0]).study)
-        place = CollectionPlace(roster=roster, study=study.id, id=session)
+        place = CollectionPlace(roster=roster, study=study.id, session=session)
         frame = place.parsed(collects[0], Tag.COLLECT, 0)
         offer = SessionOffer.read(frame.payload, roster.name(0))
         until = until_of(frame.payload, roster.name(0))

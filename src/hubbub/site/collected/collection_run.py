@@ -25,9 +25,9 @@ from hubbub.core.errors import ProtocolError, UserError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query
-from hubbub.core.protocol.agreement.key_agreement import SESSION_BYTES
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.message_sizes import SESSION_BYTES
 from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.projected_sum import LocalTask
@@ -392,7 +392,9 @@ class CollectedSums(RunSessions):
         box = CollectorBox.found(kept, study.id, home.roster, numbers)
         if box is not None:
             return box
-        place = CollectionPlace(roster=home.roster, study=study.id, id=os.urandom(SESSION_BYTES))
+        place = CollectionPlace(
+            roster=home.roster, study=study.id, session=os.urandom(SESSION_BYTES)
+        )
         offer = SessionOffer.of(planned.purpose, numbers, self.coordinator.standardisation)
         collect = collect_frame(place, home.keys, offer, self.until)
         return CollectorBox.begun(kept, place, numbers, collect)

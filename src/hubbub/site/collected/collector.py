@@ -18,7 +18,7 @@ from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES
-from hubbub.core.protocol.primitives.wire import VERSION, Frame, Tag, unverified
+from hubbub.core.protocol.primitives.wire import VERSION, ExpectedFrames, Frame, Tag, unverified
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.session.offer import SessionOffer
 from hubbub.core.verification.replay.course import Course
@@ -251,7 +251,9 @@ class CollectorBox:
         if first is None:
             return None
         try:
-            place = CollectionPlace(roster=roster, study=study, id=unverified(first[0]).session)
+            place = CollectionPlace(
+                roster=roster, study=study, session=unverified(first[0]).session
+            )
             collector = Collector(place=place, round_parameters=numbers, collect=first[0])
             for kind, taken in _TAKEN.items():
                 for name in (one for one in kept.names() if one.split("-")[0] == kind):
@@ -359,7 +361,9 @@ class CollectionReplay:
         self, header: Header, round_parameters: RoundParameters, course: Course | None
     ) -> None:
         self._header, self._numbers, self._course = header, round_parameters, course
-        self._place = CollectionPlace(roster=header.roster, study=header.study, id=header.session)
+        self._place = CollectionPlace(
+            roster=header.roster, study=header.study, session=header.session
+        )
         self._offer: SessionOffer | None = None
         self._frames: dict[Tag, list[Kept]] = {tag: [] for tag in (*_ORDER, Tag.VECTOR)}
 
@@ -412,7 +416,7 @@ class CollectionReplay:
             frames[Tag.VECTOR]
         ) != len(vectors):
             raise ProtocolError("expected the vector that each silo has signed with its deposit")
-        promises = place.expected(Tag.SET_PROMISE, place.roster.nodes)
+        promises = ExpectedFrames(place, Tag.SET_PROMISE, place.roster.nodes)
         for kept in frames[Tag.SET_PROMISE]:
             if bytes(promises.take(kept.frame).payload) != named.digest:
                 raise ProtocolError("expected every node to promise this SET, found another")

@@ -20,7 +20,7 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.core.protocol.primitives.wire import Tag, doubled_by
+from hubbub.core.protocol.primitives.wire import ExpectedFrames, Tag, doubled_by
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.site.collected.collection_frames import (
     CollectionPlace,
@@ -141,7 +141,7 @@ class CollectionNode:
         opening = self._opening(state, node_keys)
         named = FixedSet.read(opening, state.fixed, self.round_parameters)
         # Every node has promised this set.
-        awaited = self.place.expected(Tag.SET_PROMISE, self.place.roster.nodes)
+        awaited = ExpectedFrames(self.place, Tag.SET_PROMISE, self.place.roster.nodes)
         for frame in map(awaited.take, promises):
             if bytes(frame.payload) != named.digest:
                 raise ProtocolError(

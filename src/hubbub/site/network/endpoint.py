@@ -22,7 +22,7 @@ from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse, unverified
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Channel, Frame, Tag, parse, unverified
 from hubbub.core.registered import loaded, registered
 from hubbub.core.session.ask import Call
 from hubbub.core.session.attestation_exchange import AttestedSession
@@ -73,7 +73,7 @@ class SessionState:
     @property
     def session(self) -> bytes:
         """Its name."""
-        return self.membership.session
+        return self.membership.channel.session
 
     @cached_property
     def limits(self) -> SizeLimits:
@@ -427,13 +427,12 @@ class Endpoint(ABC):
         offer.check(round_parameters)
         self.check_able(plan)
         self._begun += 1
-        attested = self._attested(study, roster, session, offer)
+        channel = Channel(roster=roster, study=study_id, session=session)
+        attested = self._attested(study, channel, offer)
         membership = Membership(
             keys=self.party_folder.keys,
-            roster=roster,
+            channel=channel,
             index=roster.parties.index(self.party_folder.keys.identity),
-            study=study_id,
-            session=session,
             round_parameters=round_parameters,
             layout=layout_of(plan),
             offer=bytes(frame.payload),
@@ -458,19 +457,14 @@ class Endpoint(ABC):
         return self._frame(session, study.id, Tag.READY, payload)
 
     def _attested(
-        self, study: Study, roster: Roster, session: bytes, offer: SessionOffer
+        self, study: Study, channel: Channel, offer: SessionOffer
     ) -> AttestedSession | None:
         """The session in which evidence is shown, where the study asks for some."""
         if study.attestation is None:
             return None
         attester = self._attester or self.party_folder.attester
-        return AttestedSession(
-            attests=StudyAttestation(asked=study.attestation, attester=attester),
-            roster=roster,
-            study=study.id,
-            session=session,
-            at=offer.at,
-        )
+        attests = StudyAttestation(asked=study.attestation, attester=attester)
+        return AttestedSession(**vars(channel), attests=attests, at=offer.at)
 
     def _frame(
         self, session: bytes, study: bytes, tag: Tag, payload: bytes, receiver: int = 0

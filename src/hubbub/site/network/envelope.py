@@ -24,9 +24,13 @@ from hubbub.core.errors import (
     SpentError,
     loggable,
 )
-from hubbub.core.protocol.agreement.key_agreement import SESSION_BYTES
 from hubbub.core.protocol.primitives.identity import Keys, Roster
-from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES, OVERHEAD, SHARE_SEAL_BYTES
+from hubbub.core.protocol.primitives.message_sizes import (
+    DIGEST_BYTES,
+    OVERHEAD,
+    SESSION_BYTES,
+    SHARE_SEAL_BYTES,
+)
 from hubbub.core.protocol.primitives.wire import VERSION, Frame, Tag
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.token_lists.token_list import ListContext

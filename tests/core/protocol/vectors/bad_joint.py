@@ -93,5 +93,5 @@ def elsewhere(v: JSON) -> list[Bad]:
         ("anchor for a model", "accept", "relay", "got a SEED_ANCHOR of silo-2", anchor),
         ("link for an answer", "receive", "relay", "expected an answer to attempt", link),
         ("anchor for an answer", "receive", "relay", "expected an answer to attempt", anchor),
-        ("anchor for a commitment", "reveal", "relay", "got a SEED_ANCHOR of attempt", anchor),
+        ("anchor for a commitment", "reveal", "relay", "got a SEED_ANCHOR of 0.0", anchor),
     ]

@@ -22,10 +22,10 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
 from hubbub.core.errors import ProtocolError, StudyError
-from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.message_sizes import LINK_BYTES
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import EVERYBODY, ExpectedFrames, Frame, Tag
+from hubbub.core.protocol.primitives.wire import Channel, ExpectedFrames, Tag
 
 MOST_LINKS = 1 << 24
 # Every so many links one is kept: a chain of a million takes 31 kB, and a link a millisecond.
@@ -70,27 +70,18 @@ class SeedCheck:
     """What everybody can verify without a secret: the aggregator's side, and a part of each silo's.
 
     Args:
-        roster: everybody; the silos are those who draw.
-        study: the study id.
-        session: 16 bytes chosen for this session.
+        channel: the session; the silos are those who draw.
         steps: the last round.
         attempts: the most attempts at one round; all must say the same.
     """
 
-    def __init__(
-        self, *, roster: Roster, study: bytes, session: bytes, steps: int, attempts: int = 1
-    ) -> None:
-        if len(study) != 32 or len(session) != 16:
-            raise StudyError(
-                f"expected a study id of 32 bytes and a session of 16, got {len(study)} and "
-                f"{len(session)}; draw the session anew"
-            )
+    def __init__(self, channel: Channel, *, steps: int, attempts: int = 1) -> None:
         if steps < 1 or attempts < 1 or steps * attempts > MOST_LINKS:
             raise StudyError(
                 f"expected from 1 to {MOST_LINKS} attempts in a session, got {steps} rounds of "
                 f"{attempts} attempts; divide the study into sessions"
             )
-        self._roster, self._study, self._session = roster, study, session
+        self._channel, self._roster = channel, channel.roster
         self._steps, self._attempts = steps, attempts
         self._last: dict[int, tuple[int, bytes]] = {}
 
@@ -112,7 +103,7 @@ class SeedCheck:
             raise ProtocolError("expected the anchors once, got them again; set up a new session")
         anchors = self._one_each(frames, Tag.SEED_ANCHOR, (0, 0), silos or self._roster.silos)
         self._last = {index: (0, anchor) for index, anchor in anchors.items()}
-        whole = hashlib.sha256(b"hubbub seed anchors v2" + self._study + self._session)
+        whole = hashlib.sha256(b"hubbub seed anchors v2" + self._ids)
         # Both decide which attempts have links, and which: all must have meant the same.
         whole.update(self._steps.to_bytes(4, "little") + self._attempts.to_bytes(4, "little"))
         for index in sorted(anchors):
@@ -145,7 +136,7 @@ class SeedCheck:
                 "active silos by their index"
             )
         links = self._one_each(frames, Tag.SEED_LINK, (round, attempt), silos)
-        whole = hashlib.sha256(b"hubbub attempt seed v1" + self._study + self._session)
+        whole = hashlib.sha256(b"hubbub attempt seed v1" + self._ids)
         whole.update(round.to_bytes(4, "little") + attempt.to_bytes(4, "little"))
         for index in silos:
             self._verify(index, number, links[index])
@@ -164,7 +155,11 @@ class SeedCheck:
 
     def place(self, index: int) -> bytes:
         """What binds a chain to its study, session and silo."""
-        return self._study + self._session + index.to_bytes(4, "little")
+        return self._ids + index.to_bytes(4, "little")
+
+    @property
+    def _ids(self) -> bytes:
+        return self._channel.study + self._channel.session
 
     def _verify(self, index: int, number: int, link: bytes) -> None:
         """Hash a link down to the last one verified."""
@@ -188,20 +183,8 @@ class SeedCheck:
     ) -> dict[int, bytes]:
         """Payloads of 32 bytes, exactly one from every expected silo."""
         sizes = dict.fromkeys(senders, LINK_BYTES)
-
-        def misplaced(frame: Frame) -> str:
-            in_place = frame.tag is tag and (frame.round, frame.attempt) == time
-            if in_place and frame.receiver == EVERYBODY and frame.sender in sizes:
-                return ""
-            return (
-                f"expected a {tag.name} of attempt {time[0]}.{time[1]} from an active silo, got a "
-                f"{frame.tag.name} of {frame.round}.{frame.attempt} from "
-                f"{self._roster.name(frame.sender)}"
-            )
-
-        awaited = ExpectedFrames(
-            tag, sizes, self._roster, self._study, self._session, misplaced, sizes
-        )
+        what = f"attempt {time[0]}.{time[1]} from an active silo"
+        awaited = ExpectedFrames(self._channel, tag, sizes, time=time, sizes=sizes, what=what)
         payloads = {frame.sender: bytes(frame.payload) for frame in map(awaited.take, frames)}
         awaited.check_whole(why="it has not revealed")
         return payloads
@@ -212,10 +195,8 @@ class JointSeed:
 
     Args:
         keys: the silo's own.
-        roster: everybody.
+        channel: the session.
         index: the silo's place in the roster.
-        study: the study id.
-        session: 16 bytes chosen for this session.
         steps: the last round.
         attempts: the most attempts at one round; all must say the same.
         source: where the chain's secret comes from.
@@ -225,19 +206,14 @@ class JointSeed:
         self,
         *,
         keys: Keys,
-        roster: Roster,
+        channel: Channel,
         index: int,
-        study: bytes,
-        session: bytes,
         steps: int,
         attempts: int = 1,
         source: SecureSource | None = None,
     ) -> None:
-        self._keys, self._roster, self._index = keys, roster, index
-        self._study, self._session = study, session
-        self._check = SeedCheck(
-            roster=roster, study=study, session=session, steps=steps, attempts=attempts
-        )
+        self._keys, self._channel, self._index = keys, channel, index
+        self._check = SeedCheck(channel, steps=steps, attempts=attempts)
         top = (source or SecureSource()).bytes(LINK_BYTES)
         self._chain = _Chain(self._check.place(index), steps * attempts, top)
         self._revealed = 0
@@ -293,12 +269,4 @@ class JointSeed:
         return self._check.seed(round, attempt, silos, frames)
 
     def _frame(self, tag: Tag, time: tuple[int, int], payload: bytes) -> bytes:
-        return Frame(
-            tag=tag,
-            study=self._study,
-            session=self._session,
-            round=time[0],
-            attempt=time[1],
-            sender=self._index,
-            payload=payload,
-        ).sealed(self._keys)
+        return self._channel.frame(tag, self._index, payload, time=time).sealed(self._keys)

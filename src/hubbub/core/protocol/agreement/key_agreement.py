@@ -28,18 +28,18 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
-from hubbub.core.errors import ProtocolError, StudyError
+from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES
 from hubbub.core.protocol.primitives.randomness import KEY_BYTES, SecureSource
 from hubbub.core.protocol.primitives.wire import (
     EVERYBODY,
+    Channel,
     ExpectedFrames,
     Frame,
     Tag,
     bits_of,
     doubled_by,
-    parse,
     sender_of,
     set_of,
 )
@@ -62,18 +62,9 @@ class Roll:
     digest: bytes
 
 
-def called(
-    keys: Keys, roster: Roster, study: bytes, session: bytes, silos: frozenset[int]
-) -> tuple[bytes, Roll]:
+def called(keys: Keys, channel: Channel, silos: frozenset[int]) -> tuple[bytes, Roll]:
     """The aggregator's ROLL, and what it says."""
-    frame = Frame(
-        tag=Tag.ROLL,
-        study=study,
-        session=session,
-        sender=0,
-        receiver=EVERYBODY,
-        payload=bits_of(silos, len(roster.silos)),
-    )
+    frame = channel.frame(Tag.ROLL, 0, bits_of(silos, len(channel.roster.silos)))
     return frame.sealed(keys), Roll(silos=silos, digest=frame.digest)
 
 
@@ -81,16 +72,13 @@ class RollCall:
     """Whoever is told a session's silos, once.
 
     Args:
-        roster: everybody.
-        study, session: of which it must be.
+        channel: of which it must be.
         quorum: the least number of silos, N - D.
         index: the receiver's place in the roster; a silo must be named itself.
     """
 
-    def __init__(
-        self, *, roster: Roster, study: bytes, session: bytes, quorum: int, index: int = 0
-    ) -> None:
-        self._roster, self._study, self._session = roster, study, session
+    def __init__(self, channel: Channel, *, quorum: int, index: int = 0) -> None:
+        self._channel, self._roster = channel, channel.roster
         self._quorum, self._index = quorum, index
         self._roll: Roll | None = None
 
@@ -112,7 +100,7 @@ class RollCall:
             ProtocolError: it is not the aggregator's for this session, a second one, names fewer
                 silos than the quorum, or not the silo that receives it.
         """
-        frame = parse(data, self._roster, study=self._study, session=self._session)
+        frame = self._channel.parse(data)
         sender = self._roster.name(frame.sender)
         placed = not (frame.round or frame.attempt) and frame.receiver == EVERYBODY
         if frame.tag is not Tag.ROLL or frame.sender != 0 or not placed:
@@ -194,55 +182,22 @@ def check_digests(digests: bytes, index: int, own: bytes, roster: Roster, silos:
             )
 
 
-# Frames of a set-up, exactly one from every expected sender, for everybody or for one party.
-
-
-def expected(
-    tag: Tag,
-    receiver: int,
-    senders: Collection[int],
-    roster: Roster,
-    study: bytes,
-    session: bytes,
-    sizes: Mapping[int, int] | None = None,
-) -> ExpectedFrames:
-    """Frames of a set-up, for everybody or one receiver."""
-    misplaced = partial(_misplaced, tag, receiver, senders, roster)
-    return ExpectedFrames(tag, senders, roster, study, session, misplaced, sizes)
-
-
 # All parties of a process are shown the same commitments and shares of the seed.
 @lru_cache(maxsize=4)
 def payloads(
-    frames: tuple[bytes, ...],
-    size: int,
-    receiver: int,
+    channel: Channel,
     tag: Tag,
     senders: frozenset[int],
-    roster: Roster,
-    study: bytes,
-    session: bytes,
+    size: int,
+    receiver: int,
+    frames: tuple[bytes, ...],
 ) -> Mapping[int, bytes]:
     """Payloads of a known size for everybody or one receiver, one from every expected sender."""
     sizes = dict.fromkeys(senders, size)
-    awaited = expected(tag, receiver, senders, roster, study, session, sizes)
+    awaited = ExpectedFrames(channel, tag, senders, receiver=receiver, sizes=sizes)
     payloads = {frame.sender: bytes(frame.payload) for frame in map(awaited.take, frames)}
     awaited.check_whole()
     return MappingProxyType(payloads)
-
-
-def _misplaced(
-    tag: Tag, receiver: int, senders: Collection[int], roster: Roster, frame: Frame
-) -> str:
-    """What is wrong with a frame that is no part of this; empty if nothing."""
-    if frame.tag is not tag or frame.round or frame.attempt:
-        attempt = f"{frame.round}.{frame.attempt}"
-        return f"expected a {tag.name}, got a {frame.tag.name} of attempt {attempt}"
-    if frame.receiver not in (receiver, EVERYBODY):
-        return f"expected a {tag.name} for me, got one for another party"
-    if frame.sender not in senders:
-        return f"expected no {tag.name} of {roster.name(frame.sender)}, got one"
-    return ""
 
 
 # What all who set a session up sign alike, from what they were shown: the transcript's parts.
@@ -253,9 +208,10 @@ def _misplaced(
 _Told = tuple[tuple[int, bytes], ...]
 
 
-def start_of(study: bytes, session: bytes, roster: Roster, context: bytes) -> bytes:
+def start_of(channel: Channel, context: bytes) -> bytes:
     """What comes before commitments and digests."""
-    return b"hubbub transcript v1" + study + session + roster.digest + context
+    place = channel.study + channel.session + channel.roster.digest
+    return b"hubbub transcript v1" + place + context
 
 
 def commitment(session: bytes, index: int, share: bytes) -> bytes:
@@ -360,7 +316,6 @@ def _number(value: int) -> bytes:
     return value.to_bytes(4, "little")
 
 
-SESSION_BYTES = 16
 SEED_BYTES = 32
 _SEED_PHASES = ("commit", "reveal", "learn_seed")
 _SECRET_PHASES = ("contribute", "confirm", "finish")
@@ -406,16 +361,18 @@ class Session:
     secrets: Mapping[int, PairSecret] = field(repr=False)
     attested: tuple[bytes, ...] = ()
 
+    def channel(self, roster: Roster) -> Channel:
+        """What its frames belong to."""
+        return Channel(roster=roster, study=self.study, session=self.id)
+
 
 class Agreement:
     """One party's side of the set-up.
 
     Args:
         keys: the party's own.
-        roster: everybody.
+        channel: the session.
         index: the party's place in the roster.
-        study: the study id.
-        session: 16 bytes chosen for this session.
         roll: which silos take part, this one among them.
         neighbours_of: from the graph's seed (empty without one) to the roster indices of the
             parties that this one shares secrets with.
@@ -428,27 +385,20 @@ class Agreement:
         self,
         *,
         keys: Keys,
-        roster: Roster,
+        channel: Channel,
         index: int,
-        study: bytes,
-        session: bytes,
         roll: Roll,
         neighbours_of: Callable[[bytes], Sequence[int]],
         extra_confirmers: Collection[int],
         source: SecureSource,
         context: bytes = b"",
     ) -> None:
-        if len(study) != 32 or len(session) != SESSION_BYTES:
-            raise StudyError(
-                f"expected a study id of 32 bytes and a session of {SESSION_BYTES}, "
-                f"got {len(study)} and {len(session)}; draw the session anew"
-            )
-        self._keys, self._roster, self._index = keys, roster, index
-        self._study, self._session, self._roll = study, session, roll
+        self._keys, self._channel, self._index = keys, channel, index
+        self._roster, self._session, self._roll = channel.roster, channel.session, roll
         self._neighbours_of, self._extra_confirmers = neighbours_of, extra_confirmers
         self._source = source
         self._own_seed = source.bytes(SEED_BYTES)
-        self._shown = [start_of(study, session, roster, context)]
+        self._shown = [start_of(channel, context)]
         self._commits: Mapping[int, bytes] = {}
         self._seed = b""
         self._neighbours: tuple[int, ...] = ()
@@ -458,7 +408,7 @@ class Agreement:
         self._transcript = b""
         # Without compute nodes the graph is drawn from its seed, never from an empty one.
         self._phases: tuple[str, ...] = (
-            _SECRET_PHASES if roster.nodes else _SEED_PHASES + _SECRET_PHASES
+            _SECRET_PHASES if channel.roster.nodes else _SEED_PHASES + _SECRET_PHASES
         )
 
     @property
@@ -539,7 +489,7 @@ class Agreement:
                 high=high,
                 from_low=mine if low == self._index else theirs,
                 from_high=theirs if low == self._index else mine,
-                study=self._study,
+                study=self._channel.study,
                 session=self._session,
             )
         check_digests(digests, self._index, self._own_digest, self._roster, self._roll.silos)
@@ -581,7 +531,7 @@ class Agreement:
                     culprit=self._roster.name(index),
                 )
         return Session(
-            study=self._study,
+            study=self._channel.study,
             id=self._session,
             index=self._index,
             silos=self._roll.silos,
@@ -614,31 +564,25 @@ class Agreement:
         self, frames: Sequence[bytes], tag: Tag, senders: Iterable[int], size: int
     ) -> Mapping[int, bytes]:
         """Payloads of a known size, exactly one from every expected sender."""
-        place = (tag, frozenset(senders), self._roster, self._study, self._session)
+        wanted = partial(payloads, self._channel, tag, frozenset(senders), size)
         try:
-            return payloads(tuple(frames), size, EVERYBODY, *place)
+            return wanted(EVERYBODY, tuple(frames))
         except ProtocolError:  # it may be one for this party alone
-            return payloads(tuple(frames), size, self._index, *place)
+            return wanted(self._index, tuple(frames))
 
     def _contributions(self, frames: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
         """The contributions of all neighbours to this party, each opened."""
-        place = (self._roster, self._study, self._session)
-        awaited = expected(Tag.CONTRIBUTION, self._index, self._neighbours, *place)
+        awaited = ExpectedFrames(
+            self._channel, Tag.CONTRIBUTION, self._neighbours, receiver=self._index
+        )
         for frame in map(awaited.take, frames):
             yield frame.sender, self._open(frame)
         awaited.check_whole()
 
     def _frame(self, tag: Tag, receiver: int, payload: bytes) -> bytes:
-        return Frame(
-            tag=tag,
-            study=self._study,
-            session=self._session,
-            sender=self._index,
-            receiver=receiver,
-            payload=payload,
-        ).sealed(self._keys)
+        return self._channel.frame(tag, self._index, payload, receiver=receiver).sealed(self._keys)
 
     def _seal_info(self, sender: int, receiver: int) -> bytes:
         # HPKE's context: what was sealed by one party cannot be passed on as another's.
         place = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
-        return b"hubbub contribution v1" + self._study + self._session + place
+        return b"hubbub contribution v1" + self._channel.study + self._session + place

@@ -26,18 +26,21 @@ from dataclasses import dataclass
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement import key_agreement
 from hubbub.core.protocol.agreement.key_agreement import SEALED_BYTES, Roll, sent_digests
-from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES
-from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, receiver_of
+from hubbub.core.protocol.primitives.wire import (
+    EVERYBODY,
+    Channel,
+    ExpectedFrames,
+    Tag,
+    receiver_of,
+)
 
 
 def payload_of(
+    channel: Channel,
     frame: bytes,
     tag: Tag,
     sender: int,
-    roster: Roster,
-    study: bytes,
-    session: bytes,
     *,
     size: int = DIGEST_BYTES,
     receiver: int = EVERYBODY,
@@ -47,8 +50,7 @@ def payload_of(
     Raises:
         ProtocolError: naming the party, or "relay" for itself or its way.
     """
-    sizes = {sender: size}
-    awaited = key_agreement.expected(tag, receiver, {sender}, roster, study, session, sizes)
+    awaited = ExpectedFrames(channel, tag, {sender}, receiver=receiver, sizes={sender: size})
     return bytes(awaited.take(frame).payload)
 
 
@@ -61,15 +63,12 @@ class SetUpCheck:
     """What is known of a set-up beside its frames.
 
     Args:
-        roster: everybody.
-        study, session: of which frames must be.
+        channel: of which frames must be.
         roll: the silos that take part.
         neighbours_of: from a party's place and the graph's seed to whom it shares secrets with.
     """
 
-    roster: Roster
-    study: bytes
-    session: bytes
+    channel: Channel
     roll: Roll
     neighbours_of: Callable[[int, bytes], Sequence[int]]
 
@@ -88,8 +87,8 @@ class SetUpCheck:
         committed = self._each(Tag.COMMIT, commits, found)
         shares = {} if found else self._each(Tag.REVEAL, reveals, found)
         for index, share in shares.items():
-            if key_agreement.commitment(self.session, index, share) != committed[index]:
-                name = self.roster.name(index)
+            if key_agreement.commitment(self.channel.session, index, share) != committed[index]:
+                name = self.channel.roster.name(index)
                 found[index] = ProtocolError(
                     "expected the seed share that was committed to, got another", culprit=name
                 )
@@ -98,26 +97,24 @@ class SetUpCheck:
             told = key_agreement.told_of(committed, shares)
         if found or not sent:
             return found
-        seed = key_agreement.joint_seed(self.session, self.roll.digest, told) if shares else b""
+        seed = b""
+        if shares:
+            seed = key_agreement.joint_seed(self.channel.session, self.roll.digest, told)
         for index, frames in sent.items():
             self._note(found, index, lambda i, f: self._check_sent(i, f, seed), frames)
         if found or not confirmed or context is None:
             return found
-        start = key_agreement.start_of(self.study, self.session, self.roster, context)
+        start = key_agreement.start_of(self.channel, context)
         by_receiver = {
             i: {receiver_of(frame): frame for frame in frames} for i, frames in sent.items()
         }
-        digests = sent_digests(by_receiver, len(self.roster.parties))
+        digests = sent_digests(by_receiver, len(self.channel.roster.parties))
         shown = (start, told, digests) if shares else (start, digests)
         for index, frames in confirmed.items():
             self._note(
                 found, index, self._check_confirmed, frames, key_agreement.hash_of(*shown), sent
             )
         return found
-
-    @property
-    def _place(self) -> tuple[Roster, bytes, bytes]:
-        return self.roster, self.study, self.session
 
     def _each(self, tag: Tag, heard: Heard, found: Faults) -> dict[int, bytes]:
         """Everybody's one payload of 32 bytes to everybody; what is wrong is noted."""
@@ -140,7 +137,7 @@ class SetUpCheck:
 
     def _one(self, index: int, frames: Sequence[bytes], tag: Tag) -> bytes:
         _check_number(frames, 1)
-        return payload_of(frames[0], tag, index, *self._place)
+        return payload_of(self.channel, frames[0], tag, index)
 
     def _check_sent(self, index: int, frames: Sequence[bytes], seed: bytes) -> None:
         """A contribution for each neighbour, and none else; one may have been taken away."""
@@ -153,7 +150,7 @@ class SetUpCheck:
                 raise ProtocolError(
                     "expected one contribution for each neighbour, got another", culprit="relay"
                 )
-            payload_of(frame, tag, index, *self._place, size=size, receiver=receiver)
+            payload_of(self.channel, frame, tag, index, size=size, receiver=receiver)
             left.remove(receiver)
 
     def _check_confirmed(
@@ -161,15 +158,15 @@ class SetUpCheck:
     ) -> None:
         """The transcript that follows from what the aggregator has, and a check a neighbour."""
         _check_number(frames, 1 + len(sent[index]))
-        if payload_of(frames[0], Tag.CONFIRM, index, *self._place) != wanted:
+        if payload_of(self.channel, frames[0], Tag.CONFIRM, index) != wanted:
             raise ProtocolError(
-                f"expected {self.roster.name(index)} to confirm what it was sent, got something "
-                "else: it, or whoever carries its messages, has changed it",
+                f"expected {self.channel.roster.name(index)} to confirm what it was sent, got "
+                "something else: it, or whoever carries its messages, has changed it",
                 culprit="relay",
             )
         for frame in frames[1:]:
             receiver = receiver_of(frame)
-            payload_of(frame, Tag.KEY_CHECK, index, *self._place, receiver=receiver)
+            payload_of(self.channel, frame, Tag.KEY_CHECK, index, receiver=receiver)
 
 
 def _check_number(frames: Sequence[bytes], expected: int) -> None:

@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from threading import Lock
@@ -44,6 +44,7 @@ from hubbub.core.protocol.primitives.message_sizes import (
     HEADER,
     HEADER_BYTES,
     OVERHEAD,
+    SESSION_BYTES,
     SIGNATURE_BYTES,
 )
 
@@ -407,35 +408,88 @@ def _found(bits: bytes, count: int) -> frozenset[int] | None:
     return frozenset((np.flatnonzero(flags) + 1).tolist())
 
 
-# Frames of one kind, exactly one from each expected sender: verified, or somebody is blamed.
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """What the frames of one session belong to: everything that passes there is bound to it.
+
+    Args:
+        roster: everybody.
+        study: the study id.
+        session: 16 bytes chosen for this session.
+
+    Raises:
+        StudyError: an id of another length.
+    """
+
+    roster: Roster = field(repr=False)
+    study: bytes
+    session: bytes
+
+    def __post_init__(self) -> None:
+        """Refuses ids that no frame has room for."""
+        if (len(self.study), len(self.session)) != (32, SESSION_BYTES):
+            raise StudyError(
+                f"expected a study id of 32 bytes and a session of {SESSION_BYTES}, got "
+                f"{len(self.study)} and {len(self.session)}; draw the session anew"
+            )
+
+    def parse(self, data: FrameBytes) -> Frame:
+        """A verified frame of this session; errors are those of `parse`."""
+        return parse(data, self.roster, study=self.study, session=self.session)
+
+    def frame(
+        self,
+        tag: Tag,
+        sender: int,
+        payload: bytes | memoryview,
+        *,
+        receiver: int = EVERYBODY,
+        time: tuple[int, int] = (0, 0),
+        after: bytes | memoryview = b"",
+    ) -> Frame:
+        """A frame of this session, of a round and an attempt; to everybody unless it is for one."""
+        return Frame(
+            tag=tag,
+            study=self.study,
+            session=self.session,
+            round=time[0],
+            attempt=time[1],
+            sender=sender,
+            receiver=receiver,
+            payload=payload,
+            after=after,
+        )
 
 
 class ExpectedFrames:
     """Frames of one kind, at most one from each expected sender.
 
     Args:
+        channel: what they must be of.
         tag: the kind.
         senders: whose are expected.
-        roster, study, session: what they must be of.
-        misplaced: what is wrong with the place of a true frame; empty if nothing.
+        time: the round and the attempt that they must be of.
+        receiver: whom they may be for besides everybody.
         sizes: bytes of their payloads, by sender; who takes them checks them if None.
+        what: of what they are, for people.
     """
 
-    __slots__ = ("_known", "_misplaced", "_place", "_senders", "_sizes", "_tag")
+    __slots__ = ("_channel", "_known", "_receiver", "_senders", "_sizes", "_tag", "_time", "_what")
 
     def __init__(
         self,
+        channel: Channel,
         tag: Tag,
         senders: Collection[int],
-        roster: Roster,
-        study: bytes,
-        session: bytes,
-        misplaced: Callable[[Frame], str],
+        *,
+        time: tuple[int, int] = (0, 0),
+        receiver: int = EVERYBODY,
         sizes: Mapping[int, int] | None = None,
+        what: str = "",
     ) -> None:
-        self._tag, self._senders = tag, senders
-        self._misplaced, self._sizes = misplaced, sizes
-        self._place = roster, study, session
+        self._channel, self._tag, self._senders = channel, tag, senders
+        self._time, self._receiver, self._sizes = time, receiver, sizes
+        self._what = f" of {what}" if what else ""
         self._known: dict[int, bytes] = {}  # the digests of those that were taken
 
     def take(self, data: bytes) -> Frame:
@@ -444,11 +498,12 @@ class ExpectedFrames:
         Raises:
             ProtocolError: naming who sent a second one, or another length; or the relay.
         """
-        roster, study, session = self._place
-        frame = parse(data, roster, study=study, session=session)
-        wanted, name = self._tag.name, roster.name(frame.sender)
-        if why := self._misplaced(frame):  # a true frame in a wrong place was carried there
-            raise ProtocolError(why, culprit="relay")
+        frame = self._channel.parse(data)
+        wanted, name = self._tag.name, self._channel.roster.name(frame.sender)
+        if misplaced := self._misplaced(frame, name):  # a true frame that was carried here
+            raise ProtocolError(
+                f"expected a {wanted}{self._what}, got {misplaced}", culprit="relay"
+            )
         if frame.sender in self._known:
             raise ProtocolError(
                 f"expected one {wanted} of {name}, got a second",
@@ -463,15 +518,23 @@ class ExpectedFrames:
         self._known[frame.sender] = frame.digest
         return frame
 
+    def _misplaced(self, frame: Frame, sender: str) -> str:
+        """What a frame is that does not belong here; empty if it does."""
+        if frame.tag is not self._tag or (frame.round, frame.attempt) != self._time:
+            return f"a {frame.tag.name} of {frame.round}.{frame.attempt} from {sender}"
+        if frame.sender not in self._senders:
+            return f"one from {sender}"
+        return "" if frame.receiver in (self._receiver, EVERYBODY) else "one for another party"
+
     @property
     def missing(self) -> int | None:
         """The first sender whose frame is not there; None if all are."""
         return min(set(self._senders).difference(self._known), default=None)
 
-    def check_whole(self, where: str = "", why: str = "it has not answered") -> None:
+    def check_whole(self, why: str = "it has not answered") -> None:
         """Name the first whose frame is not there."""
         if self.missing is not None:
             raise ProtocolError(
-                f"expected a {self._tag.name}{where}, got none; {why}",
-                culprit=self._place[0].name(self.missing),
+                f"expected a {self._tag.name}, got none; {why}",
+                culprit=self._channel.roster.name(self.missing),
             )

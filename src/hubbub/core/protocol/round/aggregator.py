@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
 from hubbub.core.protocol.primitives import ring
-from hubbub.core.protocol.primitives.identity import Keys, Roster
-from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.wire import Channel, Frame, Tag
 from hubbub.core.protocol.round.attempt_sum import AttemptSum
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters, Turn, decoded
 
@@ -27,10 +27,8 @@ class Aggregator:
 
     Args:
         keys: its own.
-        roster: everybody.
+        channel: the session.
         round_parameters: the numbers of the rounds.
-        study: the study id.
-        session: 16 bytes chosen for this session.
         seeds: checks the joint seeds, where the round parameters need them.
 
     Attributes:
@@ -41,14 +39,12 @@ class Aggregator:
         self,
         *,
         keys: Keys,
-        roster: Roster,
+        channel: Channel,
         round_parameters: RoundParameters,
-        study: bytes,
-        session: bytes,
         seeds: SeedCheck | None = None,
     ) -> None:
-        self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
-        self._study, self._session, self._seeds = study, session, seeds
+        self._keys, self._channel, self._round_parameters = keys, channel, round_parameters
+        self._seeds = seeds
         self._turn, self._row = Turn(), 0
         self._attempt: AttemptSum | None = None
         self.short = b""
@@ -73,11 +69,14 @@ class Aggregator:
         self._turn.advance(round, attempt, self._round_parameters.steps)
         # Attempts that fail count as well: silos expect every number once (P25, rule 1).
         self._row += 1
-        model = self._frame(Tag.MODEL, EVERYBODY, *payload)
+        head, parameters_sent = payload
+        model = self._channel.frame(
+            Tag.MODEL, 0, head, time=(round, attempt), after=parameters_sent
+        )
         self.short = model.short
         self._attempt = AttemptSum(
             numbers=self._round_parameters,
-            roster=self._roster,
+            roster=self._channel.roster,
             time=(round, attempt),
             active=silos,
             model=model.digest,
@@ -91,7 +90,7 @@ class Aggregator:
         Raises:
             ProtocolError: one is not the silo's, not of this attempt, or not of the length.
         """
-        frames = [self._parsed(data) for data in shares]
+        frames = [self._channel.parse(data) for data in shares]
         for frame in frames:
             self.attempt.check_share(frame, silo)
         return frames
@@ -109,7 +108,7 @@ class Aggregator:
         Raises:
             ProtocolError: it is not what this attempt waits for; the sum is as before.
         """
-        frame = self._parsed(message)
+        frame = self._channel.parse(message)
         # The MASKED first: a SHARE counts only beside its silo's answer.
         for each in (frame, *shares):
             self.attempt.take(each)
@@ -121,32 +120,15 @@ class Aggregator:
         Raises:
             ProtocolError: they are fewer than the quorum.
         """
-        payload = self.attempt.payload(tag)
-        frames = {node: self._frame(tag, node, payload) for node in self._roster.nodes}
+        payload, time = self.attempt.payload(tag), self.attempt.time
+        frames = {
+            node: self._channel.frame(tag, 0, payload, receiver=node, time=time)
+            for node in self._channel.roster.nodes
+        }
         # By the rules of whoever verifies: what they would refuse is not sent.
         for frame in frames.values():
             self.attempt.take(frame)
         return {node: frame.sealed(self._keys) for node, frame in frames.items()}
-
-    def _parsed(self, message: bytes) -> Frame:
-        """A verified frame of this session."""
-        return parse(message, self._roster, study=self._study, session=self._session)
-
-    def _frame(
-        self, tag: Tag, receiver: int, payload: bytes, after: bytes | memoryview = b""
-    ) -> Frame:
-        round, attempt = self._turn.last
-        return Frame(
-            tag=tag,
-            study=self._study,
-            session=self._session,
-            round=round,
-            attempt=attempt,
-            sender=0,
-            receiver=receiver,
-            payload=payload,
-            after=after,
-        )
 
 
 # A revealed sum in units of the gradient, made of its residues where it is read.

@@ -18,7 +18,7 @@ from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
-from hubbub.core.protocol.primitives.wire import EVERYBODY, ExpectedFrames, Frame, Tag, parse
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Channel, ExpectedFrames, Frame, Tag
 from hubbub.core.protocol.round import additive_shares, round_parameters
 from hubbub.core.protocol.round.round_parameters import PresentThroughout, Turn
 
@@ -32,38 +32,30 @@ from hubbub.core.protocol.round.round_parameters import PresentThroughout, Turn
 # (docs/privacy.md P3).
 
 
-def check_promises(promises: Sequence[bytes], own: Frame, roster: Roster) -> None:
+def check_promises(promises: Sequence[bytes], own: Frame, channel: Channel) -> None:
     """See that every node has promised what this one has.
 
     Args:
         promises: of all nodes, this one's too.
         own: this node's, of the attempt whose total is asked for.
-        roster: everybody.
+        channel: the session.
 
     Raises:
         ProtocolError: one is missing, doubled, of another attempt, or about other silos or another
             MODEL. Then the aggregator has asked about several, or a node has made a promise up.
     """
-
-    def misplaced(frame: Frame) -> str:
-        place = (frame.tag, frame.round, frame.attempt, frame.receiver)
-        if (
-            place == (own.tag, own.round, own.attempt, own.receiver)
-            and frame.sender in roster.nodes
-        ):
-            return ""
-        return f"expected a PROMISE of a node for attempt {own.round}.{own.attempt}, got another"
-
     # P3: of all nodes, also of those that a silo does not use: any of them may be the one that is
     # honest and was not set back.
-    awaited = ExpectedFrames(Tag.PROMISE, roster.nodes, roster, own.study, own.session, misplaced)
+    time = own.round, own.attempt
+    what = f"a node for attempt {own.round}.{own.attempt}"
+    awaited = ExpectedFrames(channel, Tag.PROMISE, channel.roster.nodes, time=time, what=what)
     for data in promises:
         frame = awaited.take(data)
         # P3: totals of two sets differ by the masks of single silos, and would bare these.
         if bytes(frame.payload) != own.payload:
             raise ProtocolError(
-                f"expected {roster.name(frame.sender)} to promise a total of the silos and the "
-                "MODEL that I was asked about, got a promise of others; nothing is told",
+                f"expected {channel.roster.name(frame.sender)} to promise a total of the silos and "
+                "the MODEL that I was asked about, got a promise of others; nothing is told",
                 culprit="relay",
             )
     awaited.check_whole(why="without it nothing is told")
@@ -83,6 +75,7 @@ class ComputeNode:
     ) -> None:
         self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
         self._session, self._mask_stream = session, mask_stream
+        self._channel = session.channel(roster)
         self._turn, self._looked = Turn(), Turn()
         self._attendance = PresentThroughout(round_parameters)
         self._collection = additive_shares.Collection(
@@ -98,7 +91,7 @@ class ComputeNode:
             ProtocolError: it is not from a silo that uses this node, not of the length, late, or
                 the silo's second.
         """
-        frame = parse(share, self._roster, study=self._session.study, session=self._session.id)
+        frame = self._channel.parse(share)
         sender = self._roster.name(frame.sender)
         if frame.tag is not Tag.SHARE or frame.receiver != self._session.index:
             raise ProtocolError(
@@ -184,7 +177,7 @@ class ComputeNode:
                 culprit="relay",
             )
         own, place, users = self._promised
-        check_promises(promised, own, self._roster)
+        check_promises(promised, own, self._channel)
         if self._round_parameters.full_shares:
             residues = self._collection.total(place, users)
         else:
@@ -198,7 +191,7 @@ class ComputeNode:
         self, data: bytes, tag: Tag
     ) -> tuple[Frame, str, frozenset[int], additive_shares.Place]:
         """A message in which the aggregator names silos, and the MODEL that they have answered."""
-        frame = parse(data, self._roster, study=self._session.study, session=self._session.id)
+        frame = self._channel.parse(data)
         sender = self._roster.name(frame.sender)
         if frame.tag is not tag or frame.sender != 0:
             raise ProtocolError(
@@ -220,16 +213,8 @@ class ComputeNode:
 
     def _frame(self, tag: Tag, asked: Frame, payload: bytes, receiver: int = 0) -> Frame:
         """An answer, to the aggregator unless it is for everybody."""
-        return Frame(
-            tag=tag,
-            study=self._session.study,
-            session=self._session.id,
-            round=asked.round,
-            attempt=asked.attempt,
-            sender=self._session.index,
-            receiver=receiver,
-            payload=payload,
-        )
+        time, mine = (asked.round, asked.attempt), self._session.index
+        return self._channel.frame(tag, mine, payload, receiver=receiver, time=time)
 
     def _masks(self, place: additive_shares.Place, silos: Set[int]) -> ring.Residues:
         """The total of these silos' masks."""

@@ -14,7 +14,7 @@ from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag
 from hubbub.core.protocol.round import additive_shares, round_parameters
 from hubbub.core.protocol.round.round_parameters import PresentThroughout, Turn
 
@@ -62,6 +62,7 @@ class Masking:
         source: SecureSource | None = None,
     ) -> None:
         self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
+        self._channel = session.channel(roster)
         self._session, self._mask_stream = session, mask_stream
         self._turn, self._attendance = Turn(), PresentThroughout(round_parameters)
         self._masked: tuple[int, int] = (0, 0)
@@ -77,7 +78,7 @@ class Masking:
                 one that had left, or leaves an attempt out.
         """
         # The signature first: all that follows believes what the frame says of itself.
-        frame = parse(model, self._roster, study=self._session.study, session=self._session.id)
+        frame = self._channel.parse(model)
         sender = self._roster.name(frame.sender)
         # A true frame of another kind was carried here; a MODEL of anybody else is its signer's
         # lie.
@@ -156,15 +157,12 @@ class Masking:
         payload: bytes | memoryview,
         after: bytes = b"",
     ) -> bytes:
-        return Frame(
-            tag=tag,
-            study=self._session.study,
-            session=self._session.id,
-            round=attempt.round,
-            attempt=attempt.attempt,
-            sender=self._session.index,
+        return self._channel.frame(
+            tag,
+            self._session.index,
+            payload,
             receiver=receiver,
-            payload=payload,
+            time=(attempt.round, attempt.attempt),
             after=after,
         ).sealed(self._keys)
 

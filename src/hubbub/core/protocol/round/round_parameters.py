@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
 from hubbub.core.protocol.primitives import ring
-from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES, SHARE_SEAL_BYTES
-from hubbub.core.protocol.primitives.wire import Frame, bits_of, doubled_by, set_of
+from hubbub.core.protocol.primitives.wire import Channel, Frame, bits_of, doubled_by, set_of
 
 Parameters = NDArray[np.float32]
 
@@ -142,11 +141,9 @@ class RoundParameters:
         """The most attempts at one round: each that fails leaves a silo behind."""
         return self.silos - self.quorum + 1
 
-    def seed_check(self, roster: Roster, study: bytes, session: bytes) -> SeedCheck:
+    def seed_check(self, channel: Channel) -> SeedCheck:
         """What checks the links of a session's joint seeds."""
-        return SeedCheck(
-            roster=roster, study=study, session=session, steps=self.steps, attempts=self.attempts
-        )
+        return SeedCheck(channel, steps=self.steps, attempts=self.attempts)
 
     @property
     def masked_bytes(self) -> int:

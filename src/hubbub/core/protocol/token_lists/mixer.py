@@ -289,7 +289,7 @@ class Mixer:
         )
 
     def _frame(self, tag: Tag, payload: bytes, step: int = 0) -> bytes:
-        return self._list_context.frame(self._keys, self._index, tag, step, payload)
+        return self._list_context.sealed(self._keys, self._index, tag, step, payload)
 
     def _begin(self, phase: str) -> None:
         if self._next != phase:

@@ -6,9 +6,9 @@ This file knows how lists are bound to their place, and nothing of the order of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.message_sizes import SIGNATURE_BYTES
-from hubbub.core.protocol.primitives.wire import EVERYBODY, ExpectedFrames, Frame, Tag, parse
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Channel, ExpectedFrames, Frame, Tag
 from hubbub.core.protocol.token_lists.onion_layers import NAME_BYTES, Names
 
 # Where the messages about one list belong, and what is repeated so that two lies can be compared.
@@ -44,43 +44,28 @@ class Post:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListContext:
-    """One list in the making.
+class ListContext(Channel):
+    """One list in the making, in a session whose silos mix in the order of the roster.
 
     Args:
-        roster: everybody; the silos mix in its order.
-        study: the study id.
-        session: 16 bytes chosen for this session.
+        roster, study, session: see `Channel`.
         number: of the list in the session.
     """
 
-    roster: Roster
-    study: bytes
-    session: bytes
     number: int
 
     def __post_init__(self) -> None:
-        if (len(self.study), len(self.session)) != (32, 16) or not 0 <= self.number < 1 << 32:
+        """Refuses a number that no frame has room for."""
+        super().__post_init__()
+        if not 0 <= self.number < 1 << 32:
             raise StudyError(
-                "expected a study id of 32 bytes, a session of 16 and a number from 0 to 2^32 - 1, "
-                f"got {len(self.study)}, {len(self.session)} and {self.number}"
+                f"expected a list's number from 0 to 2^32 - 1, got {self.number}; set up a new "
+                "session"
             )
 
-    def parse(self, data: bytes) -> Frame:
-        """A verified frame of the list's session."""
-        return parse(data, self.roster, study=self.study, session=self.session)
-
-    def frame(self, keys: Keys, sender: int, tag: Tag, step: int, payload: bytes) -> bytes:
+    def sealed(self, keys: Keys, sender: int, tag: Tag, step: int, payload: bytes) -> bytes:
         """A signed frame to everybody."""
-        return Frame(
-            tag=tag,
-            study=self.study,
-            session=self.session,
-            round=self.number,
-            attempt=step,
-            sender=sender,
-            payload=payload,
-        ).sealed(keys)
+        return self.frame(tag, sender, payload, time=(self.number, step)).sealed(keys)
 
     def one_each(
         self, frames: Sequence[bytes], tag: Tag, step: int, sizes: Mapping[int, int]
@@ -90,9 +75,14 @@ class ListContext:
         Raises:
             ProtocolError: naming who sent another length, sent two or sent none; or the relay.
         """
-        misplaced, posts = partial(self._misplaced, tag, step, sizes), dict[int, Post]()
+        posts = dict[int, Post]()
         awaited = ExpectedFrames(
-            tag, sizes, self.roster, self.study, self.session, misplaced, sizes
+            self,
+            tag,
+            sizes,
+            time=(self.number, step),
+            sizes=sizes,
+            what=f"step {step} of list {self.number}",
         )
         for data in frames:
             frame = awaited.take(data)
@@ -100,19 +90,8 @@ class ListContext:
             posts[frame.sender] = Post(
                 sender=frame.sender, payload=frame.payload, statement=statement
             )
-        awaited.check_whole(f" for step {step} of list {self.number}")
+        awaited.check_whole(f"it has not answered in step {step} of list {self.number}")
         return dict(sorted(posts.items()))
-
-    def _misplaced(self, tag: Tag, step: int, senders: Container[int], frame: Frame) -> str:
-        """What is wrong with a frame that does not belong here; empty if nothing."""
-        if frame.tag is not tag or (frame.round, frame.attempt) != (self.number, step):
-            return (
-                f"expected a {tag.name} for step {step} of list {self.number}, got a "
-                f"{frame.tag.name} for {frame.attempt} of {frame.round}: a replay"
-            )
-        if frame.receiver != EVERYBODY or frame.sender not in senders:
-            return f"expected no {tag.name} of {self.roster.name(frame.sender)} here, got one"
-        return ""
 
     def complaint(self, data: bytes) -> Frame:
         """A silo's demand to open this list, with statements of what it was shown last.

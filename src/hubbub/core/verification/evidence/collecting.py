@@ -18,8 +18,8 @@ from typing import Any
 from hubbub import VERSION
 from hubbub.core.planning.plan import Plan
 from hubbub.core.privacy.arguments import RELATIONS
-from hubbub.core.protocol.agreement.key_agreement import SESSION_BYTES
 from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
+from hubbub.core.protocol.primitives.message_sizes import SESSION_BYTES
 from hubbub.core.study.ask import asks
 from hubbub.core.verification.evidence.audit_result import AUDIT, read_audit
 from hubbub.core.verification.evidence.claims import FORMAT, MODEL, spent, trusted

@@ -23,7 +23,7 @@ from hubbub.core.number_format import at_most, several
 from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.agreement.key_agreement import RollCall
 from hubbub.core.protocol.primitives.identity import Identity, Roster
-from hubbub.core.protocol.primitives.wire import Tag, parse
+from hubbub.core.protocol.primitives.wire import Channel, Tag
 from hubbub.core.session.attestation_exchange import AttestedSession, digest_of
 from hubbub.core.session.offer import RefusedError, SessionOffer
 from hubbub.core.session.setup import kept_of_set_up
@@ -381,27 +381,16 @@ def _finding(
 
 def _replayed(one: Plain, asked: Attestation, study: Study, roster: Roster) -> int:
     """When a session's evidence held; ProtocolError or RefusedError if it did not."""
-    session = bytes.fromhex(one["session"])
+    channel = Channel(roster=roster, study=study.id, session=bytes.fromhex(one["session"]))
     frames = [b64decode(text, validate=True) for text in one["frames"]]
-    opening = parse(frames[0], roster, study=study.id, session=session)
+    opening = channel.parse(frames[0])
     if opening.tag is not Tag.OPEN or opening.sender != 0:
         raise ProtocolError("expected the aggregator's offer first, got another frame")
     offer = SessionOffer.read(opening.payload, roster.name(0))
-    attested = AttestedSession(
-        attests=StudyAttestation(asked=asked),
-        roster=roster,
-        study=study.id,
-        session=session,
-        at=offer.at,
-    )
-    silos, shown = _rolled(frames[1], roster, study, session), frames[2:]
+    attested = AttestedSession(**vars(channel), attests=StudyAttestation(asked=asked), at=offer.at)
+    # P29: there must be enough silos.
+    quorum = study.parties.silos - study.parties.dropouts
+    silos, shown = RollCall(channel, quorum=quorum).take(frames[1]).silos, frames[2:]
     nonces, evidence = shown[: len(silos)], shown[len(silos) :]
     attested.checked(evidence, digest_of(attested.nonces_of(nonces, silos)), silos)
     return offer.at
-
-
-def _rolled(data: bytes, roster: Roster, study: Study, session: bytes) -> frozenset[int]:
-    """The silos of a session, from its ROLL, of which there must be enough (P29)."""
-    quorum = study.parties.silos - study.parties.dropouts
-    call = RollCall(roster=roster, study=study.id, session=session, quorum=quorum)
-    return call.take(data).silos

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
 from hubbub.core.protocol.agreement.key_agreement import RollCall
-from hubbub.core.protocol.primitives.wire import EVERYBODY, VERSION, Frame, Tag, unverified
+from hubbub.core.protocol.primitives.wire import EVERYBODY, VERSION, Channel, Frame, Tag, unverified
 from hubbub.core.protocol.round.attempt_sum import AttemptSum
 from hubbub.core.protocol.round.draw import Lift, draw_of
 from hubbub.core.protocol.round.round_parameters import (
@@ -133,12 +133,8 @@ class Replay:
         self._links: list[bytes] = []  # of the open attempt
         self._parameters: Parameters = np.zeros(0, dtype=np.float32)  # of its MODEL
         self._played = ReplayedSession()
-        self._roll_call = RollCall(
-            roster=header.roster,
-            study=header.study,
-            session=header.session,
-            quorum=round_parameters.quorum,
-        )
+        self._channel = Channel(roster=header.roster, study=header.study, session=header.session)
+        self._roll_call = RollCall(self._channel, quorum=round_parameters.quorum)
 
     def play(self, path: Path, look: Callable[[], None] = lambda: None) -> ReplayedSession:
         """All frames of the transcript; IntegrityError names the first round that does not fit.
@@ -243,9 +239,7 @@ class Replay:
             self._course.expect(parameters, self._round_parameters)
         self._played.begun += 1
         if self._round_parameters.needs_joint_seed and self._seeds is None:
-            self._seeds = self._round_parameters.seed_check(
-                self._roster, self._header.study, self._header.session
-            )
+            self._seeds = self._round_parameters.seed_check(self._channel)
             self._seeds.learn_anchors(self._anchors, self._silos)
         self._links, self._parameters = [], parameters
         self._open = AttemptSum(
