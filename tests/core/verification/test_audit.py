@@ -19,15 +19,7 @@ from hubbub.core.planning import accounts
 from hubbub.core.planning.mechanism import IndependentNoise
 from hubbub.core.planning.noise_correlation import Correlation
 from hubbub.core.planning.planned_query import PlannedQuery
-from hubbub.core.privacy.canary_guesses import (
-    Rates,
-    Rule,
-    Trials,
-    chosen_rule,
-    lower_bound,
-    rates_of,
-    worst_distance,
-)
+from hubbub.core.privacy.canary_guesses import Rates, lower_bound, worst_distance
 from hubbub.core.protocol.agreement.key_agreement import PairSecret
 from hubbub.core.protocol.primitives import noise
 from hubbub.core.protocol.primitives.randomness import SecureSource
@@ -37,7 +29,6 @@ from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.verification.evidence.audit_result import (
-    Choice,
     Seen,
     choosing_runs,
     epsilon_shown,
@@ -48,6 +39,7 @@ from hubbub.learning.audit import canaries as canaries_module
 from hubbub.learning.audit import canaries as canary_runs
 from hubbub.learning.audit.canaries import AuditRun, Canaries, of_lists, played
 from hubbub.learning.audit.power import ExpectedPower, joint_part, scores_of, size_of
+from hubbub.learning.audit.rules import Choice, Rule, Trials, chosen_rule, rates_of
 
 # A sound study is contradicted by chance once in 100,000 audits.
 SURE = 0.99999

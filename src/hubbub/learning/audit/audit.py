@@ -15,20 +15,10 @@ import hubbub.learning as learning
 from hubbub import VERSION
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.study_plan import plan
-from hubbub.core.privacy.canary_guesses import (
-    LOOKS,
-    Rates,
-    Rule,
-    Trials,
-    chosen_rule,
-    rates_of,
-    surest_rule,
-    widest_rule,
-)
+from hubbub.core.privacy.canary_guesses import Rates
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import (
     SIDES,
-    Choice,
     Seen,
     audit_to_dict,
     bounds_of,
@@ -36,6 +26,16 @@ from hubbub.core.verification.evidence.audit_result import (
 )
 from hubbub.learning.audit.canaries import AuditRun, Progress, played
 from hubbub.learning.audit.power import ExpectedPower, size_of
+from hubbub.learning.audit.rules import (
+    LOOKS,
+    Choice,
+    Rule,
+    Trials,
+    chosen_rule,
+    rates_of,
+    surest_rule,
+    widest_rule,
+)
 from hubbub.learning.queries.training_query import training_of
 
 

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub.core.planning.mechanism import SUM_MARGIN
 from hubbub.core.planning.plan import Plan
-from hubbub.core.privacy.canary_guesses import Trials
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, unverified
@@ -41,6 +40,7 @@ from hubbub.core.session.rounds import NoisySums, NoRecorder
 from hubbub.core.tabular.records import Records
 from hubbub.core.verification.evidence.audit_result import SMALL_SHARE, SURELY, Seen
 from hubbub.learning.audit.power import joint_part, kinds_of, scores_of, share_of_others
+from hubbub.learning.audit.rules import Trials
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]

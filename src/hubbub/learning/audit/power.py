@@ -29,15 +29,15 @@ from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.plan import Plan
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.arguments import MOST_EPSILON
-from hubbub.core.privacy.canary_guesses import Rates, Rule
+from hubbub.core.privacy.canary_guesses import Rates
 from hubbub.core.privacy.dominating_pairs import Release
 from hubbub.core.verification.evidence.audit_result import (
     MOST_CANARIES,
-    Choice,
     check_auditable,
     check_size,
     choosing_runs,
 )
+from hubbub.learning.audit.rules import Choice, Rule
 
 _LEVELS = np.concatenate([[0.0], np.geomspace(1e-3, MOST_EPSILON, 48)])  # rules lie between them
 _NEAR = 1e-3  # delta at which curves are sharpest

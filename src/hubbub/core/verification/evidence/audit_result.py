@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import cache, lru_cache
+from dataclasses import asdict, dataclass
+from functools import cache
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from hubbub.core.disk import json_value, write_text
 from hubbub.core.errors import StudyError
 from hubbub.core.number_format import at_least, at_most
-from hubbub.core.planning.accounts import Account, account_of, epsilon_of, least_certified, releases
+from hubbub.core.planning.accounts import account_of, epsilon_of, least_certified, releases
 from hubbub.core.planning.exposure import owned_records, stated_adversary
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.study_plan import main_of
@@ -49,8 +49,6 @@ from hubbub.core.verification.evidence.evidence_file import (
 
 _MOST_NOISE = 1e5  # a mechanism with more has power for nothing
 _EXACT = 1e-9  # logarithms of noise are found so exactly
-_FINE = 12  # rules are told apart by 12ths of two octaves of noise, and between them by lines
-_RARE = 1e-6  # delta at which their curves are sharpest
 
 
 def epsilon_shown(study: Study, rates: Rates, confidence: float) -> float:
@@ -60,7 +58,7 @@ def epsilon_shown(study: Study, rates: Rates, confidence: float) -> float:
     by themselves, and the epsilon of the study's own mechanism with so much noise that it could
     just not have had them, or so many right guesses.
     """
-    delta, seen = study.privacy.delta, _Worst.of(rates, confidence)
+    delta, seen = study.privacy.delta, WorstRates.of(rates, confidence)
     by_rates = lower_bound(rates, delta, (1 + confidence) / 2)
 
     @cache
@@ -77,57 +75,8 @@ def epsilon_shown(study: Study, rates: Rates, confidence: float) -> float:
     return max(by_rates, epsilon.lower if epsilon else MOST_EPSILON)
 
 
-class Choice:
-    """Which of several rules shows most of a study, roughly: a few curves serve for all of them.
-
-    They are those of the study without a projection, and of an adversary without records.
-
-    Args:
-        study: that is audited.
-        noise: of its plan.
-        confidence: of the bound.
-    """
-
-    def __init__(self, study: Study, noise: float, confidence: float) -> None:
-        mechanism = main_of(study).mechanism
-        self._how = replace(account_of(mechanism), projected=None)
-        self._steps, self._noise, self._confidence = mechanism.steps, noise, confidence
-        self.delta = study.privacy.delta
-
-    def value(self, rates: Rates, looks: int = 1) -> float:
-        """With how little noise a study could just have had these rates; `_FINE` less for 4 times.
-
-        They are taken at a confidence that so many `looks` could have at once.
-        """
-        seen = _Worst.of(rates, 1 - (1 - self._confidence) / looks)
-        low, high = -_FINE, 2 * _FINE
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if self._spare(seen, middle) > 0 else (low, middle)
-        if -_FINE < low < 2 * _FINE:
-            before, after = self._spare(seen, low - 1), self._spare(seen, low)
-            return 1 - low - before / (before - after)
-        return (1 if low < 0 else -1) - low + seen.least - seen.most
-
-    @staticmethod
-    def ratio(apart: float) -> float:
-        """Of noise, by how far two values are apart."""
-        return float(4 ** (apart / _FINE))
-
-    def _spare(self, seen: _Worst, place: int) -> float:
-        """With so many 12ths of two octaves more noise than the plan's."""
-        noise = max(self._noise * 4 ** (place / _FINE), least_certified(self._how))
-        return seen.spare(_curve(self._how, noise, self._steps))
-
-
-@lru_cache(maxsize=200)
-def _curve(how: Account, noise: float, steps: int) -> TradeOff:
-    """What so many steps may tell."""
-    return upper_curve(Composition(releases(how, noise, steps)), near=_RARE)
-
-
 @dataclass(frozen=True, kw_only=True)
-class _Worst:
+class WorstRates:
     """What rates show at least, at the confidence of each of three bounds.
 
     Args:
@@ -140,7 +89,7 @@ class _Worst:
     apart: float
 
     @classmethod
-    def of(cls, rates: Rates, confidence: float) -> _Worst:
+    def of(cls, rates: Rates, confidence: float) -> WorstRates:
         """At half of what may go wrong for the rates, and half for the guesses."""
         each = (1 + confidence) / 2
         least, most = worst_rates(rates, each)
