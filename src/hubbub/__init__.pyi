@@ -40,7 +40,7 @@ from .core.session.secure_sums import (
     private_sum as private_sum,
     secure_sum as secure_sum,
 )
-from .core.study.silo_records import (
+from .learning.manifests import (
     manifest_records as manifest_records,
 )
 from .core.study.study import (

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hubbub.core.errors import UserError
-from hubbub.core.ledger.entry import event_of
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.desk.cli.accounting_event import event_of
 from hubbub.desk.cli.main import main
 from ledger.book import (
     DELTA,
@@ -158,6 +158,13 @@ def test_what_dp_accounting_cannot_say_is_refused_by_name(more, named):
     kind = replace(entry(0).kind, **more)
     with pytest.raises(UserError, match=named):
         event_of({entry(0).kind: 3, kind: 1})
+
+
+def test_events_of_two_units_are_no_event_of_dp_accounting():
+    of_patients = replace(entry(0).kind, unit="patient", most_per_patient=3)
+    with pytest.raises(UserError, match="entries of one unit"):
+        event_of({entry(0).kind: 1, of_patients: 1})
+    assert event_of({of_patients: 2})["events"]
 
 
 def test_an_empty_ledger_is_shown(tmp_path, command):

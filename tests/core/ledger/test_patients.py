@@ -8,8 +8,7 @@ from itertools import permutations
 
 import pytest
 
-from hubbub.core.errors import BudgetError, UserError
-from hubbub.core.ledger.entry import event_of
+from hubbub.core.errors import BudgetError
 from hubbub.core.ledger.privacy_ledger import Cap, Entry, Ledger
 from hubbub.core.ledger.tally import Tally, kind_of
 from hubbub.core.planning.mechanism import INDEPENDENT
@@ -174,10 +173,3 @@ def test_the_commands_say_whose_epsilon_it_is(tmp_path, capsys, monkeypatch) -> 
     assert main(["ledger", "show", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["unit"], found["epsilon"]) == ("patient", None)
-
-
-def test_events_of_two_units_are_no_event_of_dp_accounting() -> None:
-    kinds = {one.kind: 1 for one in (*record_rows(1, most_per_patient=3), *patient_rows(1))}
-    with pytest.raises(UserError, match="entries of one unit"):
-        event_of(kinds)
-    assert event_of({patient_rows(1)[0].kind: 2})["events"]

@@ -16,7 +16,6 @@ from hubbub.core.protocol.round.batches import (
     injected,
     joint_rows,
     most_rows,
-    poisson_batches,
     poisson_rows,
 )
 
@@ -102,7 +101,6 @@ def test_p19_of_too_many_heads_none_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     for draw in (
         lambda one: poisson_rows(one, 9, 9, 0.1),
         lambda one: Groups(one, 9, 1).rows(one, 9, 1, 0.1),
-        lambda one: poisson_batches(one, [9], [9], 0.1),
     ):
         tosses = [np.arange(most_rows(9, 0.1) + 1), np.array([7])]
         monkeypatch.setattr(SecureSource, "chosen", lambda *_: tosses.pop(0))  # noqa: B023

@@ -16,7 +16,7 @@ from scipy import stats
 import hubbub
 from hubbub.core.errors import DataError, StudyError
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.round.batches import EMPTY, most_rows, poisson_batches, poisson_rows
+from hubbub.core.protocol.round.batches import EMPTY, most_rows, poisson_rows
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
@@ -26,7 +26,7 @@ from hubbub.desk.report.comparison import compare
 from hubbub.learning import datasets
 from hubbub.learning.datasets import wheel
 from hubbub.learning.runs import run_study
-from hubbub.learning.runs.baselines import REHEARSAL
+from hubbub.learning.runs.baselines import REHEARSAL, poisson_batches
 from hubbub.learning.runs.preparing import prepare
 
 HEART = """
@@ -117,6 +117,12 @@ def test_a_rehearsal_with_the_noise_of_a_trusted_party_would_be_noticed():
     federated, trusted = (first_models(study, mode, 30) for mode in (REHEARSAL, "trusted"))
     low = stats.f.ppf(5e-7, 29 * 27, 29 * 27)
     assert trusted.var(0).mean() / federated.var(0).mean() < low
+
+
+def test_p19_of_too_many_heads_none_is_kept_where_all_silos_draw_at_once(monkeypatch):
+    tosses = [np.arange(most_rows(9, 0.1) + 1), np.array([7])]
+    monkeypatch.setattr(SecureSource, "chosen", lambda *_: tosses.pop(0))
+    assert poisson_batches(SecureSource(), [9], [9], 0.1).tolist() == [7]
 
 
 @pytest.mark.slow

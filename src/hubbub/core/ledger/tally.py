@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hubbub.core.errors import BudgetError, SpentError, StudyError
-from hubbub.core.ledger.entry import PATIENT, RECORD, Cap, Entry, LedgerMechanism, event_of
+from hubbub.core.ledger.entry import PATIENT, RECORD, Cap, Entry, LedgerMechanism
 from hubbub.core.planning.accounts import Account, account_of, releases, releases_of_units
 from hubbub.core.planning.mechanism import WITHOUT_REPLACEMENT
 from hubbub.core.planning.plan import Plan
@@ -297,10 +297,6 @@ class Tally:
             (delta, _bound(kinds, delta, relation)[0], self.epsilon(delta=delta, relation=relation))
             for delta in CURVE_DELTAS
         ]
-
-    def dp_event(self) -> dict[str, Any]:
-        """All entries as dp-accounting says them; UserError names what it cannot say."""
-        return event_of(self._kinds)
 
     def check_units(self, kinds: Iterable[LedgerMechanism], ledger: Path | str) -> None:
         """P21: it stays known what a patient has lost; BudgetError if entries would end that."""

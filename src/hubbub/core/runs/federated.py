@@ -284,13 +284,3 @@ def evaluations(prepared: PreparedStudy, opened: Opened) -> loop.EvaluationSched
 
     steps = range(every, prepared.plan.mechanism.steps + 1, every)
     return loop.EvaluationSchedule(after=frozenset(steps), at=at)
-
-
-def exact_queries(_: PlannedQuery[Query], tasks: Sequence[LocalTask]) -> Asked:
-    """Sums without noise or protocol, for the baseline that keeps no privacy."""
-
-    def summation(_number: int, parameters: Parameters, _left: int) -> loop.Summed:
-        sums = [task.clipped_sum(parameters, np.arange(task.count)) for task in tasks]
-        return loop.Summed(gradient=np.sum(sums, axis=0))
-
-    return Asked(summation=summation)

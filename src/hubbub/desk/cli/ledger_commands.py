@@ -22,6 +22,7 @@ from hubbub.core.number_format import at_most
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
 from hubbub.core.tabular.cells import csv_text
+from hubbub.desk.cli.accounting_event import event_of
 from hubbub.desk.cli.ledger_books import (
     HEAD,
     LedgerBooks,
@@ -251,7 +252,7 @@ def _export(options: argparse.Namespace) -> int:
     with _existing(options.ledger) as ledger:
         head = ledger.head.hex()
         if options.format == "dp-event":
-            emit(ledger.tally.dp_event())
+            emit(event_of(dict(ledger.tally.counts())))
         elif options.format == "curve":
             relation = options.relation or "add-remove"
             points = [

@@ -20,19 +20,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.planning.query import QueryState
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.query import Query, QueryState
 from hubbub.core.protocol.primitives import ring
-from hubbub.core.protocol.primitives.noise import add_and_round
+from hubbub.core.protocol.primitives.correlated_noise import CorrelatedNoise
+from hubbub.core.protocol.primitives.noise import add_and_round, standard_normal
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.batches import (
     Groups,
     Rows,
     joint_rows,
-    poisson_batches,
+    most_rows,
     poisson_rows,
 )
 from hubbub.core.protocol.round.draw import SEED_BYTES, Draw, Lift, draw_of
-from hubbub.core.protocol.round.noise_share import open_noise
 from hubbub.core.protocol.round.projected_sum import LocalTask, clipped_sum
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.protocol.token_lists.joint_batch import (
@@ -40,7 +41,7 @@ from hubbub.core.protocol.token_lists.joint_batch import (
     partition,
     without_replacement,
 )
-from hubbub.core.runs import loop, prepared_study
+from hubbub.core.runs import federated, loop, prepared_study
 from hubbub.core.session.offer import round_parameters_of
 
 Array = NDArray[np.float64]
@@ -198,9 +199,56 @@ class _Sums:
 
     def noise_of(self, sigma: float) -> Callable[[int], Array]:
         """The noise on every number of a sum, by the step of one training."""
-        return open_noise(self.round_parameters, sigma, self.source)
+        numbers = self.round_parameters
+        if numbers.noise_epoch > 1 and sigma > 0:
+            rows = CorrelatedNoise(numbers.correlation, numbers.dimension, sigma)
+            return lambda attempt: rows.row(attempt, self.source)
+
+        def fresh(_: int) -> Array:
+            drawn = np.zeros(numbers.dimension)
+            if sigma > 0:
+                standard_normal(self.source, drawn)
+            return drawn * sigma
+
+        return fresh
 
     def lifted(self, total: Array, chance: _Chance) -> Array:
         """The whole sum, if it was projected."""
         draw = chance.draw
         return total if self.lift is None or draw is None else self.lift(total, draw)
+
+
+def poisson_batches(
+    source: SecureSource, records: Sequence[int], capacities: Sequence[int], rate: float
+) -> NDArray[np.intp]:
+    """Poisson batches of many silos as `poisson_rows` draws them, all in one list.
+
+    For who may see everybody's records, and asks for no rows.
+
+    Args:
+        source: of the coins.
+        records: how many each silo has; the records are counted on from silo to silo.
+        capacities, rate: as for `most_rows`, for each silo.
+    """
+    ends = np.cumsum(capacities)
+    most = np.array([most_rows(capacity, rate) for capacity in capacities])
+    heads = source.chosen(int(ends[-1]), rate)
+    parts = np.split(heads, np.searchsorted(heads, ends[:-1]))
+    first, batches = 0, []
+    for silo, (start, part) in enumerate(zip(ends - capacities, parts, strict=True)):
+        here = part - start
+        while here.size > most[silo]:
+            here = source.chosen(capacities[silo], rate)
+        batches.append(first + here[here < records[silo]])
+        first += records[silo]
+    return np.concatenate(batches)
+
+
+def exact_queries(_: PlannedQuery[Query], tasks: Sequence[LocalTask]) -> federated.Asked:
+    """Sums without noise or protocol, for the baseline that keeps no privacy."""
+
+    def summation(_number: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
+        sums = [task.clipped_sum(parameters, np.arange(task.count)) for task in tasks]
+        return loop.Summed(gradient=np.sum(sums, axis=0))
+
+    return federated.Asked(summation=summation)

@@ -339,7 +339,7 @@ def _compared(
 ) -> tuple[prepared_study.PreparedStudy, QueryState]:
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
     folder = sessions.folder
-    opened = federated.exact_queries if baseline == "non-private" else sessions.asked
+    opened = baselines.exact_queries if baseline == "non-private" else sessions.asked
     prepared = federated.ask_before(prepared, opened, folder)
     # Nobody sums: each silo has a training of its own.
     if baseline == "alone":

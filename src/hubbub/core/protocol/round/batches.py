@@ -5,7 +5,6 @@ A study has one of these for each session; the silo asks it for rows and knows n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil
 from typing import Protocol
@@ -129,32 +128,6 @@ class Groups:
         heads = self.heads(source, attempt, rate)
         most = group_rows(self._groups.size, rate, self._turns)
         return injected(source, np.where(heads < records, heads, EMPTY), most)
-
-
-def poisson_batches(
-    source: SecureSource, records: Sequence[int], capacities: Sequence[int], rate: float
-) -> NDArray[np.intp]:
-    """Poisson batches of many silos as `poisson_rows` draws them, all in one list.
-
-    For who may see everybody's records, and asks for no rows.
-
-    Args:
-        source: of the coins.
-        records: how many each silo has; the records are counted on from silo to silo.
-        capacities, rate: as for `most_rows`, for each silo.
-    """
-    ends = np.cumsum(capacities)
-    most = np.array([most_rows(capacity, rate) for capacity in capacities])
-    heads = source.chosen(int(ends[-1]), rate)
-    parts = np.split(heads, np.searchsorted(heads, ends[:-1]))
-    first, batches = 0, []
-    for silo, (start, part) in enumerate(zip(ends - capacities, parts, strict=True)):
-        here = part - start
-        while here.size > most[silo]:
-            here = source.chosen(capacities[silo], rate)
-        batches.append(first + here[here < records[silo]])
-        first += records[silo]
-    return np.concatenate(batches)
 
 
 def joint_rows(source: SecureSource, chosen: NDArray[np.intp], batch: int, records: int) -> Rows:

@@ -7,7 +7,6 @@ of the attempt in its session.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -90,30 +89,3 @@ def noise_share_of(round_parameters: RoundParameters) -> NoiseShare:
     if round_parameters.noise_epoch > 1:
         return CorrelatedShare(round_parameters)
     return IndependentShare(round_parameters)
-
-
-def open_noise(
-    round_parameters: RoundParameters, sigma: float, source: SecureSource
-) -> Callable[[int], Array]:
-    """The same noise as that of all shares together, for who may add it in the open.
-
-    Args:
-        round_parameters: of the sums.
-        sigma: standard deviation of what the shares would add up to, in the unit of the result; 0
-            for none.
-        source: of the noise.
-
-    Returns:
-        (dimension,) by the number of the attempt in its session, from 1; each once.
-    """
-    if round_parameters.noise_epoch > 1 and sigma > 0:
-        rows = CorrelatedNoise(round_parameters.correlation, round_parameters.dimension, sigma)
-        return lambda attempt: rows.row(attempt, source)
-
-    def fresh(_: int) -> Array:
-        drawn = np.zeros(round_parameters.dimension)
-        if sigma > 0:
-            noise.standard_normal(source, drawn)
-        return drawn * sigma
-
-    return fresh
