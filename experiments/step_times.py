@@ -42,7 +42,7 @@ from benchmarks.encrypted_run import (
 from experiments.datasets import mnist
 from hubbub import learning
 from hubbub.core.errors import DataError
-from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.agreement.key_agreement import Place, Session
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring, wire
 from hubbub.core.protocol.primitives.identity import TRUE_SIGNATURES
@@ -323,15 +323,8 @@ def masking_seconds(parties: Federation, ready: Ready) -> float:
 
     def masked(session: Session) -> float:
         start = time.thread_time()
-        keys = [
-            one.mask_key(
-                transcript=session.transcript,
-                round=ready.round_parameters.steps,
-                attempt=1,
-                model=bytes(32),
-            )
-            for one in session.secrets.values()
-        ]
+        place = Place(round=ready.round_parameters.steps, attempt=1, model=bytes(32))
+        keys = [one.mask_key(session.transcript, place) for one in session.secrets.values()]
         mask_stream.add_all(residues, [(key, False) for key in keys])
         return time.thread_time() - start
 

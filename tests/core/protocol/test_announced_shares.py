@@ -28,7 +28,7 @@ from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.planning.noise_shares import NoiseShares
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import certificate_for
-from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.agreement.key_agreement import Place, Session
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
@@ -220,9 +220,10 @@ class Lying:
         """Take the masks off that a silo's answer has of those whose secrets are known."""
         w, session = self._one.world, self._one.sessions[index]
         model = unverified(w.model(sorted(active), 1, self._attempt)).digest
-        place = {"transcript": session.transcript, "round": 1, "attempt": self._attempt}
+        place = Place(round=1, attempt=self._attempt, model=model)
+        secrets = {other: self._one.sessions[other].secrets[index] for other in known}
         keys = [
-            (self._one.sessions[other].secrets[index].mask_key(**place, model=model), other > index)
+            (secrets[other].mask_key(session.transcript, place), other > index)
             for other in known
             if other in active
         ]

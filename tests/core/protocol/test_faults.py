@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hubbub.core.protocol.agreement.key_agreement import PairSecret
+from hubbub.core.protocol.agreement.key_agreement import PairSecret, Place
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.attempt_sum import AttemptSum
@@ -150,8 +150,8 @@ def mask_without_attempt(patch: pytest.MonkeyPatch) -> None:
     """Mask keys that depend neither on the attempt nor on its MODEL."""
     derive = PairSecret.mask_key
 
-    def same(self: PairSecret, *, attempt: int, model: bytes, **rest: Any) -> bytes:
-        return derive(self, attempt=0, model=bytes(32), **rest)
+    def same(self: PairSecret, transcript: bytes, place: Place) -> bytes:
+        return derive(self, transcript, Place(round=place.round, attempt=0, model=bytes(32)))
 
     patch.setattr(PairSecret, "mask_key", same)
 
@@ -159,8 +159,8 @@ def mask_without_attempt(patch: pytest.MonkeyPatch) -> None:
 def mask_without_session(patch: pytest.MonkeyPatch) -> None:
     """Mask keys that do not depend on the pair's secret, so that sessions share them."""
 
-    def same(self: PairSecret, *, round: int, attempt: int, **_: object) -> bytes:
-        return bytes([self.low, self.high, round % 256, attempt % 256]) * 4
+    def same(self: PairSecret, _: bytes, place: Place) -> bytes:
+        return bytes([self.low, self.high, place.round % 256, place.attempt % 256]) * 4
 
     patch.setattr(PairSecret, "mask_key", same)
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from hubbub.core.protocol.agreement.key_agreement import PairSecret
+from hubbub.core.protocol.agreement.key_agreement import PairSecret, Place
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
-from hubbub.core.protocol.round.additive_shares import Place, divided, sealed_shares
+from hubbub.core.protocol.round.additive_shares import divided, sealed_shares
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Masking
@@ -469,15 +469,15 @@ def test_p3_no_two_shares_travel_under_one_key() -> None:
     Two shares under one key of AES-GCM would tell what the two differ in.
     """
     pair = PairSecret(low=1, high=5, _value=bytes(range(32)))
-    first = {"transcript": b"t" * 32, "round": 1, "attempt": 0, "model": b"m" * 32, "sender": 1}
-    others = {"transcript": b"u" * 32, "round": 2, "attempt": 1, "model": b"n" * 32, "sender": 5}
-    keys = {pair.share_key(**first)} | {
-        pair.share_key(**first | {name: other}) for name, other in others.items()
-    }
-    assert len(keys) == 1 + len(others)
-    del first["sender"]
-    masks = {pair.mask_key(**first)} | {
-        pair.mask_key(**first | {name: others[name]}) for name in first
-    }
-    assert len(masks) == 1 + len(first)
+    place = Place(round=1, attempt=0, model=b"m" * 32)
+    elsewhere = [
+        replace(place, round=2),
+        replace(place, attempt=1),
+        replace(place, model=b"n" * 32),
+    ]
+    uses = [(b"t" * 32, place), (b"u" * 32, place), *((b"t" * 32, each) for each in elsewhere)]
+    keys = {pair.share_key(*use, 1) for use in uses} | {pair.share_key(*uses[0], 5)}
+    assert len(keys) == len(uses) + 1
+    masks = {pair.mask_key(*use) for use in uses}
+    assert len(masks) == len(uses)
     assert not keys & masks

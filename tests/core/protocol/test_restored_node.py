@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.key_agreement import Place
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
@@ -185,6 +186,6 @@ def test_p3_where_no_other_honest_node_remembers_a_copy_gives_one_silo_away(w: W
     )
     mask = ring.zeros(DIMENSION, 32)
     session = sessions_of(w)[RESTORED]
-    place = {"transcript": session.transcript, "round": 1, "attempt": 0, "model": bytes(32)}
-    MaskStream().add(mask, session.secrets[4].mask_key(**place))
+    place = Place(round=1, attempt=0, model=bytes(32))
+    MaskStream().add(mask, session.secrets[4].mask_key(session.transcript, place))
     assert np.array_equal(everybody - fewer, mask)

@@ -11,7 +11,7 @@ import pytest
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck
-from hubbub.core.protocol.agreement.key_agreement import Agreement, PairSecret, sent_digest
+from hubbub.core.protocol.agreement.key_agreement import Agreement, PairSecret, Place, sent_digest
 from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.protocol.round.attempt_sum import AttemptSum
 from hubbub.core.protocol.round.draw import Draw
@@ -179,8 +179,8 @@ def mask_without_attempt(patch: pytest.MonkeyPatch) -> None:
     """Mask keys that depend neither on the attempt nor on its MODEL."""
     derive = PairSecret.mask_key
 
-    def same(self: PairSecret, *, attempt: int, model: bytes, **rest: Any) -> bytes:
-        return derive(self, attempt=0, model=bytes(32), **rest)
+    def same(self: PairSecret, transcript: bytes, place: Place) -> bytes:
+        return derive(self, transcript, Place(round=place.round, attempt=0, model=bytes(32)))
 
     patch.setattr(PairSecret, "mask_key", same)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.agreement.key_agreement import Place, Session
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import unverified
@@ -107,7 +107,7 @@ class View:
         """The mask keys that the colluders derive from their own secrets."""
         return {
             secret.mask_key(
-                transcript=self._sessions[index].transcript, round=r, attempt=a, model=model
+                self._sessions[index].transcript, Place(round=r, attempt=a, model=model)
             )
             for index in colluders
             for secret in self._sessions[index].secrets.values()

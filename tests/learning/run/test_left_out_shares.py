@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from hubbub.core.protocol.agreement.key_agreement import Place
 from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
-from hubbub.core.protocol.round.additive_shares import Place, digest_of_shares
+from hubbub.core.protocol.round.additive_shares import digest_of_shares
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.session.in_process import Federation
 from hubbub.core.verification.evidence.evidence_file import REDERIVED

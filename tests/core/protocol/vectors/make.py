@@ -36,6 +36,7 @@ from hubbub.core.protocol.agreement import masks as mask_graph
 from hubbub.core.protocol.agreement.key_agreement import (
     Agreement,
     PairSecret,
+    Place,
     Session,
     sent_digests,
 )
@@ -45,7 +46,7 @@ from hubbub.core.protocol.primitives.identity import Identity
 from hubbub.core.protocol.primitives.noise import add_noise_and_round
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, unverified
-from hubbub.core.protocol.round.additive_shares import Place, sealed_shares
+from hubbub.core.protocol.round.additive_shares import sealed_shares
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.session.offer import Layout
 from protocol.parties import SESSION, STUDY, World, world
@@ -172,7 +173,7 @@ def a_mask(bits: int, length: int) -> JSON:
     )
     round, attempt = bits, length % 5
     key = PairSecret(low=1, high=2, _value=secret).mask_key(
-        transcript=transcript, round=round, attempt=attempt, model=model
+        transcript, Place(round=round, attempt=attempt, model=model)
     )
     vector = ring.zeros(length, bits)
     MaskStream().add(vector, key)

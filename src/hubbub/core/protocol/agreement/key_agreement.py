@@ -263,6 +263,15 @@ CHECK_BYTES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
+class Place:
+    """What a key is for: an attempt at a round, and the digest of the MODEL shown there."""
+
+    round: int
+    attempt: int
+    model: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
 class PairSecret:
     """What two parties, low < high in the roster, share in one session."""
 
@@ -284,24 +293,15 @@ class PairSecret:
         )
         return cls(low=low, high=high, _value=derive.derive(from_low + from_high))
 
-    def mask_key(self, *, transcript: bytes, round: int, attempt: int, model: bytes) -> bytes:
-        """The AES-128 key of the pair's mask in an attempt at a round, for the MODEL shown there.
-
-        Args:
-            transcript: of the set-up.
-            round, attempt: when.
-            model: digest of the MODEL.
-        """
+    def mask_key(self, transcript: bytes, place: Place) -> bytes:
+        """The AES-128 key of the pair's mask at a place, after the set-up of this transcript."""
         # P3, P4: no second attempt and no second MODEL meets this mask; who has seen another set-up
         # derives another.
-        use = _number(round) + _number(attempt) + model
-        return self._expand(b"hubbub mask v2" + transcript + use, KEY_BYTES)
+        return self._expand(b"hubbub mask v2" + transcript + _told_place(place), KEY_BYTES)
 
-    def share_key(
-        self, *, transcript: bytes, round: int, attempt: int, model: bytes, sender: int
-    ) -> bytes:
-        """The AES-128-GCM key under which one full share travels, used once; as `mask_key`."""
-        use = _number(round) + _number(attempt) + model + _number(sender)
+    def share_key(self, transcript: bytes, place: Place, sender: int) -> bytes:
+        """The AES-128-GCM key under which one full share travels, used once."""
+        use = _told_place(place) + _number(sender)
         return self._expand(b"hubbub share v2" + transcript + use, KEY_BYTES)
 
     def check(self, *, transcript: bytes, sender: int) -> bytes:
@@ -310,6 +310,10 @@ class PairSecret:
 
     def _expand(self, info: bytes, length: int) -> bytes:
         return HKDFExpand(algorithm=SHA256(), length=length, info=info).derive(self._value)
+
+
+def _told_place(place: Place) -> bytes:
+    return _number(place.round) + _number(place.attempt) + place.model
 
 
 def _number(value: int) -> bytes:

@@ -21,22 +21,13 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.agreement.key_agreement import Place, Session
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Frame, doubled_by
 
 # A key seals one share of one attempt, so the nonce need not vary.
 _NONCE = bytes(12)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """What a share is for: an attempt at a round, and the MODEL that was shown there."""
-
-    round: int
-    attempt: int
-    model: bytes
 
 
 def divided(residues: ring.Residues, parts: int, source: SecureSource) -> list[ring.Residues]:
@@ -166,11 +157,4 @@ class Collection:
 
 def _cipher(session: Session, other: int, place: Place, silo: int) -> AESGCM:
     """The cipher of one share; `other` is whom the secret is shared with."""
-    key = session.secrets[other].share_key(
-        transcript=session.transcript,
-        round=place.round,
-        attempt=place.attempt,
-        model=place.model,
-        sender=silo,
-    )
-    return AESGCM(key)
+    return AESGCM(session.secrets[other].share_key(session.transcript, place, silo))

@@ -23,10 +23,11 @@ import numpy as np
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
+from hubbub.core.protocol.agreement.key_agreement import Place
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag
-from hubbub.core.protocol.round.additive_shares import Place, digest_of_shares
+from hubbub.core.protocol.round.additive_shares import digest_of_shares
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 
 Time = tuple[int, int]  # round and attempt

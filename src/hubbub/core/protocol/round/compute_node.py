@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.agreement.key_agreement import Place, Session
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
@@ -82,7 +82,7 @@ class ComputeNode:
             session, round_parameters.dimension, round_parameters.word_bits
         )
         # What was promised and is not told yet: the PROMISE, and whose masks for which MODEL.
-        self._promised: tuple[Frame, additive_shares.Place, frozenset[int]] | None = None
+        self._promised: tuple[Frame, Place, frozenset[int]] | None = None
 
     def keep(self, share: bytes) -> None:
         """Add a silo's full share to those of its attempt.
@@ -187,9 +187,7 @@ class ComputeNode:
         self._promised = None
         return self._frame(Tag.TOTAL, own, ring.to_bytes(residues)).sealed(self._keys)
 
-    def _asked(
-        self, data: bytes, tag: Tag
-    ) -> tuple[Frame, str, frozenset[int], additive_shares.Place]:
+    def _asked(self, data: bytes, tag: Tag) -> tuple[Frame, str, frozenset[int], Place]:
         """A message in which the aggregator names silos, and the MODEL that they have answered."""
         frame = self._channel.parse(data)
         sender = self._roster.name(frame.sender)
@@ -208,7 +206,7 @@ class ComputeNode:
             frame,
             sender,
             silos,
-            additive_shares.Place(round=frame.round, attempt=frame.attempt, model=model),
+            Place(round=frame.round, attempt=frame.attempt, model=model),
         )
 
     def _frame(self, tag: Tag, asked: Frame, payload: bytes, receiver: int = 0) -> Frame:
@@ -216,19 +214,12 @@ class ComputeNode:
         time, mine = (asked.round, asked.attempt), self._session.index
         return self._channel.frame(tag, mine, payload, receiver=receiver, time=time)
 
-    def _masks(self, place: additive_shares.Place, silos: Set[int]) -> ring.Residues:
+    def _masks(self, place: Place, silos: Set[int]) -> ring.Residues:
         """The total of these silos' masks."""
         residues = ring.zeros(self._round_parameters.dimension, self._round_parameters.word_bits)
         # P4: for the MODEL that is stated. If the silos were shown another, these are other masks
         # than theirs, and what is left is uniform.
-        keys = [
-            self._session.secrets[silo].mask_key(
-                transcript=self._session.transcript,
-                round=place.round,
-                attempt=place.attempt,
-                model=place.model,
-            )
-            for silo in sorted(silos)
-        ]
+        secrets, transcript = self._session.secrets, self._session.transcript
+        keys = [secrets[silo].mask_key(transcript, place) for silo in sorted(silos)]
         self._mask_stream.add_all(residues, [(key, False) for key in keys])
         return residues

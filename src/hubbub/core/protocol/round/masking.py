@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.agreement.key_agreement import Place, Session
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
@@ -20,23 +20,15 @@ from hubbub.core.protocol.round.round_parameters import PresentThroughout, Turn
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class Attempt(Place):
     """An accepted MODEL: one attempt at one round, who takes part in it, and the frame's digest.
 
     `row` is the number of the attempt in its session, from 1, where noise is correlated.
     """
 
-    round: int
-    attempt: int
     active: frozenset[int]
-    model: bytes
     parameters: round_parameters.Parameters = field(repr=False)
     row: int = 0
-
-    @property
-    def place(self) -> additive_shares.Place:
-        """What stands for it in keys: when, and which MODEL."""
-        return additive_shares.Place(round=self.round, attempt=self.attempt, model=self.model)
 
 
 class Masking:
@@ -136,7 +128,7 @@ class Masking:
             # P3: a copy of this machine draws the same shares for this MODEL, and others for any
             # other.
             source = self._source.branch(b"shares" + attempt.model)
-            sealed = additive_shares.sealed_shares(residues, self._session, attempt.place, source)
+            sealed = additive_shares.sealed_shares(residues, self._session, attempt, source)
             self._shares = {
                 node: self._frame(Tag.SHARE, attempt, node, share) for node, share in sealed.items()
             }
@@ -180,15 +172,8 @@ class Masking:
             )
         # P4: the MODEL's digest, active silos included, is in the key. Masks of silos that were
         # shown different MODELs do not cancel, and leave uniform residues.
-        keys = {
-            other: secrets[other].mask_key(
-                transcript=self._session.transcript,
-                round=attempt.round,
-                attempt=attempt.attempt,
-                model=attempt.model,
-            )
-            for other in others
-        }
+        transcript = self._session.transcript
+        keys = {other: secrets[other].mask_key(transcript, attempt) for other in others}
         mine = self._session.index
         # Two silos take opposite signs, by their places in the roster; what is shared with a node
         # is added, and its TOTAL is taken away again.
