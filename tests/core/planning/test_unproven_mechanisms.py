@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hubbub.core.errors import StudyError
@@ -34,17 +36,35 @@ def test_p25_correlated_noise_goes_with_batches_of_ones_own_and_the_whole_sum() 
             account_of(Mechanism(**others, **CORRELATED))
 
 
-def test_p9_a_joint_batch_needs_all_silos() -> None:
-    def threat(dropouts: int) -> Threat:
-        parties = Parties(names=numbered(5), colluders=1, dropouts=dropouts)
-        return Threat(
-            parties=parties,
-            privacy=Privacy(epsilon=1.0, delta=1e-5, relation="substitute"),
-            mechanism=Mechanism(**JOINT),
-            shares=shares_of(parties),
-            certificate=Certificate(),
-        )
+def threat(mechanism: Mechanism, *beside: Mechanism, **more: Any) -> Threat:
+    """What is to be counted of a sum, with others beside it, among five silos."""
+    parties = Parties(names=numbered(5), colluders=1, **more)
+    return Threat(
+        parties=parties,
+        privacy=Privacy(epsilon=1.0, delta=1e-5, relation="substitute"),
+        mechanism=mechanism,
+        shares=shares_of(parties),
+        certificate=Certificate(),
+        beside=beside,
+    )
 
-    threat(0)
+
+def test_p9_a_joint_batch_needs_all_silos() -> None:
+    threat(Mechanism(**JOINT))
     with pytest.raises(StudyError, match="dropouts = 0"):
-        threat(1)
+        threat(Mechanism(**JOINT), dropouts=1)
+
+
+def test_p10_no_joint_batches_are_drawn_beside_another_sum() -> None:
+    threat(Mechanism(**JOINT), Mechanism(**POISSON))
+    with pytest.raises(StudyError, match="joint batches in sums alone"):
+        threat(Mechanism(**POISSON), Mechanism(**JOINT))
+
+
+def test_p25_no_enclave_may_tell_the_noise_of_earlier_steps() -> None:
+    plain, correlated = Mechanism(**POISSON), Mechanism(**POISSON, **CORRELATED)
+    threat(plain, plain, trust="tee")
+    for some in ((correlated,), (plain, correlated)):
+        threat(*some)
+        with pytest.raises(StudyError, match='trust = "none"'):
+            threat(*some, trust="tee")

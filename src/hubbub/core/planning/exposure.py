@@ -87,12 +87,25 @@ class Threat:
     beside: tuple[Mechanism, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuses joint batches that not all silos draw."""
+        """Refuses what has no account among such parties, or beside another sum."""
         # P9: an attempt without a silo would draw from a list that others have seen a part of.
         if self.mechanism.has_joint_batches and self.parties.dropouts:
             raise StudyError(
                 f"expected parties.dropouts = 0 with joint batches in {self.mechanism.purpose}, "
                 f"got {self.parties.dropouts}; a joint batch needs all silos"
+            )
+        for mechanism in (self.mechanism, *self.beside):
+            # P25: a broken enclave would tell the noise of earlier steps.
+            if mechanism.noise.epoch > 1 and self.parties.trust != "none":
+                raise StudyError(
+                    f'expected parties.trust = "none" with correlated noise in {mechanism.purpose},'
+                    f' got "{self.parties.trust}", which has no account; choose one of the two'
+                )
+        # P10: which records are the adversary's own is counted for one sum alone.
+        if drawn := [one.purpose for one in self.beside if one.has_joint_batches]:
+            raise StudyError(
+                f"expected joint batches in {self.mechanism.purpose} alone, got them in "
+                f"{drawn[0]} too, which has no account beside it; choose Poisson sampling there"
             )
 
     def exposure(self, row: Adversary, known: int, torn: float) -> Exposure:

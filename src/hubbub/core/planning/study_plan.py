@@ -47,9 +47,12 @@ def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
         StudyError: the study asks for something that cannot be certified.
     """
     parties, privacy = study.parties, study.privacy
-    if main.mechanism.projection is not None:
-        main.mechanism.projection.check(main.numbers)
-    own_noise = main.mechanism.noise.epoch == 1  # none of a step's is taken back in another (P25)
+    queries = (*beside, main)
+    for query in queries:
+        if query.mechanism.projection is not None:
+            query.mechanism.projection.check(query.numbers)
+    # P25: all sums share noise alike, and none of a step's is taken back in another.
+    own_noise = all(query.mechanism.noise.epoch == 1 for query in queries)
     shares = noise_shares.shares_of(parties, announced=own_noise)
     planned = tuple(_planned_alone(one, parties, privacy, shares) for one in beside)
     certificate = _certificate(main, parties, shares)
@@ -68,7 +71,7 @@ def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
     exposures = threat.exposures
     stated = exposure.stated_of(parties, exposures)
     batches, patient = joint_batches(threat, stated), patient_promise(threat, stated)
-    words = [one.warnings(study) for one in (*beside, main)]
+    words = [one.warnings(study) for one in queries]
     return Plan(
         study=study,
         main=_planned(main, threat, stated),
