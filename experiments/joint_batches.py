@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 
 import hubbub
 import hubbub.learning as learning
+from hubbub.core.kept_pages import cores
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.runs.federated import RunSessions, SessionPlan
 from hubbub.core.runs.local_backend import LocalBackend
 from hubbub.core.runs.loop import Progress, Summed, train
 from hubbub.core.runs.prepared_study import Parameters, PreparedStudy
-from hubbub.core.session.in_process import LocalPeers
+from hubbub.core.session.in_process import federate
 from hubbub.core.session.offer import layout_of
 from hubbub.core.session.party import SiloParty
 from hubbub.core.session.rounds import NoisySums, Rounds
@@ -72,16 +73,16 @@ def dealt(counts: Sequence[int], source: SecureSource) -> Mapping[int, NDArray[n
 class Dealer:
     """Deals every attempt a list, in the place of `TokenLists`."""
 
-    rounds: Rounds
     silos: Mapping[int, Silo]
     counts: Sequence[int]
     source: SecureSource
+    rounds: int = 0
 
     def prepare(self) -> None:
         """Before an attempt: every silo learns its places; without drop-outs it is a new round."""
-        coming = self.rounds.aggregator.time[0] + 1
+        self.rounds += 1
         for index, places in dealt(self.counts, self.source).items():
-            self.silos[index].take_list(places, coming)
+            self.silos[index].take_list(places, self.rounds)
 
 
 class DealtVenue(LocalBackend):
@@ -89,12 +90,20 @@ class DealtVenue(LocalBackend):
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
         """Set a session up."""
-        rounds = self.federated(wanted, attempts_per_list=0).rounds
-        parties = cast(LocalPeers, rounds.peers).parties
+        federation = federate(
+            layout_of(wanted.plan),
+            wanted.round_parameters,
+            wanted.tasks,
+            study=self.study.id,
+            keys=self.keys,
+            threads=cores(),
+            purpose=wanted.purpose,
+        )
+        parties = federation.peers.parties
         silos = {i: one.silo for i, one in parties.items() if isinstance(one, SiloParty)}
         counts = [task.count for task in wanted.tasks]
-        rounds.lists = cast(Any, Dealer(rounds, cast(Any, silos), counts, SecureSource()))
-        return rounds
+        federation.rounds.lists = cast(Any, Dealer(cast(Any, silos), counts, SecureSource()))
+        return federation.rounds
 
 
 def _sums(setting: PreparedStudy, stack: ExitStack) -> NoisySums:

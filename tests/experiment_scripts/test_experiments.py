@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import hubbub
 from hubbub.core.errors import StudyError
 from hubbub.learning.datasets import HEART_COLUMNS, HEART_SILOS
 
@@ -168,6 +169,34 @@ def test_dealt_lists_give_every_place_to_one_silo_in_a_new_order(experiment):
         assert sorted(order) == list(range(6))
         orders.add(tuple(order))
     assert len(orders) > 40  # of 720; chance has fewer with probability below 1e-6
+
+
+def test_a_training_with_dealt_lists_has_one_for_each_step(experiment, tmp_path):
+    for name, records in (("a", 3), ("b", 4), ("test", 5)):
+        rows = [f"{7 * k % 5},{'no' if k % 2 else 'yes'}" for k in range(records)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+    study = hubbub.Study.from_table(
+        {
+            "study": {"name": "dealt"},
+            "parties": {"names": ["a", "b"], "colluders": 0},
+            "data": {
+                "files": f"{tmp_path}/{{name}}.csv",
+                "target": "y",
+                "positive": ["yes"],
+                "negative": ["no"],
+                "columns": {"x": {"low": 0.0, "high": 4.0}},
+                "counts": [3, 4],
+                "records": 7,
+            },
+            "model": {"kind": "logistic"},
+            "training": {"steps": 3, "sampling": "without-replacement", "batch": 2},
+            "privacy": {"epsilon": 8.0, "delta": 1e-5, "relation": "substitute"},
+        }
+    )
+    seen = []
+    result = experiment("joint_batches").federated(study, lambda *one: seen.append(one))
+    assert len(seen) == 3
+    assert result.epsilon == result.plan.epsilon_after(3)
 
 
 @pytest.mark.slow
