@@ -16,11 +16,13 @@ from tests.learning.validation.made_up import BY, SILOS, TARGETS, study_of, tabl
 import hubbub
 from hubbub.core.errors import StudyError
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.planning.query import Array
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main
 from hubbub.learning import held_back
+from hubbub.learning.queries.beside_training import Folded, State
 from hubbub.learning.queries.validation import validation_query
 from hubbub.learning.queries.validation.layout import whose_records
 from hubbub.learning.runs.preparing import prepare
@@ -203,17 +205,18 @@ def test_a_validation_that_was_made_is_not_asked_again(
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
-@pytest.mark.slow
 @pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("sums", [1, 2])
 def test_a_sum_whose_step_was_lost_is_taken_from_the_transcript(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: int
 ) -> None:
-    def crash(*_: object) -> None:
+    def crash(_: State, total: Array | None) -> State:
+        if total is None:
+            return {}
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(validation_query._Kept, "step", crash)
+        patch.setattr(validation_query.ValidationQuery, "stepper", lambda *_: Folded(crash))
         with pytest.raises(KeyboardInterrupt):
             run(
                 study_of(files, validation={"sums": sums}),
