@@ -465,7 +465,7 @@ def test_runs_stand_side_by_side_with_what_each_epsilon_holds_against() -> None:
         and ("mine" in (one.attributes["aria-label"] or "") or "theirs" in str(one.attributes))
     )
     assert first == second
-    assert "More than one study" not in page
+    assert "belong to different studies" not in page
 
 
 def test_runs_of_one_study_answer_whether_joining_is_worth_it() -> None:
