@@ -243,11 +243,12 @@ class Given:
 
     parties: Federation
     places: Mapping[int, Mapping[int, np.ndarray]]
+    round: int = 0
 
     def prepare(self) -> None:
-        first = self.parties.rounds.aggregator.attempt.time[0] + 1
-        for index, places in self.places.get(first, {}).items():
-            self.parties.peers.parties[index].silo.take_list(places, first)
+        self.round += 1
+        for index, places in self.places.get(self.round, {}).items():
+            self.parties.peers.parties[index].silo.take_list(places, self.round)
 
 
 @pytest.mark.slow

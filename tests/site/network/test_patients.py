@@ -55,7 +55,7 @@ def test_a_run_among_machines_protects_patients(tmp_path: Path) -> None:
             query.units(plain.silos[0]) for query in (one.query for one in plain.plan.queries)
         ]
         assert sum(counts) == 12
-        assert plain.tasks[0].capacity == plain.max_units[0]
+        assert plain.tasks[0].capacity == plain.silos[0].max_units
         rows = {one.kind.unit for one in parties.seats[name]._ledger.entries()}  # type: ignore[attr-defined]
         assert rows == {"patient"}
 

@@ -396,7 +396,7 @@ def _command(*arguments: object, code: int = 1) -> str:
     return out.getvalue()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_p30_minutes_of_collections_that_are_killed_and_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deposits: Any
 ) -> None:
@@ -404,7 +404,7 @@ def test_p30_minutes_of_collections_that_are_killed_and_set_back(
     assert counts["totals"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_p29_minutes_of_sessions_that_are_killed_and_set_back(tmp_path: Path) -> None:
     counts = session_games(tmp_path, for_minutes(MINUTES))
     assert counts["ended"] > 0
