@@ -237,6 +237,26 @@ def test_truth_values_of_an_event_are_mapped_as_those_of_a_class() -> None:
     )
 
 
+def drafted(cells: list[str]) -> str:
+    """What is proposed for the column of glucose."""
+    rows = [(f"p{k}", "F", cell, str(k % 2), "3") for k, cell in enumerate(cells)]
+    table = RawTable.of("north", ("pid", "sex", "glucose", "died", "seen"), rows)
+    return mapping_draft(table, "north", Study.parse(STUDY).data)
+
+
+def test_a_comma_is_proposed_where_more_cells_are_numbers_with_it_than_without() -> None:
+    """A mapping that states it reads no point: one comma was once paid for by all others."""
+    assert drafted(["100,5"] * 9 + ["1.100", "100.5"]) == (
+        '[north.glucose]\ndecimal = ","\nspellings = { "1.100" = "1100", "100.5" = "100.5" }\n'
+    )
+    assert drafted(["100.5"] * 9 + ["100,5", "<40", "none"]) == (
+        '[north.glucose]\nspellings = { "100,5" = "100.5" }\n'
+    )
+    unit = drafted(["5.5"] * 9 + ["5,5"])
+    assert "factor = 18.0156" in unit
+    assert "spellings" not in unit  # it would be in the site's unit
+
+
 @pytest.mark.parametrize(
     "more",
     ['decimal = ","', "factor = 0.5", "offset = 1", 'spellings = { b = "a" }', 'date = "%Y"'],

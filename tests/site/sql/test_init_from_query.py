@@ -92,7 +92,7 @@ def test_the_next_step_after_messy_cells_is_one_that_works(
     words = said.rstrip().splitlines()[-1].split()
     assert words[:5] == ["hubbub", "check", "study.toml", "--silo", "south"]
     assert main(words[1:]) == 0
-    assert 'decimal = ","' in Path("mapping.toml").read_text()
+    assert 'spellings = { "61,5" = "61.5" }' in Path("mapping.toml").read_text()
     assert main(["check", "study.toml"]) == 0
     assert main(["run", "study.toml", "--out", "run"]) == 0
 
@@ -239,7 +239,7 @@ def test_what_duckdb_read_as_truth_values_is_told_and_mapped(
     capsys.readouterr()
     assert main(["check", "study.toml", "--silo", "north"]) == 2
     said = " ".join(capsys.readouterr().out.split())
-    assert "'1' is a truth value where 'Yes' was read as one" in said
+    assert "'1' is a truth value, and 'Yes' was read as one" in said
     assert "(and 59 more)" in said
     assert main(["check", "study.toml", "--silo", "north", "--mapping", "mapping.toml"]) == 0
     assert 'spellings = { "0" = "No", "1" = "Yes" }' in Path("mapping.toml").read_text()

@@ -15,12 +15,20 @@ from typing import Any
 from hubbub.core.disk import PRIVATE, write_text
 from hubbub.core.errors import UserError, printable
 from hubbub.core.settings import key_of
+from hubbub.core.study.cell_stream import ColumnMapping
 from hubbub.core.study.data import Data, spellings_of
 from hubbub.core.tabular.cells import CellFault, canonical, csv_text, number_in
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.records import patient_key
 from hubbub.core.tabular.target import target_table
-from hubbub.desk.drafting.cell_text import folded, is_date, meant_by_truth, measured, seen
+from hubbub.desk.drafting.cell_text import (
+    folded,
+    is_date,
+    is_limit,
+    meant_by_truth,
+    measured,
+    seen,
+)
 from hubbub.desk.drafting.column_meaning import UNITS, Unit, is_absent
 from hubbub.desk.drafting.raw_table import RawTable
 from hubbub.desk.drafting.study_draft import EPSILON, Draft
@@ -265,7 +273,7 @@ def _measured(cells: Sequence[str], decimal: str = ".") -> list[str]:
 # A mapping. Units are guessed: if hardly a value is within a column's bounds, and usual units bring
 # nearly all there, the first few of them are proposed.
 
-_PROPOSED = 3
+_PROPOSED, _SPELLINGS = 3, 20
 _FEW_INSIDE, _MANY_INSIDE = 0.5, 0.95
 
 
@@ -303,7 +311,7 @@ def _needed(cells: Sequence[str], column: Column | None, name: str, data: Data) 
     else:
         return
     listed = (*spellings, *missing)
-    strange = sorted({canonical(c) for c in cells if c} - set(map(canonical, listed)))[:20]
+    strange = sorted({canonical(c) for c in cells if c} - set(map(canonical, listed)))[:_SPELLINGS]
     near = {}  # the study's spelling that a cell is surely; none if it may be any
     for cell in strange:
         same = next((text for text in listed if folded(text) == folded(cell)), None)
@@ -316,10 +324,13 @@ def _needed(cells: Sequence[str], column: Column | None, name: str, data: Data) 
 
 def _number_lines(cells: Sequence[str], column: Column) -> Iterator[str]:
     """Decimal signs, dates and units."""
-    # Decimal commas are proposed where they make more cells numbers.
-    plain = [number_in(canonical(cell)) for cell in cells]
-    commas = [number_in(cell.replace(",", ".")) for cell in cells]
-    if commas.count(None) < plain.count(None):
+    cells = list(map(canonical, cells))
+    # Decimal commas are proposed where a mapping that states them makes more cells numbers.
+    comma = ColumnMapping(source=column.name, decimal=",")
+    plain = [number_in(cell) for cell in cells]
+    commas = [number_in(comma.cell(cell)) for cell in cells]
+    decimal = "," if commas.count(None) < plain.count(None) else "."
+    if decimal == ",":
         yield 'decimal = ","'
         plain = commas
     numbers = [number for number in plain if number is not None]
@@ -337,3 +348,8 @@ def _number_lines(cells: Sequence[str], column: Column) -> Iterator[str]:
         if units:
             yield "# hardly any value is within the bounds: is it another unit?"
         yield from (f"# {unit}   # {unit.words}" for unit in units)
+        return  # a spelling becomes what it says, in the study's unit
+    strange = {cell for cell, number in zip(cells, plain, strict=True) if number is None}
+    sure = {cell: measured(cell, decimal) for cell in sorted(strange) if not is_limit(cell)}
+    if lines := [f"{_toml(cell)} = {_toml(to)}" for cell, to in sure.items() if to][:_SPELLINGS]:
+        yield f"spellings = {{ {', '.join(lines)} }}"
