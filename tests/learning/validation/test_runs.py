@@ -90,7 +90,7 @@ def test_groups_and_centres_have_scores_of_their_own(files: Path, tmp_path: Path
     assert counts["centre", "north"] == pytest.approx(150, abs=noise + 66)  # six errors of each
     assert sum(counts["ward", name] for name in "abc") == pytest.approx(450, abs=2 * noise + 114)
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "By ward" in page
+    assert "ward: a" in page
     assert "Decision curve" in page
     assert all(one.holds for one in verify(tmp_path / "run"))
 
