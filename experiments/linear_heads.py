@@ -25,6 +25,7 @@ Array = NDArray[np.float64]
 _NEWTON, _APART = 30, 1e-5  # steps, and the distance of a difference
 _FAINT = -15.0  # log-odds below which hazard and odds are one, as `learning.losses` has it
 _REACH = 0.2  # of Huber's square, as `learning.losses` has it
+_POWERS = (0.2, 4.0)  # of the time, as which a cumulated hazard may grow, as scoring has it
 
 
 class LinearHead(ABC):
@@ -195,19 +196,41 @@ class Hazards(LinearHead):
         seen = np.where(at_end, 0.0, np.clip((time - starts) / (ends - starts), 0.0, 1.0))
         return np.stack([seen, inside, at_end], 1).astype(np.float64)
 
+    def _part(self, hazard: Array, seen: Array) -> Array:
+        """The part of an interval's hazard in the part that was seen: it is a power of the time.
+
+        As `learning.scoring.hazards` has it, which gives the reasons.
+        """
+        if len(self.grid) == 1:
+            return seen
+        ends = np.array(self.grid)
+        starts = np.array([0.0, *ends[:-1]])
+        middles = np.log((starts + ends) / 2)
+        rates = np.log(hazard) - np.log(ends - starts)
+        outer = np.concatenate([rates[..., 2:], rates[..., -1:]], -1) - rates[..., :-1]
+        apart = np.append(middles[2:] - middles[:-2], middles[-1] - middles[-2])
+        first = np.log(hazard[..., :2].sum(-1, keepdims=True) / hazard[..., :1])
+        powers = np.concatenate([first / log(ends[1] / ends[0]), 1 + outer / apart], -1)
+        powers = powers.clip(*_POWERS)
+        with np.errstate(divide="ignore"):  # what starts at 0 has a logarithm of minus infinity
+            before = np.expm1(powers * np.log(starts / ends))
+            reached = np.expm1(powers * np.log((starts + seen * (ends - starts)) / ends))
+        return np.where(seen < 1.0, (before - reached) / before, 1.0)
+
     def slopes(self, found: Array, known: Array) -> Array:
         """Of each interval that a record has lived in."""
         odds, (seen, inside, at_end) = self._odds(found), known[:, None].transpose(2, 0, 1, 3)
         chance, hazard = expit(odds), np.logaddexp(0.0, odds)
         relative = np.divide(chance, hazard, out=np.ones_like(odds), where=odds > _FAINT)
-        return np.asarray(chance * (seen + at_end) - at_end - relative * inside)
+        part = self._part(hazard, seen)
+        return np.asarray(chance * (part + at_end) - at_end - relative * inside)
 
     def losses(self, found: Array, known: Array) -> Array:
         """In nats."""
         odds, (seen, inside, at_end) = self._odds(found), known[:, None].transpose(2, 0, 1, 3)
         hazard = np.logaddexp(0.0, odds)
         logs = np.where(odds > _FAINT, np.log(np.maximum(hazard, 1e-12)), odds)
-        lost = hazard * seen - logs * inside + np.logaddexp(0.0, -odds) * at_end
+        lost = hazard * self._part(hazard, seen) - logs * inside + np.logaddexp(0.0, -odds) * at_end
         return np.asarray(lost.sum(-1))
 
     def _odds(self, found: Array) -> Array:

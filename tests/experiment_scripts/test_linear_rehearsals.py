@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from experiments.linear_heads import ClassHead, Hazards, LinearHead, Number, Rate, TwoClasses
 from experiments.linear_rehearsals import RehearsalLaw, Settings, rehearsed, with_bias
 
 import hubbub
 from hubbub.core.tabular.target import Outcome
+from hubbub.learning import scoring
 
 SETTINGS = [Settings(clip_norm=0.4, steps=4, lr=0.03), Settings(clip_norm=5.0, steps=4, lr=0.05)]
 # Adam divides a gradient by its own size, so after many steps float32's rounding of a small one
@@ -78,6 +80,21 @@ def fitted(targets: Any, settings: Settings, rate: float, baseline: str, **what:
         capacity=len(INPUTS),
         **what,
     )
+
+
+@pytest.mark.parametrize("grid", [(5.0,), (5.0, 10.0, 20.0)])
+def test_hazards_have_the_loss_and_the_slopes_that_a_model_learns_by(
+    grid: tuple[float, ...],
+) -> None:
+    head = Hazards(grid=grid)
+    targets = np.column_stack([np.minimum(TIMES, 15.0), TIMES <= 15.0])
+    odds = np.random.default_rng(2).normal(size=(len(targets), len(grid)))
+    outputs = torch.tensor(odds, requires_grad=True)
+    losses = scoring.hazards(outputs, torch.tensor(targets), grid=grid)
+    losses.sum().backward()
+    known = head.known(targets)
+    np.testing.assert_allclose(head.losses(odds[:, None], known)[:, 0], losses.detach(), rtol=1e-9)
+    np.testing.assert_allclose(head.slopes(odds[:, None], known)[:, 0], outputs.grad, atol=1e-9)
 
 
 @pytest.mark.slow
