@@ -59,7 +59,7 @@ def test_a_run_gives_records_a_model_and_a_page(run: Path) -> None:
     assert "Synthetic records beside the noisy sums" in page
     assert "Not for decisions about single people" in page
     assert "too narrow" in page
-    assert "in synthetic records, age and died, with 95 % intervals" in page  # folded or not
+    assert "of the synthetic records, age and died, with 95 % intervals" in page  # folded or not
     assert "model-dependent: based on a pair that was not measured" in json.dumps(told)
 
 
