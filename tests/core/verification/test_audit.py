@@ -20,7 +20,7 @@ from hubbub.core.planning.mechanism import IndependentNoise
 from hubbub.core.planning.noise_correlation import Correlation
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.privacy.canary_guesses import Rates, lower_bound, worst_distance
-from hubbub.core.protocol.agreement.key_agreement import PairSecret
+from hubbub.core.protocol.agreement.key_agreement import PairSecret, Place
 from hubbub.core.protocol.primitives import noise
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round import batches
@@ -292,8 +292,8 @@ def _one_batch_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 def _a_mask_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = PairSecret.mask_key
 
-    def constant(secret: Any, **named: Any) -> Any:
-        return honest(secret, **{**named, "round": 1, "attempt": 0, "model": bytes(32)})
+    def constant(secret: Any, transcript: bytes, _: Place) -> bytes:
+        return honest(secret, transcript, Place(round=1, attempt=0, model=bytes(32)))
 
     monkeypatch.setattr(PairSecret, "mask_key", constant)
 

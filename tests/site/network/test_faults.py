@@ -19,7 +19,7 @@ import pytest
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.protocol.agreement.key_agreement import PairSecret
+from hubbub.core.protocol.agreement.key_agreement import PairSecret, Place
 from hubbub.core.protocol.primitives.wire import Frame
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import Turn
@@ -260,8 +260,8 @@ def forgets(patch: pytest.MonkeyPatch) -> None:
 def mask_without_session(patch: pytest.MonkeyPatch) -> None:
     """Mask keys that do not depend on the pair's secret."""
 
-    def same(self: PairSecret, *, round: int, attempt: int, **_: object) -> bytes:
-        return bytes([self.low, self.high, round % 256, attempt % 256]) * 4
+    def same(self: PairSecret, _: bytes, place: Place) -> bytes:
+        return bytes([self.low, self.high, place.round % 256, place.attempt % 256]) * 4
 
     patch.setattr(PairSecret, "mask_key", same)
 
