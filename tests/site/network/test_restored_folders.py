@@ -25,7 +25,9 @@ from hubbub.core.errors import HubbubError, IntegrityError
 from hubbub.core.ledger.head_statement import Witness
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.planning.mechanism import Mechanism
+from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.verification.replay.checking import verify
+from hubbub.core.verification.transcript import frame_records
 from hubbub.desk.cli import ledger_commands
 from hubbub.desk.cli.main import main
 from hubbub.site.network.event_log import EventLog
@@ -173,8 +175,9 @@ def test_p15_a_silo_that_is_set_back_in_the_middle_of_a_run_is_refused_at_once(
         parties.serve(timeouts=timeouts)
         assert len(parties.rows("ann")) == 5  # one attempt was begun, and lost, without it
         assert [one.claim for one in verify(run) if not one.holds] == []
-        text = _command("missing", parties.home / "ann" / "ledger.sqlite", "ann", run, code=0)
-        assert json.loads(text)["missing"] == {"training": 0}
+        found = json.loads(_command("missing", parties.home / "ann" / "ledger.sqlite", "ann", run))
+        assert found["missing"] == {"training": 0}
+        assert found["unanswered"] == {"training": 1}
     assert parties.broken == []
 
 
@@ -336,6 +339,28 @@ def test_p15_a_silo_keeps_the_newest_that_was_witnessed_of_a_ledger(tmp_path: Pa
     seat._keep_heads(said)
     assert json.loads(file.read_text()) == older.to_dict()
     assert [path.name for path in file.parent.iterdir()] == ["ann.json"]
+
+
+def test_p15_a_row_may_be_missing_for_what_an_aggregator_asked_and_did_not_hear(
+    tmp_path: Path,
+) -> None:
+    """It was killed while silos answered: what one had paid for then is in its ledger alone."""
+    parties = gathered(tmp_path / "here", training={"steps": 2})
+    parties.serve(timeouts=HASTY)
+    ledger, run = parties.home / "ann" / "ledger.sqlite", parties.home / "run"
+    (path,) = frame_records.files(run)
+    with path.open("rb") as file:
+        kept = list(frame_records._records(file, path))
+    last = max(at for at, frame in kept if frame and frame.tag is Tag.MASKED and frame.sender == 1)
+    with path.open("r+b") as file:
+        file.truncate(last)
+    whole = json.loads(_command("missing", ledger, "ann", run, code=0))
+    assert (whole["missing"], whole["unanswered"]) == ({"training": 0}, {"training": 0})
+    with Ledger(tmp_path / "emptied.sqlite"):
+        pass
+    found = json.loads(_command("missing", tmp_path / "emptied.sqlite", "ann", run))
+    assert (found["missing"], found["unanswered"]) == ({"training": 1}, {"training": 1})
+    assert found["epsilon_with"] == whole["epsilon"] > found["epsilon"] == 0
 
 
 @pytest.mark.slow

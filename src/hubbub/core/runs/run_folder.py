@@ -31,7 +31,7 @@ from hubbub.core.errors import IntegrityError, UserError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.query import QueryState, SteppedQuery
 from hubbub.core.protocol.primitives.identity import Roster
-from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.protocol.primitives.wire import Tag, set_of
 from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.runs import checkpoint
@@ -320,12 +320,23 @@ def _usable(path: Path, *, apart: bool = False) -> Iterator[None]:
         ) from None
 
 
-def answers_in(folder: Path) -> Iterator[tuple[str, Counter[str]]]:
+def answers_in(folder: Path) -> Iterator[tuple[str, Counter[str], Counter[str]]]:
     """Of each session of a run its purpose, and how many attempts each silo has answered in it.
 
-    Each was charged before it was answered (docs/privacy.md P15). No signature is looked at.
+    Each was charged before it was answered (docs/privacy.md P15). The second counts are of all
+    attempts that a silo was asked for: of what it did not answer it may have charged any, as where
+    the aggregator ended first. No signature is looked at.
     """
     for path in files(folder):
         header = read_header(path)
-        given = (kept.sender for kept in read(path) if kept.tag in (Tag.MASKED, Tag.DEPOSIT))
-        yield header.purpose, Counter(map(header.roster.name, given))
+        roster = header.roster
+        answered, asked = Counter[str](), Counter[str]()
+        for kept in read(path):
+            if kept.tag in (Tag.MASKED, Tag.DEPOSIT):
+                answered[roster.name(kept.sender)] += 1
+            elif kept.tag is Tag.MODEL and kept.payload is not None:
+                bits = kept.payload[: (len(roster.silos) + 7) // 8]
+                asked.update(map(roster.name, set_of(bits, len(roster.silos), roster.name(0))))
+            elif kept.tag is Tag.COLLECT:
+                asked.update(map(roster.name, roster.silos))
+        yield header.purpose, answered, asked

@@ -18,7 +18,7 @@ from hubbub.core.ledger.head_statement import HeadStatement, Witness, Witnessed
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.privacy_ledger import Content, Ledger
 from hubbub.core.ledger.tally import Tally, kind_of
-from hubbub.core.number_format import at_most
+from hubbub.core.number_format import at_most, several
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
 from hubbub.core.tabular.cells import csv_text
@@ -302,7 +302,7 @@ def _counted(cap: Cap | None, delta: float | None, relation: str | None) -> tupl
 
 
 def _missing(options: argparse.Namespace) -> int:
-    """Rows that must have been there, since an answer in a transcript follows its row (P15)."""
+    """Rows that were there, as an answer follows its row, or may have been (P15)."""
     from hubbub.core.planning.study_plan import plan
     from hubbub.core.runs.run_folder import answers_in
     from hubbub.core.study.study import Study
@@ -324,14 +324,20 @@ def _missing(options: argparse.Namespace) -> int:
         cap, before = ledger.cap, ledger.tally
         with_lost = before.copy()
         lost: dict[str, int] = {}
+        unanswered: dict[str, int] = {}  # attempts, whose rows may have been there
         charged = Counter[str]()  # by purpose: the version that wrote a row may have planned others
         for kind, count in before.counts(study.id):
             charged[kind.purpose] += count
         # An answer in a transcript followed its row, so rows that are fewer have been lost.
         for query in made.queries:
-            given = (counts[options.silo] for name, counts in answers if name == query.purpose)
-            rows = sum(ceil(count / query.mechanism.epoch) for count in given)  # by session (P9)
-            lost[query.purpose] = max(0, rows - charged[query.purpose])
+            ours = [each for name, *each in answers if name == query.purpose]
+            rows, most = (  # by session (P9)
+                sum(ceil(counts[place][options.silo] / query.mechanism.epoch) for counts in ours)
+                for place in (0, 1)
+            )
+            there = charged[query.purpose]
+            lost[query.purpose] = max(0, rows - there)
+            unanswered[query.purpose] = max(0, most - max(rows, there))
             entry = Entry(
                 study=study.id,
                 session=bytes(16),
@@ -340,8 +346,9 @@ def _missing(options: argparse.Namespace) -> int:
                 kind=kind_of(query),
                 certificate=query.certificate,
             )
-            for _ in range(lost[query.purpose]):
+            for _ in range(lost[query.purpose] + unanswered[query.purpose]):
                 with_lost.add(entry)
+    incomplete = any((*lost.values(), *unanswered.values()))
     goal = cap or study.privacy
     spent, truly = (
         finite(tally.epsilon(delta=goal.delta, relation=goal.relation))
@@ -349,18 +356,24 @@ def _missing(options: argparse.Namespace) -> int:
     )
     answer(
         options,
-        {"study": study.id.hex(), "missing": lost, "epsilon": spent, "epsilon_with": truly}
+        {"study": study.id.hex(), "missing": lost, "unanswered": unanswered}
+        | {"epsilon": spent, "epsilon_with": truly}
         | {"delta": goal.delta, "relation": goal.relation},
-        *(f"{purpose}: {rows} rows are missing" for purpose, rows in lost.items() if rows),
+        *(f"{purpose}: {several(rows, 'row')} missing" for purpose, rows in lost.items() if rows),
+        *(
+            f"{purpose}: {several(rows, 'row')} may be missing, of attempts without an answer"
+            for purpose, rows in unanswered.items()
+            if rows
+        ),
         (
             f"total spent: epsilon {at_most(spent)} according to the ledger, {at_most(truly)} "
-            f"with the missing rows, at delta {goal.delta:g} ({goal.relation}); lower the cap "
-            "by the difference"
+            f"with these rows, at delta {goal.delta:g} ({goal.relation}); lower the cap by the "
+            "difference"
         )
-        if any(lost.values())
+        if incomplete
         else "according to the transcripts no row is missing",
     )
-    return 1 if any(lost.values()) else 0
+    return int(incomplete)
 
 
 def _head(options: argparse.Namespace) -> int:
