@@ -78,7 +78,7 @@ def test_a_page_says_whom_it_is_for_and_no_reader_has_too_much_to_read() -> None
     assert {who: n for who, n in counts.items() if n > BUDGETS[who]} == {}
     assert words([page for page in PAGES if page not in WRITTEN]) <= 59_500
     assert words([ROOT / "README.md"]) <= 900
-    assert words([ROOT / "CHANGELOG.md"]) <= 990
+    assert words([ROOT / "CHANGELOG.md"]) <= 1_050
 
 
 def anchors(page: Path) -> set[str]:
