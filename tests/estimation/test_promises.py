@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -150,6 +151,44 @@ def test_a_class_that_nobody_is_in_takes_no_other_effect_with_it(kind: str) -> N
         answer = stacked.answers(sums, 0.5)["q"]
         assert {row.level for row in answer.rows} >= {"high against low"}
         assert any("never against low: below the noise" in note for note in answer.notes)
+
+
+@pytest.mark.parametrize("classes", [(1.0, 2.0), (1.0, 1.0)])
+def test_a_slope_is_told_where_nobody_is_in_the_reference(classes: tuple[float, float]) -> None:
+    """Seeds are fixed: told or refused, whichever sign noise gave to the number of nobody.
+
+    The slope is .5, and -.5 without the classes that its records differ by.
+    """
+    cells = {"grade": np.repeat(classes, 1000), "age": np.linspace(40, 80, 2000)}
+    shift = 20.0 * (cells["grade"] - 1) if classes[1] > 1 else 0.0
+    marker = Column(name="marker", low=0, high=100)
+    asked = Linear(outcome=marker, on=(AGE, GRADE))
+    moments = asked.encode(cells | {"marker": 0.5 * cells["age"] - shift + 20}).sum(axis=0)
+    for seed in range(20):
+        noise = 0.5 * np.random.default_rng(seed).standard_normal(asked.size)
+        answer = asked.answer(moments + noise, 0.5)
+        (row,) = answer.rows
+        assert abs(row.value - 0.5) < 6 * row.standard_error < 0.6
+        assert sum("below the noise" in note for note in answer.notes) == 2
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic", "cox"])
+def test_a_plan_says_how_far_a_number_must_vary(kind: str) -> None:
+    """Where it varies by as much, an answer is as clear as is promised."""
+    age = Column(name="age", low=0, high=120)
+    asked = {
+        "linear": Linear(outcome=MARKER, on=(age,)),
+        "logistic": logistic(DIED, (age,)),
+        "cox": cox(TIME, DIED, GRID, (age,)),
+    }[kind]
+    said = asked.expected(20_000, 0.5)
+    need = re.search(r"a standard deviation of ([\d.]+) % of their range", said.sentence)
+    assert said.answered
+    assert need
+    for more in (0.95, 1.05):
+        loose = replace(SKEWED, variance=(more * 2 * float(need[1]) / 100) ** 2)
+        with patch.object(type(asked), "skewed", (loose,)):
+            assert asked.expected(20_000, 0.5).answered == (more > 1)
 
 
 LAB = Column(name="lab", low=0, high=500)

@@ -141,8 +141,7 @@ class Linear(OfOutcome, OneSum):
 
     def _fit(self, moments: Array, sigma: float) -> Effects | None:
         """The normal equations' root, if the moments of covariates stand clear of their noise."""
-        seen = self._square[:-1] | (np.diag(moments)[:-1] >= HIDDEN * sigma)
-        seen[0] = True
+        seen, compared = self._seen(moments, sigma)
         pairs = np.ix_(seen, seen)
         inner, outer = moments[:-1, :-1][pairs], moments[:-1, -1][seen]
         if not definite(inner):
@@ -158,7 +157,29 @@ class Linear(OfOutcome, OneSum):
         noise = sigma**2 / spread**2 * (rows @ rows.T)
         doubt = sigma / spread * each[:, :-1, :-1][:, seen][:, :, seen]
         fit = sandwich(Root(effects, inner / spread), noise, doubt, first=1)
-        return fit and replace(fit.among(seen[1:]), wider=_WIDER, may_diverge=False)
+        if fit is None:
+            return None
+        shown = fit.among(seen[1:])
+        clear = np.where(compared[1:], shown.clear, 0.0)
+        return replace(shown, clear=clear, wider=_WIDER, may_diverge=False)
+
+    def _seen(self, moments: Array, sigma: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """(width - 1,) which components take part, and which are compared with somebody.
+
+        Where nobody is in a reference, its column's largest class takes its place: other effects
+        are adjusted for the column all the same, but the differences asked for are not known.
+        """
+        seen = self._square[:-1] | (np.diag(moments)[:-1] >= HIDDEN * sigma)
+        seen[0] = True
+        compared = np.ones(len(seen), dtype=np.bool_)
+        for place, one in enumerate(self.on):
+            own = 1 + np.flatnonzero(np.equal(self.covariates.column, place))
+            many = moments[0, own]
+            of_reference = HIDDEN * sigma * math.sqrt(1 + len(own))
+            if isinstance(one, Levels) and moments[0, 0] - many.sum() < of_reference:
+                seen[own[np.argmax(many)]] = False
+                compared[own] = False
+        return seen, compared
 
     def _equations(self, v: Array) -> Array:
         """(width - 1, size): how noise in each sum enters the equations of these residuals."""

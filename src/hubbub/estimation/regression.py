@@ -427,14 +427,22 @@ class Regression(Statistic):
         usual = found(USUAL)
         error = math.inf if usual is None else float(usual.errors.max())
         told = f"{quantity} known to ±{error:.2g} (one standard error)"
+        skewed = [(guess, found(guess)) for guess in self.skewed]
+        answered = _is_clear(usual, 1.0) and all(_is_clear(one, self.promised) for _, one in skewed)
+        if answered and any(self.covariates.number):
+            least = max(self._least_spread(guess, one) for guess, one in skewed if one)
+            told += f"; numbers need a standard deviation of {100 * least:.2g} % of their range"
         return self.make_expectation(
-            {quantity: error},
-            sigma,
-            told,
-            answered=_is_clear(usual, 1.0)
-            and all(_is_clear(found(guess), self.promised) for guess in self.skewed),
-            possible=_is_clear(usual, 1.0),
+            {quantity: error}, sigma, told, answered=answered, possible=_is_clear(usual, 1.0)
         )
+
+    def _least_spread(self, guess: Guess, found: Effects) -> float:
+        """The least deviation of a number, over its range, with which effects are promised.
+
+        How clear an effect of numbers as guessed is grows as their variance does.
+        """
+        number = np.repeat(self.covariates.number, len(found.clear) // len(self.covariates.number))
+        return math.sqrt(guess.variance * self.promised / float(found.clear[number].min())) / 2
 
     def answer_with(self, found: Effects | None) -> Answer:
         """The answer that effects give, or a refusal where none of them is told."""
