@@ -311,3 +311,47 @@ def test_a_number_in_a_small_part_of_its_bounds_is_told_however_large_its_effect
     (row,) = stacked.answers(noisy, 1e-3)["q"].rows
     effect = row.value / 5 if kind == "linear" else math.log(row.value)
     assert abs(effect - 0.1) < 5 * row.standard_error < 0.05
+
+
+def test_how_long_a_cox_regression_follows_records_does_not_hang_on_bounds() -> None:
+    """Until less than three in a hundred events come later: longer makes noise larger."""
+    rng, stops = np.random.default_rng(3), []
+    age, left = rng.normal(75, 10, 5000).clip(30, 120), rng.uniform(12, 60, 5000)
+    risk = np.exp(0.1 * (age - 75))
+    death = rng.exponential(300 / risk)
+    cells = {"age": age, "time": np.minimum(death, left), "died": (death <= left) * 1.0}
+    for low, high in ((30.0, 120.0), (0.0, 120.0), (0.0, 400.0)):
+        asked = cox(TIME, DIED, ON_GRID, (Column(name="age", low=low, high=high),))
+        first = asked.encode_at(cells, asked.start).sum(axis=0)
+        stops.append(float(asked.update(first, 1e-6, asked.start)[-1]))
+    gathered = (cells["time"] * risk / 300)[cells["died"] == 1]
+    assert float((gathered > stops[0]).mean()) < 0.03
+    assert stops == pytest.approx([stops[0]] * 3, rel=0.13)  # one step of those that there are
+
+
+@pytest.mark.parametrize("high", [100.0, 400.0, 4000.0])
+def test_how_far_a_sum_was_taken_is_judged_by_records_and_not_by_bounds(high: float) -> None:
+    """A place at which records' logits are off by a fortieth of a deviation each is near."""
+    rng = np.random.default_rng(1)
+    age = rng.normal(60, 10, 4000).clip(20, 100)
+    died = (rng.random(4000) < 1 / (1 + np.exp(-0.05 * (age - 60)))) * 1.0
+    asked = logistic(DIED, (Column(name="age", low=0.0, high=high),))
+    cells, at = {"age": age, "died": died}, asked.start
+    for _ in range(6):
+        at = asked.update(asked.encode_at(cells, at).sum(axis=0), 1e-9, at)
+    off = at + np.float32(0.0025) * high / 2 * np.array([60 / (high / 2) - 1, -1], np.float32)
+    score = asked.scored(asked.encode_at(cells, off).sum(axis=0), 1e-9, off)
+    (row,) = asked.answer_of_sums([score]).rows
+    assert abs(math.log(row.value) - 0.05) < 5 * row.standard_error
+
+
+def test_a_hazard_ratio_is_told_however_far_bounds_are_from_records() -> None:
+    """Its logarithm over half of the bounds is 100; beyond 50 it was cut off, and refused."""
+    rng, loose = np.random.default_rng(1), Column(name="age", low=0.0, high=2000.0)
+    age, left = rng.uniform(40, 80, 2000), rng.uniform(12, 60, 2000)
+    death = rng.exponential(80 * np.exp(-0.1 * (age - 60)))
+    cells = {"age": age, "time": np.minimum(death, left), "died": (death <= left) * 1.0}
+    stacked = stack({"q": cox(TIME, DIED, ON_GRID, (loose,))})
+    noisy = drawn(stacked, cells, rng, 1e-5, stacked.rounds)
+    (row,) = stacked.answers(noisy, 1e-5)["q"].rows
+    assert abs(math.log(row.value) - 0.1) < 5 * row.standard_error < 0.05

@@ -29,7 +29,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation import statistic_keys
 from hubbub.estimation.intervals import CLEAR, chi_square_test
-from hubbub.estimation.newton_sums import NewtonRegression, Scored
+from hubbub.estimation.newton_sums import STEEPEST, NewtonRegression, Scored
 from hubbub.estimation.pattern_regression import (
     OF_PATTERNS,
     PatternRegression,
@@ -519,9 +519,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
         event, present = self._sets.followed(cells)
         known = ~np.isnan(x).any(axis=1, keepdims=True)
         x = np.where(known, x, 0.0)
-        with np.errstate(all="ignore"):
-            risks = np.clip(np.nan_to_num(x @ at.effects), -50, 50)
-        hazards = np.exp(risks[:, None] + at.hazards)
+        hazards = np.exp(np.clip((x @ at.effects)[:, None] + at.hazards, -50.0, 50.0))
         followed = known & (np.cumsum(hazards, axis=1) <= at.stop)
         gathered = np.where(followed, hazards * present, 0.0)
         left = np.where(followed, event, 0.0) - gathered
@@ -557,7 +555,8 @@ class NewtonCox(HazardRatios, NewtonRegression):
     def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
         at = self._at(parameters)
         read = self._read(sums, sigma, at)
-        step = self.scored(sums, sigma, parameters).step
+        scored = self.scored(sums, sigma, parameters)
+        step = scored.step
         shrunk = np.maximum(read.events, 0.0) + read.noise * read.ratio
         ratios = shrunk / (np.maximum(read.gathered, 0.0) + read.noise)
         shift = at.radius * read.cross.sum(axis=0) / read.total
@@ -567,8 +566,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
         stop = at.stop
         if not at.effects.any():
             gathered = np.cumsum(np.exp(hazards + effects @ centre))
-            risks = at.radius**2 * float(effects @ read.squares @ effects) / read.total
-            stop = self._stop(gathered, max(risks, 0.01), read.events)
+            stop = self._stop(gathered, max(scored.variance(step), 0.01), read.events)
         return np.concatenate([effects, hazards, centre, [stop]]).astype(np.float32)
 
     def guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
@@ -605,9 +603,9 @@ class NewtonCox(HazardRatios, NewtonRegression):
 
     def _at(self, parameters: Parameters) -> _At:
         """Parameters, made possible whatever they are."""
-        whole = np.nan_to_num(parameters.astype(np.float64), posinf=50.0, neginf=-50.0)
+        whole = np.nan_to_num(parameters.astype(np.float64))
         effects, hazards, centre, stop = np.split(
-            np.clip(whole, -50.0, 50.0), np.cumsum([self.width, self._bins, self.width])
+            np.clip(whole, -STEEPEST, STEEPEST), np.cumsum([self.width, self._bins, self.width])
         )
         inside = self.covariates.inside(centre)
         bound = min(max(float(stop[0]), _LEAST), _LARGEST)

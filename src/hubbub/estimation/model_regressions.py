@@ -15,7 +15,7 @@ import numpy as np
 
 from hubbub.core.errors import StudyError
 from hubbub.estimation.intervals import normal_quantile
-from hubbub.estimation.newton_sums import NewtonRegression, Scored, Sum, Triangle
+from hubbub.estimation.newton_sums import STEEPEST, NewtonRegression, Scored, Sum, Triangle
 from hubbub.estimation.regression import (
     TOO_NOISY,
     Effects,
@@ -387,8 +387,8 @@ class NewtonPoisson(ModelRegression):
 
     def _at(self, parameters: Parameters) -> _At:
         """Parameters, made possible whatever they are, and what follows from them (P36)."""
-        whole = np.nan_to_num(parameters.astype(np.float64), posinf=50.0, neginf=-50.0)
-        effects, high = np.clip(whole, -50.0, 50.0), self.outcome.bounds[1]
+        whole = np.nan_to_num(parameters.astype(np.float64))
+        effects, high = np.clip(whole, -STEEPEST, STEEPEST), self.outcome.bounds[1]
         width, steepest = 1.0 + len(self.on), effects[0] + self._climb(effects[1:])
         largest = high * math.exp(min(max(steepest - math.log(high), math.log(_LEAST_RATE)), 0.0))
         part = largest / high

@@ -45,6 +45,10 @@ _LONGEST_STEP = 2.0
 # By so many standard errors the root may be off as places were not at it; of a place, so many of
 # its distance do not count, as noise in the sums before leads there.
 _BENT, _ERRORS = 0.3, 1.0
+# Deviations of a number beyond which hardly any record is, and the least of its half range that so
+# many are taken for.
+_FAR_OUT, _NARROWEST = 3.0, 1e-3
+STEEPEST = 1e6  # effect of a number over half of its bounds, which may be far from all records
 _QUIET = 0.01  # noise of a score, beside its variance by sampling, that is nothing
 # How often noise alone makes sums contradict each other; and the part of the variance by sampling
 # that does not count against them, as little as curvature makes of it.
@@ -146,15 +150,37 @@ class Scored(NamedTuple):
             noise=self.noise[pairs],
         )
 
+    def turned(self, by: Array) -> Scored:
+        """The same of effects which, times a matrix (q, q) that has an inverse, are these."""
+        return self._replace(
+            at=np.asarray(np.linalg.solve(by, self.at), dtype=np.float64),
+            score=by.T @ self.score,
+            information=by.T @ self.information @ by,
+            noise=by.T @ self.noise @ by,
+        )
+
     @property
     def step(self) -> Array:
         """A Newton step, shortened where the noise is as large as the information, or it is far."""
+        kept, vectors = self._above_noise
+        whole = vectors @ (vectors.T @ self.score / kept)
+        return np.asarray(whole / max(math.sqrt(self.variance(whole)) / _LONGEST_STEP, 1.0))
+
+    def variance(self, step: Array) -> float:
+        """Of records' logits or log hazards, as a step (q,) moves them."""
+        kept, vectors = self._above_noise
+        return float((vectors.T @ step) ** 2 @ kept) / max(self.weight, self._floor, 1e-300)
+
+    @property
+    def _floor(self) -> float:
+        """About what noise alone makes of the information in a direction."""
+        return self.blur * math.sqrt(2.0 * len(self.at))
+
+    @property
+    def _above_noise(self) -> tuple[Array, Array]:
+        """Eigenvalues of the information, none smaller than its noise, and its eigenvectors."""
         values, vectors = np.linalg.eigh(self.information)
-        floor = self.blur * math.sqrt(2.0 * len(values))  # about what noise alone makes
-        kept = np.maximum(values, floor)
-        along = vectors.T @ self.score / kept
-        moved = math.sqrt(float(along**2 @ kept) / max(self.weight, floor, 1e-300))
-        return np.asarray(vectors @ along / max(moved / _LONGEST_STEP, 1.0))
+        return np.maximum(values, self._floor), vectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,16 +247,22 @@ class NewtonRegression(Regression, Iterated):
         shown = seen[self.first :]
         # What everybody is in, steps have left to that class and the intercept in any parts.
         joint = np.clip(np.rint(means), 0.0, 1.0) * ~shown
+        unit = self._units(last, np.diag(information) + 2.0 * blurs, numeric)
+        # From effects by these units, around the means of numbers, to those that are sent.
+        turned = np.diag(np.append(np.ones(self.first), unit))
+        turned[: self.first, self.first :] -= means * numeric[self.first :] * unit
         told = [
-            one._replace(at=np.append(one.at[: self.first] + joint @ effects, effects)).of(seen)
+            one._replace(at=np.append(one.at[: self.first] + joint @ effects, effects))
+            .turned(turned)
+            .of(seen)
             for one in told
             for effects in [one.at[self.first :]]
         ]
-        entries = self.entries[:, seen][:, :, seen]
-        root = near_root(told, entries, self.first, numeric[seen])
+        entries = (turned.T @ self.entries @ turned)[:, seen][:, :, seen]
+        root = self._near(told, entries, numeric[seen], unit[shown])
         if root is not None and shown.any() and np.all(root.far):
             moved = np.zeros(len(shown))
-            moved[shown] = np.abs(root.values - told[-1].at[self.first :])
+            moved[shown] = np.abs(root.values / unit[shown] - told[-1].at[self.first :])
             which = spelled(self.names, moved >= moved.max() / 2)
             return self.make_answer(
                 f"{FAR}, most of all in {which}, as happens where it predicts nearly "
@@ -239,10 +271,34 @@ class NewtonRegression(Regression, Iterated):
         answer = self.answer_of(root and root.among(shown))
         if answer.refusal != TOO_NOISY:
             return answer
-        alone = near_root(told[-1:], entries, self.first, numeric[seen])
+        alone = self._near(told[-1:], entries, numeric[seen], unit[shown])
         if len(told) > 1 and not self.answer_of(alone and alone.among(shown)).refusal:
             return replace(answer, refusal=APART)  # as the last sum alone has an answer
         return replace(answer, refusal=too_noisy(self.names, information, last.blur))
+
+    def _near(
+        self, told: Sequence[Scored], entries: Array, numeric: NDArray[np.bool_], unit: Array
+    ) -> Effects | None:
+        """As `near_root` finds it, of effects by these units."""
+        root = near_root(told, entries, self.first, numeric)
+        return root and root.per(unit)
+
+    def _units(self, last: Scored, information: Array, numeric: NDArray[np.bool_]) -> Array:
+        """(effects,) by which an effect moves a record's logit or log hazard by 1 at the most.
+
+        That of a number moves hardly any by more than some deviations, however far its bounds are.
+
+        Args:
+            last: what the last sum says.
+            information: (effects,) of each, at the most.
+            numeric: (q,) which are of numbers, after the intercepts.
+        """
+        many = len(information)
+        own = np.diag(last.information)[: self.first]
+        weight = np.tile(own, many // self.first) if self.first else np.full(many, last.weight)
+        spread = np.sqrt(np.maximum(information, 0.0) / np.maximum(weight, last.blur))
+        most = np.clip(_FAR_OUT * spread, _NARROWEST, 1.0)
+        return np.where(numeric[self.first :], 1.0 / most, 1.0)
 
     def answer_of(self, root: Effects | None) -> Answer:
         """The answer that effects give, in units of their columns."""
