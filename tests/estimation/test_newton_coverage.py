@@ -314,19 +314,24 @@ def test_a_number_in_a_small_part_of_its_bounds_is_told_however_large_its_effect
 
 
 def test_how_long_a_cox_regression_follows_records_does_not_hang_on_bounds() -> None:
-    """Until less than three in a hundred events come later: longer makes noise larger."""
-    rng, stops = np.random.default_rng(3), []
+    """Beside much noise until three in a hundred events come later; beside little, until none do.
+
+    Longer makes noise larger: within bounds of 120 it was followed three times as long.
+    """
+    rng, stops, quiet = np.random.default_rng(3), [], []
     age, left = rng.normal(75, 10, 5000).clip(30, 120), rng.uniform(12, 60, 5000)
     risk = np.exp(0.1 * (age - 75))
-    death = rng.exponential(300 / risk)
+    death = rng.exponential(600 / risk)
     cells = {"age": age, "time": np.minimum(death, left), "died": (death <= left) * 1.0}
-    for low, high in ((30.0, 120.0), (0.0, 120.0), (0.0, 400.0)):
+    for low, high, sigma in ((30.0, 120.0, 1.5), (0.0, 120.0, 1.0), (0.0, 200.0, 0.6)):
         asked = cox(TIME, DIED, ON_GRID, (Column(name="age", low=low, high=high),))
         first = asked.encode_at(cells, asked.start).sum(axis=0)
-        stops.append(float(asked.update(first, 1e-6, asked.start)[-1]))
-    gathered = (cells["time"] * risk / 300)[cells["died"] == 1]
+        stops.append(float(asked.update(first, sigma, asked.start)[-1]))
+        quiet.append(float(asked.update(first, 1e-6, asked.start)[-1]))
+    gathered = (cells["time"] * risk / 600)[cells["died"] == 1]
     assert float((gathered > stops[0]).mean()) < 0.03
     assert stops == pytest.approx([stops[0]] * 3, rel=0.13)  # one step of those that there are
+    assert gathered.max() < min(quiet)
 
 
 @pytest.mark.parametrize("high", [100.0, 400.0, 4000.0])

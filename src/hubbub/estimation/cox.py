@@ -566,7 +566,9 @@ class NewtonCox(HazardRatios, NewtonRegression):
         stop = at.stop
         if not at.effects.any():
             gathered = np.cumsum(np.exp(hazards + effects @ centre))
-            stop = self._stop(gathered, max(scored.variance(step), 0.01), read.events)
+            square = np.linalg.norm(scored.noise, 2) / (at.length**2 * (self.rounds - 1))
+            noise = float(square / scored.above_noise[0][0])
+            stop = self._stop(gathered, max(scored.variance(step), 0.01), read.events, noise)
         return np.concatenate([effects, hazards, centre, [stop]]).astype(np.float32)
 
     def guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
@@ -584,22 +586,25 @@ class NewtonCox(HazardRatios, NewtonRegression):
             weight=max(records, 1.0) * guess.event,
         )
 
-    def _stop(self, gathered: Array, risks: float, events: Array) -> float:
-        """The least stop that comes after almost all events, whatever the noise.
+    def _stop(self, gathered: Array, risks: float, events: Array, noise: float) -> float:
+        """That which comes after almost all events, and leaves effects least uncertain.
 
         Args:
             gathered: (bins,) by records at the centre.
             risks: variance of the logarithms of others' hazards, as if they were normal.
             events: (bins,) noisy.
+            noise: variance of the noise in the scores of all sums, were records of length 1, over
+                the information of all events.
         """
         from scipy.special import ndtr  # which takes long to import
 
         seen = np.maximum(events, 0.0)
-        for stop in _STOPS:
-            kept = ndtr((np.log(stop / gathered) - risks) / math.sqrt(risks))
-            if seen @ kept >= _KEPT * seen.sum():
-                return float(stop)
-        return float(_STOPS[-1])
+        before = ndtr((np.log(_STOPS[:, None] / gathered) - risks) / math.sqrt(risks))
+        kept = np.maximum(before @ seen / max(float(seen.sum()), 1e-300), 1e-9)
+        lengths = np.array([_length(stop) for stop in _STOPS])
+        uncertain = 1.0 / kept + noise * (lengths / kept) ** 2
+        enough = (kept >= _KEPT) | (kept == kept.max())
+        return float(_STOPS[np.argmin(np.where(enough, uncertain, math.inf))])
 
     def _at(self, parameters: Parameters) -> _At:
         """Parameters, made possible whatever they are."""

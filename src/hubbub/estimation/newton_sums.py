@@ -162,13 +162,13 @@ class Scored(NamedTuple):
     @property
     def step(self) -> Array:
         """A Newton step, shortened where the noise is as large as the information, or it is far."""
-        kept, vectors = self._above_noise
+        kept, vectors = self.above_noise
         whole = vectors @ (vectors.T @ self.score / kept)
         return np.asarray(whole / max(math.sqrt(self.variance(whole)) / _LONGEST_STEP, 1.0))
 
     def variance(self, step: Array) -> float:
         """Of records' logits or log hazards, as a step (q,) moves them."""
-        kept, vectors = self._above_noise
+        kept, vectors = self.above_noise
         return float((vectors.T @ step) ** 2 @ kept) / max(self.weight, self._floor, 1e-300)
 
     @property
@@ -177,7 +177,7 @@ class Scored(NamedTuple):
         return self.blur * math.sqrt(2.0 * len(self.at))
 
     @property
-    def _above_noise(self) -> tuple[Array, Array]:
+    def above_noise(self) -> tuple[Array, Array]:
         """Eigenvalues of the information, none smaller than its noise, and its eigenvectors."""
         values, vectors = np.linalg.eigh(self.information)
         return np.maximum(values, self._floor), vectors
