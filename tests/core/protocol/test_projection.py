@@ -19,12 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.core.errors import StudyError, UserError
-from hubbub.core.protocol.primitives.randomness import cipher_at, keystream_into
+from hubbub.core.protocol.primitives.randomness import SecureSource, cipher_at, keystream_into
 from hubbub.core.protocol.projection import entries as gaussian_matrix
 from hubbub.core.protocol.projection import entries as sign_matrix
 from hubbub.core.protocol.projection.matrix import KINDS, Projection, joined, limbs, quantum
 from hubbub.core.protocol.projection.product import lift, project
 from hubbub.core.protocol.round.draw import Draw, draw_of
+from hubbub.core.protocol.round.projected_sum import clipped_sum
+from hubbub.core.protocol.round.silo import Silo
+from protocol.parties import world
 
 VECTORS = Path(__file__).with_name("vectors_projection.json")
 SEED = bytes(range(32))
@@ -404,3 +407,36 @@ def test_lift_refuses_what_is_not_finite_or_of_another_length(kind: str) -> None
             lift(np.full(10, bad), one, DRAW)
     with pytest.raises(UserError, match="10 numbers"):
         lift(np.ones(11), one, DRAW)
+
+
+# Sums of a silo -----------------------------------------------------------------------------
+
+PROJECTED = world(4, 0, quorum=3, joint=True).round_parameters
+
+
+class Alike:
+    """Records that are as long as they may be, all in one direction."""
+
+    def __init__(self, count: int) -> None:
+        self.count = self.capacity = count
+
+    def clipped_sum(self, parameters: object, rows: np.ndarray) -> np.ndarray:
+        return np.eye(PROJECTED.parameters)[0] * PROJECTED.clip * rows.size
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_p19_a_silo_of_more_records_than_the_plan_assumed_projects_any_sum(times: int) -> None:
+    rows = np.arange(times * PROJECTED.most_records)
+    total = clipped_sum(PROJECTED, Alike(rows.size), np.zeros(0), rows, DRAW)
+    expected = PROJECTED.clip * rows.size / sqrt(PROJECTED.dimension)
+    np.testing.assert_allclose(np.abs(total), expected, rtol=1e-12)
+
+
+def test_p19_a_silo_whose_rows_no_grid_holds_is_refused_before_a_record_is_read() -> None:
+    with pytest.raises(StudyError, match="expected sums that fit a grid"):
+        Silo(
+            round_parameters=PROJECTED,
+            task=Alike(1 << 36),
+            masking=None,  # type: ignore[arg-type]
+            source=SecureSource(),
+        )

@@ -109,6 +109,10 @@ class Groups:
     def __repr__(self) -> str:
         return "Groups(<secret>)"
 
+    def most(self, rate: float) -> int:
+        """The public number of rows in a batch."""
+        return group_rows(self._groups.size, rate, self._turns)
+
     def heads(self, source: SecureSource, attempt: int, rate: float) -> NDArray[np.intp]:
         """The places in the batch of an attempt, from 1, with or without a record (P1, P25).
 
@@ -118,7 +122,7 @@ class Groups:
             rate: of the study, as if all took part in every attempt.
         """
         turn = np.flatnonzero(self._groups == (attempt - 1) % self._turns)
-        most, each = group_rows(self._groups.size, rate, self._turns), group_rate(rate, self._turns)
+        most, each = self.most(rate), group_rate(rate, self._turns)
         while (heads := source.chosen(turn.size, each)).size > most:
             pass
         return np.asarray(turn[heads])
@@ -126,8 +130,7 @@ class Groups:
     def rows(self, source: SecureSource, records: int, attempt: int, rate: float) -> Rows:
         """The batch of an attempt in its rows (P19)."""
         heads = self.heads(source, attempt, rate)
-        most = group_rows(self._groups.size, rate, self._turns)
-        return injected(source, np.where(heads < records, heads, EMPTY), most)
+        return injected(source, np.where(heads < records, heads, EMPTY), self.most(rate))
 
 
 def joint_rows(source: SecureSource, chosen: NDArray[np.intp], batch: int, records: int) -> Rows:
@@ -157,7 +160,13 @@ def injected(source: SecureSource, chosen: NDArray[np.intp], rows: int) -> Rows:
 
 
 class Batches(Protocol):
-    """Which of a silo's records take part in an attempt, in how many rows (P19)."""
+    """Which of a silo's records take part in an attempt, in how many rows (P19).
+
+    Attributes:
+        most: rows that a batch may have; public.
+    """
+
+    most: int
 
     def rows(
         self, source: SecureSource, records: int, attempt: Attempt, seed: bytes | None
@@ -177,6 +186,7 @@ class PoissonBatches:
 
     def __init__(self, capacity: int, rate: float) -> None:
         self._capacity, self._rate = capacity, rate
+        self.most = most_rows(capacity, rate)
 
     def rows(
         self, source: SecureSource, records: int, attempt: Attempt, seed: bytes | None
@@ -190,6 +200,7 @@ class GroupBatches:
 
     def __init__(self, groups: Groups, rate: float) -> None:
         self.groups, self._rate = groups, rate
+        self.most = groups.most(rate)
 
     def rows(
         self, source: SecureSource, records: int, attempt: Attempt, seed: bytes | None
@@ -202,7 +213,7 @@ class TokenBatches:
     """All silos draw one batch of a public size from a shuffled token list (P9, P10)."""
 
     def __init__(self, round_parameters: RoundParameters) -> None:
-        self._round_parameters = round_parameters
+        self._round_parameters, self.most = round_parameters, round_parameters.batch
         self._tokens: joint_batch.Tokens | None = None
 
     def take_list(self, positions: NDArray[np.intp], first: int) -> None:

@@ -45,15 +45,34 @@ class ProjectingTask(LocalTask, Protocol):
         """Sum over the rows' records of projected gradients, clipped to norm C after it (P8)."""
 
 
-def projection_of(round_parameters: RoundParameters) -> Projection:
-    """The projection of the whole vector that the round parameters state."""
+def projection_of(round_parameters: RoundParameters, rows: int = 0) -> Projection:
+    """The projection of the whole vector that the round parameters state.
+
+    Args:
+        round_parameters: of the round.
+        rows: of a silo's batches, a public number; its sums are put on a grid that fits them all.
+
+    Raises:
+        StudyError: so many records are too many for the model's size.
+    """
     return Projection(
         kind=round_parameters.projection,
         parameters=round_parameters.parameters,
         dimension=round_parameters.dimension,
         clip=round_parameters.clip,
-        records=round_parameters.most_records,
+        # P19: without a public number of records the plan assumes one. A silo's rows may be more.
+        records=max(round_parameters.most_records, rows),
     )
+
+
+def check_rows(round_parameters: RoundParameters, rows: int) -> None:
+    """Refuse, before any record is read, batches of more rows than a projection's grid can hold.
+
+    Raises:
+        StudyError: they have more.
+    """
+    if round_parameters.projection not in ("", LAYERS):
+        projection_of(round_parameters, rows)
 
 
 def draw_key(round_parameters: RoundParameters, draw: Draw) -> bytes:
@@ -86,4 +105,5 @@ def clipped_sum(
         return projecting.projected_sum(parameters, rows, round_parameters.dimension, key)
     # P8: a projection is linear, so the sum of clipped records is projected, once. How much longer
     # a record may have become is charged.
-    return project(task.clipped_sum(parameters, rows), projection_of(round_parameters), draw)
+    projection = projection_of(round_parameters, rows.size)
+    return project(task.clipped_sum(parameters, rows), projection, draw)

@@ -45,6 +45,9 @@ class Silo:
         source: the silo's randomness; every attempt draws from a branch of it.
         seeds: the silo's part of the joint seeds, where the round parameters need them.
         check: raises if what an attempt is asked at cannot be, as far as this silo knows.
+
+    Raises:
+        StudyError: batches have more rows than a sum of the projection can hold.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Silo:
         self._seed: bytes | None = None
         self._noise = noise_share_of(round_parameters)
         self.batches = batches_of(round_parameters, task.capacity, source)
+        projected_sum.check_rows(round_parameters, self.batches.most)  # P8, P19
 
     def accept(self, model: bytes) -> Charge:
         """Check the aggregator's model for a new attempt at a round.
