@@ -220,9 +220,7 @@ def federate(
             membership,
             lambda: tasks[index - 1],
             record=(lambda agreed, charge: record(index, agreed, charge)) if record else None,
-            lists=lists_of(membership, counts, attempts_per_list, epoch, pool)
-            if attempts_per_list
-            else None,
+            lists=lists_of(membership, counts, attempts_per_list, epoch, pool),
         )
 
     payload = offer.payload()

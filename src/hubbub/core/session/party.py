@@ -28,6 +28,7 @@ from hubbub.core.protocol.round.masking import Attempt, Masking
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Charge, Silo
+from hubbub.core.protocol.token_lists.process_pool import process_pool
 from hubbub.core.protocol.token_lists.token_list import ListContext
 from hubbub.core.session import ask, token_lists
 from hubbub.core.session.ask import Call
@@ -465,9 +466,11 @@ def lists_of(
     counts: Sequence[int],
     attempts_per_list: int,
     epoch: int,
-    pool: token_lists.Pool,
-) -> token_lists.SiloTokenLists:
-    """A silo's shuffled token lists, none of which is made yet."""
+    pool: token_lists.Pool = process_pool,
+) -> token_lists.SiloTokenLists | None:
+    """A silo's shuffled token lists, none of which is made yet; None where no list serves."""
+    if not attempts_per_list:
+        return None
     return token_lists.SiloTokenLists(
         keys=membership.keys,
         index=membership.index,

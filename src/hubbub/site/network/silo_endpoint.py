@@ -37,7 +37,6 @@ from hubbub.core.protocol.round.masking import Attempt
 from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters
 from hubbub.core.protocol.round.silo import Charge
-from hubbub.core.protocol.token_lists.process_pool import process_pool
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.runs.spending import set_caps
 from hubbub.core.session.ask import Call
@@ -196,15 +195,13 @@ class SiloEndpoint(Endpoint):
             set_caps([self._ledger], study.privacy)
             self._ledger.charge(entry, attempts=mechanism.rows, study_attempts=study_attempts)
 
-        counts, attempts = study.data.counts, mechanism.attempts_per_list
+        attempts = mechanism.attempts_per_list
         return SiloParty(
             membership,
             task,
             check=partial(self._check_state, (study.id, offer.purpose), planned),
             record=record,
-            lists=lists_of(membership, counts, attempts, mechanism.epoch, process_pool)
-            if attempts
-            else None,
+            lists=lists_of(membership, study.data.counts, attempts, mechanism.epoch),
             permit=partial(self._permit, study),
         )
 
