@@ -59,7 +59,7 @@ def session(attempts: int, purpose: str = "training", begun: int | None = None) 
 
 
 def evidence(attempts: int, *silos: dict[str, Any]) -> dict[str, Any]:
-    charged = [{"silo": name, "attempts": attempts} for name in NAMES[1:]]
+    charged = [{"silo": name, "attempts": attempts, "unlisted": []} for name in NAMES[1:]]
     return {"epsilon": {"attempts": attempts}, "silos": [*silos] or charged}
 
 
@@ -90,7 +90,9 @@ def test_no_attempt_of_the_transcripts_is_missing_from_the_evidence() -> None:
 def test_an_attempt_without_a_transcript_is_wrong_once_more_silos_say_so_than_may_lie(
     silos: tuple[str, ...], shown: bool
 ) -> None:
-    parts = [{"silo": name, "attempts": 3 if name in silos else 2} for name in NAMES[1:]]
+    parts = [
+        {"silo": name, "attempts": 3 if name in silos else 2, "unlisted": []} for name in NAMES[1:]
+    ]
     found = list(attempt_findings(a_plan(), [session(2)], evidence(3, *parts)))
     (missing,) = [one for one in found if "1 are missing" in f"{one.claim} {one.verdict}"]
     assert missing.holds != shown

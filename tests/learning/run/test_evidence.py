@@ -411,6 +411,19 @@ def test_a_silo_signs_for_its_own_words_only() -> None:
         assert not keys.identity.verifies(signature, part_words({**said, key: value}))
 
 
+def test_p15_a_word_after_which_a_silo_may_answer_more_is_no_last_word(lied):
+    def change(content: dict[str, Any]) -> None:
+        part = content["silos"][1]
+        del part["closed"]
+        part["signature"] = _made()[2].keys[2].sign(part_words(part)).hex()
+
+    found = lied(change)
+    assert "it is no last word" in wrongs(found)
+    (said,) = [one for one in found if "it is at most" in one.claim and "after" in one.claim]
+    assert said.verdict == SIGNED
+    assert "hungary did not sign a final statement" in said.claim
+
+
 @pytest.mark.parametrize(("silos", "vouched"), [(1, False), (2, True)])
 def test_p15_a_session_is_vouched_for_by_one_silo_more_than_may_lie(silos, vouched):
     text, result, _ = _made()

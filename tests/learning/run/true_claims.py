@@ -38,13 +38,11 @@ class TrueFile:
         kind: of the run.
         content: of its file, without the signature.
         keys: of the parties, in the order of the roster; where one is unknown, None.
-        final: whether its silos have signed last words.
     """
 
     kind: str
     content: Content
     keys: tuple[Keys | None, ...]
-    final: bool = True
 
     @property
     def study(self) -> Study:
@@ -141,8 +139,7 @@ def _attempts(true: TrueFile, content: Content, counted: str, how: str, most: st
     rows = spent(made, number)
     of_all = zip(rows, spent(made, charged), strict=True)
     return (
-        true.final
-        and (how != "charged" or number == charged)
+        (how != "charged" or number == charged)
         and _is_shown(true, content)
         and number == content["epsilon"]["attempts"]
         and int(most) == charged
@@ -195,11 +192,7 @@ def _digest(true: TrueFile, content: Content, digest: str) -> bool:
 
 def _every_session(true: TrueFile, content: Content) -> bool:
     shown = {one["session"] for one in content["attested"]}
-    return (
-        true.final
-        and true.sessions <= shown
-        and all(_session(true, content, one[:16]) for one in shown)
-    )
+    return true.sessions <= shown and all(_session(true, content, one[:16]) for one in shown)
 
 
 def _session(true: TrueFile, content: Content, start: str, *_: str) -> bool:

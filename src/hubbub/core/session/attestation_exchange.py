@@ -204,11 +204,10 @@ class AttestationExchange:
         """This party's evidence, bound to the nonces of these silos, its own among them.
 
         Raises:
-            ProtocolError: they are not that, or were given before.
+            ProtocolError: they are not that.
         """
+        # P29: once in a session, as the ROLL that leads the call is taken once.
         shown_nonces = self._session.nonces_of(nonces, silos)
-        if self._nonces:
-            raise ProtocolError("expected nonces once in a session, got more", culprit="relay")
         # Only evidence over my own nonce is known to me to have been made in this session.
         if self._nonce and shown_nonces[self._index] != self._nonce:
             raise ProtocolError("expected my own nonce back, got another", culprit="relay")

@@ -1,11 +1,10 @@
 """What silos have signed of their own ledgers, and what follows from it for the whole run.
 
 A count of attempts is known if every silo of the study has signed its last word: one after which it
-answers no attempt (docs/privacy.md P15). Where one is silent, or has signed a word of an older
-form, after which more may have been answered, the count is the aggregator's own. Messages that the
-file lists bound it from below. So many silos as may collude may also lie about their counts: theirs
-are disputed and accuse nobody, while one more cannot all be lying. This file makes no plan and
-knows no frames.
+answers no attempt (docs/privacy.md P15). Where one is silent, the count is the aggregator's own.
+Messages that the file lists bound it from below. So many silos as may collude may also lie about
+their counts: theirs are disputed and accuse nobody, while one more cannot all be lying. This file
+makes no plan and knows no frames.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ class SiloWords:
 
     Args:
         wrongs: what is wrong with each part of the file, in its order; "" if nothing is.
-        spoken: silos that have rightly signed a part about this study.
-        doubtful: silos of the study without a last word.
+        spoken: silos that have rightly signed a last word about this study.
+        doubtful: the study's others.
         disputed: silos that count more than epsilon was counted for, where all of them may lie.
         attempts: the most that one of the others has charged.
         sessions: in which some have charged an attempt, hexadecimal.
@@ -91,15 +90,14 @@ class SiloWords:
         )
         wrongs, disputed = _counts_judged(content, wrongs, study)
         right = [one for one, why in zip(parts, wrongs, strict=True) if not why]
-        final = [one for one in right if one.get("closed") is True]
-        last = {one["silo"] for one in final}
-        unlisted = frozenset(name for one in final for name in one["unlisted"])
-        told = Counter(name for one in final for name in {*one["sessions"]})
+        spoken = frozenset(one["silo"] for one in right)
+        unlisted = frozenset(name for one in right for name in one["unlisted"])
+        told = Counter(name for one in right for name in {*one["sessions"]})
         return cls(
             wrongs=wrongs,
-            doubtful=tuple(name for name in study.parties.names if name not in last),
+            doubtful=tuple(name for name in study.parties.names if name not in spoken),
             disputed=disputed,
-            spoken=frozenset(one["silo"] for one in right),
+            spoken=spoken,
             attempts=max(
                 (one["attempts"] for one in right if one["silo"] not in disputed), default=0
             ),
@@ -136,12 +134,6 @@ def part_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Find
     listed = "the roster lists the study's silos, and as many compute nodes"
     yield judged(listed, why).covering("roster")
     yield from (one.covering("silos") for one in _spoken(names, parts, wrongs))
-    older = [part["silo"] for part in parts if part.get("closed") is not True]
-    if older:
-        yield not_verifiable(
-            f"that {_some(older)} answered no attempt after signing: their statements are "
-            "in an older form, which does not say so"
-        )
     if words.disputed:
         told = {part["silo"]: part["attempts"] for part in parts}
         said = [f"{name} ({told[name]})" for name in words.disputed]
@@ -195,6 +187,8 @@ def _wrong_in(part: Plain, silos: Mapping[str, Identity], sessions: Set[str], st
         return "the signature is not that of a silo of the roster"
     if part["study"] != study.id.hex():
         return "it is about another study"
+    if part.get("closed") is not True:  # P15: more attempts may have been answered after it
+        return "it is no last word"
     if not set(part["sessions"]) <= sessions:
         return "it names a session of which there is no transcript"
     count_of(part["attempts"])

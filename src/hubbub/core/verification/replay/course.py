@@ -44,6 +44,8 @@ class Course:
         self._divisor = planned.mechanism.divisor
         self._begin = self._next = begin
         self._model = model
+        # Nothing that rests on what is taken is proven: a MODEL is, where there was no beginning or
+        # a sum was lost.
         self._proven, self._lost = proven and begin is not None, False
         self._begun = self._summed = self._sums = self._attempts = 0
         self._missing = ""
@@ -93,9 +95,8 @@ class Course:
             if why := self._query.misfit(sent, self._begin, self._sums):
                 raise ProtocolError(f"expected a state that {self._sums} sums can lead to: {why}")
             self._begin = sent if self._begin is None and not self._sums else self._begin
-            # Nothing that rests on what was taken is proven. A model that was shortened on its way
-            # is not what the next step starts from.
-            self._proven, self._next = False, None if round_parameters.short_models else sent
+            # A model that was shortened on its way is not what the next step starts from.
+            self._next = None if round_parameters.short_models else sent
             return
         made = round_parameters.sent(self._next)
         if sent.tobytes() != made.tobytes():

@@ -171,7 +171,7 @@ def attempt_findings(plan: Plan, done: Sessions, content: Plain | None) -> Itera
         claim = "every charged attempt is in the transcripts, answered or not"
         why = f"{missing} are missing: each is recorded before it is asked; {RESTORE}"
         # Who names sessions of which there is no transcript may have answered them there.
-        told = sum(p["attempts"] > begun and not p.get("unlisted") for p in content["silos"])
+        told = sum(p["attempts"] > begun and not p["unlisted"] for p in content["silos"])
         # P15: of more than T silos that say so, one is honest.
         is_shown = told > plan.study.parties.colluders
         yield wrong(claim, why) if is_shown else not_verifiable(f"that {claim}: {why}")

@@ -243,10 +243,9 @@ def in_all(run: Run) -> str:
 def ledgers(run: Run) -> str:
     """Each silo's own word."""
     parts = run.silos
-    closed = [part["silo"] for part in parts if part.get("closed") is True]
     most = max((part["attempts"] for part in parts), default=0)
     return (
-        f"{len(closed)} of {run.plan.silos} silos have signed a final statement about "
+        f"{len(parts)} of {run.plan.silos} silos have signed a final statement about "
         f"this study: none has charged more than {several(most, 'attempt')} to its ledger."
     )
 
