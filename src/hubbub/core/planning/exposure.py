@@ -6,6 +6,7 @@ are its own (P10); this file counts both and asks `mechanisms` for the rest.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from math import ceil, exp, inf
@@ -18,7 +19,7 @@ from hubbub.core.planning import accounts, noise_shares
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.noise_shares import NoiseShares, known_shares
 from hubbub.core.privacy.certificate import Certificate
-from hubbub.core.privacy.dominating_pairs import LEAST_SAMPLED_NOISE
+from hubbub.core.privacy.dominating_pairs import LEAST_SAMPLED_NOISE, Release
 from hubbub.core.study.parties import Parties, Privacy
 
 _epsilon = attrgetter("epsilon")
@@ -108,28 +109,39 @@ class Threat:
                 f"{drawn[0]} too, which has no account beside it; choose Poisson sampling there"
             )
 
-    def exposure(self, row: Adversary, known: int, torn: float) -> Exposure:
-        """What an adversary learns that can subtract so many shares."""
-        noise = self.mechanism.noise_multiplier
-        left = noise * self.shares.left(known)
-        owned = owned_records(self.mechanism, self.parties, row.silos)
-        epsilon = epsilon_against(
-            accounts.account_of(self.mechanism),
+    def noise_left(self, known: int) -> float:
+        """sigma / C that is left against who can subtract so many shares (P3)."""
+        return self.mechanism.noise_multiplier * self.shares.left(known)
+
+    def epsilon(
+        self, account: accounts.Account, known: int, owned: int, torn: float = 0.0
+    ) -> float:
+        """Of all steps, charged like this, against who knows so many shares and owns such records.
+
+        `torn`: the probability that its silos take the mask graph apart (P4).
+        """
+        noise = self.noise_left(known)
+        return epsilon_against(
+            account,
             self.certificate.after(Certificate(failure=torn)),
             self.privacy.delta,
             self.mechanism.steps,
             self.privacy.epsilon,
-            left,
+            noise,
             owned,
             beside=self.beside,
-            left=left / noise,
+            left=noise / self.mechanism.noise_multiplier,
         )
+
+    def exposure(self, row: Adversary, known: int, torn: float) -> Exposure:
+        """What an adversary learns that can subtract so many shares."""
+        owned = owned_records(self.mechanism, self.parties, row.silos)
         return Exposure(
             adversary=row.name,
             colluding_silos=row.colluding,
             known_shares=known,
-            noise_multiplier=left,
-            epsilon=epsilon,
+            noise_multiplier=self.noise_left(known),
+            epsilon=self.epsilon(accounts.account_of(self.mechanism), known, owned, torn),
             known_records=owned,
             torn=torn,
         )
@@ -189,6 +201,13 @@ def epsilon_against(
         return inf
     whole = accounts.releases(account, noise, steps, known_records)
     whole += accounts.released(beside, steps, left)
+    return _claimed(certificate, whole, delta, near)
+
+
+def _claimed(
+    certificate: Certificate, whole: Sequence[Release], delta: float, near: float
+) -> float:
+    """Epsilon of releases at a delta, the certificate's part included; inf past 50."""
 
     def ideal(share: float) -> float:
         bound = accounts.epsilon_of(whole, share)
@@ -363,13 +382,8 @@ def _of_many(threat: Threat, stated: Exposure, many: int) -> float | None:
         whole += accounts.released(threat.beside, steps, 1.0, many)
     except StudyError:
         return None
-
-    def ideal(delta: float) -> float:
-        bound = accounts.epsilon_of(whole, delta)
-        return bound.upper if bound else inf
-
     certified = stated.certified(threat.certificate)
-    return certified.claim(ideal, threat.privacy.delta, near=stated.epsilon)
+    return _claimed(certified, whole, threat.privacy.delta, stated.epsilon)
 
 
 def _told(epsilon: float | None) -> str:

@@ -122,11 +122,8 @@ def grid_for(
 
 def largest_batch(mechanism: Mechanism) -> int:
     """A batch size exceeded with probability below 2^-100; a default if n is not public."""
-    return _likely_batch(mechanism) if mechanism.records else _UNKNOWN_BATCH
-
-
-def _likely_batch(mechanism: Mechanism) -> int:
-    """A batch size of so many records, exceeded with probability below 2^-100."""
+    if not mechanism.records:
+        return _UNKNOWN_BATCH
     mean = mechanism.sample_rate * mechanism.records
     return min(mechanism.records, int(mean + 12 * sqrt(mean) + 48) + 1)
 

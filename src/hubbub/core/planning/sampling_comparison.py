@@ -90,8 +90,7 @@ def joint_batches(threat: exposure.Threat, stated: exposure.Exposure) -> Samplin
             poisson, steps, 0, privacy.epsilon - certificate.epsilon, delta, beside
         ),
         colluders=tuple(
-            _against(threat, account, stated, colluding)
-            for colluding in _numbers(threat.parties.colluders)
+            _against(threat, account, colluding) for colluding in _numbers(threat.parties.colluders)
         ),
     )
 
@@ -102,36 +101,20 @@ def _numbers(colluders: int) -> list[int]:
     return sorted({round(colluders * place / max(most - 1, 1)) for place in range(most)})
 
 
-def _against(
-    threat: exposure.Threat,
-    account: accounts.Account,
-    stated: exposure.Exposure,
-    colluding: int,
-) -> Compared:
+def _against(threat: exposure.Threat, account: accounts.Account, colluding: int) -> Compared:
     """One row; that of joint batches says what the plan's exposure to the same silos says."""
     parties = threat.parties
     known = noise_shares.known_shares(parties, colluding)
-    noise = stated.noise_multiplier * threat.shares.left(known)
     owned = exposure.owned_records(threat.mechanism, parties, colluding + 1)
 
-    def spent(account: accounts.Account, known: int) -> float | None:
-        epsilon = exposure.epsilon_against(
-            account,
-            threat.certificate,
-            threat.privacy.delta,
-            threat.mechanism.steps,
-            threat.privacy.epsilon,
-            noise,
-            known,
-            beside=threat.beside,
-            left=noise / stated.noise_multiplier,
-        )
+    def spent(account: accounts.Account, owned: int) -> float | None:
+        epsilon = threat.epsilon(account, known, owned)
         return epsilon if epsilon < inf else None
 
     return Compared(
         colluding_silos=colluding,
         known_records=owned,
-        noise_multiplier=noise,
+        noise_multiplier=threat.noise_left(known),
         epsilon=spent(account, owned),
         epsilon_poisson=spent(replace(account, sampling="poisson"), 0),
     )
