@@ -465,7 +465,7 @@ def test_p7_word_and_grid_fit_every_set(case: tuple[int, int, int]) -> None:
     silos, record = case[0], made.clip / made.grid_step
     shares = [terms.share_sigma_grid(n) for n in range(made.quorum, silos + 1)]
     assert min(shares) == shares[-1] == terms.sigma_grid >= 4
-    assert shares[0] == pytest.approx(made.main.widest_share_sigma / made.grid_step)
+    assert shares[0] == pytest.approx(made.main.division.widest * made.share_sigma_grid)
     for n, share in enumerate(shares, made.quorum):
         assert 12 * sqrt(n) * share + made.sum_limit * record < 2.0 ** (made.word_bits - 1)
         assert made.main.total_sigma >= sqrt(n) * share * made.grid_step * (1 - 1e-12)

@@ -195,11 +195,6 @@ class PlannedQuery(Generic[Q_co]):
         return self.noise_multiplier * self.mechanism.clip / sqrt(self.shares)
 
     @property
-    def widest_share_sigma(self) -> float:
-        """The same where as many silos are missing as may be: no less (P3)."""
-        return self.share_sigma * self.division.widest
-
-    @property
     def total_noise_multiplier(self) -> float:
         """sigma / C of the noise in the revealed sum when every silo takes part; no unit."""
         return self.noise_multiplier * self.division.total(self.parties.silos)

@@ -6,7 +6,6 @@ runs, which code, how new the firmware is at least.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -122,11 +121,6 @@ class AttestedRole:
         return (
             asdict(self) | lists | {"measurements": builds, "minimum_tcb": dict(self.minimum_tcb)}
         )
-
-    @property
-    def canonical(self) -> bytes:
-        """JSON with sorted keys, every default written out."""
-        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":")).encode()
 
 
 @settings
