@@ -488,7 +488,7 @@ def _trusting(study: Study, exposures: tuple[exposure.Exposure, ...]) -> list[st
             "the silos' machines hide their noise from their owners; without this "
             f"assumption it is {other}"
         )
-        if asked is None or asked.silo is None:
+        if study.is_unattested:
             sentences.append(
                 'trust = "tee" without [attestation.silo]: it can be planned, but run '
                 "and serve refuse it"

@@ -59,7 +59,8 @@ class StudyAttestation:
     @property
     def policy(self) -> bytes:
         """SHA-256 of what the study asks for."""
-        return policy_digest(self.asked)
+        text = json.dumps(self.asked.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(b"hubbub policy v1" + text.encode()).digest()
 
     def asks(self, role: str) -> bool:
         """Whether parties with a role must show evidence."""
@@ -119,9 +120,3 @@ def judge(
     bound = [policy.report_data_is(report_data), policy.made_near(at)]
     policy.check_claims(claims, [*policy.policy_of(role), *bound])
     return claims
-
-
-def policy_digest(asked: Attestation) -> bytes:
-    """SHA-256 of what a study asks for."""
-    text = json.dumps(asked.to_dict(), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(b"hubbub policy v1" + text.encode()).digest()

@@ -38,6 +38,7 @@ from hubbub.core.verification.evidence.evidence_file import (
     load,
     not_checked,
     not_verifiable,
+    rederived,
     signed,
     wrong,
 )
@@ -269,10 +270,9 @@ def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) 
     if why:
         return wrong(claim, why)
     if words.are_final:
-        return judged(
+        return rederived(
             f"{claim}; no silo has charged more than {words.attempts}, as all silos "
-            "signed with the roster's keys",
-            "",
+            "signed with the roster's keys"
         )
     return signed(f"{claim}; this is the aggregator's count: {words.doubt}")
 
