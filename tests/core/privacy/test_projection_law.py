@@ -322,8 +322,8 @@ def test_more_coordinates_are_cheaper_down_to_no_projection(
 ) -> None:
     step = Step(noise_multiplier=4.0, sample_rate=rate, sampling=sampling, count=10)
 
-    def upper(k: int, tries: float = 1.0) -> float:
-        one = release_by_signs(step, relation, dimension=k, tries=tries)
+    def upper(k: int) -> float:
+        one = release_by_signs(step, relation, dimension=k)
         return Composition([one]).epsilon(1e-5, gap=3e-3).upper
 
     found = [upper(k) for k in (5, 20, 400, 2**40)]
@@ -333,7 +333,6 @@ def test_more_coordinates_are_cheaper_down_to_no_projection(
         relation=relation,
     )  # fmt: skip
     assert whole.lower < found[-1] == pytest.approx(whole.upper, rel=5e-3)
-    assert upper(20) < upper(20, tries=2.0) < upper(20, tries=2.0**20) < 4 * upper(20)
 
 
 def test_where_nothing_is_sampled_an_exchange_is_one_vector_of_twice_the_length() -> None:
@@ -366,12 +365,6 @@ def test_all_shifts_at_once_have_the_masses_of_one_after_the_other(rate: float) 
     low, *_, high = law.quantiles(1e-12, 50)
     p, _ = one_by_one.masses(np.array([-np.inf, low, high, np.inf]))
     assert max(p[0], p[2]) < 1e-10
-
-
-@pytest.mark.parametrize("tries", [0.5, float("nan")])
-def test_fewer_tries_than_one_are_refused(tries: float) -> None:
-    with pytest.raises(StudyError, match="tries"):
-        release_by_signs(Step(noise_multiplier=1.0), "add-remove", dimension=9, tries=tries)
 
 
 @pytest.mark.parametrize("kind", ["layers", "", "Sign", None])

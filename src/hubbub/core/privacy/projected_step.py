@@ -247,7 +247,7 @@ def _shares_of_ends(dimension: int, ends: Array, distance: float) -> tuple[Array
     return np.clip(share, 0.0, 1.0), np.clip(middle, ends[:-1], ends[1:])
 
 
-def release_by_signs(step: Step, relation: str, *, dimension: int, tries: float = 1.0) -> Release:
+def release_by_signs(step: Step, relation: str, *, dimension: int) -> Release:
     """A step that is seen through a fresh public projection of signs to `dimension` (P8 (7)).
 
     The law of R = |P^T a| / |a| is not known, but a bound on its tail is. Longer offsets only
@@ -256,16 +256,14 @@ def release_by_signs(step: Step, relation: str, *, dimension: int, tries: float 
     with the mean of that kept. Upper bounds remain upper bounds; lower ones are those of this
     mixture and say nothing about the mechanism.
 
-    The step's noise is relative to C *before* projecting. `tries` are the seeds from which somebody
-    may choose: 1 if the seed is revealed after the model is fixed and every reveal is a step.
+    The step's noise is relative to C *before* projecting. Nobody may choose among seeds: each is
+    revealed after the model is fixed, and every reveal is a step (P8 (3)).
     """
     arguments.choice("relation", relation, arguments.RELATIONS)
-    arguments.within("tries", tries, least=1, most=2.0**64)
     shift, one_vector = 1 / step.noise_multiplier, relation == "add-remove"
     apart = 1 if one_vector and step.sampling != "without-replacement" else 2
-    events = tries * (
-        1 if one_vector or step.sampling == "full-batch" or step.sample_rate == 1 else 2
-    )
+    everybody = step.sampling == "full-batch" or step.sample_rate == 1
+    events = 1 if one_vector or everybody else 2
     radii, weights, missing = _gathered_radii(dimension, events, apart * shift)
     each = [moved(step, relation, shift * float(radius)).laws for radius in radii]
     if isinstance(each[0][0], Removal):
@@ -290,7 +288,7 @@ def sign_tail(radius: Array, dimension: int) -> Array:
     return np.asarray(np.minimum(1.0, np.minimum(chernoff, cantelli) * (1 + 1e-12)))
 
 
-def _gathered_radii(dimension: int, events: float, distance: float) -> tuple[Array, Array, float]:
+def _gathered_radii(dimension: int, events: int, distance: float) -> tuple[Array, Array, float]:
     """Radii, their weights, and the weight beyond the last, for the tail `events` * `sign_tail`.
 
     On a cell between two radii the tail is replaced by its mean with respect to
@@ -309,7 +307,7 @@ def _gathered_radii(dimension: int, events: float, distance: float) -> tuple[Arr
     return ends, -np.diff(levels, prepend=1.0, append=tail[-1]), float(tail[-1])
 
 
-def _cell_ends(dimension: int, events: float) -> Array:
+def _cell_ends(dimension: int, events: int) -> Array:
     """Radii from where the tail leaves 1 to where it is nothing, closer where it is large."""
 
     def log_tail(radius: float) -> float:
