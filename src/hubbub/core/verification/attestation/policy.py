@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from hubbub.core.errors import AttestationError
 from hubbub.core.registered import loaded, registered
+from hubbub.core.study.attested_roles import PLATFORMS as PINNABLE
 from hubbub.core.study.attested_roles import AttestedRole
 
 # What verified evidence says, in the same words for all platforms.
@@ -138,7 +139,7 @@ def policy_of(role: AttestedRole) -> list[EvidenceRule]:
         ),
         *(_minimum_tcb(name, least) for name, least in role.minimum_tcb),
     ]
-    if role.platform in ("sgx", "tdx"):
+    if PINNABLE[role.platform].graded:
         status, advisories = " or ".join(role.statuses), ", ".join(role.advisories)
         rules += [
             EvidenceRule(
@@ -158,7 +159,7 @@ def policy_of(role: AttestedRole) -> list[EvidenceRule]:
                 ),
             ),
         ]
-    if role.platform == "snp" and role.revocation:
+    if PINNABLE[role.platform].revocable and role.revocation:
         rules.append(
             EvidenceRule(
                 "revocation",

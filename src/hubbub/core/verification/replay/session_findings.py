@@ -95,9 +95,9 @@ def told_findings(
     path, scaling = folder / STANDARDISED, told.standardisation
     kept = read_whole(path) if path.exists() else b""
     if kept == (scaling.to_json().encode() if scaling else b""):
-        yield judged(claim, "") if played.is_collection else signed(claim)
+        yield rederived(claim) if played.is_collection else signed(claim)
     else:
-        yield judged(claim, f"silos were told others; {RESTORE}, or rely on no answer from it")
+        yield wrong(claim, f"silos were told others; {RESTORE}, or rely on no answer from it")
 
 
 def key_findings(name: str, header: Header, content: Plain | None) -> Iterator[Finding]:
