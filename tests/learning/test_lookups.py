@@ -13,9 +13,17 @@ from torch.nn import functional
 
 from hubbub.core.errors import ModelError, UserError
 from hubbub.core.tabular.records import Records
-from hubbub.learning import EvaluationTask, TrainingTask, clipped_sum, parameters_vector, silo_tasks
-from hubbub.learning.batches import PaddedBatches
-from hubbub.learning.trial import LookupsWithin, RaisingOperations
+from hubbub.learning import (
+    EvaluationTask,
+    TrainingTask,
+    clipped_sum,
+    frozen,
+    parameters_vector,
+    self_check,
+    silo_tasks,
+)
+from hubbub.learning.batches import PaddedBatches, batch_of
+from hubbub.learning.trial import LookupsWithin, RaisingOperations, refuse_memory, tried
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 CROSS_ENTROPY = partial(functional.cross_entropy, reduction="none")
@@ -51,6 +59,51 @@ LOOKUPS = {
     ),
     "index_add": (lambda at: torch.zeros(3, 4).index_add(0, at, TABLE[:2]), FAR[1], NEAR[1]),
     "index_put": (lambda at: torch.zeros(3).index_put((at,), torch.ones(2)), FAR[1], NEAR[1]),
+    "unsafe index_put": (
+        lambda at: torch.ops.aten._unsafe_index_put(torch.zeros(3), [at], torch.ones(2)),
+        FAR[1],
+        NEAR[1],
+    ),
+    "max_unpool2d": (
+        lambda at: functional.max_unpool2d(torch.ones(1, 1, 1, 2), at.view(1, 1, 1, 2), 2),
+        torch.tensor([-1, 9]),
+        torch.tensor([0, 7]),
+    ),
+    "max_unpool3d": (
+        lambda at: functional.max_unpool3d(torch.ones(1, 1, 1, 1, 2), at.view(1, 1, 1, 1, 2), 2),
+        torch.tensor([-1, 90]),
+        torch.tensor([0, 15]),
+    ),
+    "nll_loss": (
+        lambda at: functional.nll_loss(TABLE, at, reduction="none"),
+        torch.tensor([9, -100, -1]),
+        torch.tensor([3, -100, 0]),
+    ),
+    "nll_loss of pixels": (
+        lambda at: functional.nll_loss(TABLE.view(1, 3, 2, 2), at, reduction="none"),
+        torch.tensor([[[9, -100], [-1, 1]]]),
+        torch.tensor([[[2, -100], [0, 1]]]),
+    ),
+    "multi_margin": (
+        lambda at: functional.multi_margin_loss(TABLE[:2], at),
+        torch.tensor([-1, 9]),
+        torch.tensor([0, 3]),
+    ),
+    "multi_margin of one": (
+        lambda at: functional.multi_margin_loss(TABLE[0], at),
+        torch.tensor(9),
+        torch.tensor(3),
+    ),
+    "multilabel_margin": (
+        lambda at: functional.multilabel_margin_loss(TABLE[:1], at),
+        torch.tensor([[9, 0, -5, 1]]),
+        torch.tensor([[3, 0, -1, 1]]),
+    ),
+    "renorm": (
+        lambda at: torch.embedding_renorm_(TABLE.clone(), at, 1.0, 2.0),
+        torch.tensor([9, -7]),
+        torch.tensor([2, 0]),
+    ),
 }
 
 
@@ -88,6 +141,38 @@ def test_the_way_back_is_that_of_the_nearest_row(rows, sparse):
     wanted = way_back(near)
     with LookupsWithin(CPU):
         assert torch.equal(way_back(at), wanted)
+
+
+CLASS_LOSSES = {
+    "nll_loss": (functional.nll_loss, [9, -100, -1], [3, -100, 0]),
+    "nll_loss of pixels": (
+        lambda scores, at: functional.nll_loss(
+            scores.mT.clone(memory_format=torch.contiguous_format).view(1, 4, 3, 1),
+            at.view(1, 3, 1),
+        ),
+        [9, -100, -1],
+        [3, -100, 0],
+    ),
+    "multi_margin": (functional.multi_margin_loss, [9, 1, -1], [3, 1, 0]),
+    "multilabel_margin": (
+        functional.multilabel_margin_loss,
+        [[9, 0, -1, 2]] * 3,
+        [[3, 0, -1, 2]] * 3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLASS_LOSSES)
+def test_the_way_back_of_a_loss_is_that_of_the_nearest_class(name):
+    loss, far, near = CLASS_LOSSES[name]
+
+    def way_back(at):
+        scores = TABLE.clone().requires_grad_()
+        return torch.autograd.grad(loss(scores, torch.tensor(at)), scores)[0]
+
+    wanted = way_back(near)
+    with LookupsWithin(CPU):
+        assert torch.equal(way_back(far), wanted)
 
 
 @pytest.mark.parametrize("method", ["vmap", "loop"])
@@ -301,6 +386,140 @@ def test_what_stops_a_device_at_some_records_is_refused_there_and_noted_here(dra
     assert here.names
     with pytest.raises(ModelError, match=r'never stops a GPU.*device = "cpu"'):
         RaisingOperations(GPU).seen_in(work)(inputs, torch.zeros(2), torch.ones(2))
+
+
+SPARSE_ROWS = torch.tensor([0, 1, 2])
+PUBLIC = torch.eye(2).to_sparse()
+# Each at numbers that it takes; at others it reads beside its tensors, or stops the process.
+UNCHECKED = {
+    "classes of ctc": lambda x: functional.ctc_loss(
+        torch.zeros(4, 1, 3), x[:1].long() + 1, torch.tensor([4]), torch.tensor([2])
+    ),
+    "segment lengths": lambda x: torch.segment_reduce(
+        torch.ones(4), "sum", lengths=x[0].long() + 2, unsafe=True
+    ),
+    "segment offsets": lambda x: torch.segment_reduce(
+        torch.ones(0), "sum", offsets=x[0].long(), initial=0
+    ),
+    "bag offsets": lambda x: functional.embedding_bag(torch.zeros(4).long(), TABLE, x[0].long()),
+    "sparse indices": lambda x: torch.sparse_coo_tensor(x[:1].long(), torch.ones(2), (4,)),
+    "sparse rows": lambda x: torch.sparse_csr_tensor(
+        x[0].long().cumsum(0), torch.zeros(0).long(), torch.ones(0), (1, 4)
+    ),
+    "sparse columns": lambda x: torch.sparse_csr_tensor(
+        SPARSE_ROWS, x[0].long(), torch.ones(2), (2, 4)
+    ),
+    "whole division": lambda x: torch.ones(2).long().div(x[0].long() + 3, rounding_mode="trunc"),
+    "whole division in place": lambda x: (
+        torch.ones(2).int().div_(x[0].int() + 3, rounding_mode="trunc")
+    ),
+    "trials of a binomial": lambda x: torch.binomial(x + 3, torch.full((2, 2), 0.5)),
+    "degree of Legendre": lambda x: torch.special.legendre_polynomial_p(torch.ones(2), x[0]),
+    "degree of Laguerre": lambda x: torch.special.laguerre_polynomial_l(torch.ones(2), x[0]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("name", UNCHECKED)
+def test_p14_what_one_record_can_end_a_process_with_is_refused_by_name(name):
+    x = torch.zeros(2, 2)
+    UNCHECKED[name](x)
+    with (
+        pytest.raises(ModelError, match=r"any number a record may hold, found \w+\.\w+\."),
+        RaisingOperations(CPU).following(x),
+    ):
+        UNCHECKED[name](x)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: functional.embedding_bag(x.long(), TABLE),
+        lambda x: functional.embedding_bag(x[0].long(), TABLE, torch.tensor([0, 1])),
+        lambda x: torch.segment_reduce(x[0], "sum", lengths=torch.tensor([1, 1]), unsafe=True),
+        lambda x: x.long().div(2, rounding_mode="trunc"),
+        lambda x: x.div(x, rounding_mode="trunc"),
+        lambda x: torch.binomial(torch.ones(2, 2), x),
+        lambda x: PUBLIC @ x,
+        lambda x: x.to_sparse() @ x,
+        lambda x: torch.special.legendre_polynomial_p(x, 3),
+        lambda x: (
+            functional.embedding(x.long(), TABLE.clone().requires_grad_(), sparse=True)
+            .sum()
+            .backward()
+        ),
+    ],
+    ids=[
+        "bag",
+        "offsets",
+        "length",
+        "half",
+        "float",
+        "trials",
+        "matrix",
+        "made",
+        "degree",
+        "gradient",
+    ],
+)
+def test_what_is_public_or_checked_is_not_refused(operation):
+    x = torch.zeros(2, 2)
+    with RaisingOperations(CPU).following(x):
+        operation(x)
+
+
+TRUNCATED = {"rounding_mode": "trunc"}
+
+
+class Divides(nn.Linear):
+    """Stops a processor at no number; its operation does, at the least divided by -1."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        whole = x.long()
+        return super().forward(x + whole.div(1 + whole.abs(), **TRUNCATED))
+
+
+class DividesInTraining(Divides):
+    """The same, in training alone."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) if self.training else nn.Linear.forward(self, x)
+
+
+@pytest.mark.parametrize("method", ["loop", "vmap", "auto"])
+@pytest.mark.parametrize("model", [Divides, DividesInTraining])
+def test_p14_a_model_is_tried_for_it_before_any_record_is_seen(model, method):
+    records = Records(inputs=np.ones((4, 2), dtype=np.float32), targets=np.arange(4) % 3)
+    with pytest.raises(ModelError, match=r"found aten\.div"):
+        TrainingTask(model(2, 3), records, clip=0.1, margin=1e-4, method=method)
+    if model is Divides:
+        with pytest.raises(ModelError, match=r"found aten\.div"):
+            EvaluationTask(model(2, 3), records, method=method)
+
+
+def test_p14_so_are_made_up_records_a_loss_and_frozen_layers():
+    """Each as the first that gets them: what is refused is not run once."""
+    with pytest.raises(ModelError, match=r"found aten\.div"):
+        tried(Divides(2, 3), (2,))
+    with pytest.raises(ModelError, match=r"found aten\.div"):
+        self_check._check_loss(lambda _, y: y.div(y + 1, **TRUNCATED), 3, FAR.view(-1))
+    batch = batch_of(torch.ones(4, 2), torch.arange(4) % 3)
+    with pytest.raises(ModelError, match=r"found aten\.div"):
+        refuse_memory(nn.Linear(2, 3), lambda x, y: x[:, 0] + y.div(y + 1, **TRUNCATED), batch)
+    with pytest.raises(UserError, match=r"found aten\.div"):
+        frozen._one_by_one(Divides(2, 3), torch.ones(4, 2))
+
+
+def test_p14_a_sum_that_is_projected_is_tried_as_it_is_going_to_be_made(monkeypatch):
+    def fails(*_, **__):
+        raise RuntimeError("it takes no such layer")
+
+    monkeypatch.setattr(silo_tasks.LayerProjection, "clipped_sum", fails)
+    records = Records(inputs=np.ones((4, 2), dtype=np.float32), targets=np.arange(4) % 3)
+    given = {"clip": 0.1, "margin": 1e-4, "method": "chain"}
+    TrainingTask(nn.Linear(2, 3), records, **given)
+    with pytest.raises(ModelError, match="found that it raised RuntimeError"):
+        TrainingTask(nn.Linear(2, 3), records, projected=5, **given)
 
 
 @pytest.mark.parametrize("most", [1, 4])

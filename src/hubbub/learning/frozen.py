@@ -38,6 +38,7 @@ from hubbub.learning.models import module_from, seeded_by
 from hubbub.learning.parameters import read_pinned
 from hubbub.learning.study.model import Frozen, Model, weights_path
 from hubbub.learning.torch_settings import seeded
+from hubbub.learning.trial import RaisingOperations
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
 _LOCK = "lock"  # whoever holds it is the only one who writes among what is kept
@@ -127,7 +128,8 @@ def _with_weights(frozen: Frozen, tensors: Mapping[str, torch.Tensor]) -> nn.Mod
 def _one_by_one(module: nn.Module, records: torch.Tensor) -> NDArray[np.float32]:
     """Rows of features, each of one record; zero where the module raises or changes itself."""
     zeros = torch.zeros(1, *records.shape[1:])
-    with state_unchanged(module):
+    watch = RaisingOperations(zeros.device).following(zeros)
+    with state_unchanged(module), watch:
         made_up, raised = attempted(lambda: module(zeros).flatten(1))
     if raised:
         raise DataError(

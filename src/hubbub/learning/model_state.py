@@ -218,9 +218,17 @@ def tensors_in(values: Any) -> list[torch.Tensor]:
 
 
 def addresses(values: Any) -> list[int]:
-    """Of the memory of tensors that have any; a view has that of its base."""
-    held = [tensor for tensor in tensors_in(values) if tensor.numel()]
-    return [tensor.untyped_storage().data_ptr() for tensor in held]
+    """Of the memory of tensors that have any: a view its base's, a sparse one its values'."""
+    held = [numbers for tensor in tensors_in(values) if (numbers := _stored(tensor)).numel()]
+    return [numbers.untyped_storage().data_ptr() for numbers in held]
+
+
+def _stored(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.layout == torch.strided:
+        return tensor
+    if tensor.layout == torch.sparse_coo:
+        return tensor._values()  # noqa: SLF001 (values() takes none that is not coalesced)
+    return tensor.values()
 
 
 def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:

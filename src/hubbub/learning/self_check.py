@@ -36,6 +36,7 @@ from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import borrowed, exact_products, plain_attention
 from hubbub.learning.trial import (
     MADE_UP,
+    RaisingOperations,
     refuse_memory,
     refuse_mixing,
     tried,
@@ -281,7 +282,8 @@ def _check_loss(loss: Loss, outputs: int, targets: torch.Tensor) -> None:
         generator.manual_seed(0)
         some = torch.randn(shape)
     remedy = "call the loss on made-up outputs and targets"
-    together: Any = unquoted(partial(loss, some, targets), remedy)
+    with RaisingOperations(some.device).following((some, targets)):
+        together: Any = unquoted(partial(loss, some, targets), remedy)
     is_one = isinstance(together, torch.Tensor) and together.shape == (MADE_UP,)
     if not is_one or not together.isfinite().all():
         raise ModelError(

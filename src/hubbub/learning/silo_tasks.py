@@ -25,6 +25,7 @@ from torch import nn
 
 from hubbub.core.errors import ModelError
 from hubbub.core.kept_pages import kept_pages
+from hubbub.core.protocol.primitives.randomness import KEY_BYTES
 from hubbub.core.tabular.records import Records
 from hubbub.learning.batches import (
     Loss,
@@ -139,6 +140,7 @@ class TrainingTask(_Task):
         views: of each record, which the model then sees as a `UnitModel` of so many places, or of
             so many for each place of a patient; None: the record itself.
         precision: of forward and backward on a device, as `hubbub.learning.clipped_sum` takes it.
+        projected: k, where `projected_sum` is going to be asked for; 0: `clipped_sum` is.
 
     Raises:
         UserError: there is no such device.
@@ -168,8 +170,9 @@ class TrainingTask(_Task):
         target_type: TargetType = CLASSES,
         views: Views | None = None,
         precision: str = "float32",
+        projected: int = 0,
     ) -> None:
-        self._precision = precision
+        self._precision, self._projected = precision, projected
         self.capacity = records.units if capacity is None else capacity
         self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
@@ -225,8 +228,7 @@ class TrainingTask(_Task):
             DataError: as for `clipped_sum`.
             StudyError: so many numbers do not fit the model.
         """
-        layers = LayerProjection.of(self._model, dimension)
-        projected = partial(layers.clipped_sum, self._model, draw_key=draw_key)
+        projected = _projecting(self._model, dimension, draw_key)
         return self._total(projected, parameters, rows, dimension)
 
     def _total(
@@ -271,21 +273,25 @@ class TrainingTask(_Task):
         operation may raise, every row becomes a piece of its own, as with the loop.
         """
         known, raising = CHECKED.setdefault(self._model, {}), RaisingOperations(self._device)
-        key = (self._method, rows, margin, self._precision, self._key)
+        key = (self._method, rows, margin, self._precision, self._projected, self._key)
         if key not in known:
             seen = _lookups_seen(self._model, self._device)
             with REPLICA, _computing(self._device), seen, kept_pages(self._dimension):
                 few = trial.inputs.to(self._device), on_device(targets, self._device)
-                most, products = unquoted(
-                    partial(affordable, self._model, self._loss, *few, self._method)
-                )
+                with RaisingOperations(self._device).following(few):
+                    most, products = unquoted(
+                        partial(affordable, self._model, self._loss, *few, self._method)
+                    )
                 within = 1 if self._method == "loop" else rows_within(margin, products)
                 if within > 1 and takes_all_at_once(self._device, self._dimension):
                     within = rows + 1  # an empty one beside them
                     most = most if self._device.type == "cpu" else within
                 size = piece_size(rows, within)
                 self._chunk = even_size(size, most)
-                work = raising.seen_in(partial(self._piece, partial(clipped_sum, self._model)))
+                summed: Callable[..., ClippedSum] = partial(clipped_sum, self._model)
+                if self._projected:
+                    summed = _projecting(self._model, self._projected, bytes(KEY_BYTES))
+                work = raising.seen_in(partial(self._piece, summed))
                 with zeros_filled(self._model), writes_refused(self._model):
                     kinds = kinds_for(self._model, self._loss)
                     few_rows = rows_tried(size, self._chunk)
@@ -295,6 +301,12 @@ class TrainingTask(_Task):
         if not alone:
             self._method, self._chunk = "loop", 1
         return size if alone else 1
+
+
+def _projecting(model: nn.Module, dimension: int, draw_key: bytes) -> Callable[..., ClippedSum]:
+    """A sum of gradients projected layer by layer."""
+    layers = LayerProjection.of(model, dimension)
+    return partial(layers.clipped_sum, model, draw_key=draw_key)
 
 
 def rows_tried(size: int, chunk: int) -> int:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -135,9 +136,10 @@ def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:
     device = device_under(model)
 
     def of(inputs: torch.Tensor) -> Trial:
-        with torch.no_grad():
-            model(inputs.to(device))
-        return Trial(inputs=inputs, outputs=outputs_of(model, inputs.to(device)))
+        given = inputs.to(device)
+        with torch.no_grad(), RaisingOperations(_CPU).following(given):
+            model(given)
+            return Trial(inputs=inputs, outputs=outputs_of(model, given))
 
     with borrowed():
         return first_taken(shape, of) or of(torch.zeros((MADE_UP, *shape)))
@@ -230,10 +232,11 @@ def refuse_memory(model: nn.Module, loss: Loss, batch: Batch) -> None:
 
 def _said(model: nn.Module, loss: Loss, row: Batch) -> list[torch.Tensor]:
     """Outputs and gradient of a record, for one seed."""
-    with torch.no_grad():
-        outputs = _outputs(model, row)
-    with seeded(0, device_under(model) or _CPU):
-        parts = clipped_sum(model, loss, row.inputs, row.targets, _NO_CLIP, method="loop")
+    with RaisingOperations(_CPU).following((row.inputs, row.targets)):
+        with torch.no_grad():
+            outputs = _outputs(model, row)
+        with seeded(0, device_under(model) or _CPU):
+            parts = clipped_sum(model, loss, row.inputs, row.targets, _NO_CLIP, method="loop")
     return [*outputs, parts.vector]
 
 
@@ -297,8 +300,49 @@ _STOPPING = re.compile(
 )
 
 
+# And what torch does unchecked on any device: a number that a record may hold has it read or write
+# past its tensors, ends the process, or is counted up to. What it is given of that sort, by name.
+
+
+def _at(*places: int | str) -> Callable[[Sequence[Any], dict[str, Any]], object]:
+    """The arguments at these places, or of these names."""
+    return lambda args, named: [
+        named.get(place) if isinstance(place, str) else args[place] for place in places
+    ]
+
+
+def _whole_divisor(args: Sequence[Any], named: dict[str, Any]) -> object:
+    """A processor stops at the least whole number divided by -1, rounded towards zero."""
+    whole = not any(one.is_floating_point() for one in tensors_in(args))
+    return args[1] if whole and named.get("rounding_mode") == "trunc" else None
+
+
+def _indices(args: Sequence[Any], _: dict[str, Any]) -> object:
+    """Of a sparse tensor of the model's; of an embedding's gradient they have been checked."""
+    backward = torch._C._current_graph_task_id() >= 0  # noqa: SLF001 (torch has no other word)
+    return None if backward else args[3]
+
+
+_UNCHECKED: dict[str, Callable[[Sequence[Any], dict[str, Any]], object]] = {
+    "_ctc_loss": _at(1),  # classes
+    "segment_reduce": _at("lengths", "offsets"),
+    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), _at(2)),  # offsets
+    "_sparse_coo_tensor_with_dims_and_tensors": _indices,
+    "sparse_compressed_tensor": _at(0, 1),
+    "_sparse_compressed_tensor_unsafe": _at(0, 1),
+    "_convert_indices_from_coo_to_csr": _at(0),
+    "_convert_indices_from_csr_to_coo": _at(0, 1),
+    "div": _whole_divisor,
+    "binomial": _at(0),  # of NaN trials it draws for ever
+    # Degrees, up to which they count.
+    **dict.fromkeys(("special_legendre_polynomial_p", "special_laguerre_polynomial_l"), _at(1)),
+}
+
+
 class RaisingOperations(OperationMode):
     """Their names, where what they are given follows from records.
+
+    Inside, a ModelError names the first that one record could stop the process or a device with.
 
     Args:
         device: that they are for.
@@ -314,16 +358,30 @@ class RaisingOperations(OperationMode):
         """The work on a piece, watched."""
 
         def watched(inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor) -> NDArray[Any]:
-            self._followed = set(addresses((inputs, targets)))
-            with self:
+            with self.following((inputs, targets)):
                 return work(inputs, targets, kept)
 
         return watched
 
+    @contextmanager
+    def following(self, records: object) -> Iterator[None]:
+        """Watch what is done inside with the tensors among the records."""
+        self._followed = set(addresses(records))
+        with self:
+            yield
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        follows = not self._followed.isdisjoint(addresses((args, kwargs)))
+        follows = self._follows((args, kwargs))
+        unchecked = _UNCHECKED.get(str(func).split(".")[1].rstrip("_"))
+        if follows and unchecked and self._follows(unchecked(args, kwargs or {})):
+            raise ModelError(
+                f"expected operations that take any number a record may hold, found {func}, which "
+                "does not check it and may stop the process; keep what follows from records out "
+                "of its classes, lengths, offsets, indices, divisor or degree, or use another, "
+                "such as torch.scatter_add"
+            )
         if follows and _RAISING.fullmatch(str(func)):
             self.names.add(str(func))
             if not self._is_processor and _STOPPING.fullmatch(str(func)):
@@ -334,6 +392,9 @@ class RaisingOperations(OperationMode):
         given = func(*args, **(kwargs or {}))
         (self._followed.update if follows else self._followed.difference_update)(addresses(given))
         return given
+
+    def _follows(self, values: object) -> bool:
+        return not self._followed.isdisjoint(addresses(values))
 
 
 # Where a number of a record says which row of a table is taken, and the table has no such row, a
@@ -371,6 +432,28 @@ def _along(given: list[Any]) -> int:
     return int(given[0].shape[given[1]]) if given[0].dim() else 1
 
 
+def _of_classes(place: int, *, least: int = 0) -> _Bounds:
+    """The argument at a place names scores of the one before; from -1 on where that ends a list."""
+
+    def bound(given: list[Any]) -> None:
+        scores = given[place - 1]
+        given[place] = given[place].clamp(least, scores.shape[1 if scores.dim() > 1 else 0] - 1)
+
+    return bound
+
+
+def _but_ignored(place: int) -> _Bounds:
+    """The same of a loss whose fourth argument from there on is a class that is left out."""
+    within = _of_classes(place)
+
+    def bound(given: list[Any]) -> None:
+        classes = given[place]
+        within(given)
+        given[place] = torch.where(classes == given[place + 3], classes, given[place])
+
+    return bound
+
+
 def _of_chances(given: list[Any]) -> None:
     """Found and wanted are from 0 to 1; what is no number stays none in the way back."""
     given[:2] = [one.nan_to_num().clamp(0, 1) for one in given[:2]]
@@ -381,17 +464,26 @@ _OF_ALL = _of_rows(1, lambda given: int(given[0].numel()), wraps=True)
 # Backward passes are among them: what is looked up was kept for these as the model gave it.
 _LOOKUPS: dict[str, _Bounds] = {
     **dict.fromkeys(("embedding", "_embedding_bag", "_embedding_bag_forward_only"), _OF_TABLE),
+    "embedding_renorm": _OF_TABLE,
     "embedding_dense_backward": _of_rows(1, lambda given: int(given[2])),
     "_sparse_coo_tensor_with_dims_and_tensors": _of_rows(3, lambda given: int(given[2][0])),
     "_embedding_bag_backward": _of_rows(1, lambda given: int(given[6])),
     "_embedding_bag_per_sample_weights_backward": _of_rows(2, lambda given: len(given[1])),
     **dict.fromkeys(("take", "put"), _OF_ALL),
     **dict.fromkeys(("index", "_unsafe_index", "index_put", "_index_put_impl"), _of_axes),
+    "_unsafe_index_put": _of_axes,
     **dict.fromkeys(("gather", "scatter", "scatter_add", "scatter_reduce"), _of_rows(2, _along)),
     **dict.fromkeys(
         ("index_select", "index_add", "index_copy", "index_reduce"), _of_rows(2, _along)
     ),
     "index_fill": _of_rows(2, _along, wraps=True),
+    **dict.fromkeys(("max_unpool2d", "max_unpool3d"), _of_rows(1, lambda given: prod(given[2]))),
+    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), _but_ignored(1)),
+    **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), _but_ignored(2)),
+    "multi_margin_loss": _of_classes(1),
+    "multi_margin_loss_backward": _of_classes(2),
+    "multilabel_margin_loss_forward": _of_classes(1, least=-1),
+    "multilabel_margin_loss_backward": _of_classes(2, least=-1),
     "binary_cross_entropy": _of_chances,
 }
 

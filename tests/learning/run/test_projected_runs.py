@@ -356,6 +356,24 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
+@pytest.mark.parametrize(("kind", "tried"), [("layers", SENT), ("sign", 0)])
+def test_p14_the_sum_that_is_tried_at_set_up_is_the_one_that_is_sent(
+    monkeypatch: pytest.MonkeyPatch, kind: str, tried: int
+) -> None:
+    """Or a model that raises in the projection alone would send nothing but noise."""
+
+    class Seen(Exception):  # noqa: N818 (no error)
+        pass
+
+    def stop(*_: object, projected: int, **__: object) -> None:
+        raise Seen(projected)
+
+    monkeypatch.setattr(learning, "TrainingTask", stop)
+    plan = planned(kind)
+    with pytest.raises(Seen, match=f"^{tried}$"):
+        run(plan.study, plan=plan)
+
+
 @pytest.mark.slow
 @pytest.mark.slow_cases("gaussian")
 @every_kind

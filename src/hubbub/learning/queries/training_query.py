@@ -144,6 +144,7 @@ class TrainingQuery(AtModel, SteppedQuery):
         self, silo: SiloData, records: Records, capacity: int, rows: int, margin: float
     ) -> LocalTask:
         learner: learning.Learner = silo.learner
+        projection = self.mechanism.projection
         return learning.TrainingTask(
             learner.per_view_model,
             records,
@@ -156,6 +157,7 @@ class TrainingQuery(AtModel, SteppedQuery):
             target_type=learner.target_type,
             views=learner.views,
             precision=self.training.precision,
+            projected=projection.dimension if projection and projection.by_layers else 0,
         )
 
     def _rows(self, silo: SiloData) -> int:
