@@ -415,6 +415,9 @@ UNCHECKED = {
     ),
     "trials of a binomial": lambda x: torch.binomial(x + 3, torch.full((2, 2), 0.5)),
     "degree of Legendre": lambda x: torch.special.legendre_polynomial_p(torch.ones(2), x[0]),
+    "matrix of eigenvalues": torch.linalg.eigvals,
+    "zeta from there": lambda x: torch.special.zeta(2.0, x + 3),
+    "polygamma from there": lambda x: torch.polygamma(2, x + 3),
     "degree of Laguerre": lambda x: torch.special.laguerre_polynomial_l(torch.ones(2), x[0]),
 }
 
@@ -443,6 +446,7 @@ def test_p14_what_one_record_can_end_a_process_with_is_refused_by_name(name):
         lambda x: PUBLIC @ x,
         lambda x: x.to_sparse() @ x,
         lambda x: torch.special.legendre_polynomial_p(x, 3),
+        lambda x: torch.polygamma(1, x + 3),
         lambda x: (
             functional.embedding(x.long(), TABLE.clone().requires_grad_(), sparse=True)
             .sum()
@@ -459,6 +463,7 @@ def test_p14_what_one_record_can_end_a_process_with_is_refused_by_name(name):
         "matrix",
         "made",
         "degree",
+        "trigamma",
         "gradient",
     ],
 )
@@ -466,6 +471,24 @@ def test_what_is_public_or_checked_is_not_refused(operation):
     x = torch.zeros(2, 2)
     with RaisingOperations(CPU).following(x):
         operation(x)
+
+
+@pytest.mark.parametrize("kind", [TrainingTask, EvaluationTask])
+def test_a_model_of_sparse_tensors_is_watched_and_taken_row_by_row(kind):
+    class Sparse(Words):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(5, 2, sparse=True)
+            self.last = nn.Linear(2, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last((PUBLIC @ self.words(x.long()).mean(1).mT).mT)
+
+    records = Records(inputs=np.ones((4, 2), dtype=np.float32), targets=np.arange(4) % 3)
+    given = {"clip": 0.1, "margin": 1e-4} if kind is TrainingTask else {}
+    model = Sparse()
+    task = kind(model, records, method="loop", **given)
+    assert np.linalg.norm(task.clipped_sum(parameters_vector(model), np.arange(4))) > 0
 
 
 TRUNCATED = {"rounding_mode": "trunc"}

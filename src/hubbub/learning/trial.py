@@ -334,8 +334,11 @@ _UNCHECKED: dict[str, Callable[[Sequence[Any], dict[str, Any]], object]] = {
     "_convert_indices_from_csr_to_coo": _at(0, 1),
     "div": _whole_divisor,
     "binomial": _at(0),  # of NaN trials it draws for ever
-    # Degrees, up to which they count.
+    "linalg_eig": _at(0),  # as which eigvals is seen here, which crashes at what is not finite
+    # Degrees up to which they count, and numbers below 0 from which they do.
     **dict.fromkeys(("special_legendre_polynomial_p", "special_laguerre_polynomial_l"), _at(1)),
+    "special_zeta": _at(1),
+    "polygamma": lambda args, _: next((n for n in args if isinstance(n, int) and n < 2), args),
 }
 
 
@@ -378,9 +381,8 @@ class RaisingOperations(OperationMode):
         if follows and unchecked and self._follows(unchecked(args, kwargs or {})):
             raise ModelError(
                 f"expected operations that take any number a record may hold, found {func}, which "
-                "does not check it and may stop the process; keep what follows from records out "
-                "of its classes, lengths, offsets, indices, divisor or degree, or use another, "
-                "such as torch.scatter_add"
+                "does not check it and may stop the process; give it there only what is public, or "
+                "use one that checks, as torch.gather and torch.scatter_add do"
             )
         if follows and _RAISING.fullmatch(str(func)):
             self.names.add(str(func))
