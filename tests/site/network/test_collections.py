@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.core.errors import IntegrityError, StudyError, UserError
+from hubbub.core.errors import BudgetError, IntegrityError, StudyError, UserError
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.head_statement import Witness
 from hubbub.core.ledger.privacy_ledger import Ledger
@@ -608,7 +608,7 @@ def test_a_silo_that_comes_early_or_late_is_told_that_nothing_was_taken(tmp_path
         return sum(clock.wall() >= at for at in away) % 2 == 0
 
     assert collect(parties, seated(parties, there), clock=clock, until=120.0) is not None
-    told = [line for line in parties.said if "no deposit of this silo was taken" in line]
+    told = [line for line in parties.said if "has taken no deposit of this folder" in line]
     assert told.count(told[0]) == 4, "all came before the node, and each is told once"
     assert told[0].endswith("the nodes' keys come first; join later")
     assert [line for line in told if line != told[0]] == [told[-1]]
@@ -634,3 +634,85 @@ def test_a_row_whose_silo_died_behind_it_has_its_time_in_the_trail(
         history = LedgerHistory.beside(home / "ledger.sqlite")
         shown = [*trail([*ledger.contents()], history, delta=1e-5, relation="add-remove")]
     assert all(line["time"] for line in shown if "1 charge for" in line["event"])
+
+
+def test_p15_two_copies_of_a_ledger_are_told_though_both_are_asked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another study's aggregator hears of one meanwhile: as many rows have one head only."""
+    hourly(monkeypatch)
+    parties = Consortium.gather(tmp_path, asking())
+    parties.stop("cleveland")
+    shutil.copytree(tmp_path / "cleveland", tmp_path / "copy")
+    parties.start("cleveland")
+    seat, grown = parties.seats["cleveland"], list[bytes]()
+
+    def show(_name: str, ready: bytes, request: bytes) -> bytes:
+        if grown:
+            return ready
+        grown.append(ready)
+        seat._ledger.close_study(bytes(32))  # type: ignore[attr-defined]
+        with (
+            Ledger(tmp_path / "copy" / "ledger.sqlite") as copy,
+            Witness(parties.aggregator.home / "witness") as witness,
+        ):
+            copy.close_study(bytes([1]) * 32)
+            witness.sign(copy.statement("meanwhile"))
+        return read_answer(seat.answer(request))[0]
+
+    assert collect(parties, _shown(parties, show), until=1200.0) is not None
+    assert any("the ledger of cleveland has 2 rows" in line for line in parties.said)
+    assert rows(parties, "cleveland") == []
+
+
+def test_a_silo_of_an_older_hubbub_is_told_by_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hourly(monkeypatch)
+    parties = Consortium.gather(tmp_path, asking())
+    old: Any = parties.seats["cleveland"]
+    honest = old.ready
+    old.ready = lambda study: honest(study) | {"version": "0.1.9"}
+    old._side._stated = lambda _, asked: old._ready(asked.place.id, asked.study)
+    assert collect(parties, until=1200.0) is not None
+    assert any("cleveland: it runs hubbub '0.1.9'" in line for line in parties.said)
+    assert any("got one to none, as an older hubbub sends" in line for line in parties.said)
+    assert rows(parties, "cleveland") == []
+
+
+def test_a_silo_whose_deposit_is_on_no_disk_of_its_own_is_told_that_it_was_set_back(
+    tmp_path: Path,
+) -> None:
+    parties, restored = Consortium.gather(tmp_path, asking()), list[str]()
+    seats = seated(parties)
+
+    def phase(name: str, requests: Any, deadline: float) -> Any:
+        made = list((tmp_path / "cleveland").glob("collections/*/deposit"))
+        if name == "collect_rest" and made and not restored:
+            restored.append(name)
+            parties.stop("cleveland")
+            shutil.rmtree(tmp_path / "cleveland" / "collections")
+            parties.start("cleveland")
+        yield from seats(name, requests, deadline)
+
+    assert collect(parties, phase) is not None
+    told = [line for line in parties.said if "has taken no deposit of this folder" in line]
+    assert restored
+    assert told[-1].endswith("it has another than this folder, which was set back")
+
+
+def test_a_sum_that_the_ledger_refuses_is_not_called_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hourly(monkeypatch)
+    parties, charge = Consortium.gather(tmp_path, asking()), Ledger.charge
+
+    def refuses(self: Ledger, *given: Any, **named: Any) -> None:
+        if "cleveland" in str(self._path):
+            raise BudgetError("no room")
+        charge(self, *given, **named)
+
+    monkeypatch.setattr(Ledger, "charge", refuses)
+    assert collect(parties, until=1200.0) is not None
+    assert any("refused to answer (budget): no room" in line for line in parties.said)
+    assert not any("is charged" in line for line in parties.said)

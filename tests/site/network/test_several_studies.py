@@ -273,6 +273,7 @@ def test_a_study_waits_for_parties_that_have_an_older_roster(tmp_path: Path) -> 
     studies.look()
     assert studies.left == [one]
     assert one.why.startswith("it is not decided on yet by ann, bob")
+    assert one.why.endswith("; ann, bob, cyn: another roster"), "in their inboxes it is not"
     for name in parties.study.parties.names:
         outbox.note(one.study.id, name, Standing(state="declined", reason="no consent"))
     studies.look()

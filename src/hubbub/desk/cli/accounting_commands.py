@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from math import ceil, floor, log10
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +98,10 @@ def _noise(options: argparse.Namespace) -> int:
 
 def _outward(bound: hubbub.Bound) -> str:
     """Both ends to seven digits of the upper one, rounded so that they stay true."""
-    unit = 10.0 ** (floor(log10(bound.upper)) - 6) if bound.upper else 1.0
-    return f"{floor(bound.lower / unit) * unit:.7g} and {ceil(bound.upper / unit) * unit:.7g}"
+    lower, upper = Decimal(bound.lower), Decimal(bound.upper)
+    unit = Decimal(1).scaleb(upper.adjusted() - 6)
+    low, high = lower.quantize(unit, ROUND_FLOOR), upper.quantize(unit, ROUND_CEILING)
+    return f"{float(low):.7g} and {float(high):.7g}"
 
 
 def _answered(

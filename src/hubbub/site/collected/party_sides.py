@@ -109,8 +109,10 @@ class PartySide(ABC):
         """How far a collection is, for this party's people."""
         kept = self.kept(session)
         own = kept.parts("deposit")  # which a node has none of
-        why = ""
-        if own is None and self._folder.role == "silo":  # which was asked for none
+        why, mine = "", "" if own is None else unverified(own[0]).digest.hex()
+        if said["taken"] not in ("", mine):  # P30: only a silo that was set back makes two
+            why = "it has another than this folder, which was set back"
+        elif own is None and self._folder.role == "silo":  # which was asked for none
             is_closed = said["come"] >= said["quorum"]
             why = "the sum is closed" if is_closed else "the nodes' keys come first; join later"
         if why and why != self._log.current("no_deposit"):
@@ -123,8 +125,7 @@ class PartySide(ABC):
             quorum=said["quorum"],
             no_deposit=why,
         )
-        taken = own is not None and said["taken"] == unverified(own[0]).digest.hex()
-        if taken and kept.parts("receipt") is None:
+        if mine and said["taken"] == mine and kept.parts("receipt") is None:
             self._log.note("received", study=study.name)
             kept.keep("receipt", receipt)
 

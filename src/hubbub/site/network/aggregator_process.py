@@ -334,8 +334,8 @@ class Studies:
             one.wait(f"it cannot be proposed, the disk says: {why_of(error)}")
             return False
         verdict, now = Verdict.of(study, self._party), time.monotonic()
+        said = Outbox(self._party).standings(study.id)
         if verdict.hopeless:
-            said = Outbox(self._party).standings(study.id)
             reasons = listed({name: said[name].reason for name in verdict.declined})
             one.wait(f"too many parties have declined it: {reasons}", DECLINED)
             return False
@@ -344,7 +344,10 @@ class Studies:
             not verdict.lacking or now > one.enough_since + self._timeouts.grace
         ):
             return True
-        one.wait(f"it is not decided on yet by {few(verdict.lacking)}; hubbub inbox there")
+        lost = [name for name in verdict.lacking if name in said and said[name].is_lost]
+        why = listed({name: said[name].reason for name in lost})
+        asked = f"it is not decided on yet by {few(verdict.lacking)}"
+        one.wait(f"{asked}; {why or 'hubbub inbox there'}")
         return False
 
     def _begin(self, one: QueuedStudy) -> None:

@@ -52,6 +52,11 @@ class Standing:
     state: str
     reason: str = ""  # its people's, or its hubbub's; printable
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether its hubbub could not take it in: it is in nobody's inbox."""
+        return self.state in (FULL, UNUSABLE)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:

@@ -9,7 +9,6 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from hubbub import VERSION
@@ -190,13 +189,14 @@ class Requests(Peers):
             if frame.tag is not Tag.READY:
                 raise ProtocolError("expected a READY, got another frame", culprit="relay")
             whole = json.loads(bytes(frame.payload))
-            if whole.get("to", "") != to:
-                raise ProtocolError(
-                    "expected the READY to this request, got one to another", culprit="relay"
-                )
             if (version := whole.get("version")) != VERSION:  # people should know
                 words = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
                 self.warn("version", whom=name, said=words)
+            if whole.get("to", "") != to:
+                other = "to another" if "to" in whole else "to none, as an older hubbub sends"
+                raise ProtocolError(
+                    f"expected the READY to this request, got one {other}", culprit="relay"
+                )
             is_silo = index in self.roster.silos
             if is_silo and (refused := self._behind(name, whole, heads)) is not None:
                 return refused
@@ -232,17 +232,21 @@ class Requests(Peers):
             self.warn("garbled", whom=name, said=said)  # of a collection nobody else would tell
             return Absent(why="garbled", said=said)
         before = heads.get(stated.ledger)
-        if before is not None and not stated.follows(before):
-            self.warn("older", whom=name, rows=stated.rows, before=before.rows)
-            said = (
-                f"its ledger has {stated.rows} rows, but it stated {before.rows}, or "
-                "others, before: its folder was set back; restore the newest copy of it "
-                "there, or follow the runbook if that is lost"
-            )
-            return Absent(why=SET_BACK, said=said)
-        with suppress(IntegrityError):  # another study has had a newer one while this was asked
-            self.heads[name] = witness.sign(stated)
-        return None
+        if before is None or stated.follows(before):
+            try:
+                self.heads[name] = witness.sign(stated)
+                return None
+            except IntegrityError:
+                before = witness.known[stated.ledger]
+                if before.rows > stated.rows:  # stated to another study while this was asked
+                    return None
+        self.warn("older", whom=name, rows=stated.rows, before=before.rows)
+        said = (
+            f"its ledger has {stated.rows} rows, but it stated {before.rows}, or "
+            "others, before: its folder was set back; restore the newest copy of it "
+            "there, or follow the runbook if that is lost"
+        )
+        return Absent(why=SET_BACK, said=said)
 
     def _read(self, index: int, blob: bytes, asked: bytes, most: int) -> Answer:
         """The parts of an answer of so many bytes at most, or why there are none."""
