@@ -359,6 +359,23 @@ def test_numbers_for_people_are_those_of_the_json_rounded_outward(command, ask, 
     assert (lower, upper) == pytest.approx((found["lower"], found["upper"]), rel=1e-5)
 
 
+def test_a_delta_near_the_least_number_is_rounded_outward_too(command):
+    """Of so small a number no last digit is a number of its own."""
+    done = command(
+        "delta",
+        "--noise-multiplier",
+        "1",
+        "--epsilon",
+        "38.55",
+        "--sample-rate",
+        "1",
+        "--steps",
+        "1",
+    )
+    assert done.code == 0
+    assert "is between 1.100882e-318 and" in done.out
+
+
 def test_plan_names_every_adversary_and_marks_the_promised_one(command, ask, study, monkeypatch):
     monkeypatch.setattr(terminal._out, "width", 300)
     shown = command("plan", study)

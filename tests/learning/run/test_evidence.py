@@ -261,6 +261,12 @@ def in_other_words(content: dict[str, Any]) -> None:
     content["versions"]["hubbub"] = "0.1.9"
 
 
+def of_another_count(content: dict[str, Any]) -> None:
+    """Of the account alone, which another version may count in another way."""
+    content["epsilon"]["claimed"][0]["adversary"] = "somebody"
+    content["versions"]["hubbub"] = "0.1.9"
+
+
 def no_toml(content: dict[str, Any]) -> None:
     content["study"]["toml"] = "[study"
 
@@ -271,6 +277,7 @@ def no_toml(content: dict[str, Any]) -> None:
         (cheaper, "epsilon is"),
         (less_noise, "noise_multiplier is"),
         (in_other_words, "hubbub 0.1.9 made it, and this is"),
+        (of_another_count, "hubbub 0.1.9 made it, and this is"),
         (fewer_attempts, "are of 6 attempts at least"),
         (fewer_attempts_with_their_epsilon, "counted for 3 attempts only"),
         (part_of_an_attempt, "no whole number"),

@@ -232,20 +232,27 @@ def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Fin
         f"the plan's numbers follow from the study {study.id.hex()[:16]}…, to six digits, "
         f"for {made.dimension} parameters"
     )
-    why, version = difference(plan_told, made.to_dict()), content["versions"].get("hubbub")
-    if why and version != VERSION:
-        why += f"; hubbub {version} made it, and this is {VERSION}: verify it with that version"
+    why = by_version(difference(plan_told, made.to_dict()), content)
     yield judged(claim, why).covering("plan")
     claim = (
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
         f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
         "digits, against every other adversary, if the study ran as planned"
     )
-    why = difference(account["claimed"], spent(made, made.mechanism.steps))
+    why = by_version(difference(account["claimed"], spent(made, made.mechanism.steps)), content)
     unshown = "" if words.show(study) else "that it is this study: too few silos have signed"
     yield _vouched(claim, why, unshown).covering("epsilon.claimed")
     counted = _attempts_claim(content, study, words, made)
     yield counted.covering("epsilon.attempts", "epsilon.after_attempts")
+
+
+def by_version(why: str, content: Plain) -> str:
+    """Why a plan or its account is not what follows here; and who can judge one of elsewhere."""
+    versions = content.get("versions")
+    version = versions.get("hubbub") if isinstance(versions, dict) else VERSION
+    if not why or version == VERSION:
+        return why
+    return f"{why}; hubbub {version} made it, and this is {VERSION}: verify it with that version"
 
 
 def _vouched(claim: str, why: str, doubt: str) -> Finding:
@@ -262,7 +269,7 @@ def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) 
     claim = (
         f"after {several(attempts, 'attempt')} {how}, it is at most {at_most(stated['epsilon'])}"
     )
-    why = difference(content["epsilon"]["after_attempts"], rows)
+    why = by_version(difference(content["epsilon"]["after_attempts"], rows), content)
     if attempts > made.mechanism.paid_attempts:
         why = f"the study allows {made.mechanism.steps} attempts"
     if attempts < least:

@@ -23,7 +23,12 @@ from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.offer import round_parameters_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import AUDIT
-from hubbub.core.verification.evidence.claims import check_content, remade, within_seconds
+from hubbub.core.verification.evidence.claims import (
+    by_version,
+    check_content,
+    remade,
+    within_seconds,
+)
 from hubbub.core.verification.evidence.collecting import FILE, digests_of, summary_of
 from hubbub.core.verification.evidence.evidence_file import (
     MALFORMED,
@@ -193,7 +198,7 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
         return [*findings, *map(not_checked, _BEYOND), *claims]
     if remade_plan is None:
         return [*findings, *_without_plan(stated, content), *claims]
-    findings.append(_alike("plan.json follows from study.toml", stated, remade_plan.to_dict()))
+    findings.append(_alike(_BEYOND[0], stated, remade_plan.to_dict(), content))
     if findings[-1].holds:
         # Evidence of which anything is false proves nothing about attempts and keys.
         sound = content if all(one.holds for one in [*findings, *claims]) else None
@@ -231,13 +236,14 @@ def _audit_kept(path: Path, content: Plain) -> Finding:
         return wrong(claim, f"it cannot be read ({type(error).__name__})")
 
 
-def _alike(claim: str, stated: Plain, made: Plain | None) -> Finding:
+def _alike(claim: str, stated: Plain, made: Plain | None, content: Plain | None = None) -> Finding:
     """Whether plain values that were written down are those that follow."""
     try:
         why = difference(stated, made)
     except (OverflowError, RecursionError):
         why = "it has something past all measure"
-    return judged(claim, f"{why}; {RESTORE}" if why else "")
+    told = by_version(why, content or {})
+    return judged(claim, f"{why}; {RESTORE}" if why and told == why else told)
 
 
 def steps_of(folder: Path) -> int:
