@@ -716,3 +716,22 @@ def test_a_sum_that_the_ledger_refuses_is_not_called_charged(
     assert collect(parties, until=1200.0) is not None
     assert any("refused to answer (budget): no room" in line for line in parties.said)
     assert not any("is charged" in line for line in parties.said)
+
+
+def test_a_silo_whose_deposit_came_too_late_is_told_that_the_sum_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has paid, and its answer was lost: no word that it was taken will ever come."""
+    hourly(monkeypatch)
+    parties = Consortium.gather(tmp_path, asking())
+    seats = seated(parties)
+
+    def phase(name: str, requests: Any, deadline: float) -> Any:
+        for party, blob in seats(name, requests, deadline):
+            lost = (party, name) == ("cleveland", "collect_deposit")
+            yield party, Missing() if lost else blob
+
+    assert collect(parties, phase, until=7200.0) is not None
+    assert len(rows(parties, "cleveland")) == 1
+    told = [line for line in parties.said if "has taken no deposit of this folder" in line]
+    assert told[-1].endswith("the sum is closed")

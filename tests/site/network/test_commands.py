@@ -761,6 +761,18 @@ def test_a_flood_of_one_event_pushes_no_line_of_another_out_of_the_log(tmp_path,
     assert (lines[-1]["said"], lines[-1]["left_out"]) == ("late", 500)
 
 
+def test_no_line_is_so_long_that_a_few_push_all_others_out(tmp_path):
+    """An aggregator's offer may name its version in millions of letters."""
+    log = EventLog(party="ann", folder=tmp_path)
+    log.note("deposited", study="s")
+    for _ in range(20):
+        log.warn("refused", why="plan", said="9" * 1_000_000)
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert json.loads(lines[0])["event"] == "deposited"
+    assert json.loads(lines[-1])["said"] == "9" * 4000 + "…"
+    assert (tmp_path / "status.json").stat().st_size < 10_000
+
+
 def test_a_log_that_has_grown_large_begins_anew(tmp_path, monkeypatch):
     monkeypatch.setattr("hubbub.site.network.event_log._LARGEST", 1000)
     event_log = EventLog(party="cleveland", folder=tmp_path)

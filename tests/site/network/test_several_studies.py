@@ -25,7 +25,7 @@ from hubbub.site.network.folder_files import roster_of
 from hubbub.site.network.nats.carrier import EndedError
 from hubbub.site.network.nats.server import named_relay
 from hubbub.site.network.party_folder import RELAY, PartyFolder
-from hubbub.site.network.proposals import Inbox, Outbox, Standing
+from hubbub.site.network.proposals import Inbox, Outbox, Standing, Verdict
 from hubbub.site.network.waiting import Door, Timeouts
 from network.lines import asked, come, free_port, missing, relayed, wait
 from network.relay import HASTY, Jumping, Watched, tiny
@@ -279,6 +279,21 @@ def test_a_study_waits_for_parties_that_have_an_older_roster(tmp_path: Path) -> 
     studies.look()
     assert studies.left == []
     assert one.why.endswith("declined it: ann, bob, cyn: no consent"), "said once of all"
+
+
+def test_a_folder_served_once_ends_not_while_enough_parties_wait_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = Watched.gather(tmp_path / "parties", tiny())
+    studies = serving(parties, tmp_path / "studies", parties.study)
+    studies._timeouts = Timeouts(waiting=-1.0)
+    found = Verdict(lacking=("cyn",), declined=(), enough=True, hopeless=False)
+    monkeypatch.setattr(Verdict, "of", lambda *_: found)
+    studies.look()
+    assert not studies.is_stuck, "it begins after the grace that others have"
+    found = replace(found, enough=False)
+    studies.look()
+    assert studies.is_stuck
 
 
 def test_a_file_that_is_no_study_is_named_and_the_others_go_on(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ class PartySide(ABC):
         why, mine = "", "" if own is None else unverified(own[0]).digest.hex()
         if said["taken"] not in ("", mine):  # P30: only a silo that was set back makes two
             why = "it has another than this folder, which was set back"
-        elif own is None and self._folder.role == "silo":  # which was asked for none
+        elif not said["taken"] and self._folder.role == "silo":  # of which none is due
             is_closed = said["come"] >= said["quorum"]
             why = "the sum is closed" if is_closed else "the nodes' keys come first; join later"
         if why and why != self._log.current("no_deposit"):

@@ -300,7 +300,7 @@ class Studies:
                 continue
             if self._is_wanted(one):
                 self._begin(one)
-            elif now > one.came + self._timeouts.waiting:
+            elif not one.enough_since and now > one.came + self._timeouts.waiting:
                 one.vain = self._over
 
     def _take_in(self) -> None:

@@ -27,6 +27,7 @@ from hubbub.core.errors import HubbubError, UserError, loggable
 LOG, STATUS = "events.jsonl", "status.json"
 _LARGEST = 1 << 23  # bytes of a log
 _LINES, _SECONDS = 1000, 60.0  # of one kind at once; until one more may be
+_LONGEST = 4000  # characters of a value: the lines of one kind at once are half a log
 _PACED = frozenset(("step", "answered"))  # what nobody else has come faster
 BEAT = 30.0  # seconds between two signs of life in the status
 
@@ -137,10 +138,11 @@ class EventLog:
 
     def note(self, event: str, **values: Any) -> None:
         """Write an ordinary event down."""
-        self.write("info", event, values)
+        self.write("info", event, _short(values))
 
     def warn(self, event: str, **values: Any) -> None:
         """Write down an event that somebody should look at; the status has the last one."""
+        values = _short(values)
         self.write("warning", event, values)
         self.state(last_error=sentence(event, values))
 
@@ -317,6 +319,14 @@ class StudyLog(EventLog):
     def write(self, level: str, event: str, values: Mapping[str, Any]) -> None:
         """Write an event of this study down, in the party's log."""
         self.whole.write(level, event, {"study": self.study, **values})
+
+
+def _short(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a line, in which others may have a text as long as they like."""
+    return {
+        name: f"{value[:_LONGEST]}…" if isinstance(value, str) and len(value) > _LONGEST else value
+        for name, value in values.items()
+    }
 
 
 def sentence(event: str, values: Mapping[str, Any]) -> str:
