@@ -763,10 +763,10 @@ def test_a_flood_of_one_event_pushes_no_line_of_another_out_of_the_log(tmp_path,
 
 def test_no_line_is_so_long_that_a_few_push_all_others_out(tmp_path):
     """An aggregator's offer may name its version in millions of letters."""
-    log = EventLog(party="ann", folder=tmp_path)
-    log.note("deposited", study="s")
+    event_log = EventLog(party="ann", folder=tmp_path)
+    event_log.note("deposited", study="s")
     for _ in range(20):
-        log.warn("refused", why="plan", said="9" * 1_000_000)
+        event_log.warn("refused", why="plan", said="9" * 1_000_000)
     lines = (tmp_path / "events.jsonl").read_text().splitlines()
     assert json.loads(lines[0])["event"] == "deposited"
     assert json.loads(lines[-1])["said"] == "9" * 4000 + "…"
