@@ -27,6 +27,15 @@ def at_most(bound: float | None) -> str:
     return _rounded(bound, ROUND_CEILING)
 
 
+def no_less(number: float, digits: int) -> str:
+    """A number to so many digits at most, rounded up.
+
+    >>> no_less(1.2345001, 4), no_less(0.5, 6), no_less(1.00000123e-5, 6)
+    ('1.235', '0.5', '1.00001e-05')
+    """
+    return f"{float(_rounded(number, ROUND_CEILING, digits)):.{digits}g}"
+
+
 def at_least(bound: float) -> str:
     """A lower bound to three digits, rounded down.
 
@@ -36,13 +45,13 @@ def at_least(bound: float) -> str:
     return _rounded(bound, ROUND_FLOOR)
 
 
-def _rounded(bound: float, rounding: str) -> str:
+def _rounded(bound: float, rounding: str, digits: int = _DIGITS) -> str:
     exact = Decimal(repr(float(bound)))
     if not exact:
         return "0"
-    last = Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1)
+    last = Decimal(1).scaleb(exact.adjusted() - digits + 1)
     rounded = exact.quantize(min(last, Decimal(1)), rounding=rounding)
-    return f"{rounded:.2e}" if rounded < Decimal("0.001") else f"{rounded:f}"
+    return f"{rounded:.{digits - 1}e}" if rounded < Decimal("0.001") else f"{rounded:f}"
 
 
 def score(value: float | None) -> str:

@@ -359,6 +359,14 @@ def test_numbers_for_people_are_those_of_the_json_rounded_outward(command, ask, 
     assert (lower, upper) == pytest.approx((found["lower"], found["upper"]), rel=1e-5)
 
 
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "2", "3"])
+def test_the_noise_that_people_read_is_no_less_than_what_was_calibrated(command, ask, epsilon):
+    options = ("noise", "--epsilon", epsilon, "--delta", "1e-5", *MECHANISM)
+    exact, done = ask(*options)["noise_multiplier"], command(*options)
+    (words,) = re.findall(r"noise multiplier (\S+) ", done.out)
+    assert exact <= float(words) <= exact * (1 + 1e-5)
+
+
 def test_a_delta_near_the_least_number_is_rounded_outward_too(command):
     """Of so small a number no last digit is a number of its own."""
     done = command(

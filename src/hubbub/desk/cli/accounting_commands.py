@@ -12,6 +12,7 @@ import numpy as np
 
 import hubbub
 from hubbub.core.errors import UserError
+from hubbub.core.number_format import no_less
 from hubbub.core.privacy.arguments import RELATIONS, SAMPLINGS
 from hubbub.desk.cli.terminal import add_command, answer, argument, writing
 
@@ -91,7 +92,7 @@ def _noise(options: argparse.Namespace) -> int:
     mechanism = _mechanism(options, noise_multiplier=noise)
     upper = hubbub.epsilon(delta=options.delta, **mechanism).upper
     upper = min(upper, asked)  # calibration saw a sharper bound at the same noise
-    words = f"noise multiplier {noise:.6g} (sigma / C) keeps epsilon at most {asked:g}"
+    words = f"noise multiplier {no_less(noise, 6)} (sigma / C) keeps epsilon at most {asked:g}"
     result = {"noise_multiplier": noise, "epsilon_upper": upper}
     return _answered(options, start, result, words, mechanism, (upper, options.delta))
 
@@ -146,7 +147,7 @@ def _picture(mechanism: dict[str, Any], epsilon: float, delta: float) -> str:
         up=bounds([lowest, 1.0], *charts.vertical(_HEIGHT)),
         labels=("epsilon (smaller is more private)", "delta (logarithmic)"),
     )
-    words = f"epsilon {epsilon:.4g} at delta {delta:.4g}"
+    words = f"epsilon {no_less(epsilon, 4)} at delta {no_less(delta, 4)}"
     above = "No mechanism with this noise is above the upper curve (certified)."
     chart = charts.lines(
         series,

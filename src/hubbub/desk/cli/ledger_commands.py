@@ -18,7 +18,7 @@ from hubbub.core.ledger.head_statement import HeadStatement, Witness, Witnessed
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.privacy_ledger import Content, Ledger
 from hubbub.core.ledger.tally import Tally, kind_of
-from hubbub.core.number_format import at_most, several
+from hubbub.core.number_format import at_most, no_less, several
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
 from hubbub.core.tabular.cells import csv_text
@@ -292,7 +292,7 @@ def _export_trails(options: argparse.Namespace) -> int:
 
 
 def _digits(epsilon: float | None) -> str:
-    return at_most(None) if epsilon is None else f"{epsilon:.6g}"
+    return at_most(None) if epsilon is None else no_less(epsilon, 6)
 
 
 def _counted(cap: Cap | None, delta: float | None, relation: str | None) -> tuple[float, str]:

@@ -151,7 +151,7 @@ def delta(run: Run) -> str:
     if stated:
         expected = (
             f"; times the {amount(stated)} {run.plan.unit}s that the study states, this is "
-            f"{amount(stated * run.plan.delta)}"
+            f"{at_most(stated * run.plan.delta)}"
         )
     return f"Delta is {amount(run.plan.delta)}{expected}."
 
