@@ -490,7 +490,9 @@ def test_p15_a_ledger_set_back_between_collections_pays_nothing_until_the_newest
     assert collect(parties, phase, clock=clock, until=clock.wall() + UNTIL, out="2") is not None
     said = [line for line in parties.said if "set back" in line]
     assert said
-    assert all("the ledger of cleveland has 1 rows, but it stated 3 before" in one for one in said)
+    assert all(
+        "the ledger of cleveland has 1 rows, but it stated 3, or others" in one for one in said
+    )
     assert paid() == 2, "none was paid on the older copy"
     assert [one for one in verify(tmp_path / "2") if not one.holds] == []
 

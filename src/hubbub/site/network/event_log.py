@@ -90,7 +90,7 @@ _SENTENCES = {
         "{least}: its folder was set back; it takes no part until the newest copy is there"
     ),
     "older": (
-        "the ledger of {whom} has {rows} rows, but it stated {before} before: its folder was "
+        "the ledger of {whom} has {rows} rows, but it stated {before}, or others: its folder was "
         "set back; it takes no part until the newest copy is there"
     ),
     "garbled": "from {whom}, an unusable message: {said}",
