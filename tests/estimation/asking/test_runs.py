@@ -106,7 +106,10 @@ ON_NUMBERS = {
 
 @pytest.mark.parametrize("kind", ON_NUMBERS)
 def test_numbers_in_a_regression_take_a_few_sums(folder: Path, kind: str) -> None:
-    told = study(folder, q=ON_NUMBERS[kind])
+    # Of real noise: at epsilon 8 one in fifty is refused, at 20 none of 150.
+    told = Study.from_table(
+        table_of_study(folder, q=ON_NUMBERS[kind]) | {"privacy": {"epsilon": 40, "delta": 1e-5}}
+    )
     found = hubbub.run(told)
     assert statistics_of(told).mechanism.steps == statistics_of(told).layout.rounds == 10
     assert found.steps == 10
