@@ -14,8 +14,9 @@ from math import inf
 import numpy as np
 
 from benchmarks.conformance.accountant_brackets import judged
-from hubbub.core.privacy.canary_guesses import Trials, chosen_rule, lower_bound, rates_of
+from hubbub.core.privacy.canary_guesses import lower_bound
 from hubbub.core.privacy.composition import Bound
+from hubbub.learning.audit.rules import Trials, chosen_rule, rates_of
 
 
 @dataclass(frozen=True, kw_only=True)
