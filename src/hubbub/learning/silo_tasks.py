@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from math import prod, sqrt
+from math import sqrt
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -72,9 +72,6 @@ from hubbub.learning.trial import (
 )
 from hubbub.learning.views import Views
 from hubbub.learning.vmapped import vmapped_losses
-
-if TYPE_CHECKING:
-    from hubbub.learning.queries.validation.kinds import Kind
 
 _PROCESSOR = torch.device("cpu")
 # Silos of one process may share a replica of the model, whose parameters are written here.
@@ -393,16 +390,33 @@ class ScoreMarks:
         return torch.cat([torch.full_like(bounded, presence)[None], scale * (scores - 0.5)])
 
 
+class Placed(Protocol):
+    """Public cells, a row for each bin of predictions and a column for each outcome."""
+
+    @property
+    def predictions(self) -> int:
+        """How many rows."""
+
+    @property
+    def outcomes(self) -> int:
+        """How many columns."""
+
+    def places(
+        self, predicted: NDArray[Any], targets: NDArray[Any]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(n,) the row and the column of each record."""
+
+
 @dataclass(frozen=True)
 class CellMarks:
     """A 1 in the cell of a record's prediction and outcome, 0 elsewhere (docs/privacy.md P27)."""
 
-    cells: Kind
+    cells: Placed
 
     @property
     def size(self) -> int:
         """How many cells."""
-        return prod(self.cells.shape)
+        return self.cells.predictions * self.cells.outcomes
 
     def columns(
         self,
@@ -413,7 +427,8 @@ class CellMarks:
     ) -> torch.Tensor:
         """(cells, n)."""
         predicted, known = target_type.compared(outputs, targets.cpu().numpy())
-        place = np.ravel_multi_index(self.cells.places(predicted, known), self.cells.shape)
+        rows, columns = self.cells.places(predicted, known)
+        place = rows * self.cells.outcomes + columns
         hot = np.zeros((self.size, len(place)))
         hot[place, np.arange(len(place))] = 1.0
         return torch.from_numpy(hot).to(outputs.device)

@@ -54,6 +54,16 @@ class Kind(ABC):
         """Of a table: a row for each prediction, a column for each outcome."""
 
     @property
+    def predictions(self) -> int:
+        """Rows of a table."""
+        return self.shape[0]
+
+    @property
+    def outcomes(self) -> int:
+        """Columns of a table."""
+        return self.shape[1]
+
+    @property
     def code(self) -> PrefixCode | None:
         """By which the counts of each outcome are sent; None: as they are."""
         return None
