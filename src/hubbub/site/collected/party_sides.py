@@ -5,7 +5,6 @@ A party may end at any moment; started again, it answers the same request with t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from abc import ABC, abstractmethod
@@ -36,7 +35,7 @@ from hubbub.core.study.study import Study
 from hubbub.site.collected.collection_frames import CollectionPlace, Deposit, Opening
 from hubbub.site.collected.collection_request import AskedCollection, Prepare
 from hubbub.site.collected.node import CollectionNode, NodeState
-from hubbub.site.network.envelope import request
+from hubbub.site.network.envelope import request, request_digest
 from hubbub.site.network.event_log import WAITING, EventLog
 from hubbub.site.network.kept_frames import FOLDER, KEY, OPENED, KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
@@ -223,8 +222,8 @@ class SiloSide(PartySide):
 
     def _stated(self, call: Call, asked: AskedCollection) -> bytes:
         """The READY to one request: a relay shows no older one as its answer (P15)."""
-        to = hashlib.sha256(request(call, asked.place.id, asked.sent)).hexdigest()
-        return self._ready(asked.place.id, asked.study, to=to)
+        asks = request(call, asked.place.id, asked.sent)
+        return self._ready(asked.place.id, asked.study, to=request_digest(asks))
 
     def _open(self, asked: AskedCollection, opening: Opening) -> list[bytes] | None:
         """Take part in this opening of the collection, and in no other; what was deposited."""

@@ -78,6 +78,11 @@ def request(call: Call, session: bytes, parts: Sequence[bytes] = ()) -> bytes:
     return b"".join((_ASKS, bytes((VERSION, call)), session, *_lengths(parts)))
 
 
+def request_digest(request: bytes) -> str:
+    """What a REFUSAL or a READY calls the request that it answers: nobody shows it for another."""
+    return hashlib.sha256(request).hexdigest()
+
+
 def answer(parts: Sequence[bytes] = ()) -> bytes:
     """An answer with these parts."""
     return b"".join((_ANSWERS, bytes((VERSION,)), *_lengths(parts)))
@@ -171,8 +176,8 @@ class Refusal:
 
     def sealed(self, request: bytes, keys: Keys, sender: int) -> bytes:
         """The frame that refuses a request."""
-        to = hashlib.sha256(request).hexdigest()
-        payload = json.dumps({"why": self.why, "culprit": self.culprit, "to": to}).encode()
+        told = {"why": self.why, "culprit": self.culprit, "to": request_digest(request)}
+        payload = json.dumps(told).encode()
         return Frame(
             tag=Tag.REFUSAL,
             study=bytes(32),

@@ -5,7 +5,6 @@ What a party says no with is signed by it; a refusal that nobody signed counts a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +36,7 @@ from hubbub.site.network.envelope import (
     VersionError,
     read_answer,
     request,
+    request_digest,
     word_limit,
 )
 from hubbub.site.network.event_log import EventLog
@@ -139,7 +139,7 @@ class Requests(Peers):
                 stated = call is Call.OPEN or (index in self.roster.silos and call in _STATED)
                 if stated and not isinstance(answer, Absent):
                     # A session is new, a collection is not: there READY names what it answers.
-                    to = "" if call is Call.OPEN else hashlib.sha256(blobs[party]).hexdigest()
+                    to = "" if call is Call.OPEN else request_digest(blobs[party])
                     answer = self._greeted(index, answer, session, to, heads)
                 yield index, answer
             for party, index in waiting.items():
@@ -307,7 +307,7 @@ class Requests(Peers):
                 "expected a refusal for a known reason, got another",
                 culprit=self.roster.name(index),
             ) from None
-        if to != hashlib.sha256(asked).hexdigest():
+        if to != request_digest(asked):
             raise ProtocolError(
                 f"expected a refusal of this request, got one of something else: {reason}",
                 culprit="relay",
