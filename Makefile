@@ -142,7 +142,7 @@ coverage: $(TOOLS)
 	@$(PYTEST) -m "not slow" --cov --cov-report= $(ARGS)
 	@$(BIN)/coverage report
 	@for room in $(ROOMS); do \
-	  taken=$$($(BIN)/coverage report --include="*/hubbub/$$room/*" --format=total) || exit 1; \
+	  taken=$$($(BIN)/coverage report --include="*/hubbub/core/$$room/*" --format=total) || exit 1; \
 	  echo "hubbub: $$room: expected $(EXPECTED) % or more, found $$taken %"; done
 
 check: lint

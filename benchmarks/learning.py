@@ -1,7 +1,7 @@
 """Clipped gradient sums against a plain forward and backward, and against Opacus.
 
-    python benchmarks/learning.py [--models A2,B] [--methods plain,hubbub] [--rounds 25]
-                                  [--threads 1] [--write] [--json]
+    python -m benchmarks.learning [--models A2,B] [--methods plain,hubbub] [--rounds 25]
+                                   [--threads 1] [--write] [--json]
 
 Times are the least over interleaved rounds in one process, since other work on the machine only
 ever adds; the ratios are of processor time, which it adds least to. With more than one thread that
@@ -21,10 +21,7 @@ time over that of "hubbub".
 
 Asked for: A2 and B at batch 400 within 1.5 times plain, in time, and within 2 times, in memory;
 faster than Opacus in both its modes everywhere; the layered projection within 1.3 times the clipped
-sum. Seen on an AMD EPYC with one thread (results/learning.csv): 1.07 and 1.09 in time, 1.84 and
-1.93 in memory; 1.3 to 2.2 times faster than Opacus ghost and 1.07 (E) to 71 times faster than its
-hooks; the layered sum of A2 at batch 400 takes 0.76 times the clipped one (18.6 against 24.5 ms),
-since it makes no product of the size of a weight. On E, where all is overhead, it takes 1.7 times.
+sum. Seen: results/large_models.md and learning.csv.
 """
 
 from __future__ import annotations
@@ -47,6 +44,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.result_table import write_table
 from hubbub.learning import build_model, clipped_sum
 from hubbub.learning.frozen import LowRank, _adapt, _targets
 from hubbub.learning.layer_projection import LayerProjection
@@ -285,7 +283,7 @@ def high_water() -> float:
 
 def peak(name: str, records: int, method: str, options: argparse.Namespace) -> float:
     """Megabytes that one call adds in a fresh process: small ones are the median of several."""
-    command = [sys.executable, str(Path(__file__)), "--peak", f"{name},{records},{method}"]
+    command = [sys.executable, "-m", "benchmarks.learning", "--peak", f"{name},{records},{method}"]
     command += ["--threads", str(options.threads)]
     peaks: list[float] = []
     while len(peaks) < options.processes and (not peaks or peaks[0] < _LARGE):
@@ -362,10 +360,7 @@ def write(rows: list[dict[str, object]], threads: int) -> None:
         with TABLE.open(newline="") as file:
             new += [row for row in csv.DictReader(file) if row["model"] not in models]
     new.sort(key=lambda row: CASES.index((str(row["model"]), int(str(row["batch"])))))
-    with TABLE.open("w", newline="") as file:
-        table = csv.DictWriter(file, list(new[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(new)
+    write_table(TABLE, new)
 
 
 def show(rows: list[dict[str, object]], name: str, records: int) -> None:
