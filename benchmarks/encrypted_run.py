@@ -41,7 +41,7 @@ from hubbub.core.protocol.primitives import noise, ring
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.batches import most_rows, poisson_rows
-from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.in_process import Federation, federate
 from hubbub.core.session.offer import layout_of, round_parameters_of

@@ -33,7 +33,7 @@ from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.primitives import noise
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.batches import poisson_rows
-from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.session.offer import round_parameters_of

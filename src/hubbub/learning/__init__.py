@@ -17,7 +17,6 @@ __all__ = [
     "MOST_LOSS",
     "ClippedSum",
     "EvaluationTask",
-    "LayerProjection",
     "Optimizer",
     "TrainingTask",
     "TriedMethod",

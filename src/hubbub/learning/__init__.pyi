@@ -10,7 +10,6 @@ from .evaluation import (
     write_onnx as write_onnx,
 )
 from .frozen import through_frozen as through_frozen
-from .layer_projection import LayerProjection as LayerProjection
 from .models import build_model as build_model, default_loss as default_loss
 from .optimizers import (
     Averaged as Averaged,

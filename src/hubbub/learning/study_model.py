@@ -20,8 +20,8 @@ from torch import nn
 import hubbub.learning as learning
 from hubbub.core.errors import ModelError
 from hubbub.core.protocol.projection.product import lift
+from hubbub.core.protocol.projection.projected_sum import LAYERS, draw_key, projection_of
 from hubbub.core.protocol.round.draw import Lift
-from hubbub.core.protocol.round.projected_sum import LAYERS, draw_key, projection_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.study.source import is_own
 from hubbub.core.study.study import Study
@@ -30,6 +30,7 @@ from hubbub.learning import target_types
 from hubbub.learning.batches import UnitModel
 from hubbub.learning.evaluation import Score, scores_of
 from hubbub.learning.frozen import low_rank_model
+from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.parameters import load_parameters
 from hubbub.learning.self_check import TriedMethod
 from hubbub.learning.study.model import LORA, Model, record_shape
@@ -258,7 +259,7 @@ def lift_of(parameters: RoundParameters, model: Any) -> Lift | None:
     if not parameters.projection:
         return None
     if parameters.projection == LAYERS:
-        layers = learning.LayerProjection.of(model, parameters.dimension)
+        layers = LayerProjection.of(model, parameters.dimension)
         return lambda found, draw: layers.lift(found, draw_key(parameters, draw))
     projection = projection_of(parameters)
     return lambda found, draw: lift(found, projection, draw)

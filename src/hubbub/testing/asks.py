@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from hubbub.core.errors import HubbubError
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Parameters, Query, QueryState, Released, SteppedQuery
-from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.study.ask import ENTRY_POINTS, Ask, asks
 from hubbub.core.study.study import Study

@@ -45,6 +45,7 @@ from hubbub.core.session.ask import Absent
 from hubbub.core.session.in_process import Federation, federate
 from hubbub.core.session.offer import Layout, round_parameters_of
 from hubbub.core.tabular.records import Records
+from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.runs import baselines
 from hubbub.learning.runs.run_study import run
 
@@ -185,7 +186,7 @@ def shape(kind: str) -> Projection:
 def lifted(kind: str, found: np.ndarray, draw: Draw) -> np.ndarray:
     if kind == "layers":
         key = draw.key_of("layers", WHOLE, SENT)
-        return learning.LayerProjection.of(model(), SENT).lift(found, key)
+        return LayerProjection.of(model(), SENT).lift(found, key)
     return lift(found, shape(kind), draw)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hubbub.core.planning.planned_query import PlannedQuery
     from hubbub.core.protocol.round.aggregator import RevealedSum
     from hubbub.core.protocol.round.draw import Lift
-    from hubbub.core.protocol.round.projected_sum import LocalTask
+    from hubbub.core.protocol.round.local_task import LocalTask
     from hubbub.core.protocol.round.round_parameters import RoundParameters
     from hubbub.core.study.study import Study
     from hubbub.core.verification.evidence.evidence_file import Finding

@@ -23,7 +23,7 @@ from hubbub.core.privacy.projected_step import (
     release_projected,
 )
 from hubbub.core.protocol.projection.matrix import Projection
-from hubbub.core.protocol.round.projected_sum import LAYERS
+from hubbub.core.protocol.projection.projected_sum import LAYERS
 
 _SPLITS = np.geomspace(1e-3, 0.5, 60)
 # Standard deviations of a projected coordinate that must fit, as for the noise (P7).

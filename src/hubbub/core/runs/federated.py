@@ -20,7 +20,7 @@ from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Parameters, Query, QueryState, Scores, SteppedQuery, Turn
 from hubbub.core.protocol.round.draw import Lift
-from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.runs import loop, run_folder
 from hubbub.core.runs.prepared_study import PreparedStudy

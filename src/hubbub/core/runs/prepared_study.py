@@ -14,7 +14,7 @@ from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query, QueryState, Scores, SiloData, SteppedQuery
 from hubbub.core.protocol.round.draw import Lift
-from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records

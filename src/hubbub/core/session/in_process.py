@@ -21,7 +21,7 @@ from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Channel, seal_ahead
-from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters, decoded
 from hubbub.core.protocol.round.silo import Charge
 from hubbub.core.protocol.token_lists.onion_layers import Executor

@@ -24,8 +24,8 @@ from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Channel, Tag, tag_of
 from hubbub.core.protocol.round.compute_node import ComputeNode
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.masking import Attempt, Masking
-from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Charge, Silo
 from hubbub.core.protocol.token_lists.process_pool import process_pool

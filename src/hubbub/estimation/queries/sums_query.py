@@ -47,7 +47,7 @@ from hubbub.estimation.queries.sum_layout import StatisticTask, SumLayout, poole
 
 if TYPE_CHECKING:
     from hubbub.core.protocol.round.aggregator import RevealedSum
-    from hubbub.core.protocol.round.projected_sum import LocalTask
+    from hubbub.core.protocol.round.local_task import LocalTask
     from hubbub.core.verification.replay.course import Course
 
 

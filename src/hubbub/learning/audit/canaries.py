@@ -28,7 +28,7 @@ from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.protocol.round.batches import GroupBatches, Groups
 from hubbub.core.protocol.round.draw import Draw, Lift
-from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.protocol.token_lists.joint_batch import without_replacement

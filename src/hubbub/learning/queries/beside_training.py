@@ -52,7 +52,7 @@ from hubbub.learning.study.training import Evaluate
 if TYPE_CHECKING:
     from hubbub.core.planning.plan import Plan
     from hubbub.core.protocol.round.aggregator import RevealedSum
-    from hubbub.core.protocol.round.projected_sum import LocalTask
+    from hubbub.core.protocol.round.local_task import LocalTask
     from hubbub.core.verification.replay.course import Course
 
 

@@ -25,7 +25,8 @@ from hubbub.core.planning.query import (
     Stepper,
 )
 from hubbub.core.planning.random_projection import RandomProjection
-from hubbub.core.protocol.round.projected_sum import LAYERS, LocalTask
+from hubbub.core.protocol.projection.projected_sum import LAYERS
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.study.data import Data
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.source import IN_MEMORY, is_own

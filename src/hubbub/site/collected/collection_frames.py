@@ -27,7 +27,7 @@ from hubbub.core.protocol.primitives.noise import add_noise_and_round
 from hubbub.core.protocol.primitives.randomness import KEY_BYTES, SecureSource
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Channel, ExpectedFrames, Frame, Tag
 from hubbub.core.protocol.round.batches import poisson_rows
-from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 
 

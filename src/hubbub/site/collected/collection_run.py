@@ -30,7 +30,7 @@ from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.message_sizes import SESSION_BYTES
 from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.protocol.round.draw import Lift
-from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.runs.federated import RunSessions, ask_before
 from hubbub.core.runs.run_folder import RunFolder

@@ -26,7 +26,7 @@ from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, parse, unverified
-from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters
 from hubbub.core.runs.spending import set_caps
 from hubbub.core.session.ask import Call

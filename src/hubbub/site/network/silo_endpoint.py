@@ -33,8 +33,8 @@ from hubbub.core.planning.query import Query, QueryState, SteppedQuery
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, parse
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.masking import Attempt
-from hubbub.core.protocol.round.projected_sum import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters
 from hubbub.core.protocol.round.silo import Charge
 from hubbub.core.runs.prepared_study import PreparedStudy

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.round import projected_sum
+from hubbub.core.protocol.projection import projected_sum
 from hubbub.core.protocol.round.batches import TokenBatches, batches_of
 from hubbub.core.protocol.round.draw import draw_for
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.masking import Attempt, Masking
 from hubbub.core.protocol.round.noise_share import noise_share_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters
@@ -54,7 +55,7 @@ class Silo:
         self,
         *,
         round_parameters: RoundParameters,
-        task: projected_sum.LocalTask,
+        task: LocalTask,
         masking: Masking,
         source: SecureSource,
         seeds: JointSeed | None = None,

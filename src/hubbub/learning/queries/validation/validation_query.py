@@ -58,7 +58,7 @@ from hubbub.learning.queries.validation.validation_ask import (
 
 if TYPE_CHECKING:
     from hubbub.core.planning.plan import Plan
-    from hubbub.core.protocol.round.projected_sum import LocalTask
+    from hubbub.core.protocol.round.local_task import LocalTask
 
 VALIDATION = "validation"
 VALIDATION_SUMS, VALIDATED = ValidationAsk.files

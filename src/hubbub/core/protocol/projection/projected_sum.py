@@ -8,32 +8,14 @@ from __future__ import annotations
 
 from typing import Protocol, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hubbub.core.protocol.projection.matrix import Projection
 from hubbub.core.protocol.projection.product import project
 from hubbub.core.protocol.round.batches import Rows
 from hubbub.core.protocol.round.draw import Draw
+from hubbub.core.protocol.round.local_task import Array, LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 
-Array = NDArray[np.float64]
 LAYERS = "layers"  # the kind that is made layer by layer, before records are clipped
-
-
-class LocalTask(Protocol):
-    """What a silo can do with its own records; the learning layer implements it."""
-
-    @property
-    def count(self) -> int:
-        """Number of records; never leaves the silo."""
-
-    @property
-    def capacity(self) -> int:
-        """The most records that the silo may hold; public, and at least `count` (P19)."""
-
-    def clipped_sum(self, parameters: Parameters, rows: Rows) -> Array:
-        """Sum over the rows' records of gradients clipped to norm C (docs/privacy.md P14)."""
 
 
 class ProjectingTask(LocalTask, Protocol):
