@@ -2,10 +2,10 @@
 
     python tests/house/core.py [ARGS OF PYTEST]     or --list: which files of tests these are
 
-Beside the core lie numpy, scipy and cryptography, what these and hubbub's own list of names need,
-and the tools of the tests; no other room of hubbub, no entry point, no package of anybody. Of the
-tests in `tests/core` those run that import no more than that. `MORE` names files whose studies
-train models or ask for statistics, or whose oracle is not there.
+Beside the core lie numpy, scipy, cryptography and safetensors, what these and hubbub's own list of
+names need, and the tools of the tests; no other room of hubbub, no entry point, no package of
+anybody. Of the tests in `tests/core` those run that import no more than that. `MORE` names files
+whose studies train models or ask for statistics, or whose oracle is not there.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ NEEDED = (
     "pycparser",
     "lazy-loader",
     "packaging",
+    "safetensors",
     "tomli-w",
 )
 TOOLS = ("pytest", "iniconfig", "pluggy", "pygments", "hypothesis", "sortedcontainers")

@@ -254,3 +254,25 @@ def test_plain_forms_have_one_pair_of_names() -> None:
     assert [name for name, _ in found if name in OTHER_WORDS] == []
     assert {gives.split("[")[0] for name, gives in found if name == "to_dict"} == {"dict"}
     assert {gives for name, gives in found if name == "to_json"} == {"str"}
+
+
+def test_only_models_need_torch_and_only_what_an_extra_names_needs_that_extra() -> None:
+    """A site that sums a table, a node and who verifies install neither torch nor a database."""
+    python(
+        "import importlib, pkgutil, sys\n"
+        "missing = {'torch', 'nats', 'nkeys', 'aiohttp', 'sqlglot', 'duckdb', 'psycopg',\n"
+        "    'pyarrow', 'pandas', 'polars', 'sklearn', 'docx', 'cbor2', 'dcap_qvl', 'numba'}\n"
+        "class Bare:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in missing:\n"
+        "            raise ModuleNotFoundError(name, name=name.partition('.')[0])\n"
+        "sys.meta_path.insert(0, Bare())\n"
+        "import hubbub\n"
+        "mine = {'torch': 'hubbub.learning.', 'sklearn': ('hubbub.learning.', 'hubbub.sklearn'),\n"
+        "    'sqlglot': 'hubbub.site.sql.'}\n"
+        "for module in pkgutil.walk_packages(hubbub.__path__, 'hubbub.', lambda name: None):\n"
+        "    try:\n"
+        "        importlib.import_module(module.name)\n"
+        "    except ModuleNotFoundError as error:\n"
+        "        assert module.name.startswith(mine.get(error.name, ' ')), (module.name, error)\n"
+    )

@@ -176,9 +176,9 @@ def _done(note: CommandLog) -> int:
         warn(str(error))
         return 1
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "safetensors"):
+        if error.name != "torch":
             raise
-        warn(f"expected {error.name} to be installed for this command; {with_extra('learn')}")
+        warn(f"expected torch to be installed for this command; {with_extra('learn')}")
         return 2
     except KeyboardInterrupt:
         charges = note.typed[:1] in (["compare"], ["demo"])  # `run` and `serve` say more themselves
