@@ -41,7 +41,7 @@ from hubbub.estimation.statistic import (
     Statistic,
 )
 from hubbub.estimation.statistic_keys import COMMON, StatisticKeys
-from hubbub.testing.laws import as_declared, check_keys, completing, hold, too_often
+from hubbub.testing.laws import as_declared, check_keys, completing, hold, too_often, trying
 
 _NAME = "checked"
 _FALSE_ALARM = 1e-6  # of all intervals and promises of a sound statistic together
@@ -96,7 +96,7 @@ def check_statistic(
     >>> age = Column(name="age", low=20, high=90)
     >>> check_statistic(KINDS["histogram"], {"column": "age", "bins": 4}, [age])
     """
-    with _known(kind):
+    with trying(kind), _known(kind):
         case = _read(kind, dict(table), {column.name: column for column in columns})
         case = case if cells is None else _Case(case.statistic, case.table, case.columns, cells)
         for law in (_reading, _words, _shape, _alone, _bounds, _foreseen, _answers, _intervals):
@@ -122,7 +122,9 @@ class _Case:
 
     def read(self) -> OneSum | Iterated:
         """Another instance, as whoever verifies a run has it."""
-        return _statistic(type(self.statistic), self.statistic.settings(), self.columns)
+        mend = "let `settings` give every key as `read` reads it"
+        with completing(f"{self.name} is read as it is written", mend):
+            return _statistic(type(self.statistic), self.statistic.settings(), self.columns)
 
     @cached_property
     def cells(self) -> Cells:
