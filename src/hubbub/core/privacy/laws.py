@@ -520,7 +520,7 @@ def _outcomes(rate: float, shift: float, tail: float) -> tuple[float, float]:
 
 
 def work_of(law: Law) -> float:
-    """What a mass of it costs, see `effort`: as much for every law of a mixture."""
+    """What a mass of it costs, see `arguments.spend`: as much for every law of a mixture."""
     if isinstance(law, Enclosed):
         return work_of(law.above) + work_of(law.below)
     whole = law.law if isinstance(law, Reversed) else law
