@@ -104,9 +104,13 @@ class Party(ABC):
             BudgetError, IntegrityError: its ledger refuses.
         """
         if call in self._setup:
-            # P29, rule 1: before this party shows evidence, commits or contributes.
+            # P29, rule 1: before this party shows evidence, commits or contributes it takes the
+            # ROLL, which leads one of these calls.
             if call is roll_leads(self._me.roster, attested=self._attestation is not None):
-                parts = self._rolled(parts)
+                if not parts:
+                    raise ProtocolError("expected a ROLL first, got nothing", culprit="relay")
+                self._roll_call.take(parts[0])
+                parts = parts[1:]
             answer = self._setup[call](self, parts)
             return lambda: answer
         handler = self._round_calls().get(call)
@@ -145,13 +149,6 @@ class Party(ABC):
             attempts=me.round_parameters.attempts,
             source=me.source,
         )
-
-    def _rolled(self, parts: Sequence[bytes]) -> Sequence[bytes]:
-        """The parts of the call that a ROLL leads, without it, which is taken."""
-        if not parts:
-            raise ProtocolError("expected a ROLL first, got nothing", culprit="relay")
-        self._roll_call.take(parts[0])
-        return parts[1:]
 
     def _attestation_exchange(self) -> AttestationExchange | None:
         """This party's part in showing and checking evidence, where the study asks for it."""

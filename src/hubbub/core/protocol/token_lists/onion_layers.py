@@ -214,8 +214,9 @@ def wrapped(
     done = list(executor(jobs))
     columns: list[list[bytes]] = [[] for _ in places]
     for one in done:
-        for column, names in zip(columns, _divided(one.names, len(places)), strict=True):
-            column.append(names)
+        size = len(one.names) // len(places)
+        for turn, column in enumerate(columns):
+            column.append(one.names[size * turn : size * (turn + 1)])
     forms = forms_in(b"".join(one.forms for one in done), form_bytes(len(publics)))
     return forms, [names_in(b"".join(column)) for column in columns]
 
@@ -234,11 +235,6 @@ def peeled(private: bytes, place: bytes, forms: bytes, size: int, executor: Exec
 
 def _pieces(whole: bytes, size: int, count: int) -> list[bytes]:
     return [whole[at : at + size * count] for at in range(0, len(whole), size * count)]
-
-
-def _divided(whole: bytes, parts: int) -> list[bytes]:
-    size = len(whole) // parts
-    return [whole[size * part : size * (part + 1)] for part in range(parts)]
 
 
 def _names(place: bytes, forms: Sequence[bytes]) -> bytes:

@@ -96,7 +96,10 @@ def _checked(content: Plain) -> list[Finding]:
     if not all(one.holds for one in findings):
         return findings
     study = Study.parse(content["study"]["toml"])
-    spoken, words = "every silo has signed for its ledger", _nobodys(content, study)
+    spoken = "every silo has signed for its ledger"
+    # As if nobody had signed, if what the silos have signed cannot be read.
+    wrongs = ("it cannot be read",) * len(content["silos"])
+    words = SiloWords(wrongs=wrongs, doubtful=study.parties.names)
     try:
         words = SiloWords.of(content, study)
     except MALFORMED as error:
@@ -112,12 +115,6 @@ def _checked(content: Plain) -> list[Finding]:
     ):
         findings += _guarded(claim, claims, content, study, words)
     return findings
-
-
-def _nobodys(content: Plain, study: Study) -> SiloWords:
-    """The words of silos whose parts cannot be read."""
-    wrongs = ("it cannot be read",) * len(content["silos"])
-    return SiloWords(wrongs=wrongs, doubtful=study.parties.names)
 
 
 def spent(plan: Plan, attempts: int) -> list[Plain]:
@@ -240,8 +237,10 @@ def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Fin
         "digits, against every other adversary, if the study ran as planned"
     )
     why = by_version(difference(account["claimed"], spent(made, made.mechanism.steps)), content)
-    unshown = "" if words.show(study) else "that it is this study: too few silos have signed"
-    yield _vouched(claim, why, unshown).covering("epsilon.claimed")
+    # The aggregator stands for what was computed again where silos might doubt the study itself.
+    doubt = "" if words.show(study) else "that it is this study: too few silos have signed"
+    shown = signed(f"{claim}: {doubt}") if doubt and not why else judged(claim, why)
+    yield shown.covering("epsilon.claimed")
     counted = _attempts_claim(content, study, words, made)
     yield counted.covering("epsilon.attempts", "epsilon.after_attempts")
 
@@ -253,11 +252,6 @@ def by_version(why: str, content: Plain) -> str:
     if not why or version == VERSION:
         return why
     return f"{why}; hubbub {version} made it, and this is {VERSION}: verify it with that version"
-
-
-def _vouched(claim: str, why: str, doubt: str) -> Finding:
-    """A claim that was computed again, and for which its signer stands where there is a doubt."""
-    return signed(f"{claim}: {doubt}") if doubt and not why else judged(claim, why)
 
 
 def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) -> Finding:
