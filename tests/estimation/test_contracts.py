@@ -277,6 +277,10 @@ class Shapeless(Above):
     size = 2
 
 
+class Loose(Above):
+    sensitivity, diameter = 5.0, 5.0
+
+
 class Untold(Above):
     """A key that is not written."""
 
@@ -314,6 +318,7 @@ BROKEN: dict[type[OneSum], str] = {
     Crashing: "refused by a StudyError, found KeyError",
     Nameless: "a name of its own",
     Unwritable: "has an answer for any finite sums",
+    Loose: "no more than 4 times what blocks reach, found 5, of which a search reaches 1",
     Untold: "is read as it is written, found StudyError",
     Blank: "nothing of Blank raises while it is tried, found ZeroDivisionError",
     Shapeless: r"makes \(2000, size\) numbers",
