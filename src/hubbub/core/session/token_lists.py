@@ -392,8 +392,8 @@ class _Making:
         self._keys = _column(keys)
         key_posts = self._taken(keys, Tag.MIX_KEY)
         self._rules.check_keys(key_posts)
-        # P9: every silo commits to the names of its forms before any form is shown, so that none
-        # can be copied.
+        # Every silo commits to the names of its forms before any form is shown, so that none
+        # can be copied (docs/sampling.md).
         commits = self._all(
             Call.WRAP,
             self._keys,
