@@ -92,7 +92,10 @@ class Party(ABC):
         )
         self._agreement: Agreement | None = None
         self._seeds: JointSeed | SeedCheck | None = self._seed_check()
-        self._attestation: AttestationExchange | None = self._attestation_exchange()
+        self._attestation: AttestationExchange | None = None
+        me = membership
+        if me.attested is not None:  # the study asks for evidence
+            self._attestation = AttestationExchange(me.attested, me.keys, me.index, me.source)
         self.agreed: Session | None = None
 
     def take(self, call: Call, parts: Sequence[bytes]) -> Work:
@@ -149,13 +152,6 @@ class Party(ABC):
             attempts=me.round_parameters.attempts,
             source=me.source,
         )
-
-    def _attestation_exchange(self) -> AttestationExchange | None:
-        """This party's part in showing and checking evidence, where the study asks for it."""
-        me = self._me
-        if me.attested is None:
-            return None
-        return AttestationExchange(me.attested, me.keys, me.index, me.source)
 
     def _open(self, _parts: Sequence[bytes]) -> list[bytes]:
         """The commitment to this silo's links, where all draw together, and its nonce."""

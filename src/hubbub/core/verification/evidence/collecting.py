@@ -186,15 +186,12 @@ def collect(
 def digests_of(folder: Path) -> dict[str, str]:
     """SHA-256 of the files of a run, by name."""
     names = (*_FILES, *(name for ask in asks() for name in ask.files))
-    there = [folder / name for name in names if (folder / name).is_file()]
-    return {path.name: _digest(path) for path in there}
-
-
-def _digest(path: Path) -> str:
-    """SHA-256 of a file of a run; how large one may be, only the study says."""
-    check_ordinary(path)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    digests = {}
+    for path in (folder / name for name in names if (folder / name).is_file()):
+        check_ordinary(path)
+        with path.open("rb") as file:  # not read whole: how large it may be, only the study says
+            digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
 
 
 def summary_of(path: Path) -> Plain:
