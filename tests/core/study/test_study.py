@@ -848,7 +848,7 @@ def test_only_built_in_data_goes_without_the_word_python(place):
 def test_what_a_package_may_bring_is_not_said_to_be_removed_alone():
     unknown = 'source = "wards"\nwards = "{name}.txt"'
     message = refusal(edited(source(unknown)))
-    assert '"omop", "sql" or "python:module:function", got "wards"; fix it, or' in message
+    assert '"omop", "sql", "python:module:function", got "wards"; fix it, or' in message
     assert "install the package that registers it" in message
     message = refusal(edited(source('source = "python:ward.data:records"')) + "\n[wards]\n")
     assert "got wards = {}; remove it, or install the package that reads it" in message

@@ -341,7 +341,7 @@ def data_from(table: Mapping[str, Any], *, targeted: bool = True) -> Data:
         known = [f'"{name}:name"' if name in sets else f'"{name}"' for name in sources()]
         raise Section("data", {"source": place}, ("source",)).refusal(
             "source",
-            f'{", ".join(known)} or "{OWN}module:function"',
+            ", ".join([*known, f'"{OWN}module:function"']),
             "fix it, or install the package that registers it",
         )
     own = source_keys()
