@@ -134,6 +134,7 @@ class Wrap:
             for start in range(0, len(self.tokens), TOKEN_BYTES)
         ]
         names = [_names(self.places[-1], forms)]
+        # The last mixer's layer lies innermost, so it is put on first.
         for layer in range(len(self.publics), 0, -1):
             key = X25519PublicKey.from_public_bytes(self.publics[layer - 1])
             info = _INFO + self.places[layer]
@@ -175,6 +176,7 @@ class Peel:
             try:
                 form = _SUITE.decrypt(self.forms[start : start + self.size], key, info=info)
             except (InvalidTag, ValueError):
+                # It keeps its place, so that those after it keep theirs.
                 form = bytes(self.size - LAYER_BYTES)
                 bad.append(number)
             inner.append(form)
