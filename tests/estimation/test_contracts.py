@@ -277,6 +277,23 @@ class Shapeless(Above):
     size = 2
 
 
+class Loose(Above):
+    sensitivity, diameter = 5.0, 5.0
+
+
+class Untold(Above):
+    """A key that is not written."""
+
+    def settings(self) -> dict[str, Any]:
+        return {"column": self.column.name}
+
+
+class Blank(Above):
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        raise ZeroDivisionError
+
+
 BROKEN: dict[type[OneSum], str] = {
     Longer: "no block .* is longer than `sensitivity`",
     Further: "is further from another than `diameter`",
@@ -301,6 +318,9 @@ BROKEN: dict[type[OneSum], str] = {
     Crashing: "refused by a StudyError, found KeyError",
     Nameless: "a name of its own",
     Unwritable: "has an answer for any finite sums",
+    Loose: "no more than 4 times what blocks reach, found 5, of which a search reaches 1",
+    Untold: "is read as it is written, found StudyError",
+    Blank: "nothing of Blank raises while it is tried, found ZeroDivisionError",
     Shapeless: r"makes \(2000, size\) numbers",
 }
 

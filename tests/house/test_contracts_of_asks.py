@@ -151,6 +151,27 @@ class Drawing(QuartersQuery):
         return super().released(plan, replace(state, parameters=drawn))
 
 
+class Embellishing(QuartersQuery):
+    """Shows a person more than it keeps."""
+
+    def released(self, plan: Plan, state: QueryState) -> Released:
+        sound = super().released(plan, state)
+        (row, *others) = sound.answers["quarters"].rows
+        rows = (replace(row, value=row.value + 100), *others)
+        shown = {"quarters": replace(sound.answers["quarters"], rows=rows)}
+        return replace(sound, answers=shown)
+
+
+class Mute(QuartersQuery):
+    def released(self, plan: Plan, state: QueryState) -> Released:
+        return Released()
+
+
+class Failing(QuartersQuery):
+    def misfit(self, sent: Any, begin: Any, sums: int) -> str:
+        raise ZeroDivisionError
+
+
 class Unnamed(QuartersQuery):
     def released(self, plan: Plan, state: QueryState) -> Released:
         files = super().released(plan, state).files
@@ -223,6 +244,9 @@ BROKEN: dict[str, tuple[type[QuartersAsk], str]] = {
     "empty places counted": (with_layout(Counting), "that of its units' parts"),
     "another number of numbers": (with_layout(Longer), "units are summed|as many finite numbers"),
     "drawn answers": (asking(Drawing), "follows from its state alone"),
+    "more shown than kept": (asking(Embellishing), "says what a terminal shows"),
+    "nothing released": (asking(Mute), "the file with answers .* is written"),
+    "an error of its own": (asking(Failing), "nothing of Failing raises .* ZeroDivisionError"),
     "a file nobody named": (asking(Unnamed), "in files that the ask names"),
     "believed by itself": (asking(Trusting), "refused where somebody changed it"),
     "lost in a crash": (asking(Losing), "verifies|goes on from what it kept"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import SystemRandom
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +45,14 @@ def of_no_schedule(bands: int, momentum: float, schedule: str, steps: int) -> tu
     return {"constant": column(bands, momentum, schedule, steps)}[schedule]
 
 
+def of_short_trainings(bands: int, momentum: float, schedule: str, steps: int) -> tuple[int, ...]:
+    return {12: column(bands, momentum, schedule, steps)}[steps]
+
+
+def nothing(*_: object) -> Any:
+    return None
+
+
 @pytest.mark.parametrize(
     ("choose", "told"),
     [
@@ -54,6 +63,8 @@ def of_no_schedule(bands: int, momentum: float, schedule: str, steps: int) -> tu
         (drawn, "the same whenever it is asked for"),
         (growing, "stays bounded.*no zero inside the unit circle"),
         (of_no_schedule, "linear rate.*KeyError"),
+        (of_short_trainings, "1000 steps.*KeyError"),
+        (nothing, "nothing of nothing raises while it is tried.*TypeError"),
     ],
 )
 def test_a_broken_option_is_told(choose: Choose, told: str) -> None:

@@ -142,6 +142,26 @@ class Quoting(JsonLines):
         return replace(sound, pieces=pieces)
 
 
+class Headed(Quoting):
+    """Quotes the last cell where a file does not begin as it should."""
+
+    def stream(self, data: Data, party: str, folder: Path) -> CellStream:
+        sound = JsonLines().stream(data, party, folder)
+
+        def pieces() -> Iterator[Any]:
+            for cells in sound.pieces():
+                if cells["who"][0] != "patient-0":
+                    raise DataError(f"expected another head, the last row is {cells['who'][-1]}")
+                yield cells
+
+        return replace(sound, pieces=pieces)
+
+
+class Bursting(Changed):
+    def piece(self, cells: dict[str, list[Any]]) -> dict[str, Any]:
+        raise ZeroDivisionError
+
+
 class Telling(JsonLines):
     def stream(self, data: Data, party: str, folder: Path) -> CellStream:
         sound = super().stream(data, party, folder)
@@ -159,6 +179,8 @@ BROKEN: dict[type[JsonLines], str] = {
     Fading: "the same cells whenever they are read",
     Raising: "refused by a DataError or a UserError",
     Quoting: "no cell is in a sentence",
+    Headed: "no cell is in a sentence",
+    Bursting: "nothing of Bursting raises while it is tried, found ZeroDivisionError",
     Telling: "no cell is in a sentence",
 }
 

@@ -14,7 +14,7 @@ from tests.house.packages import found_in, install
 import hubbub
 from hubbub import Study
 from hubbub.core.errors import StudyError, UserError
-from hubbub.core.registered import registered
+from hubbub.core.registered import packages, registered
 from hubbub.core.runs.renderers import render
 from hubbub.core.study.study_file import json_schema
 from hubbub.core.verification.replay.checking import verify
@@ -160,6 +160,14 @@ def test_a_package_that_cannot_be_used_is_named_in_a_sentence(
     said = capsys.readouterr().err
     assert "expected broken (broken:Source) to give broken to hubbub.sources" in said
     assert "No module named 'no_such_module'; bring the package up to date or uninstall" in said
+
+
+def test_packages_that_register_something_are_known_with_their_versions(outside: Path) -> None:
+    install(outside, "roots", "[hubbub.options]\nroot = square_root:column\n", "square_root")
+    install(outside, "unrelated", "[console_scripts]\nroot = square_root:column\n")
+    assert packages() == {}
+    with found_in(outside):
+        assert packages() == {"roots": "1.0"}
 
 
 def test_two_asks_of_one_table_are_refused(outside: Path) -> None:

@@ -65,3 +65,33 @@ def test_a_stale_name_is_seen() -> None:
     text = 'def sums(rows):\n    """Adds.\n\n    Args:\n        terms: what.\n    """\n'
     assert wrong(text) == ["sums (1): terms"]
     assert not wrong(text.replace("(rows)", "(terms)"))
+
+
+# A name that a comment or docstring points to, after "see", or a constant with its module.
+POINTER = re.compile(r"\bsee `([\w.]+)`|`((?:\w+\.)*[a-z_]\w*\.[A-Z_]{2,})`")
+
+
+def pointers(text: str) -> list[str]:
+    return [name.removesuffix(".py") for found in POINTER.findall(text) for name in found if name]
+
+
+def test_a_name_that_a_comment_points_to_is_there() -> None:
+    texts = {path: path.read_text() for path in SOURCE.rglob("*.py")}
+    words = {
+        path: {*re.findall(r"\w+", re.sub(r"`[^`\n]*`", "", text)), path.stem, path.parent.name}
+        for path, text in texts.items()
+    }
+
+    def is_there(name: str) -> bool:
+        """Whether some file has all its parts, or is called as the first and has the last."""
+        return any(set(name.split(".")) <= {*every, "hubbub"} for every in words.values())
+
+    stale = [
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path, text in texts.items()
+        for name in pointers(text)
+        if not is_there(name)
+    ]
+    assert stale == []
+    assert pointers("see `spend`, `laws.NARROW`; `data.records`") == ["spend", "laws.NARROW"]
+    assert not is_there("no_such_module.NARROW")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions, entry_points
 from typing import Any, ParamSpec, TypeVar
 
 from hubbub.core.errors import UserError
@@ -64,6 +64,16 @@ def registered(group: str) -> Mapping[str, EntryPoint]:
                 f"{_package(other)} and {_package(point)}; uninstall one of them"
             )
     return points | standing
+
+
+def packages() -> dict[str, str]:
+    """Name and version of each package but hubbub that registers something."""
+    return {
+        package.name: package.version
+        for package in distributions()
+        if package.name != "hubbub"
+        and any(point.group.startswith("hubbub.") for point in package.entry_points)
+    }
 
 
 def loaded(point: EntryPoint, use: Callable[[Any], Any] = lambda given: given) -> Any:

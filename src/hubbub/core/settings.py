@@ -80,7 +80,9 @@ class Section:
             if key not in known:
                 meant = [_MEANT[key]] if _MEANT.get(key) in known else []
                 close = meant or get_close_matches(key, known, n=1, cutoff=_CLOSE)
-                remedy = f"did you mean {close[0]}?" if close else "remove it"
+                # What a study asks, packages may add.
+                away = "remove it" if name else "remove it, or install the package that reads it"
+                remedy = f"did you mean {close[0]}?" if close else away
                 raise StudyError(
                     f"expected one of the keys {', '.join(known)} in {self.title}, "
                     f"got {key_of(key)} = {shown(table[key])}; {remedy}"

@@ -281,10 +281,8 @@ class Table(OneSum):
             "their column's range (one standard error)"
         )
         errors = {"share": error, "mean over range": mean}
-        answered, possible = (
-            each >= (intervals.CLEAR + intervals.SURE) * sigma,
-            each >= intervals.CLEAR * sigma,
-        )
+        answered = each >= (intervals.CLEAR + intervals.SURE) * sigma
+        possible = each >= intervals.CLEAR * sigma
         return self.make_expectation(
             errors, sigma, told, answered=answered, possible=possible, group=group
         )

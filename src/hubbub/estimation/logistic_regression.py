@@ -152,7 +152,8 @@ class Logistic(_OddsRatios, PatternRegression):
         # What noise in each part of the sum does to the score, with the outcome and without it.
         rows = np.concatenate([mixed.T @ (x * part[:, None]) for part in (1 - mean, mean)])
         each = math.sqrt(2.0) * mean * (1 - mean)  # of both counts of a pattern
-        doubt = np.tensordot(mixed, each[:, None, None] * _squares(x), axes=(0, 0))
+        squares = x[:, :, None] * x[:, None, :]
+        doubt = np.tensordot(mixed, each[:, None, None] * squares, axes=(0, 0))
         return sandwich(fit, sigma**2 * rows.T @ rows, sigma * doubt, first=1)
 
 
@@ -240,8 +241,3 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
     def _scale(self) -> float:
         """What the information is multiplied by (docs/privacy.md P23)."""
         return math.sqrt(11.0 / (1.0 + len(self.on)))
-
-
-def _squares(x: Array) -> Array:
-    """(n, q, q) x x' of each row of x (n, q)."""
-    return x[:, :, None] * x[:, None, :]

@@ -213,12 +213,9 @@ class Quantiles(OneSum):
             "the column's unit (one standard error)"
         )
         errors, group = {"probability": error, "value": unit}, " of a group" if self.by else ""
-        answered, possible = (
-            intervals.COMPLETE * clear >= intervals.CLEAR + intervals.SURE,
-            clear >= intervals.CLEAR,
-        )
+        answered = intervals.COMPLETE * clear >= intervals.CLEAR + intervals.SURE
         return self.make_expectation(
-            errors, sigma, told, answered=answered, possible=possible, group=group
+            errors, sigma, told, answered=answered, possible=clear >= intervals.CLEAR, group=group
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
@@ -277,10 +274,9 @@ class Quantiles(OneSum):
             low = _first_rise(places, smooth - p + reach)
             high = 0.0 - _first_rise(-places[::-1], p + reach[::-1] - smooth[::-1])  # no -0.0
             at = np.clip(np.searchsorted(edges, (low, high), side="right") - 1, 0, self._bins - 1)
-            low, high = (
-                float(edges[at[0]]) + 2 * self._half if crowded[at[0]] else low,
-                float(edges[at[1] + 1]) if crowded[at[1]] and high > edges[at[1]] else high,
-            )
+            # Of a bin with so many records any place may be the quantile's, so its ends are.
+            low = float(edges[at[0]]) + 2 * self._half if crowded[at[0]] else low
+            high = float(edges[at[1] + 1]) if crowded[at[1]] and high > edges[at[1]] else high
             value = self._value(_first_rise(places, smooth - p))
             names = {"column": self.column.name, "level": f"{p:g}"}
             ends, error = (self._value(low), self._value(high)), (high - low) / (2 * z)
@@ -325,11 +321,8 @@ class Quantiles(OneSum):
         return rising(np.clip(below, 0.0, 1.0))
 
     def _curve(self, name: str, sums: Array, sigma: float) -> Curve:
-        z, whole, first = (
-            intervals.normal_quantile(self.confidence),
-            self._code.totals[-1],
-            1 - self._own,
-        )
+        z, first = intervals.normal_quantile(self.confidence), 1 - self._own
+        whole = self._code.totals[-1]
         shares = [intervals.share(sums, below, whole, sigma, z) for below in self._below[first:-1]]
         y = self._monotone(sums)[first:-1]
         ends = np.array([(one.low, one.high) for one in shares]).reshape(-1, 2).T

@@ -123,7 +123,8 @@ class EventRates(OneSum):
 
     @property
     def size(self) -> int:
-        return self._width * len(group_names(self.by))
+        width = 2 + len(_SQUARES) if self._is_number else 2
+        return width * len(group_names(self.by))
 
     @property
     def sensitivity(self) -> float:
@@ -212,11 +213,8 @@ class EventRates(OneSum):
 
     def _rows(self, group: _Rate) -> list[Estimate]:
         """Events, time and the rate of a group."""
-        z, unit, names = (
-            intervals.normal_quantile(self.confidence),
-            self.horizon / _HALF,
-            self._names(group),
-        )
+        z, unit = intervals.normal_quantile(self.confidence), self.horizon / _HALF
+        names: dict[str, Any] = {"column": self.event.name, "group": group.name}
         events, error = max(group.events, 0.0) * self._most, group.sigma * self._most
         rows = [
             intervals.count(events, error, z, "events", **names),
@@ -229,9 +227,6 @@ class EventRates(OneSum):
             value, error, low, high = (scale * part for part in group.interval(z))
             rows.append(intervals.spanned(RATE, value, error, (low, high), **names))
         return rows
-
-    def _names(self, group: _Rate) -> dict[str, Any]:
-        return {"column": self.event.name, "group": group.name}
 
     def _is_limited(self, one: _Rate) -> bool:
         """Whether the interval of a rate has an upper end."""
@@ -274,11 +269,6 @@ class EventRates(OneSum):
     def _most(self) -> float:
         """The most events of a record."""
         return float(self.event.bounds[1]) if self._is_number else 1.0
-
-    @property
-    def _width(self) -> int:
-        """How many numbers a group's block has."""
-        return 2 + len(_SQUARES) if self._is_number else 2
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import csv
 import json
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,15 @@ from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
 from hubbub.core.verification.replay.course import Course
 from hubbub.learning.runs.preparing import prepare
-from hubbub.testing.laws import as_declared, check_keys, completing, hold, installed, opened_by
+from hubbub.testing.laws import (
+    as_declared,
+    check_keys,
+    completing,
+    hold,
+    installed,
+    opened_by,
+    trying,
+)
 
 SILOS = ("north", "south", "east")
 _RECORDS = 80  # of a silo
@@ -57,8 +65,8 @@ def check_ask(
            unit's; it follows from that unit and what goes down alone. Places without a record add
            nothing, and nothing that silos hold is shown by what prints a task.
         4. The same sums lead to the same state, also from a state that was kept.
-        5. What is released follows from the state alone. What is kept of it verifies; an answer or
-           sums that were changed do not.
+        5. What is released follows from the state alone, and its file says what is shown. What is
+           kept of it verifies; an answer or sums that were changed do not.
 
     Args:
         ask: the class, or one of it.
@@ -73,12 +81,13 @@ def check_ask(
     >>> (ask,) = (ask for ask in asks() if ask.tables == ("statistics",))
     >>> check_ask(ask, {"statistics": {"ages": {"kind": "histogram", "column": "age"}}}, [age])
     """
-    ask = ask() if isinstance(ask, type) else ask
-    _describes(ask)
     gaps = "target" not in (data or {})  # of which models make features
-    # The ask is found, as if a package registered it.
-    standing = installed(ENTRY_POINTS, ask, {other.tables[0]: other for other in asks()})
-    with standing, made_up_silos(columns, gaps=gaps) as folder:
+    with trying(ask), made_up_silos(columns, gaps=gaps) as folder, ExitStack() as standing:
+        ask = ask() if isinstance(ask, type) else ask
+        _describes(ask)
+        # The ask is found, as if a package registered it.
+        registered = {other.tables[0]: other for other in asks()}
+        standing.enter_context(installed(ENTRY_POINTS, ask, registered))
         content = study_table(folder, columns, {**tables}, data or {})
         _reads(ask, content)
         study = Study.from_table(content)
@@ -86,10 +95,17 @@ def check_ask(
         with completing(f"a study with {_name(ask)} is planned", "mend its queries"):
             prepared = prepare(study)
         case = _Case(ask, prepared)
+        files = {""}  # of an ask without answers
         for planned in case.mine:
             _sums(case, planned)
             if isinstance(planned.query, SteppedQuery):
-                _leads(case, cast("PlannedQuery[SteppedQuery]", planned))
+                files |= _leads(case, cast("PlannedQuery[SteppedQuery]", planned))
+        hold(
+            f"the file with answers of {_name(ask)} is written",
+            ask.answers in files,
+            f"the files {', '.join(sorted(files))}",
+            "release it, or name none in `answers`",
+        )
 
 
 def _name(ask: Ask) -> str:
@@ -314,8 +330,8 @@ def _of(task: LocalTask, begin: Parameters, rows: Sequence[int]) -> NDArray[np.f
 # 4. and 5. What follows from sums.
 
 
-def _leads(case: _Case, planned: PlannedQuery[SteppedQuery]) -> None:
-    """Where sums lead, what is released of it, and what a verifier finds."""
+def _leads(case: _Case, planned: PlannedQuery[SteppedQuery]) -> Set[str]:
+    """Where sums lead, what is released of it, in which files, and what a verifier finds."""
     who, query = f"{_name(case.ask)} ({planned.purpose})", planned.query
     begin = _begin(case, query)
     with completing(f"{who} goes on from sum to sum", "mend its `stepper`"):
@@ -356,8 +372,17 @@ def _leads(case: _Case, planned: PlannedQuery[SteppedQuery]) -> None:
         f"the files {', '.join(first.files)}",
         "draw nothing, and name every file in `files`",
     )
+    shown = {name: answer.to_dict() for name, answer in first.answers.items()}
+    told = json.loads(first.files.get(case.ask.answers, "{}")).get("statistics", {})
+    hold(
+        f"the file with answers of {who} says what a terminal shows",
+        told == shown,
+        f"answers to {', '.join(told) or 'nothing'} beside {', '.join(shown) or 'none'}, or others",
+        'write all of `answers` into the file `answers` names, under "statistics" by name',
+    )
     if first.files:
         _verifies(case, planned, course, states[-1], first)
+    return first.files.keys()
 
 
 def _folded(

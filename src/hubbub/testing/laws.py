@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -44,6 +44,13 @@ def completing(law: str, mend: str) -> Iterator[None]:
         raise AssertionError(
             f"expected that {law}, found {type(error).__name__}: {error}; {mend}"
         ) from error
+
+
+def trying(kind: object) -> AbstractContextManager[None]:
+    """Whatever else is raised while a kind is tried breaks its contract, too."""
+    name = getattr(kind, "__name__", type(kind).__name__)
+    law = f"nothing of {name} raises while it is tried"
+    return completing(law, "mend it where the traceback ends")
 
 
 @contextmanager

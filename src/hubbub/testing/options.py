@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,9 +12,10 @@ from hubbub.core.planning.noise_correlation import UNIT, inverse_of
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.registered import standing_in
 from hubbub.core.study.study import Study
-from hubbub.testing.laws import completing, hold
+from hubbub.testing.laws import completing, hold, trying
 
 _BANDS, _STEPS = (2, 5), 12
+_TRAININGS = ((0.0, "constant", _STEPS), (0.9, "linear", _STEPS), (0.5, "cosine", 1000))
 
 
 def check_option(column: Callable[[int, float, str, int], Sequence[int]]) -> None:
@@ -33,11 +35,11 @@ def check_option(column: Callable[[int, float, str, int], Sequence[int]]) -> Non
     Raises:
         AssertionError: it breaks a law; the sentence says which, and how to mend it.
     """
-    for bands in _BANDS:
-        for momentum, schedule in ((0.0, "constant"), (0.9, "linear"), (0.5, "cosine")):
-            asked = f"{bands} bands, momentum {momentum} and a {schedule} rate"
-            with completing(f"a column is chosen for {asked}", "give one for every optimizer"):
-                chosen, again = (column(bands, momentum, schedule, _STEPS) for _ in range(2))
+    with trying(column):
+        for bands, (momentum, schedule, steps) in itertools.product(_BANDS, _TRAININGS):
+            asked = f"{bands} bands, momentum {momentum}, a {schedule} rate and {steps} steps"
+            with completing(f"a column is chosen for {asked}", "give one for every training"):
+                chosen, again = (column(bands, momentum, schedule, steps) for _ in range(2))
             _check_column(chosen, bands, asked)
             hold(
                 "a column is the same whenever it is asked for",
@@ -45,8 +47,8 @@ def check_option(column: Callable[[int, float, str, int], Sequence[int]]) -> Non
                 "another the second time",
                 "draw nothing, and read no clock, file or environment",
             )
-    with standing_in(OPTIONS, "checked", column):
-        _is_planned("checked")
+        with standing_in(OPTIONS, "checked", column):
+            _is_planned("checked")
 
 
 def _check_column(chosen: Sequence[int], bands: int, asked: str) -> None:

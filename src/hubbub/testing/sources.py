@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hubbub.core.study.cell_stream import CellStream
 from hubbub.core.study.data import Data
 from hubbub.core.study.source import ENTRY_POINTS, TableSource, sources
 from hubbub.core.study.study import Study
-from hubbub.testing.laws import check_keys, completing, hold, installed, opened_by
+from hubbub.testing.laws import check_keys, completing, hold, installed, opened_by, trying
 
 _NOWHERE = "no-such-silo"
 _TELLING = 4  # letters of a cell that no sentence has by chance
@@ -50,8 +51,9 @@ def check_source(
     Raises:
         AssertionError: it breaks a law; the sentence says which, and how to mend it.
     """
-    source = source() if isinstance(source, type) else source
-    with installed(ENTRY_POINTS, source, sources()) as name:
+    with trying(source), ExitStack() as standing:
+        source = source() if isinstance(source, type) else source
+        name = standing.enter_context(installed(ENTRY_POINTS, source, sources()))
         content = {**data, "source": data.get("source", name)}
         study = _reads(source, content)
         with completing("a silo's cells are opened", "mend `stream`, or hand over its folder"):
@@ -181,7 +183,9 @@ def _refuses(
         content = path.read_bytes()
         middle = len(content) // 2
         fewer = b"\n".join(content.split(b"\n")[:-1])
-        for damaged in (content[:middle], fewer, b"\xff\x00" + content, content[:-3] + b'{"\xfe'):
+        headless = content.partition(b"\n")[2]
+        no_text = (b"\xff\x00" + content, content[:-3] + b'{"\xfe')
+        for damaged in (content[:middle], fewer, headless, *no_text):
             path.write_bytes(damaged)
             try:
                 check(party, f"a damaged {path.name}")

@@ -41,7 +41,7 @@ from hubbub.estimation.statistic import (
     Statistic,
 )
 from hubbub.estimation.statistic_keys import COMMON, StatisticKeys
-from hubbub.testing.laws import as_declared, check_keys, completing, hold, too_often
+from hubbub.testing.laws import as_declared, check_keys, completing, hold, too_often, trying
 
 _NAME = "checked"
 _FALSE_ALARM = 1e-6  # of all intervals and promises of a sound statistic together
@@ -53,6 +53,7 @@ _ROUNDING = 1 + 1e-12  # of float64; stacking leaves room for much more
 # What stands in cells that nobody should send.
 _NO_NUMBERS = (math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, -0.5)
 _CLIMBERS, _SWEEPS, _DRAWN = 12, 2, 400
+_LOOSE = 4  # bounds may be so many times what a search reaches, or noise drowns answers for nothing
 _WILD = 6  # draws of each kind of sums that no records have
 RowOf = tuple[str, str, str, str]
 Truth = Callable[[Cells], Mapping[RowOf, float]]
@@ -73,7 +74,7 @@ def check_statistic(
            Missing keys, unknown ones and wrong types are refused by name.
         2. There is a block for each record, if any. It depends on that record and public numbers
            alone, is finite whatever its cells hold, no longer than `sensitivity` and no further
-           than `diameter` from another's.
+           than `diameter` from another's; neither of these is far more than a search reaches.
         3. An answer follows from noisy sums and their noise alone, from any of them, and each of
            its intervals holds its own estimate; another instance, as a verifier has it, finds the
            same. It survives JSON.
@@ -96,7 +97,7 @@ def check_statistic(
     >>> age = Column(name="age", low=20, high=90)
     >>> check_statistic(KINDS["histogram"], {"column": "age", "bins": 4}, [age])
     """
-    with _known(kind):
+    with trying(kind), _known(kind):
         case = _read(kind, dict(table), {column.name: column for column in columns})
         case = case if cells is None else _Case(case.statistic, case.table, case.columns, cells)
         for law in (_reading, _words, _shape, _alone, _bounds, _foreseen, _answers, _intervals):
@@ -122,7 +123,9 @@ class _Case:
 
     def read(self) -> OneSum | Iterated:
         """Another instance, as whoever verifies a run has it."""
-        return _statistic(type(self.statistic), self.statistic.settings(), self.columns)
+        mend = "let `settings` give every key as `read` reads it"
+        with completing(f"{self.name} is read as it is written", mend):
+            return _statistic(type(self.statistic), self.statistic.settings(), self.columns)
 
     @cached_property
     def cells(self) -> Cells:
@@ -317,6 +320,7 @@ def _alone(case: _Case) -> None:
 def _bounds(case: _Case) -> None:
     """No block is longer than stated, and no two are further apart, at any parameters."""
     asked, rng, ends = case.statistic, np.random.default_rng(4), _ends(case)
+    most = {"sensitivity": 0.0, "diameter": 0.0}  # that any search reached
     for place in case.places:
 
         def blocks(cells: Cells, place: Parameters = place) -> Array:
@@ -340,6 +344,14 @@ def _bounds(case: _Case) -> None:
                 f"{reached:.12g}",
                 f"raise `{what}` to what is proven, or clip the block",
             )
+            most[what] = max(most[what], reached)
+    for what, reached in most.items():
+        hold(
+            f"the {what} of {case.name} is no more than {_LOOSE} times what blocks reach",
+            getattr(asked, what) <= _LOOSE * reached,
+            f"{getattr(asked, what):g}, of which a search reaches {reached:.3g}",
+            f"lower `{what}` to what is proven: the noise is in proportion",
+        )
     for relation in RELATIONS:
         alone = stack({_NAME: asked}, relation)
         hold(

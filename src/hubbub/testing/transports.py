@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from hubbub.site.network.envelope import Missing, Phase
-from hubbub.testing.laws import completing, hold
+from hubbub.testing.laws import completing, hold, trying
 
 _SIZES = (1, 1000, 65_537, (3 << 20) + 1)  # bytes; what a transport cuts into pieces is among them
 _ENOUGH = 60.0  # seconds that an honest answer may take
@@ -47,8 +47,9 @@ def check_transport(
     Raises:
         AssertionError: it breaks a law; the sentence says which, and how to mend it.
     """
-    _carries(connect, parties)
-    _misses(connect, parties, deadline)
+    with trying(connect):
+        _carries(connect, parties)
+        _misses(connect, parties, deadline)
 
 
 def _carries(

@@ -845,6 +845,15 @@ def test_only_built_in_data_goes_without_the_word_python(place):
     assert f'got "{place}"' in message
 
 
+def test_what_a_package_may_bring_is_not_said_to_be_removed_alone():
+    unknown = 'source = "wards"\nwards = "{name}.txt"'
+    message = refusal(edited(source(unknown)))
+    assert '"omop", "sql", "python:module:function", got "wards"; fix it, or' in message
+    assert "install the package that registers it" in message
+    message = refusal(edited(source('source = "python:ward.data:records"')) + "\n[wards]\n")
+    assert "got wards = {}; remove it, or install the package that reads it" in message
+
+
 def test_code_from_elsewhere_is_named_with_the_word_python():
     own = Study.parse(edited(source('source = "python:ward.data:records"')))
     assert own.data.source == "python:ward.data:records"

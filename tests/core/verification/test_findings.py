@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from hubbub import VERSION
+from hubbub.core.verification.evidence.claims import by_version
+from hubbub.core.verification.evidence.collecting import digests_of
 from hubbub.core.verification.evidence.evidence_file import (
     NOT_VERIFIABLE,
     REDERIVED,
@@ -185,3 +189,23 @@ def test_values_are_found_equal_in_all_members_and_in_six_digits(
     found: Any, made: Any, differ: bool
 ) -> None:
     assert bool(difference(found, made)) == differ
+
+
+def test_a_package_that_a_run_was_made_with_and_that_is_not_here_is_named() -> None:
+    versions = {"hubbub": VERSION, "python": "3.11", "numpy": "2.0", "torch": None, "wards": "1.0"}
+    why = by_version("an unknown key", {"versions": versions})
+    assert why == "an unknown key; it was made with wards, not installed here: verify it with that"
+    assert by_version("", {"versions": versions}) == ""
+    assert by_version("it differs", {"versions": {"hubbub": VERSION}}) == "it differs"
+
+
+def test_a_file_that_evidence_lists_is_there_without_the_package_that_wrote_it(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for place in (run, tmp_path):
+        (place / "wards.json").write_text("{}")
+    assert digests_of(run) == {}
+    listed = ["wards.json", "gone.json", "../wards.json", str(run / "wards.json")]
+    assert digests_of(run, listed) == {"wards.json": hashlib.sha256(b"{}").hexdigest()}

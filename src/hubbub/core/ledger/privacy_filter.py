@@ -231,20 +231,15 @@ class PrivacyFilter:
 
     def _split(self, counts: Counts, left: int) -> tuple[list[Release], int]:
         """What of a study the reference law does not dominate, and how many steps the rest is."""
-        releases = self._releases(counts)
-        if self.cap.law is None:
-            return releases, 0
-        return self.cap.law.split(releases, self.cap.relation, left)
+        # P21: all entries are charged to the unit that the first ones protect.
+        unit = self._unit if self._blocks else unit_of(kind for kind, _ in counts)
+        relation, law = self.cap.relation, self.cap.law
+        costs = (cost_of(kind.dearer(), count, relation, unit) for kind, count in counts)
+        releases = [*chain.from_iterable(costs)]
+        return (releases, 0) if law is None else law.split(releases, relation, left)
 
     def _law(self, releases: Sequence[Release]) -> StudyLaw:
         return StudyLaw.of(releases, self.cap.delta)
-
-    def _releases(self, counts: Counts) -> list[Release]:
-        """What so many entries of these kinds release."""
-        unit = self._unit if self._blocks else unit_of(kind for kind, _ in counts)
-        relation = self.cap.relation
-        costs = (cost_of(kind.dearer(), count, relation, unit) for kind, count in counts)
-        return [*chain.from_iterable(costs)]
 
     def _fits_alone(self, counts: Counts, sessions: frozenset[Certified]) -> bool:
         """Whether the cap holds for what is fixed before any output, though it leaves nothing."""

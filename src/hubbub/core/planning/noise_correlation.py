@@ -43,6 +43,7 @@ Array = NDArray[np.float64]
 OPTION = "correlated_noise"  # its key among a plan's plain values
 _HORIZON = 1024  # steps over which the error is minimised, for longer trainings too
 _POLISHINGS = 4
+_BANDS = (2, 4, 8, 16, 32, 64, 128)  # numbers of them that are tried
 _FAR = 1e6  # of a logarithm
 _MOST_GROWTH = 1e6  # of what a step's noise puts into a later one, in units of a share's
 
@@ -184,27 +185,20 @@ def whole_units(column: Array) -> tuple[int, ...]:
 # What the optimizer makes of noise -------------------------------------------------------------
 
 
-def _rates(schedule: str, steps: int) -> Array:
-    """The learning rates of the steps, the first being 1."""
-    done = np.arange(steps) / steps
-    shapes = {"linear": 1 - done, "cosine": 0.5 * (1 + np.cos(np.pi * done))}
-    return shapes.get(schedule, np.ones(steps))
-
-
 def workload(momentum: float, schedule: str, steps: int) -> Array:
     """A: what a unit of gradient in a step (column) has moved the model by after another (row).
 
     Returns:
         (steps, steps), lower triangular, in units of the first learning rate.
     """
-    moved = np.tril(_rates(schedule, steps)[:, None] * momentum ** _lags(steps))
-    return np.asarray(np.cumsum(moved, axis=0))
-
-
-def _lags(steps: int) -> NDArray[np.intp]:
-    """Rows less columns, 0 above the diagonal."""
+    # The learning rates, the first being 1.
     at = np.arange(steps)
-    return np.asarray(np.maximum(at[:, None] - at[None, :], 0))
+    done = at / steps
+    shapes = {"linear": 1 - done, "cosine": 0.5 * (1 + np.cos(np.pi * done))}
+    rates = shapes.get(schedule, np.ones(steps))
+    # A gradient moves the model in its own step and, by momentum, in every later one; all add up.
+    lags = np.maximum(at[:, None] - at[None, :], 0)
+    return np.asarray(np.cumsum(np.tril(rates[:, None] * momentum**lags), axis=0))
 
 
 @lru_cache(maxsize=16)
@@ -312,7 +306,9 @@ def correlation_for(
     form = _form(momentum, schedule, min(steps, _HORIZON))
     alone = error(1)
     if not bands:
-        bands = _least(error, _candidates(steps, rate), alone)
+        # P25: a group's rate is b q, and no more than 1.
+        most = min(steps, int(1 / rate * (1 + 1e-12)))
+        bands = _least(error, (many for many in _BANDS if many <= most), alone)
     if bands == 1:
         return INDEPENDENT
     least = error(bands)
@@ -333,13 +329,6 @@ def _least(error: Any, candidates: Iterator[int], least: float) -> int:
         if worse == 2:
             break
     return best
-
-
-def _candidates(steps: int, rate: float) -> Iterator[int]:
-    """Numbers of bands that are tried, each twice the last."""
-    # P25: a group's rate is b q, and no more than 1.
-    most = min(steps, int(1 / rate * (1 + 1e-12)))
-    return (many for many in (2, 4, 8, 16, 32, 64, 128) if many <= most)
 
 
 def least_noise(

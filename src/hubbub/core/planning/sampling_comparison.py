@@ -79,6 +79,9 @@ def joint_batches(threat: exposure.Threat, stated: exposure.Exposure) -> Samplin
         [*accounts.releases_at_quantile(account, noise, steps, known, slack), *beside], delta
     )
     other = accounts.epsilon_of([*accounts.releases(poisson, noise, steps), *beside], delta)
+    # From 0 colluders to T, both included, as many as a table holds.
+    most, colluders = min(threat.parties.colluders + 1, _MOST_ROWS), threat.parties.colluders
+    tabled = {round(colluders * place / max(most - 1, 1)) for place in range(most)}
     return SamplingComparison(
         known_records=known,
         epsilon=stated.epsilon,
@@ -89,16 +92,8 @@ def joint_batches(threat: exposure.Threat, stated: exposure.Exposure) -> Samplin
         noise_poisson=accounts.least_noise(
             poisson, steps, 0, privacy.epsilon - certificate.epsilon, delta, beside
         ),
-        colluders=tuple(
-            _against(threat, account, colluding) for colluding in _numbers(threat.parties.colluders)
-        ),
+        colluders=tuple(_against(threat, account, colluding) for colluding in sorted(tabled)),
     )
-
-
-def _numbers(colluders: int) -> list[int]:
-    """From 0 to T, both included, as many as a table holds."""
-    most = min(colluders + 1, _MOST_ROWS)
-    return sorted({round(colluders * place / max(most - 1, 1)) for place in range(most)})
 
 
 def _against(threat: exposure.Threat, account: accounts.Account, colluding: int) -> Compared:

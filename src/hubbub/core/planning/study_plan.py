@@ -54,11 +54,14 @@ def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
     # P25: all sums share noise alike, and none of a step's is taken back in another.
     own_noise = all(query.mechanism.noise.epoch == 1 for query in queries)
     shares = noise_shares.shares_of(parties, announced=own_noise)
-    planned = tuple(_planned_alone(one, parties, privacy, shares) for one in beside)
-    certificate = _certificate(main, parties, shares)
-    # P4 to P6: what finite precision and the graphs add in any query's sums counts against all.
-    for one in planned:
-        certificate = certificate.after(one.certificate)
+    planned, certificate = list[PlannedQuery[Query]](), _certificate(main, parties, shares)
+    for query in beside:
+        assert query.epsilon is not None, "only the main query has the rest"  # noqa: S101
+        # P16: each has noise as if it alone were asked, for its own part of epsilon.
+        own = replace(privacy, epsilon=query.epsilon)
+        planned.append(plan_alone(query, parties, own, shares)[0])
+        # P4 to P6: what finite precision and the graphs add in any query's sums counts against all.
+        certificate = certificate.after(planned[-1].certificate)
     threat = exposure.Threat(
         parties=parties,
         privacy=privacy,
@@ -75,7 +78,7 @@ def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
     return Plan(
         study=study,
         main=_planned(main, threat, stated),
-        beside=planned,
+        beside=tuple(planned),
         degree=noise_shares.mask_degree(parties),
         certificate=certificate,
         exposures=exposures,
@@ -84,14 +87,6 @@ def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
         patient=patient,
         warnings=warnings_of(study, threat.mechanism, batches, exposures, patient, words),
     )
-
-
-def _planned_alone(
-    query: Query, parties: Parties, privacy: Privacy, shares: noise_shares.NoiseShares
-) -> PlannedQuery[Query]:
-    """A query with its own part of epsilon, as if nothing else were asked (P16)."""
-    assert query.epsilon is not None, "only the main query has the rest"  # noqa: S101
-    return plan_alone(query, parties, replace(privacy, epsilon=query.epsilon), shares)[0]
 
 
 def plan_alone(
@@ -168,8 +163,9 @@ def _left_by_precision(privacy: Privacy, certificate: Certificate) -> tuple[floa
             "steps"
         )
     if delta < (least := max(0.5 * privacy.delta, LEAST_DELTA)):
-        most = _largest_epsilon(certificate, privacy.delta - least, privacy.epsilon)
-        if most:
+        # The largest whole epsilon for which finite precision takes no more of delta; 0 if none.
+        spare, below = privacy.delta - least, range(1, ceil(privacy.epsilon))
+        if most := max((e for e in below if certificate.added_delta(e) <= spare), default=0):
             raise StudyError(
                 f"expected privacy.epsilon of at most {most} for this study, got "
                 f"{privacy.epsilon:g}; lower it, or raise delta: what finite precision takes of "
@@ -184,24 +180,18 @@ def _left_by_precision(privacy: Privacy, certificate: Certificate) -> tuple[floa
     return epsilon, delta
 
 
-def _largest_epsilon(certificate: Certificate, spare: float, asked: float) -> int:
-    """The largest whole epsilon for which finite precision takes no more of delta; 0 if none."""
-    below = range(1, ceil(asked))
-    return max((e for e in below if certificate.added_delta(e) <= spare), default=0)
-
-
 def _attack_power(threat: exposure.Threat, stated: exposure.Exposure) -> float:
     """What the stated adversary finds at most, accusing one non-member in a hundred."""
     account, steps = accounts.account_of(threat.mechanism), threat.mechanism.steps
-    whole = accounts.releases(account, stated.noise_multiplier, steps, stated.known_records)
-    whole += accounts.released(threat.beside, steps, 1.0)
-    return _power(tuple(whole), threat.certificate)
+    releases = accounts.releases(account, stated.noise_multiplier, steps, stated.known_records)
+    releases += accounts.released(threat.beside, steps, 1.0)
+    return _power(tuple(releases), threat.certificate)
 
 
 @lru_cache(maxsize=64)  # a study that is run is planned again for its evidence
-def _power(whole: tuple[Release, ...], certificate: Certificate) -> float:
+def _power(releases: tuple[Release, ...], certificate: Certificate) -> float:
     """At so few false accusations."""
-    return power_bound(Composition(whole), 0.01, certificate)
+    return power_bound(Composition(releases), 0.01, certificate)
 
 
 def queries_of(

@@ -281,7 +281,7 @@ _LEAST_EPSILON = 0.01  # smaller ones are known to this times the gap
 _CLOSE = 1e-3  # the gap of a law that is asked at many epsilons, times epsilon where that is less
 _DEAR = 4  # times as many points as a first look has
 _MANY_POINTS = 2e6  # of a grid finer than what is promised needs; some two seconds
-_CELL_POINTS = 5  # the work on a cell of a grid, besides its law; see `effort`
+_CELL_POINTS = 5  # the work on a cell of a grid, besides its law; see `arguments.spend`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,7 +309,7 @@ class OneDirection:
             (release.laws[min(way, len(release.laws) - 1)], release.count) for release in releases
         ]
         self._count = sum(release.count for release in releases)
-        self._points = 0.0  # that the last grids had, see `effort`
+        self._points = 0.0  # that the last grids had, see `arguments.spend`
         self._step_made = 0.0
 
     def guess(self, delta: float) -> float:

@@ -362,9 +362,8 @@ class ExchangedRecord:
     def quantiles(self, tail: float, count: int) -> Array:
         """See `Law.quantiles`."""
         outcomes = np.linspace(*_outcomes(self.rate, self.shift, tail), count)
-        forward = Removal(rate=self.rate, shift=self.shift).loss(outcomes)
-        backward = Removal(rate=self.rate, shift=self.shift).loss(-outcomes)
-        return rising(forward - backward)
+        removal = Removal(rate=self.rate, shift=self.shift)
+        return rising(removal.loss(outcomes) - removal.loss(-outcomes))
 
     def _outcome(self, loss: Array) -> Array:
         """The root of a quadratic: m x = l / 2 + asinh((1 - q) / q e^{m^2/2} sinh(l / 2))."""
@@ -520,7 +519,7 @@ def _outcomes(rate: float, shift: float, tail: float) -> tuple[float, float]:
 
 
 def work_of(law: Law) -> float:
-    """What a mass of it costs, see `effort`: as much for every law of a mixture."""
+    """What a mass of it costs, see `arguments.spend`: as much for every law of a mixture."""
     if isinstance(law, Enclosed):
         return work_of(law.above) + work_of(law.below)
     whole = law.law if isinstance(law, Reversed) else law

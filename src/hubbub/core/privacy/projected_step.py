@@ -45,7 +45,7 @@ from hubbub.core.privacy.roots import root
 Array = NDArray[np.float64]
 Cells = NDArray[np.int64]
 
-WIDER = (12, 2.5)  # as `normal.NARROW`: tails of many shifts take long one by one
+WIDER = (12, 2.5)  # as `laws.NARROW`: tails of many shifts take long one by one
 _TOGETHER, _ALIKE = 16, 1.25  # neighbouring shifts: how many, and how far apart
 _FAR = 40.0  # standard deviations, beyond which a float holds no mass
 _BLOCK = 1 << 15  # numbers at a time: what the cache of a core holds
@@ -109,7 +109,7 @@ class ProjectedRemoval:
             across = odds[:-1] * odds[1:] <= 0
             seen = across | (_least_size(odds) < (_FAR + shifts[-1] / 2) * shifts[-1])
             centre, radius = (odds[:-1] + odds[1:]) / 2, np.diff(odds) / 2
-            # The largest, over these shifts and both means, of `normal.masses_between`'s extents.
+            # The largest, over these shifts and both means, of `laws.masses_between`'s extents.
             extent = radius * (np.abs(centre) / shifts[0] ** 2 + 2 / shifts[0] + 0.5)
         least = -1.0
         for nodes, most in (*NARROW, WIDER):

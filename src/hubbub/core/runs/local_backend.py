@@ -61,6 +61,7 @@ class LocalBackend:
         whole = {one: self._most(one, count) for one, count in rows.items()}
 
         def record(index: int, session: Session, charge: Charge) -> None:
+            # P15: what earlier charges have paid for is on the disk before the next charge is.
             self.saved()
             entry = entry_of(planned, session, charge, kind)
             beside = {one: counts[index] for one, counts in whole.items() if index in counts}

@@ -8,6 +8,9 @@ A package registers a function under the entry point `hubbub.renderers`:
     folder      of a run's folder: writes the report of what lies there
     NAME        of values that a query releases under this name: what is to be said of them
     plan of NAME    of what an ask foresees of its table NAME, and the study: a sheet
+
+The first four are hubbub's: a package has them where hubbub's are not installed. The last two are
+of a package's own ask.
 """
 
 from __future__ import annotations

@@ -99,6 +99,7 @@ class RunFolder:
         with _usable(path):
             _refuse_odd(path)
         with _locked(path):
+            # The evidence and the page are written last.
             if all((path / name).exists() for name in (FILE, REPORT)):
                 raise UserError(
                     f"expected an interrupted run in {path}, it is finished; see {path}/report.html"
@@ -164,6 +165,7 @@ class RunFolder:
         purpose: str,
     ) -> Transcript:
         """Begin the transcript of a session, and write down that the session is open."""
+        # Before its first frame is: of a session that a crash ends, the run knows.
         noted = dict(self._notes.sessions)
         noted[purpose] = (*noted.get(purpose, ()), session.hex())
         self._notes = replace(self._notes, sessions=noted)

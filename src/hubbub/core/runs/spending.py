@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.ledger.entry import Cap, Entry
+from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.ledger.tally import Tally
 from hubbub.core.study.parties import Privacy
@@ -52,6 +52,12 @@ def spending(
     name = max(spent, key=lambda name: inf if (own := spent[name]) is None else own)
     ledger = ledgers[name]
     entries = list(ledger.entries())
+    # A charge is a session: of those that one study was asked in for several purposes, the most
+    # that any purpose had.
+    sessions: dict[bytes, dict[str, set[bytes]]] = {}
+    for entry in entries:
+        of_study = sessions.setdefault(entry.study, {})
+        of_study.setdefault(entry.kind.purpose, set()).add(entry.session)
     mine = len(list(ledger.entries(after=heads.get(name))))
     earlier = Tally()
     for entry in entries[: len(entries) - mine]:
@@ -62,7 +68,7 @@ def spending(
         epsilon=spent[name],
         delta=privacy.delta,
         relation=privacy.relation,
-        charge=_charges(entries),
+        charge=sum(max(map(len, purposes.values())) for purposes in sessions.values()),
         cap=None if ledger.cap is None else ledger.cap.epsilon,
         left=_left(ledger),
     )
@@ -78,14 +84,6 @@ def set_caps(ledgers: Iterable[Ledger], privacy: Privacy) -> None:
     for ledger in ledgers:
         if ledger.cap is None:
             ledger.set_cap(cap)
-
-
-def _charges(entries: Iterable[Entry]) -> int:
-    """In how many sessions studies were asked: of those for several purposes only one counts."""
-    seen: dict[bytes, dict[str, set[bytes]]] = {}
-    for entry in entries:
-        seen.setdefault(entry.study, {}).setdefault(entry.kind.purpose, set()).add(entry.session)
-    return sum(max(map(len, purposes.values())) for purposes in seen.values())
 
 
 def certified(tally: Tally, privacy: Privacy) -> float | None:

@@ -67,7 +67,7 @@ class Absent:
     """A party without a usable answer.
 
     Args:
-        why: "silent", "garbled", `LEFT_OUT`, or one of `session_offer.REASONS`.
+        why: "silent", "garbled", `LEFT_OUT`, or one of `offer.REASONS`.
         said: the same for people.
         culprit: whom the party blames, where it says that the protocol was broken.
         error: what it raised, where the party is in this process.

@@ -205,6 +205,7 @@ def federate(
             keys=keys[index],
             channel=channel,
             index=index,
+            # P3: who lies adds no noise; the others' shares are as wide as the plan says.
             round_parameters=replace(round_parameters, sigma_grid=0.0)
             if index in noiseless
             else round_parameters,

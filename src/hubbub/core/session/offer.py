@@ -128,13 +128,15 @@ class SessionOffer:
             if len(payload) > LARGEST_OFFER:
                 raise ValueError
             content = json.loads(bytes(payload))
-            features = content["standardisation"]
+            features, at = content["standardisation"], content.get("at", 0)
+            if type(at) is not int or not 0 <= at < 2**40:  # seconds since 1970
+                raise ValueError
             return cls(
                 purpose=str(content["purpose"]),
                 round_parameters=dict(content["terms"]),
                 version=str(content["version"])[:40],
                 standardisation=Standardisation.of_plain(features) if features else None,
-                at=_time_of(content.get("at", 0)),
+                at=at,
             )
         except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
             found = "another"
@@ -208,13 +210,6 @@ def planned_for(plan: Plan, purpose: str) -> PlannedQuery[Query]:
     if planned is None:
         raise RefusedError("plan", "expected a purpose of the study, got another; nothing is sent")
     return planned
-
-
-def _time_of(value: object) -> int:
-    """Seconds since 1970; ValueError if it is something else."""
-    if type(value) is not int or not 0 <= value < 2**40:
-        raise ValueError("no time")
-    return value
 
 
 def _same(mine: object, theirs: object) -> bool:

@@ -92,7 +92,10 @@ class Party(ABC):
         )
         self._agreement: Agreement | None = None
         self._seeds: JointSeed | SeedCheck | None = self._seed_check()
-        self._attestation: AttestationExchange | None = self._attestation_exchange()
+        self._attestation: AttestationExchange | None = None
+        me = membership
+        if me.attested is not None:  # the study asks for evidence
+            self._attestation = AttestationExchange(me.attested, me.keys, me.index, me.source)
         self.agreed: Session | None = None
 
     def take(self, call: Call, parts: Sequence[bytes]) -> Work:
@@ -104,9 +107,13 @@ class Party(ABC):
             BudgetError, IntegrityError: its ledger refuses.
         """
         if call in self._setup:
-            # P29, rule 1: before this party shows evidence, commits or contributes.
+            # P29, rule 1: before this party shows evidence, commits or contributes it takes the
+            # ROLL, which leads one of these calls.
             if call is roll_leads(self._me.roster, attested=self._attestation is not None):
-                parts = self._rolled(parts)
+                if not parts:
+                    raise ProtocolError("expected a ROLL first, got nothing", culprit="relay")
+                self._roll_call.take(parts[0])
+                parts = parts[1:]
             answer = self._setup[call](self, parts)
             return lambda: answer
         handler = self._round_calls().get(call)
@@ -145,20 +152,6 @@ class Party(ABC):
             attempts=me.round_parameters.attempts,
             source=me.source,
         )
-
-    def _rolled(self, parts: Sequence[bytes]) -> Sequence[bytes]:
-        """The parts of the call that a ROLL leads, without it, which is taken."""
-        if not parts:
-            raise ProtocolError("expected a ROLL first, got nothing", culprit="relay")
-        self._roll_call.take(parts[0])
-        return parts[1:]
-
-    def _attestation_exchange(self) -> AttestationExchange | None:
-        """This party's part in showing and checking evidence, where the study asks for it."""
-        me = self._me
-        if me.attested is None:
-            return None
-        return AttestationExchange(me.attested, me.keys, me.index, me.source)
 
     def _open(self, _parts: Sequence[bytes]) -> list[bytes]:
         """The commitment to this silo's links, where all draw together, and its nonce."""

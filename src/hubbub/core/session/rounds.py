@@ -225,6 +225,8 @@ class Rounds:
 
     def _links(self, model: bytes, active: Sequence[int]) -> list[bytes]:
         """Everybody has accepted the model, then all links are known, to all."""
+        # P8 (3): a matrix is drawn after its model is fixed, so no link is passed on before all
+        # have accepted the MODEL.
         links: dict[int, bytes] = {}
         asked = {index: [model] for index in active}
         for index, frames in self._answers(Call.MODEL, asked, needs_all=True):

@@ -181,6 +181,7 @@ def private_sum(
     mechanism = Mechanism(purpose=VECTOR, relation=relation, delta=delta, steps=1, clip=sensitivity)
     query = VectorQuery(mechanism, reals[0].size)
     planned, threat = plan_alone(query, parties, privacy, shares_of(parties))
+    # P7: a sum that no word holds would wrap around.
     _check_capacity(reals, planned.sum_limit * sensitivity)
     federation = in_process.federate(
         Layout(names=parties.names, nodes=compute_nodes, degree=mask_degree(parties)),

@@ -117,24 +117,22 @@ class SetUpRecord:
             return dict(absent)
         commits, reveals, sent, confirmed = (self.heard.get(call, {}) for call in _PHASES)
         faults = self.check.faults(commits, reveals, sent, confirmed, self._context())
+        roster = self.check.channel.roster
         if not faults:
-            return {name: self._heeded(one) for name, one in absent.items()}
+            # A complaint of a silo that has no part in the session is none.
+            outside = {roster.name(i) for i in {*roster.silos} - self.check.roll.silos}
+            return {
+                name: replace(one, culprit="") if outside & {*one.culprit.split(" and ")} else one
+                for name, one in absent.items()
+            }
         found = {
-            self.check.channel.roster.name(index): Absent(
-                why="garbled", said=str(error), culprit=error.culprit
-            )
+            roster.name(index): Absent(why="garbled", said=str(error), culprit=error.culprit)
             for index, error in faults.items()
         }
         # Complaints follow from the fault that was found; who has a trouble of its own is left out
         # as well.
         others = {n: one for n, one in absent.items() if not one.why.startswith(_ACCUSING)}
         return others | found
-
-    def _heeded(self, one: Absent) -> Absent:
-        """A complaint of a silo that has no part in the session is none."""
-        roster = self.check.channel.roster
-        outside = {roster.name(i) for i in {*roster.silos} - self.check.roll.silos}
-        return replace(one, culprit="") if outside & {*one.culprit.split(" and ")} else one
 
     def _context(self) -> bytes | None:
         """What parties put into the transcript first; None where evidence is not believed here."""
@@ -217,26 +215,22 @@ class SetUp:
             for index, answer in self.peers.ask(Call.OPEN, asked, self.session) if wave else ():
                 if isinstance(answer, Absent):
                     absent[index] = answer
-                elif (owed := self._owed(index)) != len(answer):
-                    said = f"expected {owed} frames, got {len(answer)}"
+                elif len(tags := self._tags(index)) != len(answer):
+                    said = f"expected {len(tags)} frames, got {len(answer)}"
                     absent[index] = Absent(why="garbled", said=said)
-                elif wrong := self._broken(index, answer):
+                elif wrong := broken(index, dict(zip(tags, answer, strict=True)), self.channel):
                     absent[index] = wrong
                 else:
                     opened[index] = answer
         self.check_enough(absent)
         return opened, absent
 
-    def _owed(self, index: int) -> int:
-        """Frames that a party says to an offer."""
-        silo = index in self.peers.roster.silos
-        return silo * (self.round_parameters.needs_joint_seed + (self.attests is not None))
-
-    def _broken(self, index: int, frames: Sequence[bytes]) -> Absent | None:
-        """Why nobody would believe a silo's answer to an offer."""
-        tags = [Tag.SEED_ANCHOR] * self.round_parameters.needs_joint_seed
-        tags += [Tag.NONCE] * (self.attests is not None)
-        return broken(index, dict(zip(tags, frames, strict=False)), self.channel)
+    def _tags(self, index: int) -> list[Tag]:
+        """Of the frames with which a party answers an offer."""
+        if index not in self.peers.roster.silos:
+            return []
+        anchor = [Tag.SEED_ANCHOR] if self.round_parameters.needs_joint_seed else []
+        return anchor if self.attests is None else [*anchor, Tag.NONCE]
 
     @cached_property
     def channel(self) -> Channel:
@@ -301,6 +295,14 @@ class _RolledSetUp:
             gaps_end=wanted.round_parameters.needs_every_attempt,
             absent=dict(absent),
         )
+        lists = None
+        if wanted.attempts_per_list:  # where batches are joint
+            lists = token_lists.TokenLists(
+                peers=wanted.peers,
+                channel=wanted.channel,
+                counts=wanted.counts,
+                attempts_per_list=wanted.attempts_per_list,
+            )
         return rounds.Rounds(
             peers=wanted.peers,
             attendance=attendance,
@@ -309,7 +311,7 @@ class _RolledSetUp:
             layout=wanted.layout,
             channel=wanted.channel,
             opening=[*([opening] if is_kept else []), self.frame, *attested, *anchors],
-            lists=self._lists(),
+            lists=lists,
         )
 
     def _attested(self, nonces: Sequence[bytes]) -> list[bytes]:
@@ -365,7 +367,11 @@ class _RolledSetUp:
         """With whom each party shares a secret, and its CONFIRM with proofs of them."""
         # The transcript that is confirmed has the digest of each sealed secret, so all are there
         # before the first CONFIRM; they are let go with the last.
-        sent = {index: by_receiver(one) for index, one in self._sent(shown).items()}
+        sealed = self._all(Call.CONTRIBUTE, shown)
+        sent = {index: by_receiver(frames) for index, frames in sealed.items()}
+        # Who gets one from another sends one too; so what was lost shows, and is not missed.
+        owed = Counter(receiver for frames in sent.values() for receiver in frames)
+        self._check_numbers(sealed, {index: max(1, owed[index]) for index in sealed})
         digests = sent_digests(sent, len(self._roster.parties))
         inbox = delivered(sent, self._everybody)
         asked = {index: [digests, *inbox[index]] for index in self._everybody}
@@ -404,14 +410,6 @@ class _RolledSetUp:
         self._check_numbers(answers, dict.fromkeys(answers, 1))
         return [answers[index][0] for index in sorted(answers)]
 
-    def _sent(self, shown: Sequence[bytes]) -> dict[int, list[bytes]]:
-        """Everybody's sealed secrets."""
-        sent = self._all(Call.CONTRIBUTE, shown)
-        # Who gets one from another sends one too; so what was lost shows, and is not missed.
-        asked = Counter(receiver for frames in sent.values() for receiver in by_receiver(frames))
-        self._check_numbers(sent, {index: max(1, asked[index]) for index in sent})
-        return sent
-
     def _check_numbers(
         self, answers: Mapping[int, Sequence[bytes]], expected: Mapping[int, int]
     ) -> None:
@@ -442,14 +440,3 @@ class _RolledSetUp:
             absent = Absent(why="garbled", said=str(error), culprit=error.culprit)
             raise AbsentError({error.culprit or "relay": absent}) from None
         return check
-
-    def _lists(self) -> token_lists.TokenLists | None:
-        """Who has shuffled token lists made, where batches are joint."""
-        if not self.wanted.attempts_per_list:
-            return None
-        return token_lists.TokenLists(
-            peers=self.wanted.peers,
-            channel=self.wanted.channel,
-            counts=self.wanted.counts,
-            attempts_per_list=self.wanted.attempts_per_list,
-        )

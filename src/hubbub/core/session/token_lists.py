@@ -392,6 +392,8 @@ class _Making:
         self._keys = _column(keys)
         key_posts = self._taken(keys, Tag.MIX_KEY)
         self._rules.check_keys(key_posts)
+        # Every silo commits to the names of its forms before any form is shown, so that none
+        # can be copied (docs/sampling.md).
         commits = self._all(
             Call.WRAP,
             self._keys,
@@ -400,12 +402,14 @@ class _Making:
         )
         posts = self._taken(commits, Tag.MIX_COMMIT)
         hidden = self._rules.commitments(posts, key_posts)
-        places = self._places(key_posts)
+        publics = [bytes(post.payload) for post in key_posts.values()]
+        places = list_places(self._list_context, list(self._counts.values()), publics)
         published = self._all(Call.SHOW, _column(commits), self._published(0))
         posted = self._taken(published, Tag.MIX_NAMES)
         names = self._rules.names(posted, posts)
         self._rules.check_input(names, hidden, places[0])
         seen = self._looked(published, posted, names, 0, places, ())
+        # P9: each takes its layer off and shuffles; one honest mixer is enough.
         for turn in self._silos:
             asked = {turn: [*seen, *self._forms[turn - 1]]}
             published = self._ask(Call.MIX, asked, self._published(turn), turn, self._whole)
@@ -537,10 +541,6 @@ class _Making:
         if step == self._silos[-1]:
             return names
         return {**names, Tag.MIX_FORMS: self._rules.forms_bytes(step)}
-
-    def _places(self, keys: Posts) -> list[bytes]:
-        publics = [bytes(post.payload) for post in keys.values()]
-        return list_places(self._list_context, list(self._counts.values()), publics)
 
     def _taken(self, found: Mapping[int, list[bytes]], tag: Tag, step: int = 0) -> Posts:
         """The frames of a tag, which were checked as they came."""

@@ -37,6 +37,7 @@ from hubbub.core.study.source import (
     is_own,
     set_source,
     set_sources,
+    sources,
     table_source,
     table_sources,
 )
@@ -334,6 +335,15 @@ def data_from(table: Mapping[str, Any], *, targeted: bool = True) -> Data:
     source = table_source(table.get("source"))
     if source is not None:
         table = source.completed(table)
+    elif isinstance(place := table.get("source"), str) and place.isidentifier():
+        # Before keys that it might have: of a source that is not known, none is.
+        sets = set_sources()
+        known = [f'"{name}:name"' if name in sets else f'"{name}"' for name in sources()]
+        raise Section("data", {"source": place}, ("source",)).refusal(
+            "source",
+            ", ".join([*known, f'"{OWN}module:function"']),
+            "fix it, or install the package that registers it",
+        )
     own = source_keys()
     section = Section("data", table, (*keys_of(Data), *own))
     place, files = _origin(section, own)

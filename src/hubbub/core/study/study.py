@@ -226,6 +226,7 @@ class Study:
             present.append(max(asks(), key=lambda ask: ask.precedence))  # whose tables are missed
         needed = (key for ask in present for key in ask.tables)
         parts = {key: top.table(key) for key in ("study", *_TABLES, *needed)}
+        # P16: every query but its own has an epsilon for itself, and it has what they leave.
         main = max(present, key=lambda ask: ask.precedence)
         trains = any(ask.trains for ask in present)
         data = data_from(parts["data"], targeted=trains)

@@ -143,20 +143,16 @@ def _csv_cells(path: Path) -> dict[str, list[str]]:
             "repeated name; correct the header"
         )
     body = [row for row in rows[1:] if row]
+    # Where nothing but other signs than commas keeps cells apart, another format was saved.
+    is_other = len(header) == 1 and {*";\t|"} & {*"".join(rows[0])}
+    remedy = ", or save the file as CSV UTF-8 (comma delimited)" if is_other else ""
     for number, row in enumerate(body):
         if len(row) != len(header):
             raise DataError(
                 f"expected {several(len(header), 'cell')} {at_row(path.name, number)}, found "
-                f"{len(row)}; check the commas and quotes of that row{_other_signs(rows[0])}"
+                f"{len(row)}; check the commas and quotes of that row{remedy}"
             )
     return {name: [row[k].strip() for row in body] for k, name in enumerate(header)}
-
-
-def _other_signs(header: Sequence[str]) -> str:
-    """What to do with a file whose cells nothing but other signs than commas keep apart."""
-    if len(header) > 1 or not {*";\t|"} & {*"".join(header)}:
-        return ""
-    return ", or save the file as CSV UTF-8 (comma delimited)"
 
 
 def _csv_rows(path: Path) -> list[list[str]]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hubbub.learning.runs.result import Result
 
 
-_REPEATS, _MOST = 10, 10_000
+_MOST = 10_000
 
 
 def add_commands(commands: Any) -> None:

@@ -73,10 +73,8 @@ def add_commands(commands: Any) -> None:
 def _propose(options: argparse.Namespace) -> int:
     from hubbub.site.network.aggregator_process import propose
 
-    party_folder, study = (
-        PartyFolder.opened(options.home, unlock(options)),
-        Study.load(options.study),
-    )
+    party_folder = PartyFolder.opened(options.home, unlock(options))
+    study = Study.load(options.study)
     event_log = EventLog(party=party_folder.name, say=(lambda _: None) if options.json else say)
     standings = propose(party_folder, study, event_log, url=options.relay, seconds=options.wait)
     verdict = Verdict.of(study, party_folder)

@@ -193,7 +193,8 @@ def apart(files: Sequence[Sequence[float]]) -> Mapping[int, tuple[tuple[float, f
 
     Of two files with enough values the second; where nearly all lie apart from each other, none.
     """
-    halves = {k: _half(values) for k, values in enumerate(files) if len(values) >= _FEW}
+    quarters = {k: quantiles(values, n=4) for k, values in enumerate(files) if len(values) >= _FEW}
+    halves = {k: (low, high) for k, (low, _, high) in quarters.items()}
     alone = {
         k: half
         for k, half in halves.items()
@@ -210,11 +211,6 @@ def apart(files: Sequence[Sequence[float]]) -> Mapping[int, tuple[tuple[float, f
         return {}
     others = [value for k, values in enumerate(files) if k not in alone for value in values]
     return {k: (half, median(others)) for k, half in alone.items()}
-
-
-def _half(values: Sequence[float]) -> tuple[float, float]:
-    low, _, high = quantiles(values, n=4)
-    return low, high
 
 
 # A time, and what says whether it ended with the event: an event alone forgets how long people were

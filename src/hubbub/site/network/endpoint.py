@@ -86,7 +86,7 @@ class SessionState:
 
 # What a party cannot do itself, from its refusal until it has done it.
 #
-# A refusal for a reason of its own (`session_offer.OWN`) stands here by study and call, and is gone
+# A refusal for a reason of its own (`offer.OWN`) stands here by study and call, and is gone
 # once that call is answered; after a sum, or with the study's end, all of that study's are. Its
 # state tells it in known words, so that whoever watches the party hears of it; nothing in them
 # follows from a record. What others did wrong is not this file's affair.

@@ -38,7 +38,7 @@ from hubbub.core.protocol.token_lists.verdict import Publications
 from hubbub.core.session.ask import Call
 from hubbub.core.session.offer import LARGEST_OFFER, RefusedError
 
-MOST_BYTES = 1 << 30  # of what is handed over; see `size_limits` for each call
+MOST_BYTES = 1 << 30  # of what is handed over; see `SizeLimits` for each call
 LARGEST_PROPOSAL = 1 << 18  # bytes of a study's text
 
 
@@ -155,10 +155,10 @@ _WORDS: tuple[tuple[type[HubbubError], str], ...] = (
 class Refusal:
     """Why a party says no."""
 
-    why: str  # one of `session_offer.REASONS`
+    why: str  # one of `offer.REASONS`
     said: str  # for its own people
     culprit: str = ""  # where the reason is "protocol"
-    own: bool = True  # a reason of `session_offer.OWN`: not where it could, and must not
+    own: bool = True  # a reason of `offer.OWN`: not where it could, and must not
 
     @classmethod
     def of(cls, error: Exception) -> Refusal:

@@ -68,11 +68,12 @@ def stream(omop: Omop, party: str, folder: Path) -> CellStream:
 
 def text(omop: Omop) -> str:
     """The query, in PostgreSQL's SQL."""
-    named = [("first_day", _first_day(omop.index)), ("index_day", _observed(omop))]
+    first_day = _grouped(f"MIN({_day(omop.index)}) AS day", *_source(omop.index))
+    named = [("first_day", first_day), ("index_day", _observed(omop))]
     results, joins = [f"p.{PERSON}"], []
     for place, one in enumerate(omop.columns):
         if one.domain == "person":
-            results.append(f'{_of_person(one)} AS "{one.name}"')
+            results.append(f'{_AGE if one.take == "age" else _SEX} AS "{one.name}"')
             continue
         name = f"c{place}"
         named += _column(one, name)
@@ -96,10 +97,6 @@ def text(omop: Omop) -> str:
 _INDEX = f" JOIN index_day i ON i.{PERSON} = x.{PERSON}"
 _AGE = "EXTRACT(YEAR FROM CAST(i.day AS DATE)) - p.year_of_birth"
 _SEX = "CASE WHEN p.gender_concept_id = 8507 THEN 'M' WHEN p.gender_concept_id = 8532 THEN 'F' END"
-
-
-def _of_person(one: OmopColumn) -> str:
-    return _AGE if one.take == "age" else _SEX
 
 
 def _source(one: Happening | OmopColumn, *conditions: str) -> tuple[str, str]:
@@ -126,11 +123,6 @@ def _grouped(
 ) -> str:
     """A query of one row for each person: of names and numbers that were checked, no texts."""
     return f"SELECT {key}, {results} FROM {source} WHERE {where} GROUP BY {key}{also}"  # noqa: S608
-
-
-def _first_day(index: Happening) -> str:
-    """The first day of each person."""
-    return _grouped(f"MIN({_day(index)}) AS day", *_source(index))
 
 
 def _observed(omop: Omop) -> str:

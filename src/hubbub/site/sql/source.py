@@ -173,7 +173,7 @@ def _between(text: exp.Expr, low: str, high: str) -> exp.Expr:
 #     anything else    as the engine writes it; nothing if a letter of it has the number 0
 #
 # with letters that differ as different ones, whatever the column's collation. Keys are written by
-# the one rule for what is the same (`core.tabular.cell_rule`): of a text that is a whole number
+# the one rule for what is the same (`cells.canonical`): of a text that is a whole number
 # `.0` is cut. SQLite, of which every cell has its own type, keeps real numbers until a text is
 # needed: it may read a text of one as the neighbour of that. Of any other engine a column is left
 # as it is.

@@ -487,6 +487,8 @@ class Agreement:
         self._keys.put_away()
         for other in self._neighbours:
             low, high = min(self._index, other), max(self._index, other)
+            # P4: of both ends' parts, so that neither chooses the masks; in the roster's order, so
+            # that both find the same.
             mine, theirs = self._sent[other], received[other]
             self._secrets[other] = PairSecret.agree(
                 low=low,

@@ -83,6 +83,8 @@ class SetUpCheck:
             confirmed: a CONFIRM, then key checks.
             context: what parties put into the transcript before all else; None if unknown.
         """
+        # Each phase only where all before it were as they should be: what somebody answers to a lie
+        # is no lie.
         found: Faults = {}
         committed = self._each(Tag.COMMIT, commits, found)
         shares = {} if found else self._each(Tag.REVEAL, reveals, found)
@@ -97,6 +99,7 @@ class SetUpCheck:
             told = key_agreement.told_of(committed, shares)
         if found or not sent:
             return found
+        # P4: the seed, and so the graph, follows from shares to which all had committed before.
         seed = b""
         if shares:
             seed = key_agreement.joint_seed(self.channel.session, self.roll.digest, told)

@@ -243,7 +243,9 @@ def parse(data: FrameBytes, roster: Roster, *, study: bytes, session: bytes) -> 
     """
     # Before anything is looked at: bytes that change once they were verified would be believed.
     data = _unchanging(data)
-    frame = _once(data) if _is_broadcast(data) else _hashed(data)
+    # The same bytes come to everybody, as a model of megabytes does: they are taken apart once.
+    is_broadcast = data[_RECEIVER] == EVERYBODY.to_bytes(4, "little")
+    frame = _once(data) if is_broadcast else _hashed(data)
     if not 0 <= frame.sender < len(roster.parties):
         raise ProtocolError(f"expected a sender of the roster, got {frame.sender}", culprit="relay")
     sender = roster.parties[frame.sender]
@@ -298,11 +300,6 @@ def sender_of(data: bytes) -> int:
 def receiver_of(data: bytes) -> int:
     """Whom a frame says it is for, in its header; everybody if it has none."""
     return int.from_bytes(data[_RECEIVER], "little") if len(data) >= OVERHEAD else EVERYBODY
-
-
-def _is_broadcast(data: FrameBytes) -> bool:
-    """Whether the same bytes come to everybody, as a model of megabytes does."""
-    return data[_RECEIVER] == EVERYBODY.to_bytes(4, "little")
 
 
 def doubled_by(frame: Frame, taken: bytes, sender: str) -> str:

@@ -227,7 +227,11 @@ class Signs:
         padded.ravel()[: integers.size] = integers
         indices, looked_up = np.empty(_SIGN_ROWS, dtype=np.intp), np.empty(_SIGN_ROWS)
         for first in range(0, groups, _TABLES):
-            tables = [_table(y) for y in padded[first : first + _TABLES]]
+            # For each word the signed sum of a group's twenty values: its strips' outer sums.
+            tables = [
+                ((_HIGH.T * values) @ _LOW).swapaxes(0, 1).reshape(_WORDS)
+                for values in padded[first : first + _TABLES]
+            ]
             for start in range(0, parameters, _SPAN):
                 stop = min(start + _SPAN, parameters)
                 for group, table in enumerate(tables, first):
@@ -242,12 +246,6 @@ class Signs:
 def _groups(dimension: int) -> int:
     """Groups of twenty columns; the last may be used in part."""
     return -(-dimension // COLUMNS)
-
-
-def _table(values: matrix.Array) -> matrix.Array:
-    """The signed sum of twenty values for each word."""
-    strips = (_HIGH.T * values) @ _LOW
-    return strips.swapaxes(0, 1).reshape(_WORDS)
 
 
 def _words(

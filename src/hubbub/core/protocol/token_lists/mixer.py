@@ -111,11 +111,10 @@ class Mixer:
         self._publics = {index: bytes(post.payload) for index, post in self._key_posts.items()}
         # Tokens that are wrapped for another key in my place would have no layer of mine.
         self._check_own(self._publics[self._index] == onion_layers.public_of(self._private))
-        self._places = self._list_places()
+        counts, publics = list(self._counts.values()), list(self._publics.values())
+        self._places = token_list.list_places(self._list_context, counts, publics)
         tokens = self._source.bytes(TOKEN_BYTES * self._counts[self._index])
-        forms, self._own = onion_layers.wrapped(
-            tokens, list(self._publics.values()), self._places, executor
-        )
+        forms, self._own = onion_layers.wrapped(tokens, publics, self._places, executor)
         self._forms = forms.tobytes()
         self._next = "submit"
         return self._frame(Tag.MIX_COMMIT, self._hidden() + repeated(self._key_posts))
@@ -258,10 +257,6 @@ class Mixer:
         """The commitment to the names of this silo's forms in list 0, in order."""
         names = np.sort(self._own[0]).tobytes()
         return token_list.commitment(self._places[0], self._index, names)
-
-    def _list_places(self) -> list[bytes]:
-        counts, publics = list(self._counts.values()), list(self._publics.values())
-        return token_list.list_places(self._list_context, counts, publics)
 
     def _check_own(self, mine: bool) -> None:
         if not mine:

@@ -134,6 +134,7 @@ class Wrap:
             for start in range(0, len(self.tokens), TOKEN_BYTES)
         ]
         names = [_names(self.places[-1], forms)]
+        # The last mixer's layer lies innermost, so it is put on first.
         for layer in range(len(self.publics), 0, -1):
             key = X25519PublicKey.from_public_bytes(self.publics[layer - 1])
             info = _INFO + self.places[layer]
@@ -175,6 +176,7 @@ class Peel:
             try:
                 form = _SUITE.decrypt(self.forms[start : start + self.size], key, info=info)
             except (InvalidTag, ValueError):
+                # It keeps its place, so that those after it keep theirs.
                 form = bytes(self.size - LAYER_BYTES)
                 bad.append(number)
             inner.append(form)
@@ -214,8 +216,9 @@ def wrapped(
     done = list(executor(jobs))
     columns: list[list[bytes]] = [[] for _ in places]
     for one in done:
-        for column, names in zip(columns, _divided(one.names, len(places)), strict=True):
-            column.append(names)
+        size = len(one.names) // len(places)
+        for turn, column in enumerate(columns):
+            column.append(one.names[size * turn : size * (turn + 1)])
     forms = forms_in(b"".join(one.forms for one in done), form_bytes(len(publics)))
     return forms, [names_in(b"".join(column)) for column in columns]
 
@@ -234,11 +237,6 @@ def peeled(private: bytes, place: bytes, forms: bytes, size: int, executor: Exec
 
 def _pieces(whole: bytes, size: int, count: int) -> list[bytes]:
     return [whole[at : at + size * count] for at in range(0, len(whole), size * count)]
-
-
-def _divided(whole: bytes, parts: int) -> list[bytes]:
-    size = len(whole) // parts
-    return [whole[size * part : size * (part + 1)] for part in range(parts)]
 
 
 def _names(place: bytes, forms: Sequence[bytes]) -> bytes:

@@ -261,10 +261,12 @@ def verdict(
     _compared(evidence, complained)
     publics = evidence.payloads(evidence.keys, Tag.MIX_KEY, sizes)
     privates = evidence.payloads(opened, Tag.MIX_OPENED, sizes)
+    # Keys before layers: under a false key the forms of others would seem not to open.
     for index in silos:
         if onion_layers.public_of(privates[index]) != publics[index]:
             return evidence.blamed("the key that it shows is not its", index)
     places = token_list.list_places(list_context, evidence.counts, list(publics.values()))
+    # Then as the list was made: the first layer that is not as it should be names its maker.
     layer_input = _input(evidence, places[0])
     for layer in silos:
         if isinstance(layer_input, Verdict):

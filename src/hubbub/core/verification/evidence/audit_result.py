@@ -306,6 +306,7 @@ def _made_again(found: Plain, study: Study, bounds: Plain) -> Plain:
         raise ValueError("words that are in no audit")
     runs, canaries, confidence = check_size(found["runs"], found["canaries"], found["confidence"])
     counts = {name: arguments.whole(name, rule[name], least=0, most=_MOST) for name in _COUNTS}
+    # P18: trials by which the rule was chosen judge nothing.
     rates, judged = Rates(**counts), (runs - choosing_runs(runs)) * canaries
     if rates.positives + rates.negatives != judged:
         raise ValueError(f"{rates.positives + rates.negatives} canaries, {judged} were judged")

@@ -19,16 +19,18 @@ from pathlib import Path
 
 from hubbub import VERSION
 from hubbub.core.errors import EffortError, IntegrityError
-from hubbub.core.number_format import at_most, several
+from hubbub.core.number_format import at_most, few, several
 from hubbub.core.planning.exposure import stated_adversary
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.study_plan import main_of
 from hubbub.core.planning.study_plan import plan as plan_study
 from hubbub.core.privacy.arguments import limited
+from hubbub.core.registered import packages
 from hubbub.core.study.attested_roles import SOFTWARE
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import AUDIT, audit_finding
 from hubbub.core.verification.evidence.evidence_file import (
+    LIBRARIES,
     MALFORMED,
     MODEL,
     Finding,
@@ -96,11 +98,14 @@ def _checked(content: Plain) -> list[Finding]:
     if not all(one.holds for one in findings):
         return findings
     study = Study.parse(content["study"]["toml"])
-    spoken, words = "every silo has signed for its ledger", _nobodys(content, study)
+    spoken = "every silo has signed for its ledger"
+    # As if nobody had signed, if what the silos have signed cannot be read.
+    wrongs = ("it cannot be read",) * len(content["silos"])
+    words = SiloWords(wrongs=wrongs, doubtful=study.parties.names)
     try:
         words = SiloWords.of(content, study)
     except MALFORMED as error:
-        findings.append(_unreadable(spoken, error))
+        findings.append(_unreadable(spoken, error, content))
     for claim, claims in (
         ("the plan and its epsilons follow from the study", _plan_claims),
         ("epsilon is stated for the study's delta, relation and adversary", _asked_claims),
@@ -112,12 +117,6 @@ def _checked(content: Plain) -> list[Finding]:
     ):
         findings += _guarded(claim, claims, content, study, words)
     return findings
-
-
-def _nobodys(content: Plain, study: Study) -> SiloWords:
-    """The words of silos whose parts cannot be read."""
-    wrongs = ("it cannot be read",) * len(content["silos"])
-    return SiloWords(wrongs=wrongs, doubtful=study.parties.names)
 
 
 def spent(plan: Plan, attempts: int) -> list[Plain]:
@@ -193,20 +192,23 @@ def _units_apart(study: Study) -> str:
     return "that no person has several records in the study; a person who does is protected less"
 
 
-def _guarded(claim: str, claims: Callable[..., Iterator[Finding]], *given: object) -> list[Finding]:
+def _guarded(
+    claim: str, claims: Callable[..., Iterator[Finding]], content: Plain, *given: object
+) -> list[Finding]:
     """The findings of a check; content that is not what the format says is a finding too."""
     findings: list[Finding] = []
     try:
-        findings.extend(claims(*given))
+        findings.extend(claims(content, *given))
     except EffortError:
         findings.append(not_checked(claim))
     except MALFORMED as error:
-        return [_unreadable(claim, error)]
+        return [_unreadable(claim, error, content)]
     return findings
 
 
-def _unreadable(claim: str, error: Exception) -> Finding:
-    return wrong(claim, f"it cannot be read as evidence: {type(error).__name__}, {error}")
+def _unreadable(claim: str, error: Exception, content: Plain) -> Finding:
+    why = f"it cannot be read as evidence: {type(error).__name__}, {error}"
+    return wrong(claim, by_version(why, content))
 
 
 def _study_claims(content: Plain) -> Iterator[Finding]:
@@ -240,24 +242,24 @@ def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Fin
         "digits, against every other adversary, if the study ran as planned"
     )
     why = by_version(difference(account["claimed"], spent(made, made.mechanism.steps)), content)
-    unshown = "" if words.show(study) else "that it is this study: too few silos have signed"
-    yield _vouched(claim, why, unshown).covering("epsilon.claimed")
+    # The aggregator stands for what was computed again where silos might doubt the study itself.
+    doubt = "" if words.show(study) else "that it is this study: too few silos have signed"
+    shown = signed(f"{claim}: {doubt}") if doubt and not why else judged(claim, why)
+    yield shown.covering("epsilon.claimed")
     counted = _attempts_claim(content, study, words, made)
     yield counted.covering("epsilon.attempts", "epsilon.after_attempts")
 
 
 def by_version(why: str, content: Plain) -> str:
-    """Why a plan or its account is not what follows here; and who can judge one of elsewhere."""
+    """Why something is not what follows here; and who can judge what was made elsewhere."""
     versions = content.get("versions")
-    version = versions.get("hubbub") if isinstance(versions, dict) else VERSION
-    if not why or version == VERSION:
-        return why
-    return f"{why}; hubbub {version} made it, and this is {VERSION}: verify it with that version"
-
-
-def _vouched(claim: str, why: str, doubt: str) -> Finding:
-    """A claim that was computed again, and for which its signer stands where there is a doubt."""
-    return signed(f"{claim}: {doubt}") if doubt and not why else judged(claim, why)
+    made_with = versions if isinstance(versions, dict) else {}
+    if why and (version := made_with.get("hubbub", VERSION)) != VERSION:
+        why += f"; hubbub {version} made it, and this is {VERSION}: verify it with that version"
+    others = made_with.keys() - {"hubbub", "python", *LIBRARIES}
+    if why and (lacking := sorted(others - packages().keys())):
+        why += f"; it was made with {few(lacking)}, not installed here: verify it with that"
+    return why
 
 
 def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) -> Finding:

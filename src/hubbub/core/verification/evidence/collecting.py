@@ -20,10 +20,12 @@ from hubbub.core.planning.plan import Plan
 from hubbub.core.privacy.arguments import RELATIONS
 from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.core.protocol.primitives.message_sizes import SESSION_BYTES
+from hubbub.core.registered import packages
 from hubbub.core.study.ask import asks
 from hubbub.core.verification.evidence.audit_result import AUDIT, read_audit
 from hubbub.core.verification.evidence.claims import FORMAT, MODEL, spent, trusted
 from hubbub.core.verification.evidence.evidence_file import (
+    LIBRARIES,
     Plain,
     check_ordinary,
     part_words,
@@ -49,7 +51,6 @@ _PART_MEMBERS = {
 # What there is a digest of beside the files of asks, where there is such a file. Transcripts have
 # heads, checkpoints their digests in their names, and the report can be written again at any time.
 _FILES = ("study.toml", "plan.json", "run.json", "metrics.jsonl", AUDIT, MODEL)
-_PACKAGES = ("torch", "numpy", "scipy", "cryptography")
 ONE_PROCESS = (
     "that whoever ran the study could be trusted by all: every party ran in one process on one "
     "machine, which saw all records; what is promised holds where the parties run apart"
@@ -183,10 +184,11 @@ def collect(
     return with_signature(content, keys.sign)
 
 
-def digests_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of the files of a run, by name."""
-    names = (*_FILES, *(name for ask in asks() for name in ask.files))
-    there = [folder / name for name in names if (folder / name).is_file()]
+def digests_of(folder: Path, listed: Iterable[str] = ()) -> dict[str, str]:
+    """SHA-256 of the files of a run, by name; of those that are listed whatever is installed."""
+    names = {*_FILES, *(name for ask in asks() for name in ask.files)}
+    names |= {name for name in listed if Path(name).name == name}
+    there = [folder / name for name in sorted(names) if (folder / name).is_file()]
     return {path.name: _digest(path) for path in there}
 
 
@@ -216,9 +218,9 @@ def summary_of(path: Path) -> Plain:
 def _versions() -> dict[str, str | None]:
     """What ran."""
     versions: dict[str, str | None] = {"hubbub": VERSION, "python": platform.python_version()}
-    for name in _PACKAGES:
+    for name in LIBRARIES:
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             versions[name] = None
-    return versions
+    return {**packages(), **versions}

@@ -32,6 +32,7 @@ MALFORMED = (
 )
 
 Plain = dict[str, Any]
+LIBRARIES = ("torch", "numpy", "scipy", "cryptography")  # whose versions evidence has, if they ran
 
 
 def load(path: Path) -> Plain:

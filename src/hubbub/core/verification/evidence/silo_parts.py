@@ -229,11 +229,8 @@ def least_attempts(content: Plain, study: Study) -> int:
     No attempt has more messages than one that everybody answers, and one message more, as an OPEN
     that was kept for its standardisation, makes no attempt.
     """
-    silos, nodes, mechanism = (
-        study.parties.silos,
-        study.parties.compute_nodes,
-        main_of(study).mechanism,
-    )
+    silos, nodes = study.parties.silos, study.parties.compute_nodes
+    mechanism = main_of(study).mechanism
     linked = mechanism.needs_joint_seed
     shared = study.parties.shares == "full"
     most = 1 + silos * (1 + linked) + nodes * (3 + (2 + silos) * shared)

@@ -102,7 +102,7 @@ def integrity_findings(folder: Path) -> Iterator[Finding]:
 
 def _changed(folder: Path, content: Plain, summaries: Mapping[str, Plain]) -> Iterator[Finding]:
     """Files that are not those of the evidence."""
-    listed, there = content["files"], digests_of(folder)
+    listed, there = content["files"], digests_of(folder, content["files"])
     for name in sorted({*listed, *there}):
         if listed.get(name) != there.get(name):
             yield wrong(f"{folder / name} is the file that {FILE} lists", _how(listed, there, name))
@@ -186,7 +186,8 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
         stated = read_plain(folder / "plan.json")
         remade_plan, beyond = _planned(study, stated)
     except MALFORMED as error:
-        return [*findings, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
+        why = by_version(f"{error}; {RESTORE}", content or {})
+        return [*findings, wrong("study.toml and plan.json can be read", why)]
     claimed = {} if content is None else content.get("study")
     if content is not None and (type(claimed) is not dict or claimed.get("id") != study.id.hex()):
         why = f"it is about another study; {RESTORE}"

@@ -290,11 +290,13 @@ class Replay:
             return False
         self._played.attempts += bool(attempt.arrived)
         self._played.answers.update(attempt.arrived)
+        # Whether an answer that is missing was lost, or left out, no frame shows.
         if attempt.waits_for:
             self._played.spoilt += bool(attempt.arrived)
             return False
         if self._round_parameters.needs_joint_seed and attempt.seed is None:
             raise ProtocolError("expected a link of every active silo before the answers")
+        # Of an attempt whose vectors were not kept, order and signatures are shown, and no sum.
         seen = attempt.is_whole and self._liftable
         self._played.unseen += not seen
         self._played.withheld += not attempt.is_whole
