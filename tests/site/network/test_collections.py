@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hubbub import learning
 from hubbub.core.errors import BudgetError, IntegrityError, StudyError, UserError
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.head_statement import Witness
@@ -63,8 +64,9 @@ __all__ = ["noised", "sums"]
 
 
 def test_a_study_of_one_sum_is_collected_and_its_run_is_verified(
-    tmp_path: Path, noised: Any, sums: Any
+    tmp_path: Path, noised: Any, sums: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(learning, "threads_for", None)  # no model, and so no torch
     parties = Consortium.gather(tmp_path, asking())
     result = collect(parties)
     assert result is not None

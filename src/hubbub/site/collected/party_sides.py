@@ -9,6 +9,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from io import BytesIO
 from typing import Any
@@ -205,7 +206,8 @@ class SiloSide(PartySide):
                 round_parameters=numbers,
                 mask_stream=self._mask_stream,
             )
-            with learning.threads_for(numbers.parameters):
+            # Where no model is trained, nothing needs torch.
+            with learning.threads_for(numbers.parameters) if asked.study.model else nullcontext():
                 deposit = maker.made(task, numbers.sent(parameters), self._source_of())
             frames = [deposit.deposit, deposit.vector]
             if asked.planned.purpose == asked.plan.main.purpose:
