@@ -99,9 +99,10 @@ REASONS: dict[str, dict[str, tuple[str, str]]] = {
             "Newton's steps did not reach this effect; the others are given.",
             "Leave the column out, or join classes.",
         ),
-        "the … of …… is withheld: by this noise it may be …": (
-            "A mean could be anything within the bounds, or a standard deviation 0.",
-            f"{_MORE}; narrower public bounds of the column.",
+        "the … of … is withheld: by this noise it may be …": (
+            "A mean could be anything within the bounds, a ratio anything, or a standard deviation "
+            "0.",
+            f"{_MORE}; narrower public bounds of the column, or joined classes.",
         ),
         "the rate of … is withheld: with this noise there may be almost no time at risk, so there "
         "is no upper limit": (

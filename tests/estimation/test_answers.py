@@ -348,6 +348,16 @@ def test_ends_within_a_bin_that_holds_most_records_are_its_edges() -> None:
     assert ((low <= truth) & (truth <= high)).all()
 
 
+def test_quantiles_of_values_at_the_lower_bound_are_in_their_interval() -> None:
+    """The upper end lay a rounding error below the value, and the standard error was negative."""
+    column = Column(name="x", low=0.001, high=1000)
+    edges = tuple(map(float, np.linspace(*column.bounds, 5)))
+    asked = Quantiles(column=column, edges=edges)
+    for row in asked.answer(asked.encode({"x": np.full(5000, 0.001)}).sum(axis=0), 1e-3).rows:
+        assert row.low <= row.value <= row.high
+        assert row.standard_error >= 0
+
+
 @pytest.mark.parametrize("spacing", ["equal", "log"])
 def test_quantiles_among_values_at_a_bound_or_beyond_it_are_the_bound(spacing: str) -> None:
     """A third are 0, a fiftieth lie beyond 1,000: neither is spread over the bin that it ends."""

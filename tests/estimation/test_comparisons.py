@@ -133,6 +133,16 @@ def test_a_row_below_the_noise_has_counts_and_neither_shares_nor_a_risk() -> Non
     assert not rows(first, "risk difference")
 
 
+def test_ratios_that_noise_hides_are_withheld_with_the_reason() -> None:
+    """Of II one count is below the noise, of III both are clear of it."""
+    found = crossed(BY_STAGE).answer(np.array([90.0, 60, 4, 80, 60, 40]), 3.0)
+    assert [row.level for row in rows(found, "odds ratio")] == ["III against I"]
+    assert len(rows(found, "relative risk")) == len(rows(found, "risk difference")) == 2
+    assert found.notes[1:] == (
+        "the odds ratio of II against I is withheld: by this noise it may be anything",
+    )
+
+
 @pytest.mark.slow
 def test_survival_at_a_time_is_that_of_the_curve_and_means_that_of_lifelines() -> None:
     fine = tuple(np.arange(0, 24.01, 0.05))

@@ -155,6 +155,30 @@ def test_rates_and_their_ratio_are_those_of_statsmodels_without_noise() -> None:
     assert [rate.low, rate.high] == pytest.approx(exact, abs=1e-6)
 
 
+def test_a_rate_ratio_of_too_few_events_is_withheld_with_the_reason() -> None:
+    rates = EventRates(time=TIME, event=DIED, horizon=24.0, by=BY_SEX)
+    found = rates.answer(np.array([90.0, 400.0, 12.0, 400.0]), 4.0)
+    assert not of(found, "rate ratio")
+    assert found.notes[-1] == (
+        "the rate ratio of m against f is withheld: by this noise it may be anything"
+    )
+    told = rates.answer(np.array([90.0, 400.0, 40.0, 400.0]), 4.0)
+    assert of(told, "rate ratio")
+    assert "withheld" not in " ".join(told.notes)
+
+
+def test_a_plan_says_for_how_many_events_rates_are_so_exact() -> None:
+    """With 1 event on average the error is what sampling and noise leave of 2000 records."""
+    number = Column(name="visits", low=0, high=10)
+    rates = EventRates(time=TIME, event=number, horizon=24.0)
+    expected = rates.expected(2000, 1.0)
+    assert expected.sentence.endswith("if records have 1 events on average")
+    (error,) = dict(expected.errors).values()
+    assert error == pytest.approx(math.sqrt(1 / 2000 + 1 / 200**2 + 1 / 500**2))
+    usual = EventRates(time=TIME, event=DIED, horizon=24.0).expected(2000, 1.0)
+    assert usual.sentence.endswith("if a third of the records have the event")
+
+
 def test_centres_are_told_with_their_funnel_and_drawn_to_the_whole() -> None:
     rng = np.random.default_rng(3)
     centre = rng.integers(0, 10, 6000) * 1.0

@@ -15,6 +15,7 @@ from hubbub.core.errors import StudyError
 from hubbub.estimation.cox import Cox
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.logistic_regression import logistic
+from hubbub.estimation.regression import NO_END, NOISE, Effects, omitted
 from hubbub.estimation.statistic import Answer, Levels
 from hubbub.estimation.survival import Survival
 from hubbub.testing.laws import too_often
@@ -64,6 +65,24 @@ def test_effects_in_subgroups_are_those_of_their_records_alone() -> None:
     assert [row.standard_error for row in men] == pytest.approx(PEERS["men errors"], abs=1e-6)
     assert [one.column for one in found.tests] == ["stage × sex"]
     assert {row.group for row in found.rows} == {"", "sex: f", "sex: m"}
+
+
+@pytest.mark.parametrize(
+    ("value", "sampling", "why"), [(0.5, 0.1, NOISE), (-5.0, 4.0, NO_END), (-5.0, 0.01, NOISE)]
+)
+def test_noise_and_no_separation_is_named_where_an_effect_has_an_end_without_noise(
+    value: float, sampling: float, why: str
+) -> None:
+    covariance, ones = np.diag([0.01, 144.0]), np.ones(2)
+    found = Effects(
+        values=np.array([0.0, value]),
+        covariance=covariance,
+        clear=ones,
+        sampling=np.array([0.01, sampling]),
+    )
+    assert omitted((("sex", "M against F"), ("stage", "II against I")), found) == (
+        f"stage, II against I: {why}",
+    )
 
 
 @pytest.mark.parametrize("asked", [LOGISTIC, COX])

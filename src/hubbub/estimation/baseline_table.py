@@ -394,7 +394,7 @@ class _Group(NamedTuple):
                 ("standard deviation", "sd", "0"),
             ):
                 if not part.levels and (quantity, name) not in shown:
-                    yield f"the {what} of {name}{of} is withheld: by this noise it may be {least}"
+                    yield intervals.withheld(f"{name}{of}", what, least)
 
     def counted(self, part: _Part) -> GroupShares:
         """The classes of a column, without "missing"."""

@@ -127,10 +127,21 @@ class Crosstab(OneSum):
         noises = _noise_of_rows(counts, sigma)
         few = [name for name, noise in zip(self.rows.names, noises, strict=True) if not noise]
         tests = (intervals.independence(counts, sigma**2 * np.eye(self.size)),) if self.test else ()
+        compared = list(self._compared(counts, sigma, noises))
+        shown = dict.fromkeys((row.level, row.quantity) for row in compared)
         return self.make_answer(
-            rows=(*self._cells(counts, sigma, noises), *self._compared(counts, sigma, noises)),
+            rows=(*self._cells(counts, sigma, noises), *compared),
             tests=tests,
-            notes=(*notes, *(f"too few records of {name} for the noise" for name in few)),
+            notes=(
+                *notes,
+                *(f"too few records of {name} for the noise" for name in few),
+                *(
+                    intervals.withheld(level, ratio)
+                    for level in dict.fromkeys(level for level, _ in shown)
+                    for ratio in (RELATIVE_RISK, ODDS_RATIO)
+                    if (level, ratio) not in shown
+                ),
+            ),
         )
 
     def _least(self, sigma: float) -> float:

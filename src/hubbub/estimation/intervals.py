@@ -199,6 +199,16 @@ def ratio_of(effect: float, error: float, z: float, **names: Any) -> Estimate:
     )
 
 
+def withheld(what: str, quantity: str, least: str = "anything") -> str:
+    """The sentence for a number whose interval would reach a bound of what it can be.
+
+    Args:
+        what, quantity: whose, and which number.
+        least: what it may be by the noise.
+    """
+    return f"the {quantity} of {what} is withheld: by this noise it may be {least}"
+
+
 def two_sided(z: float) -> float:
     """The p-value of a number that is z standard errors away from none."""
     from scipy.special import ndtr  # which takes long to import

@@ -279,7 +279,8 @@ class Quantiles(OneSum):
             high = float(edges[at[1] + 1]) if crowded[at[1]] and high > edges[at[1]] else high
             value = self._value(_first_rise(places, smooth - p))
             names = {"column": self.column.name, "level": f"{p:g}"}
-            ends, error = (self._value(low), self._value(high)), (high - low) / (2 * z)
+            ends = min(self._value(low), value), max(self._value(high), value)  # but for rounding
+            error = max(high - low, 0.0) / (2 * z)
             yield intervals.spanned("quantile", value, error, ends, **names)
 
     def _value(self, place: float) -> float:

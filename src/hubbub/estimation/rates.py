@@ -161,7 +161,11 @@ class EventRates(OneSum):
         noise = sigma**2 * (1 / events**2 + 1 / (_HALF * time) ** 2)
         error = math.sqrt(sampling + noise)
         group = " of a group" if self.by else ""
-        told = f"rates{group} known to ±{100 * error:.2g} % (one standard error)"
+        told = f"rates{group} known to ±{100 * error:.2g} % (one standard error), if " + (
+            f"records have {_NUMBERS * self._most:g} events on average"
+            if self._is_number
+            else "a third of the records have the event"
+        )
         return self.make_expectation(
             {"logarithm of a rate": error},
             sigma,
@@ -177,11 +181,12 @@ class EventRates(OneSum):
         told = [one for one in named if one.clear >= 0]
         groups = [one for one in told if one.name or not self.by]
         few = [one.name for one in named if told and one not in told]
+        ratios = {self._against(one, groups[0]): self._ratio(one, groups[0]) for one in groups[1:]}
         return self.make_answer(
             "" if told else TOO_FEW,
             rows=(
                 *(row for one in told for row in self._rows(one)),
-                *(row for group in groups[1:] for row in self._ratio(group, groups[0])),
+                *(row for rows in ratios.values() for row in rows),
             ),
             tests=tuple(self._tests(groups)),
             notes=(
@@ -194,6 +199,11 @@ class EventRates(OneSum):
                     )
                     for one in told
                     if not self._is_limited(one)
+                ),
+                *(
+                    intervals.withheld(level, RATE_RATIO)
+                    for level, rows in ratios.items()
+                    if not rows
                 ),
             ),
         )
@@ -240,10 +250,11 @@ class EventRates(OneSum):
         logs, variances = zip(one.logarithm, other.logarithm, strict=True)
         effect, error = logs[0] - logs[1], math.sqrt(sum(variances))
         column = self.by.column.name if self.by else ""
-        level = f"{one.name} against {other.name}"
-        return [
-            intervals.ratio_of(effect, error, z, quantity=RATE_RATIO, column=column, level=level)
-        ]
+        names = {"quantity": RATE_RATIO, "column": column, "level": self._against(one, other)}
+        return [intervals.ratio_of(effect, error, z, **names)]
+
+    def _against(self, one: _Rate, other: _Rate) -> str:
+        return f"{one.name} against {other.name}"
 
     def _tests(self, groups: list[_Rate]) -> list[NoisyTest]:
         """Whether groups have one rate: events less what their time explains."""

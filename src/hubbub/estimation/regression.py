@@ -309,7 +309,15 @@ class Effects:
     @property
     def endless(self) -> NDArray[np.bool_]:
         """(q,) whether no end of an effect is to be seen, as of a class without the outcome."""
-        return np.asarray((np.abs(self.values) + 2.0 * self.reach > _ENDLESS) & self.may_diverge)
+        return self._endless(self.reach)
+
+    @property
+    def hidden(self) -> NDArray[np.bool_]:
+        """(q,) whether noise hides its information, or its end, which it had without noise."""
+        return np.asarray((self.clear < 1.0) | ~self._endless(np.sqrt(self.sampling)))
+
+    def _endless(self, errors: Array) -> NDArray[np.bool_]:
+        return np.asarray((np.abs(self.values) + 2.0 * errors > _ENDLESS) & self.may_diverge)
 
     def after(self, first: int) -> Effects:
         """The same without those before this one."""
@@ -567,7 +575,7 @@ def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
         return ()
     shown = told(effects)
     reasons = np.select(
-        [np.broadcast_to(effects.far, len(names)), effects.clear < 1.0],
+        [np.broadcast_to(effects.far, len(names)), effects.hidden],
         [STILL_LED_ON, NOISE],
         NO_END,
     )
