@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import UserError
+from hubbub.estimation.intervals import at, normal_quantile, ratio_interval
 from hubbub.estimation.synthesis.design import CodedColumn, Design, DesignBlock, Key
 
 Array = NDArray[np.float64]
@@ -195,15 +196,22 @@ def _noise_of_counts(components: Components, pair: Key, interaction: Array) -> A
 def _shares(
     components: Components, found: Array, noise: Array, confidence: float, basis: str
 ) -> list[Share]:
-    """With intervals; `noise` is that of the counts but for the number of records."""
-    from scipy.special import ndtri  # which takes long to import
+    """With score intervals; `noise` is that of the counts but for the number of records.
 
-    many, z = components.records, float(ndtri(0.5 + confidence / 2))
-    counted = (1.0 / len(found) - found) ** 2 * float(components.by[()].variance)
-    sampled = np.clip(found * (1 - found), 1 / many, None) / many
-    errors = np.sqrt((counted + noise) / many**2 + sampled)
-    spans = np.array([found, errors, found - z * errors, found + z * errors]).T.tolist()
-    return [Share(value, error, low, high, basis) for value, error, low, high in spans]
+    The interval of a share below 0 is that of 0, down to itself.
+    """
+    many, z, counted = components.records, normal_quantile(confidence), components.by[()].variance
+    number, least = float(counted), min(1.0 / components.records, 0.5)
+    shares = []
+    for value, own in zip(found.tolist(), noise.tolist(), strict=True):
+        part = 1.0 / len(found)
+        # At a share p, of the count less p times all: by noise, and by drawing the records.
+        variance = (own + number * part**2, many - 2.0 * number * part, number - many)
+        possible = min(max(value, 0.0), 1.0)
+        low, high = ratio_interval(possible * many, many, variance, z, (0.0, 1.0))
+        error = sqrt(at(variance, min(max(value, least), 1.0 - least))) / many
+        shares.append(Share(value, error, min(low, value), max(high, value), basis))
+    return shares
 
 
 def _interaction(

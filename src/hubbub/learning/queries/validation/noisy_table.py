@@ -156,12 +156,17 @@ class ScoreInterval:
         return bool(np.isfinite([self.value, self.low, self.high]).all())
 
     def within(self, low: float, high: float, *, wide: float | None = None) -> ScoreInterval:
-        """The part of it from `low` to `high`; unknown if it is as `wide` as half of that."""
+        """The part of it from `low` to `high`; unknown if it is as `wide` as half of that.
+
+        That is twice its longer side, of which nothing is cut off: were it what is left between the
+        bounds, values near a bound alone would be told of noisy counts.
+        """
         if not self.is_known:
             return UNKNOWN
-        value, *ends = (float(min(max(x, low), high)) for x in (self.value, self.low, self.high))
-        if ends[1] - ends[0] >= ((high - low) / 2 if wide is None else wide):
+        side = max(self.value - self.low, self.high - self.value)
+        if 2.0 * side >= ((high - low) / 2 if wide is None else wide):
             return UNKNOWN
+        value, *ends = (float(min(max(x, low), high)) for x in (self.value, self.low, self.high))
         return ScoreInterval(value=value, low=ends[0], high=ends[1])
 
     def less(self, null: float) -> ScoreInterval:
