@@ -133,6 +133,22 @@ def test_a_row_below_the_noise_has_counts_and_neither_shares_nor_a_risk() -> Non
     assert not rows(first, "risk difference")
 
 
+def test_ratios_that_are_told_by_luck_hold_as_often_as_they_say() -> None:
+    """6 events of 150 are told where noise of 2 and chance make 10: by noise alone .74 of them hold.
+
+    Of 100 or more told 85 in 100 do, but for 1e-6 if 95 in 100 should.
+    """
+    rng, asked, held = np.random.default_rng(3), crossed(BY_SEX), []
+    for _ in range(1500):
+        events = rng.binomial([3000, 150], 0.04)
+        counts = np.column_stack([[3000, 150] - events, events]) + 2.0 * rng.standard_normal((2, 2))
+        if counts[1, 1] >= 10:
+            (ratio,) = rows(asked.answer(counts.ravel(), 2.0), "relative risk")
+            held.append(ratio.low <= 1 <= ratio.high)
+    assert len(held) > 100
+    assert np.mean(held) > 0.85
+
+
 def test_ratios_that_noise_hides_are_withheld_with_the_reason() -> None:
     """Of II one count is below the noise, of III both are clear of it."""
     found = crossed(BY_STAGE).answer(np.array([90.0, 60, 4, 80, 60, 40]), 3.0)

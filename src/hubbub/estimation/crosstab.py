@@ -195,20 +195,23 @@ def _difference(
 
 
 def _ratios(pair: Array, sigma: float, z: float, column: str, level: str) -> Iterator[Estimate]:
-    """Of risks and of odds, those whose counts stand clear of the noise."""
-    for quantity, told, sign in (
-        (RELATIVE_RISK, float(pair[:, 1].min()), 0.0),
-        (ODDS_RATIO, float(pair.min()), 1.0),
-    ):
-        if told < max(intervals.CLEAR * sigma, _LEAST):
+    """Of risks and of odds, those whose counts stand clear of the noise.
+
+    What is told of a count only above a limit may be above it by the draw of the records, too.
+    """
+    for quantity, first in ((RELATIVE_RISK, 1), (ODDS_RATIO, 0)):
+        counts, limit = pair[:, first:], intervals.CLEAR * sigma
+        if counts.min() < max(limit, _LEAST):
             continue
-        wider = float(intervals.caution(np.array(told / sigma - intervals.CLEAR))) if sigma else 1.0
-        logs, variances = zip(*(_logarithm(row, sigma, wider, sign) for row in pair), strict=True)
-        effect, error = logs[0] - logs[1], math.sqrt(sum(variances))
+        margins = (counts - limit) / np.sqrt(counts + sigma**2)
+        wider = intervals.caution(margins.min(axis=1)) if sigma else np.ones(2)
+        parts = [_logarithm(row, sigma, odds=not first) for row in pair]
+        logs, variances = map(np.array, zip(*parts, strict=True))
+        effect, error = logs[0] - logs[1], math.sqrt(wider**2 @ variances)
         yield intervals.ratio_of(effect, error, z, quantity=quantity, column=column, level=level)
 
 
-def _logarithm(row: Array, sigma: float, wider: float, odds: float) -> tuple[float, float]:
+def _logarithm(row: Array, sigma: float, *, odds: bool) -> tuple[float, float]:
     """Of a group's risk, or of its odds, and its variance."""
     without, having = map(float, row)
     below = without if odds else without + having
@@ -219,5 +222,4 @@ def _logarithm(row: Array, sigma: float, wider: float, odds: float) -> tuple[flo
     else:
         sampling = 1.0 / having - 1.0 / below
         gradient = sampling**2 + 1.0 / below**2
-    noise = (wider * sigma) ** 2 * gradient
-    return math.log(having / below) + second, max(sampling, 0.0) + noise
+    return math.log(having / below) + second, max(sampling, 0.0) + sigma**2 * gradient

@@ -315,9 +315,14 @@ class _Rate:
 
     @property
     def logarithm(self) -> tuple[float, float]:
-        """Of its rate, without the mean of the noise's second order, and its variance."""
-        wider = float(intervals.caution(np.array(self.events / self.sigma - intervals.CLEAR)))
+        """Of its rate, without the mean of the noise's second order, and its variance.
+
+        It is told only where events stand clear of the noise, as they may by chance, too.
+        """
+        drawn = self.dispersion * self.events
+        margin = (self.events - intervals.CLEAR * self.sigma) / math.sqrt(drawn + self.sigma**2)
         second = self.sigma**2 / 2.0 * (1.0 / self.events**2 - 1.0 / self.time**2)
-        noise = (wider * self.sigma) ** 2 * (1.0 / self.events**2 + 1.0 / self.time**2)
-        sampling = self.dispersion / self.events
-        return math.log(self.events / self.time) + second, sampling + noise
+        noise = self.sigma**2 * (1.0 / self.events**2 + 1.0 / self.time**2)
+        variance = self.dispersion / self.events + noise
+        wider = float(intervals.caution(np.array(margin)))
+        return math.log(self.events / self.time) + second, wider**2 * variance
