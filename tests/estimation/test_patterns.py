@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from estimation.made_up import AGE, DIED, SEX, STAGE, TIME
 from estimation.test_answers import MONTHS, PEERS, answer
@@ -65,6 +66,28 @@ def test_effects_in_subgroups_are_those_of_their_records_alone() -> None:
     assert [row.standard_error for row in men] == pytest.approx(PEERS["men errors"], abs=1e-6)
     assert [one.column for one in found.tests] == ["stage × sex"]
     assert {row.group for row in found.rows} == {"", "sex: f", "sex: m"}
+
+
+def test_an_effect_of_few_events_is_tested_by_its_score_and_not_by_what_noise_made_of_it() -> None:
+    """8 events of 150 with noise of 4, where 2.3 are expected: z is 1.4, and 2.2 by Wald's test."""
+    asked = logistic(DIED, (Levels(column=STAGE),))
+    cells = np.array([[2960.0, 40], [740, 10], [142, 8]])
+    found = asked.told_of(cells, 4.0).rows[-1]
+    assert found.level == "III against I"
+    wald = math.log(found.value) / found.standard_error
+    excess, noise = 8 - 150 * 58 / 3900, math.sqrt(2.3 + 4.0**2)
+    assert found.p_value == pytest.approx(2 * norm.sf(excess / noise), abs=0.1)
+    assert 2 * norm.sf(wald) < 0.03 < 0.08 < found.p_value
+    assert found.low < 0.8 < 1 < found.value < found.high < 13
+    nobody = asked.told_of(np.array([[2960.0, 40], [740, 10], [148, 2]]), 4.0).rows[-1]
+    assert (nobody.low, nobody.high) == (0, pytest.approx(7.6, abs=0.1))  # as far as 9.4 events
+
+
+def test_an_effect_is_not_told_where_noise_leaves_it_without_an_upper_end() -> None:
+    """Of whom others are compared with, 2 of 150 had the outcome, with noise of 4."""
+    asked = logistic(DIED, (Levels(column=STAGE),))
+    found = asked.told_of(np.array([[148.0, 2], [740, 10], [2960, 40]]), 4.0)
+    assert found.refusal or "below the noise" in " ".join(found.notes)
 
 
 @pytest.mark.parametrize(

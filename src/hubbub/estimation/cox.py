@@ -209,7 +209,7 @@ class PartialLikelihood:
             return None
         noise = np.sum([stratum.noise(self.root.values) for stratum in self._strata], axis=0)
         doubt = np.concatenate([stratum.doubt(self.root.values) for stratum in self._strata])
-        return sandwich(self.root, noise, doubt)
+        return sandwich(self.root, noise, doubt, at=self._at)
 
     def _at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""

@@ -154,7 +154,7 @@ class Logistic(_OddsRatios, PatternRegression):
         each = math.sqrt(2.0) * mean * (1 - mean)  # of both counts of a pattern
         squares = x[:, :, None] * x[:, None, :]
         doubt = np.tensordot(mixed, each[:, None, None] * squares, axes=(0, 0))
-        return sandwich(fit, sigma**2 * rows.T @ rows, sigma * doubt, first=1)
+        return sandwich(fit, sigma**2 * rows.T @ rows, sigma * doubt, first=1, at=at)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -271,6 +272,9 @@ STILL_LED_ON = (
 )
 TOO_NOISY = "the information in the records does not exceed the noise"
 Names = tuple[tuple[str, str], ...]  # column and level of each effect
+At = Callable[[Array], tuple[Array, Array]]  # from effects to the score there, and information
+# How far an interval is looked for, in how many halvings; and information that is none.
+_FURTHEST, _HALVINGS, _NONE = 20.0, 40, 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,6 +290,8 @@ class Effects:
         may_diverge: (q,) whether a large effect may have no end: no slope has none, and no number,
             which may lie in a small part of its bounds.
         far: (q,) whether the steps of an effect have not led there.
+        ways: of each, from how much less an effect is to the mean information on the way there,
+            over that at the estimate; empty where it is the same everywhere.
     """
 
     values: Array
@@ -295,6 +301,7 @@ class Effects:
     wider: float = 1.0
     may_diverge: NDArray[np.bool_] | bool = True
     far: NDArray[np.bool_] | bool = False
+    ways: tuple[Callable[[float], float], ...] = ()
 
     @property
     def errors(self) -> Array:
@@ -308,8 +315,39 @@ class Effects:
 
     @property
     def endless(self) -> NDArray[np.bool_]:
-        """(q,) whether no end of an effect is to be seen, as of a class without the outcome."""
-        return self._endless(self.reach)
+        """(q,) whether no end of an effect is to be seen, as of a class without the outcome.
+
+        An interval from a ratio of 0 on has an end; one without an upper end says nothing.
+        """
+        above = [abs(self.deviations(one, -_FURTHEST)) < 2.0 for one in range(len(self.ways))]
+        return np.asarray(self._endless(self.reach) | np.array(above or [False]))
+
+    def deviations(self, place: int, apart: float) -> float:
+        """Standard errors that an estimate is off, if its effect is less by `apart`.
+
+        Noise adds to the score. On an effect it has what it has over the information on the way
+        from there to the estimate, not over that at the estimate: of few events it is larger below.
+        """
+        sampling = float(self.sampling[place])
+        noise = max(float(self.covariance[place, place]) - sampling, 0.0)
+        way = self.ways[place](apart) if self.ways and apart else 1.0
+        return apart / math.sqrt(self.wider**2 * sampling + noise / max(way, _NONE) ** 2)
+
+    def end(self, place: int, z: float) -> float:
+        """An effect that lies z standard errors above the estimate, or below it if z is negative.
+
+        Infinite where none lies so far.
+        """
+        if not self.ways:
+            return float(self.values[place] + z * self.reach[place])
+        near, far = 0.0, math.copysign(_FURTHEST, -z)
+        if abs(self.deviations(place, far)) < abs(z):
+            return math.copysign(math.inf, z)
+        for _ in range(_HALVINGS):
+            middle = (near + far) / 2
+            inside = abs(self.deviations(place, middle)) < abs(z)
+            near, far = (middle, far) if inside else (near, middle)
+        return float(self.values[place] - near)
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
@@ -329,6 +367,7 @@ class Effects:
             sampling=self.sampling[first:],
             may_diverge=np.broadcast_to(self.may_diverge, self.values.shape)[first:],
             far=np.broadcast_to(self.far, self.values.shape)[first:],
+            ways=self.ways[first:],
         )
 
     def among(self, shown: NDArray[np.bool_]) -> Effects:
@@ -338,6 +377,7 @@ class Effects:
         covariance[np.ix_(place, place)] = self.covariance
         values, clear, sampling = np.zeros((3, many))
         values[place], clear[place], sampling[place] = self.values, self.clear, self.sampling
+        ways = dict(zip(place.tolist(), self.ways, strict=False))
         may_diverge, far = np.zeros((2, many), dtype=np.bool_)
         may_diverge[place], far[place] = self.may_diverge, self.far
         return replace(
@@ -348,6 +388,7 @@ class Effects:
             sampling=sampling,
             may_diverge=may_diverge,
             far=far,
+            ways=tuple(ways.get(one, float) for one in range(many)) if ways else (),
         )
 
     def per(self, unit: Array) -> Effects:
@@ -367,16 +408,15 @@ class Effects:
                 quantity=ratio or ("slope" if level == PER_UNIT else "difference"),
                 column=column,
                 level=level,
-                value=shown(effect),
+                value=shown(self.values[place]),
                 standard_error=float(self.errors[place]),
                 error_of=LOGARITHM if ratio else "",
-                low=shown(effect - z * reach),
-                high=shown(effect + z * reach),
-                p_value=two_sided(float(effect / reach)),
+                low=shown(self.end(place, -z)),
+                high=shown(self.end(place, z)),
+                p_value=two_sided(self.deviations(place, float(self.values[place]))),
             )
             for place in told(self)
             for column, level in [names[place]]
-            for effect, reach in [(self.values[place], self.reach[place])]
         )
 
 
@@ -471,7 +511,7 @@ class OfOutcome(Regression):
         return self.outcome.name
 
 
-def newton(at: Callable[[Array], tuple[Array, Array]], width: int, sigma: float) -> Root | None:
+def newton(at: At, width: int, sigma: float) -> Root | None:
     """The root of a score by Newton's method, from no effects on.
 
     Where noise leaves an effect without a root, as of a class in which nobody seems to have had the
@@ -526,6 +566,7 @@ def sandwich(
     *,
     first: int = 0,
     least: tuple[float, float] = ONE_SUM,
+    at: At | None = None,
 ) -> Effects | None:
     """Effects whose score has so much noise; None where the information is not clear of its own.
 
@@ -535,6 +576,7 @@ def sandwich(
         doubt: (m, q, q) what each of m independent noises, of deviation 1, does to the information.
         first: components before this one are no effects: an intercept.
         least: how clear of its noise the information must be, as `ONE_SUM` says.
+        at: what `newton` was given, of ratios; None where the information is the same everywhere.
     """
     if clearness(root.information, doubt) < least[0]:
         return None
@@ -550,7 +592,25 @@ def sandwich(
         covariance=np.asarray(covariance[first:, first:]),
         clear=np.asarray(clear[first:]) / least[1],
         sampling=np.diag(inverse)[first:],
+        ways=_ways(at, root)[first:] if at else (),
     )
+
+
+def _ways(at: At, root: Root) -> tuple[Callable[[float], float], ...]:
+    """Of each effect the mean information on the way to others, over that at the root.
+
+    The way is that on which the other effects' scores are none; its score is the sum of it.
+    """
+
+    def way(along: Array, apart: float) -> float:
+        there = root.values - apart * along
+        with np.errstate(all="ignore"):  # far away ratios are no floats, and nothing is known
+            score = at(there)[0] - root.drawn * there
+            mean = float(score @ along) / (apart * float(along @ root.information @ along))
+        return mean if math.isfinite(mean) else 0.0
+
+    inverse = np.linalg.inv(root.information)
+    return tuple(partial(way, own / own[place]) for place, own in enumerate(inverse))
 
 
 def clearness(information: Array, doubt: Array) -> float:
@@ -617,4 +677,4 @@ def too_noisy(names: Names, information: Array, blur: float) -> str:
 
 
 def _bounded_exp(value: float) -> float:
-    return math.exp(min(max(value, -700.0), 700.0))
+    return math.exp(min(value, 700.0)) if value > -700.0 else 0.0
