@@ -46,6 +46,13 @@ def test_large_data_are_told_at_a_tiny_epsilon() -> None:
         assert abs(math.log(row.value / 3.5)) > 6 * row.standard_error
 
 
+def test_a_plan_says_of_how_frequent_outcomes_its_error_is() -> None:
+    odds = Logistic(outcome=DIED, on=(BY_SEX,)).expected(2000, 1.0).sentence
+    assert odds.endswith("(one standard error), if a quarter of the records have the outcome")
+    hazards = cox(TIME, DIED, GRID, (AGE,)).expected(20_000, 1.0).sentence
+    assert "(one standard error), if a third of the records have the event" in hazards
+
+
 @pytest.mark.parametrize("effects", [(0.0, 0.0, 0.0), (0.4, -0.3, 0.8)])
 def test_what_noise_does_to_a_hazards_information_is_its_derivative(
     effects: tuple[float, ...],

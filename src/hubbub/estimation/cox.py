@@ -284,6 +284,7 @@ class HazardRatios(Followed, Regression):
     )
     methods = "hazard ratios are from Cox regressions"
     ratio = "hazard ratio"
+    supposed = ", if a third of the records have the event"
     note = "records without time, event or a covariate are left out"
 
     @classmethod

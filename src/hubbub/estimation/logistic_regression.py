@@ -64,6 +64,7 @@ class _OddsRatios(OfOutcome):
     } | OF_PATTERNS
     methods = "odds ratios are from logistic regressions"
     ratio = "odds ratio"
+    supposed = ", if a quarter of the records have the outcome"
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Logistic | NewtonLogistic:

@@ -445,6 +445,7 @@ class Regression(Statistic):
     on: tuple[Levels | Column, ...]
 
     ratio: ClassVar[str] = ""  # what exp(effect) is; empty where effects themselves are told
+    supposed: ClassVar[str] = ""  # of which records a plan's standard error is, as a clause
     note: ClassVar[str] = LEFT_OUT  # which records are left out
     # How many times what it needs the information of skewed records must be where a plan promises
     # an answer: noise moves it by a few standard deviations.
@@ -474,7 +475,7 @@ class Regression(Statistic):
         """What may be said before records are touched, of what is found in records as guessed."""
         usual = found(USUAL)
         error = math.inf if usual is None else float(usual.errors.max())
-        told = f"{quantity} known to ±{error:.2g} (one standard error)"
+        told = f"{quantity} known to ±{error:.2g} (one standard error){self.supposed}"
         skewed = [(guess, found(guess)) for guess in self.skewed]
         answered = _is_clear(usual, 1.0) and all(_is_clear(one, self.promised) for _, one in skewed)
         if answered and any(self.covariates.number):
