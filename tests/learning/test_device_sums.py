@@ -583,6 +583,12 @@ def test_what_a_precision_changes_in_torch_is_put_back(precision):
     try:
         with exact_products(), shortened(precision, "cpu"):
             assert not torch.backends.cudnn.benchmark
+            # A model may ask in torch's older words, which raise where they say something else.
+            matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+            older = torch.get_float32_matmul_precision(), matmul.allow_tf32, cudnn.allow_tf32
+            assert older == (
+                ("high", True, True) if precision == "tf32" else ("highest", False, False)
+            )
             short = torch.backends.cuda.matmul.fp32_precision == "tf32"
             assert (short, torch.is_autocast_enabled("cpu")) == (
                 precision == "tf32",
