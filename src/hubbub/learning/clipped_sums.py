@@ -294,8 +294,8 @@ def clipped_sum(
             guard = state_unchanged(model) if form.writes else nullcontext()
             with guard, as_stored(layout.device.type), torch.enable_grad():
                 if takes_all_at_once(layout.device, layout.size):
-                    most = form.first if layout.device.type == "cpu" else batch.size
-                    rows = min(chunk or most, form.most)
+                    tries = chunk is None and layout.device.type == "cpu"
+                    rows = min(form.first if tries else chunk or batch.size, form.most)
                     total = summed_at_once(
                         form,
                         space,
@@ -306,6 +306,7 @@ def clipped_sum(
                         rows=rows,
                         counted=counted,
                         precision=precision,
+                        budget=_BUDGET if tries else 0,
                     )
                     return ClippedSum(*total)
                 return _summed(form, space, layout, batch, clip, chunk, counted)
