@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from unittest.mock import Mock
 
 import numpy as np
@@ -31,6 +33,7 @@ from hubbub.learning import (
     parameters_vector,
     per_record,
 )
+from hubbub.learning.clipped_sums import affordable
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.per_record import Positions, Stack, Windows, norms_of, stored
 from hubbub.learning.torch_settings import alike_each_time, exact_products, shortened
@@ -381,6 +384,40 @@ def test_memory_that_is_short_halves_the_rows_and_the_next_call_remembers(monkey
         torch.testing.assert_close(total, wanted)
         assert seen == rows
         seen.clear()
+
+
+def test_what_an_error_for_want_of_memory_holds_is_gone_before_the_next_try(monkeypatch):
+    model, inputs, targets = case("chain")
+    held: list[weakref.ref] = []
+    left: list[bool] = []
+    real = device_sums._add
+
+    def add(total, form, space, piece, *rest):
+        left.extend(one() is not None for one in held)
+        if piece.size > 3:
+            cycle = Net(None, gradients=nn.Linear(2, 2))
+            cycle.itself = [cycle]
+            held.append(weakref.ref(cycle))
+            raise torch.cuda.OutOfMemoryError
+        return real(total, form, space, piece, *rest)
+
+    monkeypatch.setattr(device_sums, "_add", add)
+    gc.disable()
+    try:
+        clipped_sum(model, CROSS_ENTROPY, inputs, targets, 0.5)
+    finally:
+        gc.enable()
+    assert left == [False, False]
+
+
+def test_how_many_rows_fit_is_judged_by_what_will_be_made(monkeypatch):
+    """And not by the products of a processor's pieces, made in float64 on a device for nothing."""
+    monkeypatch.setattr(per_record.Products, "of", None)
+    model = Net(
+        lambda m, x: m.head(m.wide(x).mean(1)), wide=nn.Linear(90, 90), head=nn.Linear(90, 3)
+    )
+    batch = torch.randn(6, 2, 90), torch.arange(6) % 3
+    assert affordable(model, CROSS_ENTROPY, *batch, "vmap")[1] == 1
 
 
 GEOMETRIES = {

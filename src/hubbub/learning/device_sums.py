@@ -14,6 +14,7 @@ many follows from shapes. This file draws no noise, and knows no layer.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -90,6 +91,7 @@ def summed_at_once(
             if rows == 1:
                 raise
         rows = _FITTING[model] = -(-rows // 2)
+        gc.collect()  # of what the error has left in cycles, which would be there beside the next
         total.zero_()
 
 
