@@ -273,7 +273,8 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     with borrowed() as generator, torch.random.fork_rng([device] if cuda else []), _others(seed):
         generator.manual_seed(seed)
         if cuda:
-            torch.cuda.manual_seed(seed)
+            with torch.cuda.device(device):  # or that of another GPU would be seeded
+                torch.cuda.manual_seed(seed)
         with modes_kept():
             yield
 
