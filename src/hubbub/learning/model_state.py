@@ -544,7 +544,7 @@ def zeros_filled(model: nn.Module) -> Iterator[None]:
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for zero in zeros:
-            zero.copy_(torch.randn(zero.shape, generator=generator) / 4)
+            zero.copy_(torch.randn(zero.shape, generator=generator, device="cpu") / 4)
     try:
         yield
     finally:
