@@ -11,6 +11,7 @@ import gc
 import os
 import subprocess
 import sys
+import warnings
 import weakref
 from unittest.mock import Mock
 
@@ -639,13 +640,17 @@ def test_what_a_precision_changes_in_torch_is_put_back(precision):
 
 
 def test_alike_each_time_is_put_back_and_fills_no_memory():
+    words = "max_pool2d_backward_cuda does not have a deterministic implementation, but you set"
     with alike_each_time():
+        warnings.warn(words, stacklevel=1)  # of a model that has none, which is an error elsewhere
         assert torch.are_deterministic_algorithms_enabled()
         assert torch.is_deterministic_algorithms_warn_only_enabled()
         assert torch.backends.cudnn.deterministic
         assert not torch.utils.deterministic.fill_uninitialized_memory
     assert not torch.are_deterministic_algorithms_enabled()
     assert not torch.backends.cudnn.deterministic
+    with pytest.warns(UserWarning, match="deterministic"):
+        warnings.warn(words, stacklevel=1)
 
 
 INTERPRETED = """
