@@ -211,6 +211,16 @@ def test_what_a_gpu_evaluates_is_alike_each_time(device):
     assert seen == {True}
 
 
+def test_a_linear_probe_that_the_processor_has_solved_is_solved_there_too(device):
+    probe = build_model("linear-probe", inputs=(4,), outputs=3, hidden=(), seed=b"d").eval()
+    torch.nn.init.eye_(probe.second.weight)
+    torch.nn.init.eye_(probe.first.weight)
+    records = torch.arange(8.0).view(2, 4).sin()
+    here = probe(records)
+    there = copy.deepcopy(probe).to(THERE)(records.to(THERE))
+    torch.testing.assert_close(there.cpu(), here)
+
+
 def test_a_model_that_is_on_a_gpu_is_tried_on_the_processor(device):
     """A number that has no row in a table raises there, and would stop the GPU for good."""
     text = STUDY.format(
