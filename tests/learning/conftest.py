@@ -12,6 +12,7 @@ BORN_THERE = ("test_clipped_sum.py", "test_device_sums.py", "test_wide_resnet.py
 # for what only a processor gives: the sums of pieces, or the model's own type.
 ON_A_PROCESSOR = (
     "task",
+    "on_a_processor",
     "stay_on_a_device",
     "published_size",
     "passes_the_clip",

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import os
 import subprocess
 import sys
+import warnings
+import weakref
 from unittest.mock import Mock
 
 import numpy as np
@@ -31,6 +34,7 @@ from hubbub.learning import (
     parameters_vector,
     per_record,
 )
+from hubbub.learning.clipped_sums import affordable
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.per_record import Positions, Stack, Windows, norms_of, stored
 from hubbub.learning.torch_settings import alike_each_time, exact_products, shortened
@@ -383,6 +387,40 @@ def test_memory_that_is_short_halves_the_rows_and_the_next_call_remembers(monkey
         seen.clear()
 
 
+def test_what_an_error_for_want_of_memory_holds_is_gone_before_the_next_try(monkeypatch):
+    model, inputs, targets = case("chain")
+    held: list[weakref.ref] = []
+    left: list[bool] = []
+    real = device_sums._add
+
+    def add(total, form, space, piece, *rest):
+        left.extend(one() is not None for one in held)
+        if piece.size > 3:
+            cycle = Net(None, gradients=nn.Linear(2, 2))
+            cycle.itself = [cycle]
+            held.append(weakref.ref(cycle))
+            raise torch.cuda.OutOfMemoryError
+        return real(total, form, space, piece, *rest)
+
+    monkeypatch.setattr(device_sums, "_add", add)
+    gc.disable()
+    try:
+        clipped_sum(model, CROSS_ENTROPY, inputs, targets, 0.5)
+    finally:
+        gc.enable()
+    assert left == [False, False]
+
+
+def test_how_many_rows_fit_is_judged_by_what_will_be_made(monkeypatch):
+    """And not by the products of a processor's pieces, made in float64 on a device for nothing."""
+    monkeypatch.setattr(per_record.Products, "of", None)
+    model = Net(
+        lambda m, x: m.head(m.wide(x).mean(1)), wide=nn.Linear(90, 90), head=nn.Linear(90, 3)
+    )
+    batch = torch.randn(6, 2, 90), torch.arange(6) % 3
+    assert affordable(model, CROSS_ENTROPY, *batch, "vmap")[1] == 1
+
+
 GEOMETRIES = {
     "even, as large": lambda: nn.Conv2d(2, 4, 4, padding="same"),
     "even, wide gaps, as large": lambda: nn.Conv2d(2, 4, (4, 2), padding="same", dilation=(1, 3)),
@@ -583,6 +621,12 @@ def test_what_a_precision_changes_in_torch_is_put_back(precision):
     try:
         with exact_products(), shortened(precision, "cpu"):
             assert not torch.backends.cudnn.benchmark
+            # A model may ask in torch's older words, which raise where they say something else.
+            matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+            older = torch.get_float32_matmul_precision(), matmul.allow_tf32, cudnn.allow_tf32
+            assert older == (
+                ("high", True, True) if precision == "tf32" else ("highest", False, False)
+            )
             short = torch.backends.cuda.matmul.fp32_precision == "tf32"
             assert (short, torch.is_autocast_enabled("cpu")) == (
                 precision == "tf32",
@@ -596,13 +640,17 @@ def test_what_a_precision_changes_in_torch_is_put_back(precision):
 
 
 def test_alike_each_time_is_put_back_and_fills_no_memory():
+    words = "max_pool2d_backward_cuda does not have a deterministic implementation, but you set"
     with alike_each_time():
+        warnings.warn(words, stacklevel=1)  # of a model that has none, which is an error elsewhere
         assert torch.are_deterministic_algorithms_enabled()
         assert torch.is_deterministic_algorithms_warn_only_enabled()
         assert torch.backends.cudnn.deterministic
         assert not torch.utils.deterministic.fill_uninitialized_memory
     assert not torch.are_deterministic_algorithms_enabled()
     assert not torch.backends.cudnn.deterministic
+    with pytest.warns(UserWarning, match="deterministic"):
+        warnings.warn(words, stacklevel=1)
 
 
 INTERPRETED = """

@@ -23,7 +23,7 @@ from hubbub.learning import (
     silo_tasks,
 )
 from hubbub.learning.batches import PaddedBatches, batch_of
-from hubbub.learning.trial import LookupsWithin, RaisingOperations, refuse_memory, tried
+from hubbub.learning.trial import LookupsWithin, RaisingOperations, refuse_memory, tried, unquoted
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 CROSS_ENTROPY = partial(functional.cross_entropy, reduction="none")
@@ -582,3 +582,12 @@ def _padded(most: int) -> PaddedBatches:
     inputs = np.array([[1, 1], [5, 0], [1, 1]], dtype=np.float32)
     records = Records(inputs=inputs, targets=np.zeros(3, dtype=np.float32))
     return PaddedBatches(records, np.zeros(2, dtype=np.float32), most=most, device=CPU)
+
+
+@pytest.mark.parametrize("raised", [MemoryError, torch.cuda.OutOfMemoryError])
+def test_a_machine_without_memory_for_a_trial_is_no_fault_of_the_model(raised):
+    def work():
+        raise raised
+
+    with pytest.raises(UserError, match="expected memory for made-up records"):
+        unquoted(work)

@@ -341,3 +341,18 @@ def test_frozen_layers_that_change_a_mode_of_torch_for_one_record_move_no_other(
         torch.use_deterministic_algorithms(deterministic)
         torch.set_autocast_enabled("cpu", False)
     assert np.array_equal(features[2:], features[[0, 0]])
+
+
+def test_memory_that_tensors_share_is_copied_once_and_put_back() -> None:
+    """As the weights of a recurrent layer do on a GPU."""
+    model, flat = nn.GRU(3, 2), torch.arange(42.0)
+    sizes = [one.numel() for one in model.parameters()]
+    for one, part in zip(model.parameters(), flat.split(sizes), strict=True):
+        one.data = part.view_as(one)
+    state = ModelState(model)
+    assert [copied.nbytes for copied in state._copies.values()] == [flat.nbytes]
+    with torch.no_grad():
+        model.bias_hh_l0.add_(1)
+    assert state.put_back()
+    assert torch.equal(flat, torch.arange(42.0))
+    assert not state.put_back()

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from hubbub.core.tabular.records import Records
-from hubbub.learning import TrainingTask, clipped_sum, device_sums
+from hubbub.learning import TrainingTask, clipped_sum, clipped_sums, device_sums
 
 CROSS_ENTROPY = functools.partial(nn.functional.cross_entropy, reduction="none")
 ROWS = 3000
@@ -73,3 +73,30 @@ def test_a_piece_stays_within_the_memory_that_gradients_may_take(records, monkey
     task = TrainingTask(model, records, clip=1.0, margin=1e-3, method="auto")
     task.clipped_sum(np.zeros(195, np.float32), np.arange(ROWS))
     assert max(sizes) < ROWS / 2
+
+
+@pytest.mark.parametrize("records", [15, 400])
+def test_a_sum_without_a_chunk_takes_at_once_what_its_first_records_show_to_fit(
+    records, monkeypatch
+):
+    """And goes over no record twice."""
+    seen, add = [], device_sums._add
+
+    def added(*given):
+        seen.append(given[3].size)
+        return add(*given)
+
+    monkeypatch.setattr(device_sums, "_add", added)
+    model, inputs = nn.Linear(20, 3), torch.randn(records, 20)
+    targets = torch.arange(records) % 3
+    sums = [
+        clipped_sum(model, CROSS_ENTROPY, inputs, targets, 0.1, method="vmap", **options).vector
+        for options in ({}, {"chunk": 7})
+    ]
+    assert seen[: -(-records // 7) * -1] == ([15] if records == 15 else [20, 380])
+    torch.testing.assert_close(*sums)
+    monkeypatch.setattr(clipped_sums, "_BUDGET", 100 * (20 + 2 * 3))
+    seen.clear()
+    clipped_sum(model, CROSS_ENTROPY, inputs, targets, 0.1, method="vmap")
+    assert sum(seen) == records
+    assert max(seen) <= 100

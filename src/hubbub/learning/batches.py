@@ -29,7 +29,7 @@ Loss = Callable[[Any, Any], torch.Tensor]
 # From inputs, targets and which rows are kept, to a vector; the others hold the null record.
 Work = Callable[[torch.Tensor, Tensors, torch.Tensor], NDArray[Any]]
 # What is no fault of a record, but of the machine; torch has the last from 2.8 on.
-_OF_MACHINE = (
+OF_MACHINE = (
     MemoryError,
     torch.cuda.OutOfMemoryError,
     getattr(torch, "AcceleratorError", torch.cuda.OutOfMemoryError),
@@ -314,7 +314,7 @@ class PaddedBatches:
         except KeyboardInterrupt:  # of the people at the machine
             raise
         except BaseException as error:  # noqa: BLE001 (the model is the user's, and may call exit())
-            self._is_machine_at_fault = isinstance(error, _OF_MACHINE)
+            self._is_machine_at_fault = isinstance(error, OF_MACHINE)
             return None  # what it says may quote a record
 
     def _tensors(self, piece: Rows, held: NDArray[np.bool_]) -> list[torch.Tensor]:

@@ -294,8 +294,8 @@ def clipped_sum(
             guard = state_unchanged(model) if form.writes else nullcontext()
             with guard, as_stored(layout.device.type), torch.enable_grad():
                 if takes_all_at_once(layout.device, layout.size):
-                    most = form.first if layout.device.type == "cpu" else batch.size
-                    rows = min(chunk or most, form.most)
+                    tries = chunk is None and layout.device.type == "cpu"
+                    rows = min(form.first if tries else chunk or batch.size, form.most)
                     total = summed_at_once(
                         form,
                         space,
@@ -306,6 +306,7 @@ def clipped_sum(
                         rows=rows,
                         counted=counted,
                         precision=precision,
+                        budget=_BUDGET if tries else 0,
                     )
                     return ClippedSum(*total)
                 return _summed(form, space, layout, batch, clip, chunk, counted)
@@ -374,12 +375,13 @@ def affordable(
     And of how many products, at most, one is the sum where it is added without being made.
     """
     batch = batch_of(inputs, targets)
-    form = _form(method, model, loss, layout_of(model), batch)
+    layout = layout_of(model)
+    form, space = _form(method, model, loss, layout, batch), gradients_of(layout)
     if form is None:
         raise ModelError(f'expected a model that method="{method}" can take; use method="auto"')
     piece = batch.piece(0, form.first)
     with torch.enable_grad():
-        parts = [(name, formed(given)) for name, given in form.parts(piece)]
+        parts = [space.shape(source) for source in form.parts(piece)]
     products = [part.right.shape[1] for _, part in parts if isinstance(part, Products)]
     return min(_affordable(parts, piece.size), form.most), max(products, default=1)
 

@@ -14,6 +14,7 @@ many follows from shapes. This file draws no noise, and knows no layer.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -62,26 +63,36 @@ def summed_at_once(
     rows: int,
     counted: torch.Tensor,
     precision: str,
+    budget: int = 0,
 ) -> tuple[torch.Tensor, int]:
     """The clipped sum in float64, and how many of the counted records are finite.
 
-    `form` makes the gradients of `rows` records at once, or of fewer where memory is short.
+    `form` makes the gradients of `rows` records at once, or of fewer where memory is short; after
+    the first of them of as many as need `budget` numbers, if it is not 0.
     """
     rows = min(rows, batch.size, _FITTING.get(model, rows))
+    total = torch.zeros(space.size, dtype=torch.float64, device=device)
+    kept = counted.to(device)
     while True:
-        total = torch.zeros(space.size, dtype=torch.float64, device=device)
-        kept, finite = counted.to(device), []
+        finite: list[torch.Tensor] = []
+        start, most = 0, rows
         try:
-            for start in range(0, batch.size, rows):
-                piece = batch.piece(start, start + rows)
-                some = kept[start : start + rows]
-                finite.append(_add(total, form, space, piece, clip, some, precision))
+            while start < batch.size:
+                piece = batch.piece(start, start + most)
+                some = kept[start : start + most]
+                part, numbers = _add(total, form, space, piece, clip, some, precision)
+                finite.append(part)
+                start += piece.size
+                if budget:
+                    fitting = max(1, budget * piece.size // max(1, numbers))
+                    most = min(fitting, form.most, _FITTING.get(model, fitting))
+            return total, int(torch.cat(finite).cpu().numpy().sum())
         except torch.cuda.OutOfMemoryError:
             if rows == 1:
                 raise
-            rows = _FITTING[model] = -(-rows // 2)
-            continue
-        return total, int(torch.cat(finite).cpu().numpy().sum())
+        rows = _FITTING[model] = -(-rows // 2)
+        gc.collect()  # of what the error has left in cycles, which would be there beside the next
+        total.zero_()
 
 
 def _add(
@@ -92,13 +103,14 @@ def _add(
     clip: float,
     kept: torch.Tensor,
     precision: str,
-) -> torch.Tensor:
-    """Add what is clipped of a piece's kept records; say which of them are finite."""
+) -> tuple[torch.Tensor, int]:
+    """Add what is clipped of a piece's kept records; say which are finite, and of what numbers."""
     short = partial(shortened, precision, total.device.type)
     with modes_kept() if form.writes else nullcontext(), short():
         sources = form.parts(piece)
     if not sources:  # a loss that depends on no trainable parameter
-        return kept
+        return kept, 0
+    numbers = sum(given.floats() + _made((name, given)) * piece.size for name, given in sources)
     light, heavy = _by_weight(sources, piece.size)
     with short():
         parts = [space.shape(source) for source in light]
@@ -114,7 +126,7 @@ def _add(
         _add_parts(total, space, few, factors[rows], {})
         del few  # or they would be there beside the next
     _add_parts(total, space, parts, factors, joined)
-    return finite
+    return finite, numbers
 
 
 def _joined(parts: list[Part]) -> tuple[list[Part], dict[str, int]]:

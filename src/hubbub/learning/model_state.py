@@ -82,7 +82,9 @@ class ModelState:
         # The same memory, shape and strides, whatever becomes of the tensors themselves.
         self._data = {name: one.detach() for name, one in self._tensors.items()}
         self._kinds = {name: _kind(one) for name, one in self._tensors.items()}
-        self._memory = {name: _memory(one) for name, one in self._data.items()}
+        # Once where several share it, as the weights of a recurrent layer do on a GPU.
+        first = {one.untyped_storage().data_ptr(): k for k, one in reversed(self._data.items())}
+        self._memory = {name: _memory(self._data[name]) for name in first.values()}
         self._copies = {name: memory.clone() for name, memory in self._memory.items()}
 
     def renewed(self) -> bool:
@@ -542,7 +544,7 @@ def zeros_filled(model: nn.Module) -> Iterator[None]:
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for zero in zeros:
-            zero.copy_(torch.randn(zero.shape, generator=generator) / 4)
+            zero.copy_(torch.randn(zero.shape, generator=generator, device="cpu") / 4)
     try:
         yield
     finally:

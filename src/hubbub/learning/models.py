@@ -76,7 +76,8 @@ class LinearProbe(nn.Module):
     def _solved(self) -> torch.Tensor:
         """The weights of least squares, (outputs, features + 1); kept until the sums change."""
         weights = self.second.weight, self.first.weight
-        same = bool(self._known) and self._known[0].dtype == weights[0].dtype
+        kinds = {(one.dtype, one.device) for one in (*weights, *self._known)}
+        same = bool(self._known) and len(kinds) == 1
         if not same or not all(map(torch.equal, weights, self._known)):
             self._known = (
                 *(weight.detach().clone() for weight in weights),

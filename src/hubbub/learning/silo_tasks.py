@@ -561,7 +561,7 @@ class EvaluationTask(_Task):
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
         """The replica in evaluation mode, while nobody else writes to it."""
-        with REPLICA, exact_products(), plain_attention(), torch.no_grad():
+        with REPLICA, _computing(self._device), torch.no_grad():
             training = self._model.training
             self._model.eval()
             try:

@@ -196,14 +196,15 @@ def _one_way(
     bias, bias_name = (biases[0], names[2]) if biases else (None, None)
     gates, site = linear_on(values, weight, bias, [names[0], bias_name])
     run: Any = torch.gru if kind == "gru" else torch.lstm
+    # As cuDNN wants them: or it refuses the one, copies the others each time, and warns of it.
+    begun = [state[None].contiguous() for state in states]
+    matrices = [torch.eye(len(weight), dtype=weight.dtype, device=weight.device), inner]
+    given = [*matrices, *([torch.zeros_like(biases[0]), biases[1]] if biases else [])]
+    beside = torch.cat([one.reshape(-1) for one in given]).split([one.numel() for one in given])
     output, *last = run(
         gates.view(records * count, steps, -1),
-        states[0][None] if kind == "gru" else [state[None] for state in states],
-        [
-            torch.eye(len(weight), dtype=weight.dtype, device=weight.device),
-            inner,
-            *([torch.zeros_like(biases[0]), biases[1]] if biases else []),
-        ],
+        begun[0] if kind == "gru" else begun,
+        [part.view_as(one) for part, one in zip(beside, given, strict=True)],
         bool(biases),
         1,  # layer
         0.0,  # dropout

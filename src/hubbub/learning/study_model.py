@@ -197,6 +197,8 @@ def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
         ) from error
     if given is None:
         module = _built(study, model, shape)
+    if any(one.is_cuda for one in (*module.parameters(), *module.buffers())):
+        module = module.cpu()  # where it is tried: what it cannot take stops a GPU
     return module if model.is_built_in else with_logits(study, module, shape)
 
 

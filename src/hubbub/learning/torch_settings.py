@@ -13,6 +13,7 @@ import os
 import random
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -165,6 +166,9 @@ def _repeatably() -> Callable[[], object]:
     cudnn = torch.backends.cudnn
     inside.callback(setattr, cudnn, "deterministic", cudnn.deterministic)
     torch.use_deterministic_algorithms(True, warn_only=True)
+    # What of a model has no such kernel is no fault of whoever runs it, and is tried (A2).
+    inside.enter_context(warnings.catch_warnings())
+    warnings.filterwarnings("ignore", ".*(have a deterministic impl|is not deterministic because)")
     fills.fill_uninitialized_memory, cudnn.deterministic = False, True
     return inside.close
 
@@ -200,19 +204,17 @@ def shortened(precision: str, kind: str) -> Iterator[None]:
     "bf16" has matrices and convolutions of 8 bits. What comes of it is stored and measured before
     it is clipped, and clipped and added in float64 (docs/privacy.md P14).
     """
-    places = [place for place in _PRECISIONS if place[0] == "cuda" and place[1] != "all"]
-    before = [_precision(place) for place in places]
+    restore: Callable[[], object] = _restoration() if precision == "tf32" else lambda: None
     timed, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False  # by shapes (A2)
     try:
-        if precision == "tf32":
-            for place in places:
-                _set_precision(place, "tf32")
+        if precision == "tf32":  # in the older words, which set the newer: who asks in either may
+            torch._C._set_cublas_allow_tf32(True)  # noqa: SLF001 (see _OLDER)
+            torch._C._set_cudnn_allow_tf32(True)  # noqa: SLF001 (the same)
         with torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16"):
             yield
     finally:
         torch.backends.cudnn.benchmark = timed
-        for place, value in zip(places, before, strict=True):
-            _set_precision(place, value)
+        restore()
 
 
 def _flushes() -> bool:
@@ -275,7 +277,8 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     with borrowed() as generator, torch.random.fork_rng([device] if cuda else []), _others(seed):
         generator.manual_seed(seed)
         if cuda:
-            torch.cuda.manual_seed(seed)
+            with torch.cuda.device(device):  # or that of another GPU would be seeded
+                torch.cuda.manual_seed(seed)
         with modes_kept():
             yield
 

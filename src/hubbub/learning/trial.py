@@ -21,9 +21,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.core.errors import HubbubError, ModelError
+from hubbub.core.errors import HubbubError, ModelError, UserError
 from hubbub.core.tabular.records import Records
 from hubbub.learning.batches import (
+    OF_MACHINE,
     Batch,
     Loss,
     Tensors,
@@ -54,7 +55,12 @@ Made = TypeVar("Made")
 
 
 def unquoted(work: Callable[[], Made], remedy: str = "try it where it is") -> Made:
-    """What `work` gives; an error of the user's model is reported by its kind alone."""
+    """What `work` gives; an error of the user's model is reported by its kind alone.
+
+    Raises:
+        ModelError: the model raises.
+        UserError: the machine lacks memory, or its device has stopped.
+    """
     try:
         return work()
     except HubbubError:
@@ -63,6 +69,12 @@ def unquoted(work: Callable[[], Made], remedy: str = "try it where it is") -> Ma
         # What the model said may quote a record, as may a name of its own.
         known = type(error).__module__ == "builtins"
         kind = type(error).__name__ if known else "an error of its own"
+        of_machine = isinstance(error, OF_MACHINE)
+    if of_machine:
+        raise UserError(
+            "expected memory for made-up records and a device that works, found one without; free "
+            'it for hubbub, or take device = "cpu"'
+        )
     raise ModelError(
         f"expected a model that takes records of the study's shape, found that it raised {kind}; "
         f"{remedy}"

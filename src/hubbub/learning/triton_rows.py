@@ -35,4 +35,5 @@ def add_rows_to(total: torch.Tensor, rows: torch.Tensor, factors: torch.Tensor) 
     """total += factors @ rows, in float64 but for the rows (n, columns); 0 times anything is 0."""
     records, columns = rows.shape
     grid = (triton.cdiv(columns, _BLOCK),)
-    _added[grid](rows.contiguous(), factors, total, records, columns, block=_BLOCK)
+    with torch.cuda.device_of(total):  # Triton takes the thread's own GPU, and that one's stream
+        _added[grid](rows.contiguous(), factors.contiguous(), total, records, columns, block=_BLOCK)
