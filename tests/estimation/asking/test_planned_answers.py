@@ -14,7 +14,6 @@ from hubbub import Study
 from hubbub.core.errors import StudyError
 from hubbub.desk.cli.main import main
 from hubbub.estimation.queries.statistics_query import (
-    check_expected,
     expected_answers,
     planned_answers,
 )
@@ -75,7 +74,7 @@ def test_what_is_refused_says_from_which_epsilon_it_is_answered() -> None:
     made = planned(0.05)
     least = planned_answers(made)["effects"].least_epsilon
     with pytest.raises(StudyError, match=f"effects: .* from epsilon {least:g} on"):
-        check_expected(made)
+        made.main.query.check_expected(made)
 
 
 @pytest.mark.slow

@@ -273,3 +273,14 @@ def test_a_study_without_them_keeps_its_id_and_one_with_them_is_written_back(fil
     assert Study.parse(study.as_toml()).id == study.id
     assert study.id != study_of(files).id
     assert hubbub.plan(study).planned("coefficients").mechanism.steps == 8
+
+
+def test_coefficients_that_would_not_stand_out_are_refused_before_anything_is_spent(
+    tmp_path: Path,
+) -> None:
+    """As statistics are: no epsilon is spent on answers of which the plan says that none comes."""
+    write_silos(tmp_path)
+    weak = study_of(tmp_path, coefficients={"epsilon": 0.01})
+    with pytest.raises(StudyError, match=r"coefficients\.epsilon = 0\.01, where none would; raise"):
+        run(weak, tmp_path / "run")
+    assert [*tmp_path.rglob("*.sqlite")] == []

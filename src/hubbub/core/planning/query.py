@@ -203,6 +203,13 @@ class Query(ABC):
         """
         return []
 
+    def check_expected(self, plan: Plan) -> None:  # noqa: B027 (most always tell something)
+        """Refuse, before anything is spent, what would not stand out from the plan's noise.
+
+        Raises:
+            StudyError: it would not, whatever the records are.
+        """
+
     def scores_of(self, total: Array, learner: Any, sigma: float) -> Scores:
         """Metrics that one noisy sum gives, of a query that is asked between the main one's steps.
 

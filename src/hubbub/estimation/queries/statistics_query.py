@@ -109,6 +109,22 @@ class StatisticsQuery(SumsQuery):
         copies = tables_of(json.loads(text)["statistics"])
         return Released(answers=answers, files={ANSWERS: text}, copies=copies)
 
+    def check_expected(self, plan: Plan) -> None:
+        """See `Query`; it names them, and the least epsilon of each."""
+        below = {name: one for name, one in expected_answers(plan).items() if not one.possible}
+        if below:
+            planned, records = planned_statistics(plan), plan.study.data.records
+            least = {name: _least_epsilon(planned, name, records) for name in below}
+            said = "; ".join(
+                f"{name}: {one.sentence}"
+                + (f", it is answered from epsilon {least[name]:g} on" if least[name] else "")
+                for name, one in below.items()
+            )
+            raise StudyError(
+                f"expected statistics that stand out from the noise, got {len(below)} that would "
+                f"not ({said}); leave them out, raise their weight or epsilon, or ask for fewer"
+            )
+
     def warnings(self, study: Study) -> QueryWarnings:
         """Of sums that cannot be foreseen, or lost."""
         lost = self.asked.rounds == 1 and study.parties.dropouts and not study.parties.compute_nodes
@@ -197,27 +213,6 @@ def planned_answers(plan: Plan) -> dict[str, PlannedAnswer]:
         )
         for name, part in parts.items()
     }
-
-
-def check_expected(plan: Plan) -> None:
-    """Refuse statistics that would not stand out from the noise, before anything is spent.
-
-    Raises:
-        StudyError: naming them, and the least epsilon of each.
-    """
-    below = {name: one for name, one in expected_answers(plan).items() if not one.possible}
-    if below:
-        planned, records = planned_statistics(plan), plan.study.data.records
-        least = {name: _least_epsilon(planned, name, records) for name in below}
-        said = "; ".join(
-            f"{name}: {one.sentence}"
-            + (f", it is answered from epsilon {least[name]:g} on" if least[name] else "")
-            for name, one in below.items()
-        )
-        raise StudyError(
-            f"expected statistics that stand out from the noise, got {len(below)} that would not "
-            f"({said}); leave them out, raise their weight or epsilon, or ask for fewer"
-        )
 
 
 def _least_epsilon(planned: PlannedQuery[StatisticsQuery], name: str, records: int) -> float | None:

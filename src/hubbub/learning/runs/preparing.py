@@ -31,7 +31,6 @@ from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import CodedCells
 from hubbub.core.tabular.target import refuse_other_targets
 from hubbub.core.verification.evidence.evidence_file import difference
-from hubbub.estimation.queries.statistics_query import check_expected
 from hubbub.learning.queries.beside_training import features_of
 from hubbub.learning.queries.training_query import held_back_share, training_of
 from hubbub.learning.runs import baselines
@@ -96,7 +95,8 @@ def prepare(
     # How many parameters there are is known by now, whatever the study says of it.
     dimension = None if learner is None else learner.initial.size
     plan = _reused(made, study, dimension) if made else plan_study(study, dimension=dimension)
-    check_expected(plan)
+    for planned in plan.queries:
+        planned.query.check_expected(plan)
     return PreparedStudy(plan=plan, silos=tuple(silos.values()), learner=learner, test=test)
 
 

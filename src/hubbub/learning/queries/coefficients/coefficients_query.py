@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
+from hubbub.core.errors import StudyError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.plan_rows import PlanRow
 from hubbub.core.planning.planned_query import PlannedQuery
@@ -131,13 +132,27 @@ class CoefficientsQuery(SumsQuery):
             records_unknown=(f"{unknown} advance",), sums=(lost,) if may_be_lost else ()
         )
 
+    def _expected(self, planned: PlannedQuery[Query], records: int) -> Expectation:
+        """What may be said of them before any record is touched."""
+        # Sums are in units of the longest vector.
+        noise = planned.total_sigma * self.layout.unit
+        return self.steps.expected(records, noise, self.asked.sums)
+
+    def check_expected(self, plan: Plan) -> None:
+        """See `Query`."""
+        planned, records = plan.planned(COEFFICIENT), plan.study.data.records
+        if planned and records and not self._expected(planned, records).possible:
+            raise StudyError(
+                "expected coefficients that stand out from the noise, got coefficients.epsilon = "
+                f"{self.epsilon:g}, where none would; raise it, take fewer columns, or leave "
+                "[coefficients] out"
+            )
+
     def plan_rows(self, planned: PlannedQuery[Query], records: int) -> list[PlanRow]:
         """How exact they will be."""
         if not records:
             return []
-        # Sums are in units of the longest vector.
-        noise = planned.total_sigma * self.layout.unit
-        expected = self.steps.expected(records, noise, self.asked.sums)
+        expected = self._expected(planned, records)
         ((quantity, error),) = expected.errors
         told = error if np.isfinite(error) else "below the noise"
         answered = "where records allow" if expected.possible else "none"
