@@ -195,8 +195,8 @@ hubbub_run <- function(study = NULL, out = NULL, progress = TRUE, resume = NULL,
     return(hubbub_read(ran$out, ran))
   }
   study <- study_of(study)
-  records <- if (file.exists(study$path)) records_of(study) # which else the command refuses
-  digest <- digest_of(c(study$path, records), c("study", basename(records)))
+  if (!file.exists(study$path)) ask_command(c("run", study$path), study$folder) # it refuses
+  digest <- digest_of_run(study, more)
   if (is.null(out)) out <- file.path(tempdir(), "hubbub", paste0("run-", digest))
   out <- absolute(out)
   mark <- file.path(dirname(out), "ledgers", paste0(basename(out), ".r"))
@@ -212,11 +212,14 @@ hubbub_run <- function(study = NULL, out = NULL, progress = TRUE, resume = NULL,
   run
 }
 
-# The files of records: those handed over, or those that a study by its path names.
-records_of <- function(study) {
-  if (!identical(study$folder, getwd())) return(list.files(study$folder, "[.]csv$", full.names = TRUE))
-  named <- grep('^files *= *"', readLines(study$path, warn = FALSE), value = TRUE)
-  Sys.glob(gsub("{name}", "*", sub('^files *= *"([^"]*)".*', "\\1", named), fixed = TRUE))
+# A digest of a study, of the files of records that it names, and of what is tried instead of its values.
+digest_of_run <- function(study, options) {
+  key <- "^ *files *= *[\"']([^\"']*)[\"'].*"
+  named <- sub(key, "\\1", grep(key, readLines(study$path, warn = FALSE), value = TRUE))
+  here <- setwd(study$folder) # in whose path no letter is a pattern
+  on.exit(setwd(here))
+  files <- Sys.glob(sub("/$", "/*", gsub("{name}", "*", named, fixed = TRUE)))
+  digest_of(c(study$path, files), c("study", basename(files)), grep("^--(epsilon|set|baseline)=", options, value = TRUE))
 }
 
 # Which study of which records a folder is of; it stays beside the ledgers.
@@ -253,7 +256,7 @@ hubbub_read <- function(folder, ran = NULL) {
   folder <- path.expand(folder)
   read <- function(name) {
     path <- file.path(folder, name)
-    if (file.exists(path)) jsonlite::fromJSON(path, simplifyDataFrame = FALSE, simplifyMatrix = FALSE)
+    if (file.exists(path)) from_json(path)
   }
   plan <- read("plan.json")
   answers <- c(read("statistics.json")$statistics, read("synthetic.json")$statistics)
@@ -265,7 +268,7 @@ hubbub_read <- function(folder, ran = NULL) {
     )
   }
   metrics <- file.path(folder, "metrics.jsonl")
-  last <- if (file.exists(metrics)) jsonlite::fromJSON(utils::tail(readLines(metrics), 1))
+  last <- if (file.exists(metrics)) from_json(utils::tail(readLines(metrics), 1))
   structure(
     list(
       folder = normalizePath(folder), study = plan$study, epsilon = last$epsilon, delta = plan$delta,

@@ -74,8 +74,34 @@ test_that("other records under the same study are not answered with those of bef
   hubbub_study(names(sites), q = hubbub_ask("table", ~age), columns = columns["age"], epsilon = 1, records = 2200, file = "study.toml")
   hubbub_run("study.toml", out = "runs/first", progress = FALSE)
   expect_message(hubbub_run("study.toml", out = "runs/first"), "read again at no cost")
+  refused <- function(...) {
+    expect_error(hubbub_run("study.toml", out = "runs/first", progress = FALSE, ...), "expected an empty or new folder", class = "hubbub_bad_input")
+  }
+  refused(epsilon = 0.5)
   writeLines(c("age", "31"), "north.csv")
-  expect_error(hubbub_run("study.toml", out = "runs/first", progress = FALSE), "expected an empty or new folder", class = "hubbub_bad_input")
+  refused()
+})
+
+test_that("which run a folder is of follows from the files that the study names, however it does", {
+  dir.create(folder <- tempfile("a [folder]-"))
+  study <- list(path = file.path(folder, "study.toml"), folder = folder)
+  digest <- function(...) hubbub:::digest_of_run(study, c(...))
+  for (line in c("files = '{name}.csv' # so", 'files = "{name}.csv"', '  files="parts-{name}/"')) {
+    writeLines(c("[data]", line), study$path)
+    dir.create(file.path(folder, "parts-north"), showWarnings = FALSE)
+    seen <- vapply(c("1", "2"), function(cells) {
+      for (file in c("north.csv", "parts-north/part.parquet")) writeLines(cells, file.path(folder, file))
+      digest()
+    }, "")
+    expect_false(seen[["1"]] == seen[["2"]], info = line)
+    expect_identical(digest(), seen[["2"]])
+    expect_false(digest("--epsilon=0.5") == digest())
+    expect_identical(digest("--progress", "--device=cpu"), digest())
+  }
+})
+
+test_that("a study that is not there is refused in the command's words", {
+  expect_error(hubbub_run(tempfile()), "expected a readable study file", class = "hubbub_bad_input")
 })
 
 test_that("whoever leaves by a handler of their own leaves no process behind", {
@@ -128,7 +154,8 @@ test_that("without the command there is a sentence", {
   for (missing in list("/nowhere/hubbub", NA, "")) {
     options(hubbub.command = missing)
     if (is.na(missing) || missing == "") Sys.setenv(PATH = "/nowhere")
-    expect_error(hubbub_plan("study.toml"), "expected the command hubbub on the PATH", class = "hubbub_bad_input")
+    place <- if (identical(missing, "/nowhere/hubbub")) "at /nowhere/hubbub" else "on the PATH"
+    expect_error(hubbub_plan("study.toml"), paste("expected the command hubbub", place), class = "hubbub_bad_input")
   }
 })
 
