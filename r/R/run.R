@@ -253,7 +253,7 @@ read_again <- function(out, folder, more, progress) {
 #' @export
 hubbub_read <- function(folder, ran = NULL) {
   force(ran) # the folder is full only after it
-  folder <- path.expand(folder)
+  folder <- folder_of(folder)
   read <- function(name) {
     path <- file.path(folder, name)
     if (file.exists(path)) from_json(path)
@@ -354,22 +354,28 @@ folder_of <- function(run) {
 #' }
 #' @export
 hubbub_predict <- function(run, newdata, trust_code = FALSE) {
-  path <- newdata
   odd <- list()
-  if (is.character(newdata)) path <- path.expand(newdata) else {
+  if (is.data.frame(newdata)) {
     dir.create(folder <- tempfile("rows-"), mode = "0700")
     on.exit(unlink(folder, recursive = TRUE))
     path <- file.path(folder, "newdata.csv")
-    table <- tables_of(list(newdata = newdata))[[1]]
+    table <- as.list(as.data.frame(newdata)) # in which a name may stand twice, which the command refuses
     plain <- vapply(table, is_plain, NA)
     write_table(table[plain], path, "newdata")
-    odd <- as.list(table)[!plain] # such as days, which few models need
+    odd <- table[!plain] # such as days, which few models need
+  } else if (is.character(newdata) && length(newdata) == 1) path <- path.expand(newdata) else {
+    refuse(
+      "expected a data frame, or the path of a CSV or Parquet file, got ", class(newdata)[1], " of length ",
+      length(newdata), "; hand one over",
+      class = "hubbub_bad_input"
+    )
   }
   words <- c("predict", folder_of(run), path, options_of(trust_code = trust_code))
   columns <- tryCatch(ask_command(words)$columns, hubbub_bad_input = function(error) {
     for (name in names(odd)) if (grepl(sprintf("'%s'", name), conditionMessage(error), fixed = TRUE)) spelled(odd[[name]], name, "newdata")
     stop(error)
   })
+  columns[lengths(columns) == 0] <- list(logical()) # of no rows
   as.data.frame(columns, stringsAsFactors = FALSE, optional = TRUE)
 }
 

@@ -39,8 +39,15 @@ test_that("a run that is interrupted goes on, and its model scores new rows", {
   expect_identical(predict(run, seen)$score, rows$score[1])
   seen$age <- seen$seen
   expect_error(predict(run, seen), "in column 'age' of newdata, found Date", class = "hubbub_bad_input")
+  for (wrong in list(as.matrix(seen), c("a.csv", "b.csv"), NULL, list(age = 40))) {
+    expect_error(predict(run, wrong), "expected a data frame, or the path", class = "hubbub_bad_input")
+  }
+  expect_error(predict(run, cbind(seen, seen)), "empty or repeated name", class = "hubbub_bad_input")
+  expect_identical(dim(predict(run, data.frame(age = numeric(), treatment = character()))), c(0L, 3L))
   expect_error(predict(run, data.frame(age = 40)), "expected a column 'treatment' in newdata.csv", class = "hubbub_bad_input")
   expect_output(print(run), "epsilon 1 at delta 1e-05", fixed = TRUE)
+  expect_identical(hubbub_read(run)$final, run$final)
+  expect_error(hubbub_read(c(out, out)), "expected a run, or the path of its folder", class = "hubbub_bad_input")
 })
 
 test_that("a draft takes columns as they are, and refuses what it would leave out", {
