@@ -176,6 +176,9 @@ options_of <- function(...) {
     option <- paste0("--", gsub("_", "-", name))
     if (isTRUE(value)) return(option)
     if (name %in% c("audit", "data", "ledgers", "out", "query", "tidy")) value <- absolute(value)
+    if (name == "log" && grepl("^(jsonl|tensorboard):.", value)) {
+      value <- paste0(sub(":.*", ":", value), absolute(sub("^[a-z]*:", "", value)))
+    }
     if (is.numeric(value)) value <- vapply(value, toml_number, "")
     paste0(option, "=", paste(value, collapse = ","))
   }, names(values), values)

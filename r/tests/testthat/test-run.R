@@ -149,6 +149,8 @@ test_that("options keep their digits and stay what they are", {
   words <- hubbub:::options_of(records = 1e5, epsilon = 0.1 + 0.2, patient = "--yes", replace = TRUE, tidy = FALSE, codes = c("a", "b"))
   expect_identical(words, c("--records=100000", "--epsilon=0.30000000000000004", "--patient=--yes", "--replace", "--codes=a,b"))
   expect_identical(hubbub:::options_of(ledgers = "x"), paste0("--ledgers=", file.path(getwd(), "x")))
+  expect_identical(hubbub:::options_of(log = "jsonl:a b"), paste0("--log=jsonl:", file.path(getwd(), "a b")))
+  for (log in c("jsonl", "tensorboard:/x", "mlflow:https://x")) expect_identical(hubbub:::options_of(log = log), paste0("--log=", log))
 })
 
 test_that("without the command there is a sentence", {
