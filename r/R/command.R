@@ -23,11 +23,15 @@
 #' @export
 hubbub_command <- function() {
   command <- getOption("hubbub.command", Sys.getenv("HUBBUB_COMMAND"))
-  if (!isTRUE(nzchar(command[1], keepNA = TRUE))) command <- unname(Sys.which("hubbub"))
+  place <- paste("at", command[1])
+  if (!isTRUE(nzchar(command[1], keepNA = TRUE))) {
+    command <- unname(Sys.which("hubbub"))
+    place <- "on the PATH"
+  }
   program <- Sys.which(path.expand(command[1]))
   if (!nzchar(program)) {
     refuse(
-      "expected the command hubbub on the PATH, found none; install hubbub, or say where it is: ",
+      "expected the command hubbub ", place, ", found none; install hubbub, or say where it is: ",
       'options(hubbub.command = "/home/me/hubbub/.venv/bin/hubbub")',
       class = "hubbub_bad_input"
     )
@@ -62,8 +66,22 @@ ask_command <- function(words, folder = getwd(), progress = FALSE) {
   text <- paste(readLines(out, encoding = "UTF-8", warn = FALSE), collapse = "\n")
   if (!jsonlite::validate(text)) refuse_as(sentences, c(text, lines), status, command)
   for (sentence in sentences) warn(sentence)
-  content <- jsonlite::fromJSON(text, simplifyDataFrame = FALSE, simplifyMatrix = FALSE)
-  structure(content, status = status)
+  structure(from_json(text), status = status)
+}
+
+# What a JSON text or file holds.
+from_json <- function(text) {
+  with_points(jsonlite::fromJSON(text, simplifyDataFrame = FALSE, simplifyMatrix = FALSE))
+}
+
+# Something done while numbers have decimal points: in a locale of commas jsonlite reads 2.5 as 2.
+with_points <- function(value) {
+  locale <- Sys.getlocale("LC_NUMERIC")
+  if (locale != "C") {
+    Sys.setlocale("LC_NUMERIC", "C")
+    on.exit(suppressWarnings(Sys.setlocale("LC_NUMERIC", locale))) # R warns of any but C
+  }
+  value
 }
 
 # All lines on stderr; an interrupt is handed on, and the program says what it has saved.
@@ -158,6 +176,9 @@ options_of <- function(...) {
     option <- paste0("--", gsub("_", "-", name))
     if (isTRUE(value)) return(option)
     if (name %in% c("audit", "data", "ledgers", "out", "query", "tidy")) value <- absolute(value)
+    if (name == "log" && grepl("^(jsonl|tensorboard):.", value)) {
+      value <- paste0(sub(":.*", ":", value), absolute(sub("^[a-z]*:", "", value)))
+    }
     if (is.numeric(value)) value <- vapply(value, toml_number, "")
     paste0(option, "=", paste(value, collapse = ","))
   }, names(values), values)

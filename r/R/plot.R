@@ -30,6 +30,9 @@ plot.hubbub_answer <- function(x, ..., groups = NULL, col = NULL, band = FALSE, 
 plot_curves <- function(answer, groups, col, band, labels) {
   curves <- split(answer$curves, factor(answer$curves$group, unique(answer$curves$group)))
   if (is.null(groups)) groups <- if (length(curves) > 1) setdiff(names(curves), "") else names(curves)
+  if (!all(groups %in% names(curves))) {
+    refuse("expected groups out of ", paste(names(curves), collapse = ", "), ", got ", paste(groups, collapse = ", "), class = "hubbub_bad_input")
+  }
   curves <- curves[groups]
   if (is.null(col)) col <- grDevices::palette.colors(length(curves) + 1)[-1]
   ends <- if (band && !is.null(answer$curves$band_low)) c("band_low", "band_high") else c("low", "high")

@@ -8,7 +8,7 @@
 #'
 #' | kind | formula |
 #' |:-----|:--------|
-#' | `"table"` | `~ age + sex`, or `~ age + sex | arm` for groups side by side |
+#' | `"table"` | `~ age + sex`, or `~ age + sex \| arm` for groups side by side |
 #' | `"quantiles"` | `days ~ 1`, or `days ~ arm` |
 #' | `"histogram"` | `~ age` |
 #' | `"crosstab"` | `~ arm + response` |
@@ -39,15 +39,18 @@ hubbub_ask <- function(kind, formula = NULL, ...) {
     )
   }
   keys <- list(...)
-  if (!is.character(kind) || length(kind) != 1 || length(names(keys)) != length(keys) || !all(nzchar(names(keys)))) {
+  if (!is.character(kind) || length(kind) != 1 || !are_names(names(keys), length(keys))) {
     refuse(
-      "expected a kind, a formula, and keys by name, got ", deparse1(match.call()),
+      "expected a kind, a formula, and keys by name, each once, got ", deparse1(match.call()),
       "; write for example hubbub_ask(\"histogram\", ~ age, bins = 10)",
       class = "hubbub_bad_input"
     )
   }
   structure(list(kind = kind, formula = formula, keys = keys), class = "hubbub_question")
 }
+
+# Whether each of so many things has a name of its own.
+are_names <- function(names, count) length(names) == count && all(nzchar(names)) && !anyDuplicated(names)
 
 #' @export
 print.hubbub_question <- function(x, ...) {
@@ -59,18 +62,20 @@ print.hubbub_question <- function(x, ...) {
 # Questions by name; without a name one is called by its kind.
 questions_of <- function(...) {
   questions <- list(...)
-  for (question in questions) {
-    if (!inherits(question, "hubbub_question")) {
-      refuse(
-        "expected questions of hubbub_ask() under names of their own, got ", class(question)[1],
-        "; write for example baseline = hubbub_ask(\"table\", ~ age + sex)",
-        class = "hubbub_bad_input"
-      )
-    }
-  }
-  kinds <- vapply(questions, `[[`, "", "kind")
   names <- if (is.null(names(questions))) rep("", length(questions)) else names(questions)
-  stats::setNames(questions, ifelse(nzchar(names), names, make.unique(kinds)))
+  wrong <- function(...) {
+    refuse(
+      "expected questions of hubbub_ask() under names of their own, got ", ...,
+      "; write for example baseline = hubbub_ask(\"table\", ~ age + sex)",
+      class = "hubbub_bad_input"
+    )
+  }
+  for (k in seq_along(questions)) {
+    if (!inherits(questions[[k]], "hubbub_question")) wrong(names[k], if (nzchar(names[k])) " = ", class(questions[[k]])[1])
+  }
+  names <- ifelse(nzchar(names), names, make.unique(vapply(questions, `[[`, "", "kind")))
+  if (!are_names(names, length(questions))) wrong(names[anyDuplicated(names)], " twice")
+  stats::setNames(questions, names)
 }
 
 # A question's table; a key that is stated goes before what the formula says.
@@ -102,8 +107,8 @@ formula_keys <- function(kind, formula, columns) {
     crosstab = crosstab_keys(left, terms, formula),
     survival = , incidence = , rates = c(followed(left, columns), list(by = by, strata = strata_of(terms, formula))),
     cox = c(followed(left, columns), regression_keys(terms, formula, columns)),
-    logistic = , linear = c(list(outcome = as_name(left)), regression_keys(terms, formula, columns)),
-    centres = list(outcome = as_name(left), by = by),
+    logistic = , linear = c(list(outcome = outcome_of(left, formula)), regression_keys(terms, formula, columns)),
+    centres = list(outcome = outcome_of(left, formula), by = by),
     return(list()) # which the command refuses
   )
   keys <- Filter(Negate(is.null), keys)
@@ -111,6 +116,11 @@ formula_keys <- function(kind, formula, columns) {
   unused <- setdiff(named, columns_in(unname(keys)))
   if (length(unused)) no_place(formula, kind, paste(unused, collapse = ", "))
   keys
+}
+
+outcome_of <- function(left, formula) {
+  if (!is.null(left)) return(as_name(left))
+  refuse("expected an outcome on the left of the formula, got ", deparse1(formula), "; write it there", class = "hubbub_bad_input")
 }
 
 no_place <- function(formula, kind, what) {
@@ -143,8 +153,10 @@ terms_of <- function(right, formula, others) {
       class = "hubbub_bad_input"
     )
   }
+  if (length(factors)) is_alone <- rowSums(factors[, attr(terms, "order") == 1, drop = FALSE]) > 0
   list(
     columns = variables[!is_strata & !is_left_out],
+    alone = if (length(factors)) variables[!is_strata & is_alone],
     pairs = lapply(which(attr(terms, "order") == 2), function(k) variables[factors[, k] > 0]),
     strata = if (length(strata)) strata[[1]][[2]]
   )
@@ -158,6 +170,13 @@ regression_keys <- function(terms, formula, columns) {
     if (is_number) "number" else "categories"
   })
   names(covariates) <- vapply(terms$columns, name_of, "", formula)
+  if (length(terms$alone) < length(covariates) || !are_names(names(covariates), length(covariates))) {
+    refuse(
+      "expected each column of a regression once, and those of a pair also by themselves, got ", deparse1(formula),
+      "; write age + arm + age:arm, or age * arm",
+      class = "hubbub_bad_input"
+    )
+  }
   list(
     covariates = covariates,
     interactions = if (length(terms$pairs)) lapply(terms$pairs, function(pair) I(vapply(pair, name_of, "", formula))),
@@ -242,15 +261,16 @@ as_levels <- function(term, formula) {
   call <- matched(term, function(x, breaks, right = FALSE) NULL)
   name <- as_name(call$x)
   breaks <- tryCatch(eval(call$breaks, environment(formula)), error = conditionMessage)
-  if (!is.numeric(breaks) || length(breaks) < 3 || is.finite(breaks[1]) || is.finite(breaks[length(breaks)]) || is.unsorted(breaks)) {
+  right <- tryCatch(eval(call$right, environment(formula)), error = conditionMessage)
+  if (!is.numeric(breaks) || length(breaks) < 3 || is.finite(breaks[1]) || is.finite(breaks[length(breaks)]) || anyNA(breaks) || is.unsorted(breaks, strictly = TRUE)) {
     refuse(
       "expected breaks from -Inf to Inf, such as cut(", name, ", c(-Inf, 60, 75, Inf)), got ",
       deparse1(call$breaks), "; write them so: classes are public and hold every value",
       class = "hubbub_bad_input"
     )
   }
-  if (!isFALSE(eval(call$right)) && !is.null(call$right)) {
-    refuse("expected classes that hold their lower end, got cut(right = TRUE); leave it out", class = "hubbub_bad_input")
+  if (!isFALSE(right) && !is.null(call$right)) {
+    refuse("expected classes that hold their lower end, got ", deparse1(term), "; leave out right", class = "hubbub_bad_input")
   }
   stats::setNames(list(I(breaks[is.finite(breaks)])), name)
 }

@@ -195,8 +195,8 @@ hubbub_run <- function(study = NULL, out = NULL, progress = TRUE, resume = NULL,
     return(hubbub_read(ran$out, ran))
   }
   study <- study_of(study)
-  records <- if (file.exists(study$path)) records_of(study) # which else the command refuses
-  digest <- digest_of(c(study$path, records), c("study", basename(records)))
+  if (!file.exists(study$path)) ask_command(c("run", study$path), study$folder) # it refuses
+  digest <- digest_of_run(study, more)
   if (is.null(out)) out <- file.path(tempdir(), "hubbub", paste0("run-", digest))
   out <- absolute(out)
   mark <- file.path(dirname(out), "ledgers", paste0(basename(out), ".r"))
@@ -212,11 +212,14 @@ hubbub_run <- function(study = NULL, out = NULL, progress = TRUE, resume = NULL,
   run
 }
 
-# The files of records: those handed over, or those that a study by its path names.
-records_of <- function(study) {
-  if (!identical(study$folder, getwd())) return(list.files(study$folder, "[.]csv$", full.names = TRUE))
-  named <- grep('^files *= *"', readLines(study$path, warn = FALSE), value = TRUE)
-  Sys.glob(gsub("{name}", "*", sub('^files *= *"([^"]*)".*', "\\1", named), fixed = TRUE))
+# A digest of a study, of the files of records that it names, and of what is tried instead of its values.
+digest_of_run <- function(study, options) {
+  key <- "^ *files *= *[\"']([^\"']*)[\"'].*"
+  named <- sub(key, "\\1", grep(key, readLines(study$path, warn = FALSE), value = TRUE))
+  here <- setwd(study$folder) # in whose path no letter is a pattern
+  on.exit(setwd(here))
+  files <- Sys.glob(sub("/$", "/*", gsub("{name}", "*", named, fixed = TRUE)))
+  digest_of(c(study$path, files), c("study", basename(files)), grep("^--(epsilon|set|baseline)=", options, value = TRUE))
 }
 
 # Which study of which records a folder is of; it stays beside the ledgers.
@@ -250,10 +253,10 @@ read_again <- function(out, folder, more, progress) {
 #' @export
 hubbub_read <- function(folder, ran = NULL) {
   force(ran) # the folder is full only after it
-  folder <- path.expand(folder)
+  folder <- folder_of(folder)
   read <- function(name) {
     path <- file.path(folder, name)
-    if (file.exists(path)) jsonlite::fromJSON(path, simplifyDataFrame = FALSE, simplifyMatrix = FALSE)
+    if (file.exists(path)) from_json(path)
   }
   plan <- read("plan.json")
   answers <- c(read("statistics.json")$statistics, read("synthetic.json")$statistics)
@@ -265,7 +268,7 @@ hubbub_read <- function(folder, ran = NULL) {
     )
   }
   metrics <- file.path(folder, "metrics.jsonl")
-  last <- if (file.exists(metrics)) jsonlite::fromJSON(utils::tail(readLines(metrics), 1))
+  last <- if (file.exists(metrics)) from_json(utils::tail(readLines(metrics), 1))
   structure(
     list(
       folder = normalizePath(folder), study = plan$study, epsilon = last$epsilon, delta = plan$delta,
@@ -351,22 +354,28 @@ folder_of <- function(run) {
 #' }
 #' @export
 hubbub_predict <- function(run, newdata, trust_code = FALSE) {
-  path <- newdata
   odd <- list()
-  if (is.character(newdata)) path <- path.expand(newdata) else {
+  if (is.data.frame(newdata)) {
     dir.create(folder <- tempfile("rows-"), mode = "0700")
     on.exit(unlink(folder, recursive = TRUE))
     path <- file.path(folder, "newdata.csv")
-    table <- tables_of(list(newdata = newdata))[[1]]
+    table <- as.list(as.data.frame(newdata)) # in which a name may stand twice, which the command refuses
     plain <- vapply(table, is_plain, NA)
     write_table(table[plain], path, "newdata")
-    odd <- as.list(table)[!plain] # such as days, which few models need
+    odd <- table[!plain] # such as days, which few models need
+  } else if (is.character(newdata) && length(newdata) == 1) path <- path.expand(newdata) else {
+    refuse(
+      "expected a data frame, or the path of a CSV or Parquet file, got ", class(newdata)[1], " of length ",
+      length(newdata), "; hand one over",
+      class = "hubbub_bad_input"
+    )
   }
   words <- c("predict", folder_of(run), path, options_of(trust_code = trust_code))
   columns <- tryCatch(ask_command(words)$columns, hubbub_bad_input = function(error) {
     for (name in names(odd)) if (grepl(sprintf("'%s'", name), conditionMessage(error), fixed = TRUE)) spelled(odd[[name]], name, "newdata")
     stop(error)
   })
+  columns[lengths(columns) == 0] <- list(logical()) # of no rows
   as.data.frame(columns, stringsAsFactors = FALSE, optional = TRUE)
 }
 

@@ -138,10 +138,11 @@ units_of <- function(tables, patient) {
 
 # Columns as a study has them: what is stated, and what R itself says of truth values and events.
 declared <- function(columns, questions, tables) {
-  if (!is.list(columns) || (length(columns) && is.null(names(columns)))) {
+  if (!is.list(columns) || !are_names(names(columns), length(columns))) {
     refuse(
-      "expected columns to be a named list, such as list(age = c(30, 90), sex = c(\"F\", \"M\")), got ",
-      class(columns)[1], "; say what is public about each",
+      "expected columns to be a list with a name for each, such as list(age = c(30, 90), sex = c(\"F\", \"M\")), got ",
+      if (is.list(columns)) paste("the names", deparse1(names(columns))) else class(columns)[1],
+      "; say what is public about each, once",
       class = "hubbub_bad_input"
     )
   }
@@ -190,11 +191,11 @@ records_folder <- function(tables, columns) {
   same
 }
 
-# A digest of files, of their contents and of what they are called.
-digest_of <- function(paths, names = basename(paths)) {
+# A digest of files, of their contents and of what they are called, and of further words.
+digest_of <- function(paths, names = basename(paths), more = NULL) {
   listed <- tempfile()
   on.exit(unlink(listed))
-  writeLines(paste(names, tools::md5sum(paths)), listed)
+  writeLines(c(paste(names, tools::md5sum(paths)), more), listed)
   unname(tools::md5sum(listed))
 }
 
@@ -219,6 +220,7 @@ spelled <- function(values, column, site) {
       class = "hubbub_bad_input"
     )
   }
+  values <- unclass(values) # a class may refuse to be read, such as a label's whose package is not loaded
   text <- if (is.numeric(values)) number_text(as.numeric(values)) else quoted(as.character(values))
   ifelse(is.na(values), "\"\"", text)
 }
@@ -232,16 +234,18 @@ is_plain <- function(values) {
 
 # Numbers in the fewest digits that give them back.
 number_text <- function(values) {
-  text <- sprintf("%.15g", values)
-  longer <- is.finite(values)
-  longer[longer] <- numbers_of(text[longer]) != values[longer]
-  text[longer] <- sprintf("%.17g", values[longer])
-  text
+  with_points({
+    text <- sprintf("%.15g", values)
+    longer <- is.finite(values)
+    longer[longer] <- numbers_of(text[longer]) != values[longer]
+    text[longer] <- sprintf("%.17g", values[longer])
+    text
+  })
 }
 
 # Texts as the nearest numbers, which R's own reading misses by a bit in one of 10,000.
 numbers_of <- function(text) {
-  as.numeric(jsonlite::fromJSON(paste0("[", paste(ifelse(is.na(text), "null", text), collapse = ","), "]")))
+  as.numeric(from_json(paste0("[", paste(ifelse(is.na(text), "null", text), collapse = ","), "]")))
 }
 
 quoted <- function(text) {

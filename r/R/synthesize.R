@@ -107,6 +107,12 @@ hubbub_tables <- function(synthetic, count = 20) {
 #' @export
 hubbub_combine <- function(estimates, confidence = 0.95) {
   count <- length(estimates)
+  if (!is.numeric(estimates) || NCOL(estimates) != 1 || count < 5 || !all(is.finite(estimates))) {
+    refuse(
+      "expected 5 finite estimates or more, one of each table, got ", deparse1(estimates), "; run the analysis on each of the tables",
+      class = "hubbub_bad_input"
+    )
+  }
   error <- sqrt((1 + 1 / count) * stats::var(estimates))
   reach <- stats::qt((1 + confidence) / 2, count - 1) * error
   value <- mean(estimates)

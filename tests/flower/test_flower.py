@@ -109,7 +109,7 @@ def test_a_superlink_that_lies_is_refused_by_name_and_costs_nobody_its_lies(tmp_
         for place in range(len(parties.names)):
             parties.node(place)
         said = parties.lies("other.toml")
-        assert "cleveland: its administrator has not approved this study" in said
+        assert "cleveland refuses: its administrator has not approved this study" in said
         assert [rows(parties, name) for name in HOSPITALS] == [0, 0, 0, 0]
         said = parties.lies("study.toml")
         for words in REFUSALS:

@@ -51,6 +51,16 @@ test_that("a regression has covariates, pairs and strata", {
   )
 })
 
+test_that("a regression has what its formula has in R, or is refused", {
+  for (formula in list(
+    died ~ treatment:sex, died ~ treatment / sex, died ~ treatment * sex - sex, died ~ age + cut(age, c(-Inf, 60, Inf)),
+    died ~ sex + factor(sex), ~ sex
+  )) {
+    expect_error(study_lines(hubbub_ask("logistic", formula)), "^expected .*, got .*~", class = "hubbub_bad_input")
+  }
+  expect_keys(hubbub_ask("logistic", died ~ treatment:sex + treatment + sex), 'interactions = [["treatment", "sex"]]')
+})
+
 test_that("other kinds read their formulas", {
   expect_keys(hubbub_ask("quantiles", months ~ 1), 'column = "months"')
   expect_keys(hubbub_ask("quantiles", months ~ sex), 'column = "months"', 'by = "sex"')
@@ -79,13 +89,16 @@ test_that("all that a formula names is in the question, or refused", {
 
 test_that("a question has a kind and keys by name", {
   expect_error(hubbub_ask(5, ~age), "expected a kind, a formula, and keys by name", class = "hubbub_bad_input")
-  expect_error(hubbub_ask("table", ~age, 10), "expected a kind, a formula, and keys by name", class = "hubbub_bad_input")
+  for (wrong in expression(hubbub_ask("table", ~age, 10), hubbub_ask("histogram", ~age, bins = 3, bins = 4))) {
+    expect_error(eval(wrong), "expected a kind, a formula, and keys by name", class = "hubbub_bad_input")
+  }
 })
 
 test_that("what sites would have to compute is refused", {
   for (formula in list(
     Surv(months, died) ~ log(age), Surv(months, died) ~ cut(age, 3), died ~ treatment,
     Surv(months, died) ~ cut(age, c(-Inf, 60, Inf), right = TRUE), Surv(months) ~ sex,
+    Surv(months, died) ~ cut(age, c(-Inf, 60, Inf), right = nowhere), Surv(months, died) ~ cut(age, c(-Inf, NA, Inf)),
     Surv(months, died) ~ sex:treatment:age
   )) {
     expect_error(study_lines(hubbub_ask("cox", formula)), "^expected .*, got ", class = "hubbub_bad_input")

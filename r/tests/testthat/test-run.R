@@ -39,8 +39,15 @@ test_that("a run that is interrupted goes on, and its model scores new rows", {
   expect_identical(predict(run, seen)$score, rows$score[1])
   seen$age <- seen$seen
   expect_error(predict(run, seen), "in column 'age' of newdata, found Date", class = "hubbub_bad_input")
+  for (wrong in list(as.matrix(seen), c("a.csv", "b.csv"), NULL, list(age = 40))) {
+    expect_error(predict(run, wrong), "expected a data frame, or the path", class = "hubbub_bad_input")
+  }
+  expect_error(predict(run, cbind(seen, seen)), "empty or repeated name", class = "hubbub_bad_input")
+  expect_identical(dim(predict(run, data.frame(age = numeric(), treatment = character()))), c(0L, 3L))
   expect_error(predict(run, data.frame(age = 40)), "expected a column 'treatment' in newdata.csv", class = "hubbub_bad_input")
   expect_output(print(run), "epsilon 1 at delta 1e-05", fixed = TRUE)
+  expect_identical(hubbub_read(run)$final, run$final)
+  expect_error(hubbub_read(c(out, out)), "expected a run, or the path of its folder", class = "hubbub_bad_input")
 })
 
 test_that("a draft takes columns as they are, and refuses what it would leave out", {
@@ -74,8 +81,34 @@ test_that("other records under the same study are not answered with those of bef
   hubbub_study(names(sites), q = hubbub_ask("table", ~age), columns = columns["age"], epsilon = 1, records = 2200, file = "study.toml")
   hubbub_run("study.toml", out = "runs/first", progress = FALSE)
   expect_message(hubbub_run("study.toml", out = "runs/first"), "read again at no cost")
+  refused <- function(...) {
+    expect_error(hubbub_run("study.toml", out = "runs/first", progress = FALSE, ...), "expected an empty or new folder", class = "hubbub_bad_input")
+  }
+  refused(epsilon = 0.5)
   writeLines(c("age", "31"), "north.csv")
-  expect_error(hubbub_run("study.toml", out = "runs/first", progress = FALSE), "expected an empty or new folder", class = "hubbub_bad_input")
+  refused()
+})
+
+test_that("which run a folder is of follows from the files that the study names, however it does", {
+  dir.create(folder <- tempfile("a [folder]-"))
+  study <- list(path = file.path(folder, "study.toml"), folder = folder)
+  digest <- function(...) hubbub:::digest_of_run(study, c(...))
+  for (line in c("files = '{name}.csv' # so", 'files = "{name}.csv"', '  files="parts-{name}/"')) {
+    writeLines(c("[data]", line), study$path)
+    dir.create(file.path(folder, "parts-north"), showWarnings = FALSE)
+    seen <- vapply(c("1", "2"), function(cells) {
+      for (file in c("north.csv", "parts-north/part.parquet")) writeLines(cells, file.path(folder, file))
+      digest()
+    }, "")
+    expect_false(seen[["1"]] == seen[["2"]], info = line)
+    expect_identical(digest(), seen[["2"]])
+    expect_false(digest("--epsilon=0.5") == digest())
+    expect_identical(digest("--progress", "--device=cpu"), digest())
+  }
+})
+
+test_that("a study that is not there is refused in the command's words", {
+  expect_error(hubbub_run(tempfile()), "expected a readable study file", class = "hubbub_bad_input")
 })
 
 test_that("whoever leaves by a handler of their own leaves no process behind", {
@@ -116,6 +149,8 @@ test_that("options keep their digits and stay what they are", {
   words <- hubbub:::options_of(records = 1e5, epsilon = 0.1 + 0.2, patient = "--yes", replace = TRUE, tidy = FALSE, codes = c("a", "b"))
   expect_identical(words, c("--records=100000", "--epsilon=0.30000000000000004", "--patient=--yes", "--replace", "--codes=a,b"))
   expect_identical(hubbub:::options_of(ledgers = "x"), paste0("--ledgers=", file.path(getwd(), "x")))
+  expect_identical(hubbub:::options_of(log = "jsonl:a b"), paste0("--log=jsonl:", file.path(getwd(), "a b")))
+  for (log in c("jsonl", "tensorboard:/x", "mlflow:https://x")) expect_identical(hubbub:::options_of(log = log), paste0("--log=", log))
 })
 
 test_that("without the command there is a sentence", {
@@ -128,7 +163,8 @@ test_that("without the command there is a sentence", {
   for (missing in list("/nowhere/hubbub", NA, "")) {
     options(hubbub.command = missing)
     if (is.na(missing) || missing == "") Sys.setenv(PATH = "/nowhere")
-    expect_error(hubbub_plan("study.toml"), "expected the command hubbub on the PATH", class = "hubbub_bad_input")
+    place <- if (identical(missing, "/nowhere/hubbub")) "at /nowhere/hubbub" else "on the PATH"
+    expect_error(hubbub_plan("study.toml"), paste("expected the command hubbub", place), class = "hubbub_bad_input")
   }
 })
 

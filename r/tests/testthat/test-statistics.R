@@ -90,6 +90,7 @@ test_that("every answer is drawn", {
   grDevices::dev.off()
   expect_gt(file.size(path), 5000)
   expect_error(plot(answers$baseline, quantity = "median"), "expected a quantity of", class = "hubbub_bad_input")
+  expect_error(plot(answers$survival, groups = "nwe"), "expected groups out of .*, got nwe", class = "hubbub_bad_input")
 })
 
 test_that("the same study is not asked again, and other records are", {

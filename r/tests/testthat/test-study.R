@@ -26,6 +26,38 @@ test_that("numbers are read and written to the last bit", {
   expect_identical(hubbub:::numbers_of(c("1", NA)), c(1, NA))
 })
 
+test_that("numbers have points where the locale has commas", {
+  skip_on_os(c("windows", "mac"))
+  folder <- tempfile("locales-")
+  dir.create(folder)
+  source <- file.path(folder, "source")
+  writeLines(c("LC_NUMERIC", 'decimal_point ","', 'thousands_sep ""', "grouping -1", "END LC_NUMERIC"), source)
+  skip_if(Sys.which("localedef") == "", "a locale of commas cannot be made here")
+  words <- c("-c", "-i", source, "-f", "ANSI_X3.4-1968", file.path(folder, "commas"))
+  suppressWarnings(system2("localedef", words, stdout = FALSE, stderr = FALSE)) # it warns of what is left out
+  old <- Sys.getenv("LOCPATH", NA)
+  Sys.setenv(LOCPATH = folder)
+  on.exit(if (is.na(old)) Sys.unsetenv("LOCPATH") else Sys.setenv(LOCPATH = old))
+  on.exit(suppressWarnings(Sys.setlocale("LC_NUMERIC", "C")), add = TRUE)
+  skip_if(suppressWarnings(Sys.setlocale("LC_NUMERIC", "commas")) == "", "a locale of commas cannot be set here")
+  lines <- written(data.frame(a = c(0.5, 0.1 + 0.2), b = c("x", "y")), columns = list(a = c(0.25, 1), b = c("x", "y")))
+  values <- hubbub:::from_json('{"a": 2.5, "b": [0.1, 1e-3]}')
+  expect_identical(sprintf("%.1f", 0.5), "0,5") # the caller's locale is as it was
+  Sys.setlocale("LC_NUMERIC", "C")
+  expect_identical(lines[-1], c('0.5,"x"', '0.30000000000000004,"y"'))
+  expect_identical(values, list(a = 2.5, b = c(0.1, 1e-3)))
+})
+
+test_that("a class that cannot be read without its package is written as what it holds", {
+  for (kind in c("double", "character")) {
+    registerS3method(paste0("as.", kind), "odd", function(x, ...) stop("no package"), envir = asNamespace("base"))
+  }
+  table <- data.frame(a = 1:2)
+  table$a <- structure(c(1.5, NA), class = "odd", labels = c(low = 1.5))
+  table$b <- structure(c("x", NA), class = "odd")
+  expect_identical(written(table, columns = list(a = c(0, 9), b = c("x", "y"))), c('"a","b"', '1.5,"x"', '"",""'))
+})
+
 test_that("undeclared columns are not written, and files are their owner's", {
   table <- data.frame(name = "Ann", age = 50)
   study <- hubbub_study(
@@ -51,6 +83,16 @@ test_that("columns are bounds, categories or keys, and nothing else", {
       "expected of column 'day' two bounds", class = "hubbub_bad_input"
     )
   }
+})
+
+test_that("what has no name of its own, or another's, is refused", {
+  of <- function(...) hubbub_study(names(sites), ..., epsilon = 1)
+  table <- hubbub_ask("table", ~age)
+  for (wrong in list(list(c(30, 90)), list(age = c(30, 90), c("F", "M")), list(age = c(30, 90), age = c(30, 90)))) {
+    expect_error(of(q = table, columns = wrong), "a list with a name for each", class = "hubbub_bad_input")
+  }
+  expect_error(of(q = table, q = table, columns = columns), "got q twice", class = "hubbub_bad_input")
+  expect_error(of(q = table, columns = columns, capactiy = 5), "got capactiy = numeric", class = "hubbub_bad_input")
 })
 
 test_that("truth values and an event of 0 and 1 need not be declared", {

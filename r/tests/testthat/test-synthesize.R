@@ -20,4 +20,7 @@ test_that("results of several tables are combined as docs/synthetic.md says", {
   fits <- c(1, 2, 3, 4, 6)
   error <- sqrt((1 + 1 / 5) * var(fits))
   expect_equal(unname(hubbub_combine(fits)), c(3.2, error, 3.2 + c(-1, 1) * qt(0.975, 4) * error))
+  for (wrong in list(fits[1:4], c(fits, NA), c(fits, Inf), as.character(fits), diag(5))) {
+    expect_error(hubbub_combine(wrong), "expected 5 finite estimates or more, one of each table", class = "hubbub_bad_input")
+  }
 })

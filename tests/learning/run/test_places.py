@@ -398,3 +398,16 @@ def test_a_full_disk_advises_the_command_that_goes_on(
     ):
         pass
     assert never not in str(there.value)
+
+
+def test_ledgers_at_a_path_that_is_no_text_are_refused_before_anything_is_charged(
+    plan: Plan, tmp_path: Path
+) -> None:
+    """`run.json` could not be read again, by a run that has been paid for."""
+    ledgers = tmp_path / os.fsdecode(b"\xfcber")
+    with (
+        pytest.raises(UserError, match=r"in UTF-8, got '.*udcfcber'; choose another --out"),
+        RunFolder.fresh(tmp_path / "run", plan, baseline=None, ledgers=ledgers),
+    ):
+        pass
+    assert not (tmp_path / "run").exists()

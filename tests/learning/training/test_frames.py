@@ -99,6 +99,8 @@ def frames_of(library: str) -> None:
 def test_what_comes_in_as_a_frame_goes_out_as_one_and_needs_no_other_library(
     library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip(library)
+    data_frame([{"a": 1}], library)  # Arrow looks for pandas once
     for other in set(MAKERS) - {library}:
         monkeypatch.setitem(sys.modules, other, None)  # to import it is an error
     frames_of(library)
@@ -190,6 +192,18 @@ def test_dates_are_no_features_without_a_word_how(library: str, value: object) -
 def test_numbers_of_every_width_may_be_missing() -> None:
     missing = {"a": np.array([0.5, np.nan], np.float32), "b": [Decimal("0.5"), Decimal("NaN")]}
     assert cells_of(missing) == {"a": ["0.5", ""], "b": ["0.5", ""]}
+
+
+@pytest.mark.parametrize("library", ["pandas", "pyarrow"])  # Polars has no such frame
+def test_a_column_that_stands_twice_is_named(library: str) -> None:
+    made = pytest.importorskip(library)
+    if library == "pandas":
+        table = made.DataFrame([[1, 2, 3]], columns=["age", "sex", "age"])
+    else:
+        table = made.Table.from_arrays([made.array([1])] * 3, ["age", "sex", "age"])
+    for own, name in ((table, "age"), ({1: [2], "1": [3]}, "1")):
+        with pytest.raises(DataError, match=f"names of their own, found others: '{name}'; correct"):
+            cells_of(own)
 
 
 def test_names_of_columns_are_those_of_whichever_silo_has_some() -> None:

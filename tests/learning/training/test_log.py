@@ -173,6 +173,8 @@ def test_no_password_of_a_log_is_in_what_is_said_of_it(
         said = [str(one.message) for one in warned if "API request" in str(one.message)]
         assert len(said) == 1
         assert "cret" not in said[0]
+        if opened is never:
+            assert ("pip install mlflow" in said[0]) is where.startswith("postgresql")
     for log, more in ((f"mlfow:{where}", {}), (f"mlflow:{where}", {"baseline": "alone"})):
         with pytest.raises(StudyError) as refused:
             hubbub.fit(SILOS, log=log, **more, **FIT)
@@ -243,18 +245,21 @@ class _Client:
         self.told.append(("metric", key, value, step))
 
     def set_terminated(self, _run: str, status: str) -> None:
+        sys.stdout.write(f"View run at: {self.told[0][1]}\n")
         self.told.append(("end", status))
 
 
 def test_mlflow_is_told_the_same_and_no_name_of_a_user_or_a_machine(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("mlflow", "mlflow.tracking"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     sys.modules["mlflow.tracking"].MlflowClient = _Client  # type: ignore[attr-defined]
-    result = hubbub.fit(SILOS, log="mlflow:sqlite:///runs.db", **FIT)
+    where = "https://ada:S3cret@runs.example"
+    result = hubbub.fit(SILOS, log=f"mlflow:{where}", **FIT)
+    assert "View run" not in capsys.readouterr().out  # where --json has its one object
     told = _Client.told
-    assert told[:2] == [("at", "sqlite:///runs.db"), ("experiment", "fit")]
+    assert told[:2] == [("at", where), ("experiment", "fit")]
     assert {one[1] for one in told if one[0] == "param"} == {"study", "delta"}
     metrics = {(key, step): value for kind, key, value, step in (t for t in told if len(t) == 4)}
     assert metrics == {

@@ -71,6 +71,13 @@ class RunFolder:
         notes = RunMetadata(
             study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers or ""), sessions={}
         )
+        try:
+            notes.ledgers.encode()  # as run.json has them
+        except UnicodeEncodeError:
+            raise UserError(
+                f"expected a path of ledgers in UTF-8, got {notes.ledgers!a}; choose another --out "
+                "or --ledgers"
+            ) from None
         folder = cls(path, notes, full=plan.study.transcript == "full")
         with folder._disk():
             path.mkdir(parents=True, exist_ok=True)

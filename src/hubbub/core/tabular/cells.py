@@ -101,25 +101,31 @@ def cells_of(table: Any) -> dict[str, list[str]]:
     names = column_names(table)
     try:
         names = list(table if names is None else names)
+        if twice := [name for name, times in Counter(map(str, names)).items() if times > 1]:
+            raise _uneven(twice)
         columns = {name: table[name] for name in names}
         # Arrow keeps values in objects of its own.
         plain = {k: at.to_pylist() if hasattr(at, "to_pylist") else at for k, at in columns.items()}
         cells = {str(name): [*map(_in_memory, values)] for name, values in plain.items()}
+    except DataError:
+        raise
     except (TypeError, KeyError, IndexError, ValueError):
         remedy = "call its collect()" if hasattr(table, "collect") else "convert it"
         raise DataError(
             f"expected a data frame or a mapping of columns, found {type(table).__name__}; {remedy}"
         ) from None
-    if len(set(map(len, cells.values()))) > 1 or len(cells) < len(names):
-        lengths = {name: len(own) for name, own in cells.items()}
+    lengths = {name: len(own) for name, own in cells.items()}
+    if len({*lengths.values()}) > 1:
         usual = Counter(lengths.values()).most_common(1)[0][0]
-        odd = [name for name, length in lengths.items() if length != usual]
-        twice = [name for name, times in Counter(map(str, names)).items() if times > 1]
-        raise DataError(
-            "expected columns of one length with names of their own, found others: "
-            f"{', '.join(map(repr, (odd or twice)[:5]))}; correct the table"
-        )
+        raise _uneven([name for name, length in lengths.items() if length != usual])
     return cells
+
+
+def _uneven(names: Sequence[str]) -> DataError:
+    return DataError(
+        "expected columns of one length with names of their own, found others: "
+        f"{', '.join(map(repr, names[:5]))}; correct the table"
+    )
 
 
 def column_names(table: Any) -> list[Any] | None:

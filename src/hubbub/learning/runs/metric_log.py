@@ -11,13 +11,20 @@ Baselines have rows without noise, and are refused.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    redirect_stdout,
+)
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +102,8 @@ def logged(log: str | None, study: Study, baseline: str | None = None) -> Iterat
         ) from None
     except Exception as error:  # noqa: BLE001 (each kind has errors of its own)
         why = f"expected to write to {_open(log)}, got: {_said(error)}; check it"
+        if kind == "mlflow" and not where.startswith("http"):
+            why += ", and pip install mlflow: the extra brings what writes to a server alone"
         raise UserError(why) from None
     metric_log = MetricLog(tell=tell, keys=may_be_told(study))
     try:
@@ -161,12 +170,16 @@ def _mlflow(where: str, study: Study) -> Iterator[Tell]:
         for key, value in row.items():
             client.log_metric(run, key, value, step=step)
 
+    def end(status: str) -> None:
+        with redirect_stdout(io.StringIO()):  # MLflow prints its address, with the password in it
+            client.set_terminated(run, status)
+
     try:
         yield tell
     except BaseException:
-        client.set_terminated(run, "FAILED")
+        end("FAILED")
         raise
-    client.set_terminated(run, "FINISHED")
+    end("FINISHED")
 
 
 _LOGS: Mapping[str, Callable[[str, Study], AbstractContextManager[Tell]]] = {
