@@ -234,6 +234,14 @@ def test_a_trust_domain_that_is_bound_to_another_is_refused() -> None:
     assert domain_rule("00" * 47 + "01") == "migration"
 
 
+def test_a_quote_holds_until_the_first_end_of_what_bears_it_out() -> None:
+    sample = GOOD["tdx"]
+    said = dict(dcap.verified_quote(sample.quote, sample.collateral, sample.at, dcap.TDX_TEE))
+    ends = ("earliest_expiration_date", "qe_iden_earliest_expiration_date")
+    for found in ((5, 7), (7, 5)):
+        assert dcap.claims_of_domain(said | dict(zip(ends, found, strict=True))).until == 5
+
+
 def domain_rule(service: str = "", **changes: str) -> str:
     """The rule by which a trust domain is refused; "" if none."""
     sample = GOOD["tdx"]

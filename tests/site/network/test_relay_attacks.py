@@ -13,10 +13,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from hubbub.core.errors import ProtocolError
+from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.agreement.key_agreement import RollCall
 from hubbub.core.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
 from hubbub.core.protocol.round.round_parameters import RoundParameters
@@ -88,6 +90,19 @@ def test_p15_an_old_opening_is_refused_by_a_new_process_too(gather: Any) -> None
     assert unverified(opening(parties, "ann", true)[0]).tag is Tag.READY
     parties.start("ann")
     assert refusal(opening(parties, "ann", true)) == ("no-session", "")
+
+
+def test_p15_an_old_opening_is_refused_by_what_the_ledger_says_alone(
+    gather: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notes of sessions may be lost: a row that was charged in one tells of it, too."""
+    parties = gather()
+    true = open_frame(parties, SESSION)
+    charged = mock.Mock(study=parties.study.id, session=SESSION)
+    monkeypatch.setattr(Ledger, "entries", lambda _: iter([charged]))
+    assert refusal(opening(parties, "ann", true)) == ("no-session", "")
+    charged.session = b"o" * 16
+    assert unverified(opening(parties, "ann", open_frame(parties, b"n" * 16))[0]).tag is Tag.READY
 
 
 def other(value: Any) -> Any:

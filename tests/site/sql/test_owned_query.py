@@ -68,6 +68,7 @@ REFUSED = {
     "SELECT p.pid, v.k FROM patients p CROSS JOIN visits v": "CROSS JOIN",
     "SELECT p.pid, v.k FROM patients p JOIN visits v ON p.age = v.k": "the person is the same",
     "SELECT p.pid, v.k FROM patients p JOIN visits v ON p.pid = v.k": "the person is the same",
+    "SELECT p.pid, v.k FROM patients p JOIN visits v ON p.age = v.pid": "the person is the same",
     "SELECT p.pid, v.k FROM patients p JOIN visits v ON p.pid <= v.pid": "put in order",
     "SELECT p.pid, v.k FROM patients p JOIN visits v ON p.pid <= CAST(v.pid AS INTEGER)": "same",
     "SELECT p.pid, v.k FROM patients p JOIN visits v ON p.pid = v.pid OR TRUE": "is the same",
