@@ -186,6 +186,15 @@ def test_p15_certificates_of_two_mechanisms_add_up() -> None:
     assert both.added_delta(0.0) == pytest.approx(2 * 4e-9 + 5e-8)
 
 
+def test_p24_a_certificate_is_within_what_was_kept_if_each_part_of_it_is() -> None:
+    kept = Certificate(epsilon=0.1, failure=1e-8, delta_factor=1.25)
+    assert Certificate(epsilon=0.1, slack=1e-9, failure=1e-9, delta_factor=1.25).is_within(
+        kept, 1.0
+    )
+    for more in ({"epsilon": 0.11}, {"delta_factor": 1.26}, {"failure": 1.1e-8}, {"slack": 3e-9}):
+        assert not Certificate(**{"slack": 1e-9, **more}).is_within(kept, 1.0)
+
+
 def test_p6_a_relative_error_of_the_ideal_mechanism_is_paid_out_of_its_delta() -> None:
     asked = list[float]()
     certificate = Certificate(delta_factor=1.25)
