@@ -33,6 +33,7 @@ REFUSED = {
     "SELECT pid, age FROM patients ORDER BY age": "ORDER BY",
     "SELECT pid, age FROM patients ORDER BY random() LIMIT 3": "data.query to filter",
     "SELECT MAX(pid) AS pid FROM patients": "unless it groups",
+    "SELECT pid, MAX(age, 3) AS a FROM patients GROUP BY pid": "MAX with",
     "SELECT pid, COUNT(*) AS n FROM patients": "unless it groups",
     "SELECT age, COUNT(*) AS pid FROM patients GROUP BY age": "several people",
     "SELECT pid, COUNT(*) AS n FROM patients GROUP BY 1": "several people",
