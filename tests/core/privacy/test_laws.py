@@ -177,6 +177,15 @@ def test_gaussian_mechanism_has_its_closed_form(
     assert bound.lower == pytest.approx(truth, rel=1e-9)
 
 
+def test_p1_a_joint_batch_of_everybody_hides_no_more_than_an_exchange() -> None:
+    """Where one record is missing another takes its place, as the size of a batch is public."""
+    asked = {"noise_multiplier": 2.0, "steps": 3, "delta": 1e-5}
+    whole = hubbub.epsilon(**asked, relation="substitute", sampling="full-batch")
+    joint = {"sampling": "without-replacement", "sample_rate": 1.0}
+    for relation in ("add-remove", "substitute"):
+        assert hubbub.epsilon(**asked, **joint, relation=relation) == whole
+
+
 def test_p15_certificates_of_two_mechanisms_add_up() -> None:
     one = Certificate(epsilon=0.1, slack=1e-9, failure=1e-8, delta_factor=1.5)
     two = Certificate(epsilon=0.3, slack=3e-9, failure=4e-8, delta_factor=1.25)
