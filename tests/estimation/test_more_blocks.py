@@ -20,7 +20,7 @@ from hubbub.estimation.intervals import normal_quantile
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
-from hubbub.estimation.statistic import Answer, Levels, OneSum
+from hubbub.estimation.statistic import Answer, Levels, OneSum, in_own_groups
 
 CAUSE = Column(name="cause", categories=("none", "relapse", "death"))
 CENTRE = Column(name="centre", categories=tuple("abcdefghij"))
@@ -297,6 +297,18 @@ def test_what_cannot_be_asked_is_refused() -> None:
     ):
         with pytest.raises(StudyError, match=said):
             statistic_from("q", table, COLUMNS)
+
+
+def test_who_has_no_group_is_in_none() -> None:
+    found = in_own_groups(np.ones((3, 2)), BY_SEX, {SEX.name: np.array([0.0, np.nan, 1.0])})
+    assert found.tolist() == [[1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 1]]
+
+
+def test_an_event_after_the_horizon_is_none_of_a_rate() -> None:
+    rates = EventRates(time=TIME, event=DIED, horizon=24.0, per=1.0)
+    times = np.array([23.0, 24.0, 24.5, 30.0])
+    cells = {TIME.name: times, DIED.name: np.ones(4)}
+    assert rates.encode(cells)[:, 0].tolist() == [1.0, 1.0, 0.0, 0.0]
 
 
 def test_rates_of_a_number_of_events_know_how_much_people_differ() -> None:

@@ -14,7 +14,14 @@ from torch import nn
 from torch.nn import functional
 
 from hubbub.core.errors import DataError, ModelError, StudyError
-from hubbub.learning import build_model, checked_method, clipped_sum, default_loss, evaluate
+from hubbub.learning import (
+    build_model,
+    checked_method,
+    clipped_sum,
+    default_loss,
+    evaluate,
+    self_check,
+)
 from hubbub.learning.batches import batch_of
 from hubbub.learning.clipped_sums import loop_parts
 from hubbub.learning.parameters import layout_of
@@ -217,6 +224,19 @@ def test_the_sum_is_that_of_a_naive_loop(name, dtype):
     model, inputs, targets = made(name, 6, dtype)
     assert_right(model, CROSS_ENTROPY, inputs, targets)
     assert_right(model, halves, inputs, targets, chunk=4)
+
+
+@pytest.mark.parametrize(("off", "method"), [(0.0, "chain"), (1e-12, "chain"), (1e-6, "loop")])
+def test_a_method_that_is_a_little_off_in_float64_is_not_taken(monkeypatch, off, method):
+    """Its records would not be clipped to the norm that is charged."""
+    honest = self_check._sum
+
+    def summed(model, loss, batch, clip, by):
+        return honest(model, loss, batch, clip, by) * (1.0 if by == "loop" else 1.0 + off)
+
+    monkeypatch.setattr(self_check, "_sum", summed)
+    model, inputs, targets = made("partly-frozen", 5)
+    assert checked_method(model, CROSS_ENTROPY, inputs, targets) == method
 
 
 @pytest.mark.quick_cases(

@@ -268,8 +268,7 @@ class RiskSets:
 
     def encode(self, cells: Cells, group: NDArray[np.int64]) -> Array:
         """The blocks of n records, (n, size); zeros where time, event or group is missing."""
-        place, part, died, seen, cause = self._seen(cells)
-        known = (group >= 0) & seen
+        place, part, died, known, cause = self._seen(cells)
         event, left = known & died, known & ~died
         blocks = [
             *(

@@ -35,6 +35,20 @@ from ledger.book import (
 )
 
 
+def test_p15_what_another_process_certified_counts_under_the_cap_at_once(tmp_path):
+    """Three rows fit, and were looked at; with what its session certifies only two do."""
+    cap = cap_for(3)
+    large = Certificate(epsilon=0.999 * (cap.epsilon - epsilon_of(2)))
+    place = tmp_path / "ledger.sqlite"
+    with Ledger(place) as ledger, Ledger(place) as other:
+        ledger.set_cap(cap)
+        ledger.charge(entry(1), attempts=3)
+        other.charge(entry(1, study=OTHER, session=b"f" * 16, certificate=large), attempts=1)
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(2), attempts=3)
+        assert len(ledger) == 2
+
+
 @pytest.mark.parametrize("count", [1, 3, 9, 11])  # 9 and 11 are off the ledger's grid
 def test_p15_exactly_what_the_cap_allows_is_written_and_nothing_after(tmp_path, count):
     place = tmp_path / "ledger.sqlite"

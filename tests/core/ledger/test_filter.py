@@ -249,6 +249,17 @@ def test_p24_another_last_digit_is_covered_and_other_noise_is_not(place):
         assert kind.dearer().noise_multiplier < 2.0 * (1 - 1e-6)
 
 
+@pytest.mark.parametrize("name", ["sample_rate", "factor", "slack", "diameter"])
+def test_p24_what_was_set_aside_covers_other_digits_of_the_noise_alone(name):
+    """`dearer` has less noise, and is a bound on no other number's last digits."""
+    known = {"sample_rate": 0.1, "factor": 1.5, "slack": 1e-9, "diameter": 1.0}
+    kind = entry(**SAMPLED | known).kind
+    other = replace(kind, **{name: known[name] * (1 + 1e-8)})
+    assert kind.like(other)
+    assert not kind.covers(other)
+    assert kind.covers(replace(kind, noise_multiplier=2.0 * (1 + 1e-8)))
+
+
 def test_p24_other_last_digits_on_both_sides_do_not_spend_twice(place):
     """Two kinds are covered by what was let in for a third, and are not as near to each other."""
     above, below = ({**SAMPLED, "noise_multiplier": 2.0 * (1 + d)} for d in (9e-7, -9e-7))

@@ -118,6 +118,15 @@ def test_a_charge_reads_only_what_is_new(path):
             ledger.verify()
 
 
+@pytest.mark.parametrize(("column", "value"), [("signature", bytes(64)), ("text", "{}")])
+def test_the_last_row_that_was_seen_is_looked_at_again(path, column, value):
+    with Ledger(path) as ledger:
+        assert len(ledger) == ROWS
+        put(path, column, value, ROWS)
+        with pytest.raises(HubbubError, match=f"row {ROWS} of"):
+            len(ledger)
+
+
 def test_a_ledger_is_closed_by_its_block_and_by_a_refusal_to_open(path, tmp_path):
     (tmp_path / "noise").write_bytes(b"no database" * 100)
     with warnings.catch_warnings():

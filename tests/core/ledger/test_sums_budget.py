@@ -67,6 +67,14 @@ def test_p22_equal_queries_together_are_what_is_promised_and_hardly_less(epsilon
     assert gaussian_delta(1.01 * whole, epsilon) > delta
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), PROMISES)
+def test_p22_what_is_kept_for_certificates_is_never_spent_on_queries(epsilon, delta):
+    budget = SumsBudget(epsilon=epsilon, delta=delta, relation="add-remove")
+    kept, whole = budget._kept, 2 * shift_of(budget.left(Tally(), 4), delta)
+    left = (delta - kept.failure) / kept.delta_factor
+    assert gaussian_delta(whole, epsilon - kept.epsilon) <= left
+
+
 def test_p22_what_is_left_falls_by_the_squares_of_what_was_charged():
     budget = SumsBudget(epsilon=1.0, delta=1e-5, relation="add-remove")
     whole = 2 * shift_of(budget.left(Tally(), 4), 1e-5)

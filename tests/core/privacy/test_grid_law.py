@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import exp, inf, sqrt
 
 import mpmath as mp
@@ -19,7 +20,7 @@ from scipy.stats import norm
 
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.composition import compose
-from hubbub.core.privacy.discretise import GridLaw, _on_cuts, bracket
+from hubbub.core.privacy.discretise import GridLaw, _doubt, _on_cuts, bracket
 from hubbub.core.privacy.dominating_pairs import Step, release
 from hubbub.core.privacy.laws import (
     NARROW,
@@ -30,6 +31,7 @@ from hubbub.core.privacy.laws import (
     ReplacedInBatch,
     Reversed,
     gauss,
+    interval_mass,
 )
 from hubbub.core.privacy.projected_step import WIDER, ProjectedRemoval
 from hubbub.core.privacy.transform import (
@@ -314,3 +316,14 @@ def test_p1_all_others_at_the_new_record_exceed_the_sixth_row(rate: float) -> No
     assert found > exchange(rate, 1.0)(1.5) + 1e-3
     nothing_else = of_batches(rate, (1.0, 0.0), (-1.0, 0.0), (0.0, 0.0), 1.5)
     assert nothing_else == pytest.approx(exchange(rate, 1.0)(1.5), abs=1e-4)
+
+
+def test_p13_the_doubt_of_masses_covers_what_is_lost_far_out() -> None:
+    """exp(-x x / 2) loses x x / 2 roundings, which no constant number of them would cover."""
+    edges = np.linspace(30.0, 37.0, 701)
+    found = interval_mass(edges, 0.0)
+    with mp.workdps(60):
+        above = [mp.erfc(mp.mpf(float(edge)) / mp.sqrt(2)) / 2 for edge in edges]
+        exact = [one - other for one, other in pairwise(above)]
+        worst = max(abs(float(mass / true - 1)) for mass, true in zip(found, exact, strict=True))
+    assert 16 * 2.0**-53 < worst < _doubt(found, np.zeros(0))

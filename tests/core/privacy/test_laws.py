@@ -177,6 +177,15 @@ def test_gaussian_mechanism_has_its_closed_form(
     assert bound.lower == pytest.approx(truth, rel=1e-9)
 
 
+def test_p1_a_joint_batch_of_everybody_hides_no_more_than_an_exchange() -> None:
+    """Where one record is missing another takes its place, as the size of a batch is public."""
+    asked = {"noise_multiplier": 2.0, "steps": 3, "delta": 1e-5}
+    whole = hubbub.epsilon(**asked, relation="substitute", sampling="full-batch")
+    joint = {"sampling": "without-replacement", "sample_rate": 1.0}
+    for relation in ("add-remove", "substitute"):
+        assert hubbub.epsilon(**asked, **joint, relation=relation) == whole
+
+
 def test_p15_certificates_of_two_mechanisms_add_up() -> None:
     one = Certificate(epsilon=0.1, slack=1e-9, failure=1e-8, delta_factor=1.5)
     two = Certificate(epsilon=0.3, slack=3e-9, failure=4e-8, delta_factor=1.25)
@@ -184,6 +193,15 @@ def test_p15_certificates_of_two_mechanisms_add_up() -> None:
     assert (both.epsilon, both.slack) == pytest.approx((0.4, 4e-9))
     assert (both.failure, both.delta_factor) == pytest.approx((5e-8, 1.875))
     assert both.added_delta(0.0) == pytest.approx(2 * 4e-9 + 5e-8)
+
+
+def test_p24_a_certificate_is_within_what_was_kept_if_each_part_of_it_is() -> None:
+    kept = Certificate(epsilon=0.1, failure=1e-8, delta_factor=1.25)
+    assert Certificate(epsilon=0.1, slack=1e-9, failure=1e-9, delta_factor=1.25).is_within(
+        kept, 1.0
+    )
+    for more in ({"epsilon": 0.11}, {"delta_factor": 1.26}, {"failure": 1.1e-8}, {"slack": 3e-9}):
+        assert not Certificate(**{"slack": 1e-9, **more}).is_within(kept, 1.0)
 
 
 def test_p6_a_relative_error_of_the_ideal_mechanism_is_paid_out_of_its_delta() -> None:

@@ -169,6 +169,13 @@ def test_two_different_rolls_are_a_signed_lie() -> None:
     assert call.roll.silos == {1, 2, 4}
 
 
+def test_a_roll_that_comes_again_is_the_relays() -> None:
+    call, (rolled, _) = PAIRWISE.roll_call(1), PAIRWISE.rolled((1, 2, 4))
+    call.take(rolled)
+    with refused("relay", "got a second"):
+        call.take(rolled)
+
+
 @given(
     st.sampled_from([Tag.ROLL, Tag.ROLL, Tag.ROLL, Tag.OPEN, Tag.MODEL]),
     st.sampled_from([0, 0, 0, 2]),

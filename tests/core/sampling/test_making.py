@@ -176,3 +176,10 @@ def test_jobs_survive_the_way_between_processes(
 def test_keys_of_every_silo_are_needed() -> None:
     with pytest.raises(StudyError, match="got none of silo-3"):
         shuffled_list([*KEYS[:3], KEYS[4]], ROSTER, COUNTS, study=STUDY)
+
+
+def test_names_that_ascend_are_each_there_once() -> None:
+    first, second = (bytes([number]) * onion_layers.NAME_BYTES for number in (1, 2))
+    cases = {first + second: True, second + first: False, first + first: False, first: True}
+    for names, ascending in cases.items():
+        assert onion_layers.is_ascending(onion_layers.names_in(names)) is ascending

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom, ks_2samp, norm
+from scipy.stats import beta, binom, ks_2samp, norm
 
 import hubbub
 from hubbub.core.errors import StudyError
@@ -30,6 +30,7 @@ from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.verification.evidence.audit_result import (
     Seen,
+    WorstRates,
     choosing_runs,
     epsilon_shown,
 )
@@ -802,3 +803,11 @@ def test_the_command_refuses_in_one_sentence(
 ) -> None:
     assert main(["audit", str(tmp_path / "none.toml")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_rates_and_their_distance_share_what_the_confidence_leaves() -> None:
+    """Two claims of 97.5 % hold together in 95 %; that of the rates is two again."""
+    found = WorstRates.of(Rates(true=40, positives=50, false=5, negatives=50), 0.95)
+    least, most = beta.ppf(0.0125, 40, 11), beta.ppf(0.9875, 6, 45)
+    apart = 2 * beta.ppf(0.025, 85, 16) - 1
+    assert (found.least, found.most, found.apart) == pytest.approx((least, most, apart))

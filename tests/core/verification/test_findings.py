@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from math import nextafter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from hubbub import VERSION
-from hubbub.core.verification.evidence.claims import by_version
+from hubbub.core.planning.exposure import stated_adversary
+from hubbub.core.study.parties import Parties, Privacy
+from hubbub.core.verification.evidence.claims import _asked_claims, by_version
 from hubbub.core.verification.evidence.collecting import digests_of
 from hubbub.core.verification.evidence.evidence_file import (
     NOT_VERIFIABLE,
@@ -209,3 +212,14 @@ def test_a_file_that_evidence_lists_is_there_without_the_package_that_wrote_it(
     assert digests_of(run) == {}
     listed = ["wards.json", "gone.json", "../wards.json", str(run / "wards.json")]
     assert digests_of(run, listed) == {"wards.json": hashlib.sha256(b"{}").hexdigest()}
+
+
+@pytest.mark.parametrize("delta", [1e-5, nextafter(1e-5, 1), 1e-5 * (1 - 1e-9)])
+def test_epsilon_is_stated_for_the_very_delta_that_the_study_asks_for(delta: float) -> None:
+    """Other numbers may differ in their last digits, as those of another machine do."""
+    parties, privacy = Parties(names=NAMES[1:], colluders=1), Privacy(epsilon=1.0, delta=1e-5)
+    study: Any = SimpleNamespace(parties=parties, privacy=privacy, id=bytes(32))
+    stated = {"relation": privacy.relation, "stated_adversary": stated_adversary(parties)}
+    content = {"epsilon": {**stated, "delta": delta, "attempts": 1}}
+    (found,) = _asked_claims(content, study, SimpleNamespace())
+    assert found.holds is (delta == 1e-5)

@@ -187,6 +187,17 @@ def test_p8_p9_no_sum_counts_whose_silos_drew_nothing_together() -> None:
         replay._close()
 
 
+def test_p8_p9_links_are_needed_also_where_no_vector_was_kept() -> None:
+    """No sum is made again that would miss them."""
+    replay = begun(replace(W.round_parameters, batch=2, records=9))
+    replay._seeds = mock.sentinel.seeds
+    replay._take(kept(asked := model(W.round_parameters, ALL)))
+    for silo in ALL:
+        replay._take(replace(kept(answer(asked, silo)), payload=None))
+    with refused("", "a link of every active silo"):
+        replay._close()
+
+
 def test_a_course_is_shown_every_round_every_model_and_every_sum() -> None:
     course = mock.Mock()
     replay = begun(course=course)

@@ -137,6 +137,17 @@ KINDS: dict[str, tuple[TargetType, int, np.ndarray]] = {
 QUICK = ("records-add-remove", "patients-substitute")  # of each kind of target
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_p16_what_is_no_number_scores_within_the_bounds_too(kind: str) -> None:
+    target_type, outputs, targets = KINDS[kind]
+    nothing = torch.full((len(targets), outputs), torch.nan)
+    said = nothing if outputs > 1 else nothing[:, 0]
+    for relation in RELATIONS:
+        marks = ScoreMarks(ScoreVector.of(relation))
+        parts = marks.columns(target_type, said, torch.from_numpy(targets), nothing[:, 0])
+        assert longest(parts.T.numpy())[0] == pytest.approx(1, abs=1e-12)
+
+
 def wildly_evaluated(kind: str, places: int, vector: ScoreVector) -> np.ndarray:
     """The parts of all sorts of records, or of patients with three; of one that raises; of none."""
     target_type, outputs, targets = KINDS[kind]

@@ -240,6 +240,17 @@ def test_what_is_held_back_is_decided_by_each_record_alone():
     assert not np.array_equal(learning.held_back(records, 0.25, b"other"), back)
 
 
+def test_p21_a_patient_is_held_back_whole_or_not_at_all_by_all_that_it_has():
+    inputs = np.random.default_rng(2).normal(size=(600, 2)).astype(np.float32)
+    patients = np.arange(600) // 3
+    records = Records(inputs=inputs, targets=np.zeros(600, np.float32), patients=patients)
+    back = learning.held_back(records, 0.5, b"study").reshape(-1, 3)
+    assert np.array_equal(back.any(axis=1), back.all(axis=1))
+    inputs[2::3] += 1.0  # one record of each
+    other = learning.held_back(records, 0.5, b"study").reshape(-1, 3)
+    assert not np.array_equal(other, back)
+
+
 @pytest.mark.slow
 def test_the_evaluation_says_what_the_model_does_on_held_back_records(tmp_path: Path):
     generous = study("every = 6, epsilon = 18.0", "", epsilon=20.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from tests.site.attestation.parties import NOW, Parties, role_of, software, study_of
@@ -12,7 +13,7 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Frame, Tag, sender_of, tag_of
 from hubbub.core.session.ask import AbsentError, Call
-from hubbub.core.session.attestation_exchange import AttestedSession
+from hubbub.core.session.attestation_exchange import AttestedHashes, AttestedSession
 from hubbub.core.session.offer import RefusedError
 from hubbub.core.verification.attestation.policy import PlatformEvidence
 
@@ -171,6 +172,19 @@ def test_report_data_binds_everything() -> None:
     ]
     assert len(set(ids)) == len(ids)
     assert {len(one) for one in ids} == {64}
+
+
+def test_what_parties_compare_differs_with_all_that_they_were_shown() -> None:
+    """Else a relay could show each of them other evidence that holds."""
+    session = Parties(study=study_of(SILOS)).set_up.peers.parties[1]._me.attested
+    first = AttestedHashes(b"q" * 32, b"c" * 32, b"p" * 32)
+    shown = [first, *(first._replace(**{name: b"x" * 32}) for name in first._fields)]
+    contexts = []
+    with pytest.MonkeyPatch.context() as patch:
+        for nonces, hashes in product((bytes(32), b"\1" * 32), shown):
+            patch.setattr(AttestedSession, "checked", lambda *_, hashes=hashes: hashes)
+            contexts.append(session.context([], nonces, frozenset()))
+    assert len(set(contexts)) == len(contexts)
 
 
 # A relay ---------------------------------------------------------------------------------------

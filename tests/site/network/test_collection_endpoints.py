@@ -22,13 +22,14 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from hubbub.core.session.ask import Call
-from hubbub.core.session.offer import SessionOffer, round_parameters_of
+from hubbub.core.session.offer import RefusedError, SessionOffer, round_parameters_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main
 from hubbub.site.collected.collection_frames import CollectionPlace
-from hubbub.site.collected.collection_request import collect_frame
+from hubbub.site.collected.collection_request import AskedCollection, collect_frame
 from hubbub.site.collected.node import CollectionNode
+from hubbub.site.collected.party_sides import NodeSide
 from hubbub.site.network import aggregator_process, endpoint
 from hubbub.site.network.endpoint import NodeEndpoint
 from hubbub.site.network.envelope import read_answer, request
@@ -779,3 +780,19 @@ def test_no_file_that_a_silo_keeps_holds_a_secret(table: Table, monkeypatch: Any
 
 def test_a_killed_process_is_no_error_of_the_endpoint() -> None:
     assert not issubclass(Killed, Exception)
+
+
+def test_no_part_of_a_sum_leaves_who_has_withdrawn_its_study_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sum takes a while: its approval is looked at once more before the answer is given."""
+    monkeypatch.setattr(AskedCollection, "of", Mock())
+    monkeypatch.setattr(NodeSide, "kept", Mock())
+    monkeypatch.setattr(NodeSide, "answer_to", Mock(return_value=[b"a part"]))
+    folder = Mock()
+    side = NodeSide(folder, Mock(), Mock(), Mock())
+    folder.approves.return_value = True
+    assert side.answer(Call.COLLECT_TOTAL, bytes(16), []) == [b"a part"]
+    folder.approves.return_value = False
+    with pytest.raises(RefusedError, match="still approved"):
+        side.answer(Call.COLLECT_TOTAL, bytes(16), [])

@@ -11,23 +11,31 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import pytest
 
 from hubbub.core.errors import ProtocolError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.planning.query import SteppedQuery
 from hubbub.core.protocol.agreement.key_agreement import RollCall
 from hubbub.core.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.ask import AbsentError, Call
-from hubbub.core.session.offer import SessionOffer, layout_of
+from hubbub.core.session.offer import RefusedError, SessionOffer, layout_of
 from hubbub.core.session.setup import SetUp, _RolledSetUp
+from hubbub.core.study.data import Standardise
+from hubbub.core.tabular.records import Standardisation
 from hubbub.learning.queries.training_query import TRAINING
 from hubbub.site.network.envelope import NO_SESSION, answer, read_answer, read_request, request
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.party_folder import ROSTER
 from hubbub.site.network.requests import Requests
+from hubbub.site.network.silo_endpoint import SiloEndpoint
 from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.relay import (
     HASTY,
@@ -88,6 +96,47 @@ def test_p15_an_old_opening_is_refused_by_a_new_process_too(gather: Any) -> None
     assert unverified(opening(parties, "ann", true)[0]).tag is Tag.READY
     parties.start("ann")
     assert refusal(opening(parties, "ann", true)) == ("no-session", "")
+
+
+def test_p15_an_old_opening_is_refused_by_what_the_ledger_says_alone(
+    gather: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notes of sessions may be lost: a row that was charged in one tells of it, too."""
+    parties = gather()
+    true = open_frame(parties, SESSION)
+    charged = mock.Mock(study=parties.study.id, session=SESSION)
+    monkeypatch.setattr(Ledger, "entries", lambda _: iter([charged]))
+    assert refusal(opening(parties, "ann", true)) == ("no-session", "")
+    charged.session = b"o" * 16
+    assert unverified(opening(parties, "ann", open_frame(parties, b"n" * 16))[0]).tag is Tag.READY
+
+
+@pytest.mark.parametrize("shift", [5.0, 5.001])
+def test_a_standardisation_beyond_the_studys_bound_is_refused(shift: float) -> None:
+    """A shift far from all records would make them alike, and with them the work that they are."""
+    asked, query = Standardise(bound=5.0, epsilon=1.0), mock.Mock(takes_raw_records=False)
+    sent = Standardisation(shift=np.float32([0, shift]), scale=np.float32([1, 1]))
+    plain, offer = mock.Mock(), mock.Mock(standardisation=sent)
+    plain.study.data.standardise = asked
+    plain.silos = [mock.Mock(records=mock.Mock(inputs=np.zeros((3, 2))))]
+    with nullcontext() if shift <= asked.bound else pytest.raises(RefusedError, match="shifts and"):
+        found = SiloEndpoint._featured(mock.Mock(), plain, query, offer)
+        assert found is plain.standardised.return_value
+
+
+@pytest.mark.parametrize(("dropouts", "paid", "most"), [(1, 9, 3), (1, 0, 3), (0, 2, 2), (0, 9, 3)])
+def test_a_fourth_model_carries_three_sums_at_most_and_none_that_a_silo_must_have_paid_for(
+    dropouts: int, paid: int, most: int
+) -> None:
+    query = mock.Mock(spec=SteppedQuery, is_asked_last=False)
+    query.misfit.return_value = ""
+    state = mock.Mock(result=None)
+    state.study.parties.dropouts = dropouts
+    me = mock.Mock(_sessions={("study", "statistics"): state})
+    me.party_folder.notes.result.return_value, me._paid.return_value = b"", paid
+    planned, attempt = mock.Mock(query=query), mock.Mock(round=4)
+    SiloEndpoint._check_state(me, ("study", "statistics"), planned, attempt)
+    assert query.misfit.call_args.args[-1] == most
 
 
 def other(value: Any) -> Any:

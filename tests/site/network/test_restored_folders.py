@@ -181,6 +181,23 @@ def test_p15_a_silo_that_is_set_back_in_the_middle_of_a_run_is_refused_at_once(
     assert parties.broken == []
 
 
+def test_p15_a_silo_whose_ledger_has_one_attempt_less_than_it_answered_was_set_back(
+    tmp_path: Path,
+) -> None:
+    parties = gathered(tmp_path / "here")
+    requests = Requests(
+        parties.aggregator.roster, parties.study.id, parties.phase, EventLog(party="a"), HASTY
+    )
+    requests.least_paid = {"training": {"ann": 4}, "evaluation": {"ann": 0}}
+    for count in (0, 3):
+        found = requests._behind("ann", {"attempts": {"training": count}}, {})
+        assert found is not None
+        assert found.why == "set-back"
+    for count in (4, 5):
+        assert requests._behind("ann", {"attempts": {"training": count}}, {}) is None
+        assert requests.paid["training"]["ann"] == count
+
+
 @pytest.mark.slow
 def test_p15_an_aggregator_that_is_started_again_knows_what_was_answered(tmp_path: Path) -> None:
     parties = gathered(tmp_path / "here", training={"steps": 5})

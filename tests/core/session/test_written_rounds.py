@@ -1,0 +1,52 @@
+"""What an aggregator writes down of its attempts, and how it counts those of a lost session."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from hubbub.core.session.ask import AbsentError
+from hubbub.core.session.rounds import NoisySums, Rounds
+
+PARAMETERS = np.zeros(0, np.float32)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_p15_a_model_is_written_down_before_anybody_is_asked(
+    monkeypatch: pytest.MonkeyPatch, *, joint: bool
+) -> None:
+    """Else an attempt that silos have paid for could be missing after a crash."""
+    done = mock.Mock()
+    monkeypatch.setattr(Rounds, "_masked", done.asked)
+    monkeypatch.setattr(Rounds, "_links", done.asked)
+    numbers = mock.Mock(needs_joint_seed=joint, full_shares=False, nodes=0)
+    more: dict[str, Any] = dict.fromkeys(("peers", "attendance", "aggregator"), mock.Mock())
+    more |= {"layout": mock.Mock(), "channel": mock.Mock(), "recorder": done.recorder}
+    Rounds(round_parameters=numbers, **more).attempt(1, 0, PARAMETERS)
+    names = [name for name, *_ in done.mock_calls]
+    assert names == ["recorder.keep", "recorder.seal", *["asked"] * (1 + joint)]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "begun", "counted"), [(12, 0, 0), (12, 3, 4), (12, 4, 4), (10, 3, 6)]
+)
+def test_p9_a_lost_session_is_counted_to_the_end_of_its_epoch(
+    attempts: int, begun: int, counted: int
+) -> None:
+    """A row has paid for it, whether it was used or not; 12 - `attempts` were made before."""
+    lost, whole = mock.Mock(attempts_begun=begun, opening=()), mock.Mock(opening=())
+    lost.round.side_effect = AbsentError({})
+    whole.round.return_value = (np.zeros(2, np.int64), 1)
+    sums = NoisySums(
+        set_up=mock.Mock(side_effect=[lost, whole]),
+        record=mock.Mock(),
+        round_parameters=mock.Mock(steps=12, grid_step=1.0),
+        epoch=4,
+        lost=mock.Mock(),
+    )
+    _, made = sums.round(1, PARAMETERS, attempts)
+    assert whole.round.call_args.args[-1] == attempts - counted
+    assert made == counted + 1
