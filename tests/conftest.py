@@ -135,9 +135,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, DoctestItem) and _is_in(item, "src/hubbub", SLOW_EXAMPLES):
             item.add_marker("slow")
         case = item.name.partition("[")[2].removesuffix("]")
+        is_slow = item.get_closest_marker("slow") is not None
         for mark in item.iter_markers():
             if mark.name not in ("slow_cases", "quick_cases"):
                 continue
+            if is_slow:
+                raise pytest.UsageError(f"{item.nodeid} is slow, with all cases: drop one mark")
             left = named.setdefault((item.nodeid.partition("[")[0], mark.name), set(mark.args))
             left.discard(case)
             if (case in mark.args) == (mark.name == "slow_cases"):

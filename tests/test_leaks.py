@@ -257,7 +257,6 @@ def training(nodes: int = 0, kind: str = "logistic") -> Callable[[Path], object]
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("0")
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_nothing_planted_leaves_a_silo_in_a_whole_run(home, outside, nodes):
     runs = [outside.places(home / str(k), training(nodes)) for k in range(2)]
@@ -352,7 +351,6 @@ LEAKS = {
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("keeps_coded", "prints", "warns")
 @pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__)
 def test_a_leak_that_is_planted_on_purpose_is_found(home, outside, monkeypatch, leak):
     spied(monkeypatch, leak)

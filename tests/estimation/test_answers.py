@@ -243,7 +243,6 @@ def held_slopes(fan: float, releases: int) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("0.0")
 @pytest.mark.parametrize("fan", [0.0, 0.3])
 def test_intervals_of_slopes_hold_where_residuals_fan_out(
     fan: float, monkeypatch: pytest.MonkeyPatch

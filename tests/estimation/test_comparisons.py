@@ -210,7 +210,6 @@ def nothing_differs(rng: np.random.Generator, records: int) -> dict[str, np.ndar
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("by0-2.0", "by1-2.0")
 @pytest.mark.parametrize("sigma", [2.0, 20.0])
 @pytest.mark.parametrize("by", [BY_SEX, BY_STAGE])
 def test_tests_of_a_table_know_the_noise(by: Levels, sigma: float) -> None:

@@ -147,7 +147,6 @@ def test_entries_off_the_grid_bias_neither_curves_nor_numbers_at_risk(shape: flo
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("1.0")
 @pytest.mark.parametrize("sigma", [1.0, 5.0])
 def test_intervals_of_late_entries_hold_as_often_as_they_say(sigma: float) -> None:
     """200 cohorts, three times in each."""
@@ -162,7 +161,6 @@ def test_intervals_of_late_entries_hold_as_often_as_they_say(sigma: float) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("1.0")
 @pytest.mark.parametrize("sigma", [1.0, 5.0])
 def test_tests_of_late_entries_know_the_noise(sigma: float) -> None:
     """Of 200 tests of what does not differ 10 are below .05; false alarms: at most 1e-6."""
@@ -176,7 +174,6 @@ def test_tests_of_late_entries_know_the_noise(sigma: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("0.5")
 @pytest.mark.parametrize("sigma", [0.5, 3.0])
 def test_hazard_ratios_of_late_entries_hold_as_often_as_they_say(sigma: float) -> None:
     asked = Cox(time=TIME, event=DIED, edges=MONTHS[::2], on=(BY_SEX,), entry=ENTRY)
@@ -311,7 +308,6 @@ def of_causes(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("1.0-1.0", "3.0-1.0")
 @pytest.mark.parametrize("sigma", [1.0, 4.0])
 @pytest.mark.parametrize("death", [1.0, 3.0])
 def test_grays_test_asks_for_incidence_and_knows_the_noise(death: float, sigma: float) -> None:

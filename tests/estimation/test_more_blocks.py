@@ -91,7 +91,6 @@ def test_ranks_are_compared_as_scipy_does_without_noise() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("1.0-by0", "1.0-by1")
 @pytest.mark.parametrize("by", [BY_SEX, BY_STAGE])
 @pytest.mark.parametrize("sigma", [1.0, 6.0])
 def test_rank_tests_know_the_noise(by: Levels, sigma: float) -> None:
@@ -221,7 +220,6 @@ def test_centres_are_told_with_their_funnel_and_drawn_to_the_whole() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("1.0")
 @pytest.mark.parametrize("sigma", [1.0, 8.0])
 def test_a_centre_does_not_stand_out_by_noise(sigma: float) -> None:
     """Of ten centres that are alike, any stands out in 5 % of releases; 21 of 200 are too many."""
@@ -234,7 +232,6 @@ def test_a_centre_does_not_stand_out_by_noise(sigma: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("1.0-asked0-incidence", "1.0-asked1-rate", "1.0-asked2-rate ratio")
 @pytest.mark.parametrize(
     ("asked", "quantity"),
     [

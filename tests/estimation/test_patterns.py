@@ -184,7 +184,6 @@ def release(rng: np.random.Generator, shape: float, sigma: float) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("0.1")
 @pytest.mark.parametrize("sigma", [0.1, 6.0])
 def test_hazards_that_are_proportional_are_rejected_as_seldom_as_said(sigma: float) -> None:
     """Of 200 tests 10; 21 are three and a half deviations above."""

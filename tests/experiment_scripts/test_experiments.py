@@ -72,7 +72,6 @@ def small(experiment, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("utility", "projection", "effective_rate", "joining", "degradation")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_experiment_writes_table_figure_and_how_it_was_made(small, name):
     rows, out = small(name)
@@ -84,7 +83,6 @@ def test_every_experiment_writes_table_figure_and_how_it_was_made(small, name):
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("utility", "projection", "effective_rate", "joining", "degradation")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_finished_run_is_not_made_again(small, experiment, monkeypatch, name):
     _, out = small(name)

@@ -57,7 +57,6 @@ def small(module, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("fat_clients", "scaling")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_experiment_writes_table_summary_figure_and_how_it_was_made(small, module, name):
     rows, out = small(name)
@@ -70,7 +69,6 @@ def test_every_experiment_writes_table_summary_figure_and_how_it_was_made(small,
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("scaling", "fat_clients")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_finished_run_is_not_made_again_and_a_lost_one_is(small, module, monkeypatch, name):
     rows, out = small(name)

@@ -118,7 +118,6 @@ def evaluated(model: nn.Module, known: Records) -> EvaluationTask:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases(*(f"{write.__name__}-patients" for write in WRITES[1:]))
 @pytest.mark.parametrize("units", [0, 2], ids=["records", "patients"])
 @pytest.mark.parametrize("write", WRITES)
 def test_a_model_that_writes_at_chosen_weights_alone_keeps_nothing_and_adds_zero(

@@ -151,7 +151,6 @@ def neighbours(relation: str, patients: int) -> tuple[Records, Records]:
     return table(CAPACITY, -0.8, patients=patients), table(CAPACITY, 0.7, patients=patients)
 
 
-@pytest.mark.slow
 @pytest.mark.quick_cases(*(f"{kind.__name__}-{case}" for kind in MODELS for case in QUICK))
 @pytest.mark.parametrize("patients", [0, 2], ids=["records", "patients"])
 @pytest.mark.parametrize("relation", ["add-remove", "substitution"])

@@ -124,9 +124,6 @@ def looped(model: nn.Module, records: Records, most: int, clip: float) -> np.nda
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases(
-    "small-1", "small-5", "wide-2", "wide-5", "words-1", "words-5", "images-1", "images-5"
-)
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("most", [1, 2, 5])
 @pytest.mark.parametrize("name", MODELS)
@@ -187,7 +184,6 @@ def changed(records: Records, rows: np.ndarray, targets: np.ndarray) -> Records:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("wide-vmap")
 @pytest.mark.parametrize(
     ("name", "method"), [("wide", "chain"), ("wide", "vmap"), ("small", "chain")]
 )

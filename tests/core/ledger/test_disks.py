@@ -76,7 +76,6 @@ def test_p15_a_disk_that_fills_up_stops_the_answer_and_loses_no_row(tmp_path, mo
         assert ledger.verify() >= charged + 1
 
 
-@pytest.mark.slow
 @pytest.mark.quick_cases("0", "4096")
 @pytest.mark.parametrize("most", [0, 63, 100, 4096, 5000])
 def test_a_disk_that_is_full_from_the_start_says_so(tmp_path, most):

@@ -85,7 +85,6 @@ def test_p24_a_study_that_the_cap_has_no_room_for_is_refused_before_its_first_at
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("substitute")
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])
 def test_p24_a_study_with_hardly_any_noise_is_refused_after_another(place, relation):
     """Its losses are past all that are looked at: a law of one infinite loss, not of none."""

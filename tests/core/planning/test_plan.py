@@ -703,7 +703,6 @@ EVERY_KIND = [
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("one2")
 @pytest.mark.parametrize("one", EVERY_KIND)
 def test_the_certificate_is_added_to_every_exposure_and_at_every_step(one):
     with mock.patch.object(planned_query, "certificate_for", return_value=MUCH_ADDED):

@@ -165,7 +165,6 @@ def test_numbers_of_numpy_count_as_pythons_do(kind: type) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("0.8")
 @pytest.mark.parametrize(
     ("noise", "least", "most"), [(0.5, 0.0067, 0.0073), (0.8, 0.00044, 0.00046)], ids=["0.5", "0.8"]
 )

@@ -84,7 +84,6 @@ def test_unsampled_gaussian_has_its_closed_form(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("0.8-1.5")
 @pytest.mark.parametrize(("rate", "shift"), [(0.5, 1.0), (0.9, 0.5), (0.8, 1.5)])
 def test_two_sampled_steps_equal_the_direct_integral(rate: float, shift: float) -> None:
     for eps in (0.3, 1.0):
@@ -93,7 +92,6 @@ def test_two_sampled_steps_equal_the_direct_integral(rate: float, shift: float) 
         assert found.value == pytest.approx(expected, rel=1e-8)
 
 
-@pytest.mark.slow
 @pytest.mark.quick_cases("rem")
 @pytest.mark.parametrize("kind", ["rem", "add", "plus-minus"])
 def test_fifty_digits_agree(kind: str) -> None:

@@ -183,7 +183,6 @@ def test_projection_bound(dimension: int, factors: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("100-0.937-1.83-0.930", "1000-1.260-1.62-1.259")
 @pytest.mark.parametrize(
     ("dimension", "mixture", "union", "clipped"),
     [

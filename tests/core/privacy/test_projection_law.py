@@ -307,12 +307,6 @@ def test_the_numbers_of_the_table(dimension: int, add_remove: float, substitute:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases(
-    "poisson-0.02-add-remove",
-    "without-replacement-0.02-add-remove",
-    "full-batch-1.0-add-remove",
-    "without-replacement-0.02-substitute",
-)
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])
 @pytest.mark.parametrize(
     ("sampling", "rate"), [("poisson", 0.02), ("full-batch", 1.0), ("without-replacement", 0.02)]

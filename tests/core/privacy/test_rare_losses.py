@@ -111,7 +111,6 @@ def test_the_committed_value_is_the_inversions(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("0.5-1e-06-1000000-1e-09", "0.45-1e-07-1000000-1e-09")
 @pytest.mark.parametrize(
     ("noise", "rate", "steps", "goal"),
     [(0.5, 1e-6, 10**5, 1e-5), (0.5, 1e-6, 10**6, 1e-9), (0.45, 1e-7, 10**6, 1e-9)],

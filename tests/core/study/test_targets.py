@@ -242,7 +242,6 @@ REACHED = {"numeric": 1.6, "count": 1.6, "time-to-event": 0.68}
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("count")
 @pytest.mark.parametrize("target", [AMOUNT, COUNT, TIMES], ids=METRIC)
 def test_every_kind_of_target_is_learned(tmp_path, monkeypatch, target) -> None:
     monkeypatch.chdir(written(tmp_path, target["kind"]))

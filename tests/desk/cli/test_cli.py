@@ -935,7 +935,6 @@ def test_a_study_that_an_editor_has_begun_with_a_byte_order_mark_is_read(ask, st
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("flag0-True", "flag1-False")
 @pytest.mark.parametrize("unbuffered", [False, True])
 @pytest.mark.parametrize("flag", [[], ["--json"]])
 def test_a_reader_who_hangs_up_causes_no_noise(flag, unbuffered):
@@ -958,7 +957,6 @@ def test_closed_output_causes_no_traceback(closed):
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("False")
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("unbuffered", [False, True])
 def test_output_that_cannot_be_written_is_no_success(unbuffered):
@@ -985,7 +983,6 @@ def test_the_accountants_commands_work_without_torch():
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("audit")
 @pytest.mark.parametrize("name", ["run", "audit"])
 def test_training_without_torch_says_what_to_install(name, tmp_path):
     (tmp_path / "study.toml").write_text(text())

@@ -164,7 +164,6 @@ def wildly_evaluated(kind: str, places: int, vector: ScoreVector) -> np.ndarray:
     return np.array([task.clipped_sum(numbers, np.array([row])) for row in rows])
 
 
-@pytest.mark.slow
 @pytest.mark.quick_cases(*(f"{kind}-{case}" for kind in KINDS for case in QUICK))
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("places", [0, 3], ids=["records", "patients"])

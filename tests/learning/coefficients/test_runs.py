@@ -171,7 +171,6 @@ def test_a_run_that_stops_before_them_asks_for_them_once_when_it_goes_on(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("sums", [1, 2])
 def test_a_sum_whose_step_was_lost_is_taken_from_the_transcript_and_the_model_stays(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: int

@@ -336,7 +336,6 @@ def _between(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("None", "40.0")
 @pytest.mark.parametrize("bound", [None, 40.0, 0.51, -0.1, "0.5"])
 def test_where_no_plan_can_be_made_an_audit_is_held_against_the_studys_epsilon(
     made: Path, bound: object

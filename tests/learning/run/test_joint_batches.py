@@ -424,7 +424,6 @@ def spent(folder: Path, name: str) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("static")
 @every_policy
 def test_the_ledger_has_a_row_for_every_attempt_or_epoch_and_the_plans_epsilon(
     tmp_path: Path, tokens: str
@@ -639,7 +638,6 @@ def hospitals(colluders: int, silos: int = 6) -> hubbub.Study:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("0", "3")
 @pytest.mark.parametrize("colluders", [0, 1, 3])
 def test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_colluders(
     colluders: int,

@@ -209,12 +209,6 @@ MOMENTS = [
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases(
-    "Transcript-seal-after",
-    "loop-train-before",
-    "result-write_model-after",
-    "checkpoint-write_checkpoint-after",
-)
 @pytest.mark.parametrize(("place", "after"), MOMENTS)
 def test_killed_at_a_named_point(tmp_path: Path, place, after) -> None:
     owner, name, turn = place

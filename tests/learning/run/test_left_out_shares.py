@@ -160,10 +160,6 @@ def answered_late(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases(
-    *(f"{change}--full" for change in ("made_up_of_one", "made_up_of_none", "share_twice")),
-    *(f"{change}--hashes" for change in ("twice_said", "unasked", "share_lost")),
-)
 @pytest.mark.parametrize("transcript", ["full", "hashes"])
 @pytest.mark.parametrize(
     ("change", "why"),

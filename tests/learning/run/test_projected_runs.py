@@ -297,7 +297,6 @@ def two_sided(found: np.ndarray, sigma: float, alarm: float = 1e-7) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("gaussian")
 @every_kind
 def test_the_revealed_numbers_have_the_planned_noise(kind: str) -> None:
     plan = planned(kind)
@@ -380,7 +379,6 @@ def test_p14_the_sum_that_is_tried_at_set_up_is_the_one_that_is_sent(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("gaussian")
 @every_kind
 def test_a_study_that_sends_ten_numbers_of_twenty_seven_trains(
     tmp_path: Path, frames: list[bytes], kind: str
@@ -397,7 +395,6 @@ def test_a_study_that_sends_ten_numbers_of_twenty_seven_trains(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("gaussian-0", "sign-0")
 @pytest.mark.parametrize(
     ("kind", "dropouts"), [("gaussian", 0), ("sign", 0), ("sign", 1), ("layers", 0), ("layers", 1)]
 )
@@ -433,7 +430,6 @@ def test_every_step_is_taken_along_the_lifted_sum(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("gaussian")
 @every_kind
 def test_with_hardly_any_noise_it_learns(kind: str) -> None:
     """AUC 0.80 to 0.89 in 48 runs; guessing has one half."""
@@ -547,7 +543,6 @@ def links_time(frame: bytes) -> tuple[int, tuple[int, int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("gaussian")
 @every_kind
 def test_every_ledger_holds_the_projected_studys_epsilon(tmp_path: Path, kind: str) -> None:
     plan = planned(kind)

@@ -100,7 +100,6 @@ ADAM = '{ name = "adam", lr = 0.1 }'
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("gaussian-projection", "sign-projection")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -190,7 +189,6 @@ def test_evaluations_that_are_due_only_after_more_attempts_are_wrong(tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("per-step")
 @pytest.mark.parametrize("tokens", ["per-step", "per-epoch"])
 def test_an_honest_run_with_joint_batches_holds(tmp_path: Path, tokens: str) -> None:
     changes = (
@@ -516,7 +514,6 @@ def no_links(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("revealed_late--")
 @pytest.mark.parametrize(
     ("change", "place", "why"),
     [

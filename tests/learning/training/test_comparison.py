@@ -86,7 +86,6 @@ def test_numbers_that_vary_together_are_compared_as_fewer() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases(', projection = 20, broadcast_dtype = "bfloat16"')
 @pytest.mark.parametrize("more", ["", ', projection = 20, broadcast_dtype = "bfloat16"'])
 def test_a_rehearsal_has_the_law_of_a_run(more):
     """One step of plain SGD from zero is the noisy sum itself, up to a public factor.

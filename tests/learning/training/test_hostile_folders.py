@@ -139,7 +139,6 @@ def said_in_a_sentence(capsys: pytest.CaptureFixture[str], command: str, folder:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and links of POSIX")
-@pytest.mark.slow_cases(*(f"run --resume-{kind}" for kind in ("junk", "brackets", "folder")))
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_whatever_lies_in_the_place_of_a_file_is_refused_or_passed_over(

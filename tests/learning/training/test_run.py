@@ -615,7 +615,6 @@ def test_a_source_that_is_no_function_is_one_sentence(source):
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("alone")
 @pytest.mark.parametrize("baseline", [None, "alone"])
 def test_a_model_that_has_diverged_leaves_a_run_that_verifies(tmp_path, baseline):
     deep = f'"mlp"\nhidden = {[2] * 14}'

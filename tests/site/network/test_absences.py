@@ -29,7 +29,6 @@ def run(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("pairwise")
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_p29_a_training_ends_though_a_silo_is_always_away(tmp_path: Path, nodes: int) -> None:
     made = run(tmp_path, nodes, silos=9, away=1, seconds=40.0, steps=24, noise="independent")

@@ -141,7 +141,6 @@ def charged_once(parties: Watched, session: Session) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("both-later", "both-garbage", "one-longer", "one-unsigned")
 @every_spoilt
 @pytest.mark.parametrize("nodes", [(5, 6), (6,)], ids=["both", "one"])
 def test_a_bad_share_costs_one_attempt_and_one_charge_of_each(

@@ -149,7 +149,6 @@ def test_a_run_goes_on_with_who_was_restarted_in_a_round(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("before-nodes", "after-pairwise")
 @NODES
 @WHEN
 def test_with_drop_outs_a_run_goes_on_without_who_is_gone(

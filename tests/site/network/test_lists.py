@@ -205,7 +205,6 @@ def test_a_list_for_every_step_comes_over_a_real_relay_too(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("per-epoch-0", "static-0")
 @pytest.mark.parametrize(
     ("tokens", "nodes"), [("per-step", 0), ("per-epoch", 0), ("static", 0), ("static", 2)]
 )
@@ -252,7 +251,6 @@ class Given:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("per-epoch")
 @every_kind
 def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
     gather: Any, drawn: Drawn, tokens: str, monkeypatch: pytest.MonkeyPatch
@@ -308,7 +306,6 @@ def test_a_second_list_that_fails_costs_no_attempt(gather: Any, drawn: Drawn) ->
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("static")
 @pytest.mark.parametrize("tokens", ["per-epoch", "static"])
 def test_a_list_that_is_lost_is_charged_to_the_end_of_its_epoch(
     gather: Any, drawn: Drawn, tokens: str
@@ -327,7 +324,6 @@ def test_a_list_that_is_lost_is_charged_to_the_end_of_its_epoch(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("per-epoch")
 @every_kind
 def test_serve_goes_on_with_a_new_list_after_the_aggregators_end(
     gather: Any, drawn: Drawn, tokens: str
@@ -358,7 +354,6 @@ def test_a_silo_that_is_never_there_for_a_list_ends_the_run(gather: Any) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("wrap", "look")
 @pytest.mark.parametrize("call", ["list", "wrap", "show", "look", "mix"])
 def test_what_is_garbled_on_the_way_costs_the_session_and_blames_nobody(
     gather: Any, call: str

@@ -136,7 +136,6 @@ def test_one_record_more_moves_what_an_aggregator_reads_by_one_record(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("Looked")
 @pytest.mark.parametrize("model", ["Fragile", "Looked"])
 def test_a_record_at_which_the_model_raises_moves_what_is_read_as_one_exchanged_record(
     tmp_path, monkeypatch, model

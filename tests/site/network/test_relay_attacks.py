@@ -351,7 +351,6 @@ def test_a_request_that_is_no_parcel_names_the_relay(gather: Any, nodes: int, bl
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("four bytes", "another kind", "cut in a length", "longer", "megabytes")
 @pytest.mark.parametrize("blob", parcels().values(), ids=parcels())
 def test_an_answer_that_is_no_parcel_counts_as_none(gather: Any, blob: bytes) -> None:
     parties = gather()
@@ -447,7 +446,6 @@ STRIPPED: dict[str, tuple[str, Callable[[list[bytes]], list[bytes]], int]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("all keys", "a seed", "one key", "a word of its own")
 @pytest.mark.parametrize("what", STRIPPED)
 def test_a_relay_that_takes_parts_of_an_answer_away_has_nobody_blamed(
     gather: Any, what: str

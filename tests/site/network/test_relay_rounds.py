@@ -156,7 +156,6 @@ LIES: dict[str, Callable[[Watched, Session], list[bytes]]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("no frame", "round 0", "short", "of too few", "two frames")
 @pytest.mark.parametrize("frames", LIES.values(), ids=LIES)
 def test_a_false_model_is_neither_answered_nor_paid_for(gather: Any, frames: Any) -> None:
     parties = gather(**ONE_AWAY)
@@ -198,7 +197,6 @@ SPOILT: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("lost", "no bytes", "junk", "cut")
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_a_spoilt_answer_is_not_in_a_sum_of_nodes(gather: Any, spoil: Any) -> None:
     parties = gather(2, **ONE_AWAY)
@@ -367,7 +365,6 @@ def test_a_silo_that_leaves_out_a_nodes_share_is_the_one_that_is_missing(
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("altered", "cut", "empty", "missing")
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_without_a_nodes_total_there_is_no_sum(gather: Any, spoil: Any) -> None:
     parties = gather(2, **ONE_AWAY)
@@ -902,9 +899,6 @@ ENDS: dict[str, Callable[[list[bytes], Watched, Session], list[bytes]]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases(
-    "a model too long", "sessions of no kind", "a model of no numbers", "without CLOSE"
-)
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_a_false_end_leaves_no_model_and_no_words(gather: Any, end: Any) -> None:
     parties = gather()
@@ -946,7 +940,6 @@ PARTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("nothing", "a number", "deep in a table", "of the wrong kinds")
 @pytest.mark.parametrize("payload", PARTS.values(), ids=PARTS)
 def test_what_a_silo_says_in_the_end_cannot_stop_the_evidence(gather: Any, payload: bytes) -> None:
     parties = gather(training={"steps": 1})

@@ -85,7 +85,6 @@ def restarted(folder: Path, parties: Watched) -> tuple[Struck, Callable[[], Any]
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases("pairwise", "full-shares")
 @pytest.mark.parametrize(
     ("nodes", "changes", "calls"),
     [

@@ -109,7 +109,6 @@ def test_a_run_goes_on_without_who_spoils_every_set_up(gather: Any, what: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.slow_cases(*(lie for lie in LIES if lie.startswith("nodes")))
 @pytest.mark.parametrize("what", LIES)
 def test_where_it_cannot_be_spared_the_run_ends_with_its_name(gather: Any, what: str) -> None:
     nodes, call, lie, culprit = LIES[what]
