@@ -333,7 +333,7 @@ def _warn_of_restarts(party_folder: PartyFolder, roster: Roster) -> None:
         status = last_status(party_folder.home)
     ended = []
     for study in party_folder.ended_by(roster):  # several may have a name: at a silo ids are told
-        attempts = state_of(status, study.name, study.id).get("attempts")
+        attempts = state_of(status, study.id).get("attempts")
         ended.append(f"{study.name} ({attempts} attempts made)" if attempts else study.name)
     if ended:
         warn(

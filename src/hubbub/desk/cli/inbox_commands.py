@@ -77,7 +77,7 @@ def _propose(options: argparse.Namespace) -> int:
     study = Study.load(options.study)
     event_log = EventLog(party=party_folder.name, say=(lambda _: None) if options.json else say)
     standings = propose(party_folder, study, event_log, url=options.relay, seconds=options.wait)
-    verdict = Verdict.of(study, party_folder)
+    verdict = Verdict.of(study, party_folder.roster, standings)
     away = [name for name, one in standings.items() if one.state == ABSENT]
     content = {"study_id": study.id.hex(), "parties": _plain(standings), **vars(verdict)}
     if not options.json:

@@ -175,9 +175,12 @@ class Requests(Peers):
         self.warn("twice", whom=name)
 
     def left_out(self, absent: Mapping[str, Absent]) -> None:
-        """Have the state say who is missing, and which of them have said that they cannot."""
+        """Have the state say who is missing, why, and who of them says that it cannot take part."""
         refusing = sorted(name for name, one in absent.items() if one.why in OWN)
-        self.event_log.absent(absent, left_out=sorted(absent), parties_refusing=refusing)
+        why = {name: one.said for name, one in sorted(absent.items())}
+        self.event_log.absent(
+            absent, absent_why=why, left_out=sorted(absent), parties_refusing=refusing
+        )
 
     def _greeted(
         self, index: int, answer: list[bytes], session: bytes, to: str, heads: Heads
