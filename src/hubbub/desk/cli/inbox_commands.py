@@ -130,8 +130,8 @@ def _inbox(options: argparse.Namespace) -> int:
     else:
         from hubbub.core.study import foreign_code
 
-        own = ledger if party_folder.role == "silo" else None
-        show_study(study, party_folder.roster, own, foreign_code.code_hashes(study))
+        hashes = foreign_code.code_hashes(study)
+        show_study(party_folder, study, party_folder.roster, options.ledger, hashes)
     return 0
 
 

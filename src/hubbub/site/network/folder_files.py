@@ -111,7 +111,8 @@ def check_roster(study: Study, roster: Roster) -> None:
         found = study.parties.roster[:16] or "nothing"
         raise StudyError(
             f'expected parties.roster = "{roster.digest.hex()}", the digest of the roster, got '
-            f"{found}; write it into the study, so that nobody's key can be exchanged"
+            f"{found}; write it into the study, or name the roster that the study is of "
+            "(hubbub approve --roster, with --new-roster where it is newer)"
         )
     silos = tuple(roster.name(index) for index in roster.silos)
     if silos != study.parties.names:
