@@ -187,11 +187,17 @@ class EventLog:
             self._state["studies"] = studies
             missed: dict[str, Any] = {}
             for name in _MISSING & state.keys():
-                each = [one[name] for one in studies.values() if name in one]
-                if isinstance(state[name], dict):
-                    missed[name] = {who: said for one in each for who, said in one.items()}
+                each = [(one["study"], one[name]) for one in studies.values() if name in one]
+                names = sorted({who for _, some in each for who in some})
+                if name == "absent_why":  # there may be another reason in each
+                    missed[name] = {
+                        who: "; ".join(f"{study}: {why[who]}" for study, why in each if who in why)
+                        for who in names
+                    }
+                elif name == "absent_since":
+                    missed[name] = {who: at for _, since in each for who, at in since.items()}
                 else:
-                    missed[name] = sorted({who for one in each for who in one})
+                    missed[name] = names
             return missed
 
     @contextmanager

@@ -223,7 +223,8 @@ def _study_in(payload: bytes) -> Study:
     """The study in a proposal; ValueError or UserError if its text is none for people to read."""
     if len(payload) > LARGEST_PROPOSAL:
         raise UserError(
-            f"expected a study of {LARGEST_PROPOSAL:,} bytes at most, got {len(payload):,}"
+            f"expected a study of {LARGEST_PROPOSAL:,} bytes at most, got {len(payload):,}; send "
+            "its file, which each party can hubbub approve"
         )
     text = payload.decode()
     if any(category(letter)[0] == "C" and letter not in "\n\r\t" for letter in text):
