@@ -423,6 +423,11 @@ def test_the_inbox_says_what_a_study_would_cost_before_it_is_approved(
         "cap: epsilon 30",
     ):
         assert part in shown
+    parties.sites["ann"].approve(study, parties.aggregator.roster)
+    assert main([*budget[:4], "1.3", *budget[5:], "--json"]) == 0
+    come(parties, replace(study, name="one more", toml=""))
+    (row,) = [one for one in json.loads(ask("--json")[1])["proposals"] if one["state"] == "pending"]
+    assert row["cap_says"].endswith("of 1.3 with what is approved: would wait")
 
 
 def test_code_of_others_is_not_run_to_list_what_it_would_cost(

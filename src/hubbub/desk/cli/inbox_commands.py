@@ -198,12 +198,12 @@ def _row(inbox: Inbox, proposal: Proposal, ledger: Path) -> dict[str, Any]:
     if standing.state != PENDING:
         return row
     try:
-        return row | _costs(proposal.study(), ledger)
+        return row | _costs(proposal.study(), ledger, inbox.party_folder)
     except HubbubError as error:  # of one that cannot be planned here; others are shown
         return row | {"unknown": printable(str(error))}
 
 
-def _costs(study: Study, ledger: Path) -> dict[str, Any]:
+def _costs(study: Study, ledger: Path, party_folder: PartyFolder) -> dict[str, Any]:
     """What a study would spend: for each adversary, and beside what is spent and left here."""
     if study.own_code:  # which may run while it is planned: only where somebody asks for it
         return {"unknown": f"runs code of its own: hubbub inbox {study.id.hex()[:16]} reviews it"}
@@ -221,7 +221,8 @@ def _costs(study: Study, ledger: Path) -> dict[str, Any]:
     }
     if not ledger.is_file():
         return costs
-    books, spent = LedgerBooks.of(ledger), spending(ledger, made)
+    others = [plan(one) for one in party_folder.unfinished() if not one.own_code]
+    books, spent = LedgerBooks.of(ledger), spending(ledger, made, others)
     cap = None if books.cap is None else books.cap.epsilon
     said = {"spent": spent.spent, "after": spent.after, "cap": cap, "left": books.left}
     return costs | said | {"cap_says": spent.words}

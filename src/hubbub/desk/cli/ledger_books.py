@@ -131,8 +131,8 @@ class PlannedSpending:
     words: str  # what its cap says of that
 
 
-def spending(path: Path, plan: Plan) -> PlannedSpending:
-    """What a ledger holds, beside what a plan will charge."""
+def spending(path: Path, plan: Plan, beside: Sequence[Plan] = ()) -> PlannedSpending:
+    """What a ledger holds, beside what a plan will charge, and others that are approved there."""
     books, goal = LedgerBooks.of(path), plan.study.privacy
     both = (books.tally, books.tally.after(plan, anew=True))
     spent, later = (own.epsilon(delta=goal.delta, relation=goal.relation) for own in both)
@@ -141,6 +141,8 @@ def spending(path: Path, plan: Plan) -> PlannedSpending:
         words = "no cap"
     elif (counted := books.after(plan)) > cap.epsilon:
         words = f"epsilon {at_most(counted)} of {cap.epsilon:g}: will be refused"
+    elif beside and (together := books.after(plan, beside)) > cap.epsilon:
+        words = f"epsilon {at_most(together)} of {cap.epsilon:g} with what is approved: would wait"
     else:
         words = f"epsilon {at_most(counted)} of {cap.epsilon:g} ({cap.studies} studies)"
     return PlannedSpending(spent=finite(spent), after=finite(later), words=words)
