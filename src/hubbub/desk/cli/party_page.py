@@ -28,6 +28,7 @@ from hubbub.site.network.event_log import ANSWERED, CONNECTING, TRAINING, EventL
 from hubbub.site.network.monitor import Page, health
 from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.proposals import Inbox
+from hubbub.site.network.requests import COMES
 
 _OWN = "this party's own: of its process and its line, whatever the records are"
 _COUNTED = "public: every party of the study counts it"
@@ -147,7 +148,8 @@ class PartyPage:
         runs = [self.folder.run(one.id) for one in studies if self.folder.has_ended(one.id)]
         if serves and len(runs) < len(studies):
             for said, names in _by_reason(absent, why):
-                yield f"Call {few(names)}: {said}."
+                if not said.endswith(COMES):
+                    yield f"Call {few(names)}: {said}."
         if absent and not serves:
             yield "Wait for the aggregator, or call its people: hubbub serve has to run there."
         if serves and runs and state.get("state") != TRAINING:
