@@ -189,17 +189,20 @@ def test_of_a_process_that_serves_one_study_only_that_one_has_its_steps(gather: 
 
 
 def test_why_a_study_waits_is_what_is_to_be_done_next(gather: Any) -> None:
-    page = page_of(gather(), "ann")
-    log = StudyLog.within(page.event_log, "second", b"another")
+    page = page_of(parties := gather(), "ann")
+    log = StudyLog.within(page.event_log, parties.study.name, parties.study.id)
     log.state(state="queued", why="raise the cap, or wait")
     page.event_log.state(unread={"torn.toml": "expected a TOML file"})
     text = words(page)
-    assert "second (queued): raise the cap, or wait." in text
+    assert f"{parties.study.name} (queued): raise the cap, or wait." in text
     assert "Correct torn.toml: expected a TOML file." in text
     assert "Nothing: this party" not in text
     log.state(state="training", why="")
     page.event_log.state(unread={})
     assert "Nothing: this party" in words(page)
+    log.state(state="queued", why="raise the cap, or wait")
+    parties.sites["ann"].withdraw(parties.study.id)
+    assert "raise the cap" not in words(page)
 
 
 def test_a_node_which_hears_of_no_end_shows_when_it_answered_last(gather: Any) -> None:

@@ -142,7 +142,9 @@ class PartyPage:
         if reason:
             check = "" if serves or state.get("connected") else "; try hubbub join --check"
             yield f"{reason[:1].upper()}{reason[1:]}{check}."
-        waiting = [one for one in state.get("studies", {}).values() if one.get("why")]
+        here = {one.id.hex()[:16] for one in studies}  # what was withdrawn waits for nothing
+        known = state.get("studies", {}).items()
+        waiting = [one for key, one in known if one.get("why") and (serves or key in here)]
         yield from (f"{one['study']} ({one['state']}): {one['why']}." for one in waiting)
         yield from (f"Correct {name}: {said}." for name, said in state.get("unread", {}).items())
         runs = [self.folder.run(one.id) for one in studies if self.folder.has_ended(one.id)]
