@@ -103,7 +103,7 @@ def test_an_aggregator_reads_who_is_absent_since_when_and_whom_to_call(gather: A
     assert "Call bob: hubbub join has to run there." in text
     assert f"Call cyn: {back}." in text, "join runs there"
     session.rounds.peers.left_out({"bob": Absent(why="no-session", said="it was started anew")})
-    assert "it was started anew; it comes into a later session by itself" in words(page)
+    assert "Wait for bob: it was started anew; it may come into the next session" in words(page)
     assert "Call" not in words(page)
     session.rounds.peers.left_out({})
     assert "Absent Nobody." in words(page)

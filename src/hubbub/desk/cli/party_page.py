@@ -150,8 +150,8 @@ class PartyPage:
         runs = [self.folder.run(one.id) for one in studies if self.folder.has_ended(one.id)]
         if serves and len(runs) < len(studies):
             for said, names in _by_reason(absent, why):
-                if not said.endswith(COMES):
-                    yield f"Call {few(names)}: {said}."
+                do = "Wait for" if said.endswith(COMES) else "Call"
+                yield f"{do} {few(names)}: {said}."
         if absent and not serves:
             yield "Wait for the aggregator, or call its people: hubbub serve has to run there."
         if serves and runs and state.get("state") != TRAINING:

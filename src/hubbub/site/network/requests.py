@@ -45,7 +45,7 @@ from hubbub.site.network.waiting import Timeouts
 _MOST_ATTEMPTS = 10**9
 _STATED = (Call.OPEN, Call.COLLECT_KEY, Call.COLLECT_DEPOSIT)  # answers that begin with READY
 SET_BACK = "set-back"  # why a party is refused whose folder is an older copy
-COMES = "; it comes into a later session by itself"  # of whom nobody need call
+COMES = "; it may come into the next session by itself"  # of whom nobody need call
 Heads = Mapping[bytes, HeadStatement]  # by ledger, the last that was witnessed
 # What the words of a party, who may mean harm, may raise while they are read.
 UNREADABLE = (
