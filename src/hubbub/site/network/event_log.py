@@ -111,7 +111,7 @@ def last_status(home: Path) -> dict[str, Any]:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         raise UserError(
             f"expected a party's folder in which hubbub join or hubbub serve has run, found no "
-            f"{path}; start it, or check the path (a run's folder has report.html instead)"
+            f"usable {path}; start it, or check the path (a run's folder has report.html instead)"
         ) from None
     return status
 
