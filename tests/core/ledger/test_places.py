@@ -66,6 +66,7 @@ def test_a_place_that_cannot_hold_a_ledger_is_named_with_what_to_do(tmp_path, pl
     message = str(error.value)
     assert message.startswith(f"expected a usable ledger at {path}, got: ")
     assert "check the disk" in message
+    assert ("backup" in message) == (place in (_noise, _half)), "an older copy counts too little"
     assert_one_sentence(message)
 
 

@@ -224,6 +224,9 @@ def test_a_study_that_does_not_name_the_roster_is_not_approved(command, home):
     kept = [line for line in text.splitlines() if not line.startswith("roster")]
     (home / "study.toml").write_text("\n".join(kept))
     refuses(command, *approval(home, "cleveland", "--json"), says="write it into the study")
+    code, out, said = command(*approval(home))
+    assert (code, out) == (2, ""), "before people read what they cannot approve"
+    assert "--new-roster where it is newer" in said
 
 
 def test_a_party_that_is_not_in_the_roster_does_not_approve(command, home, tmp_path):
@@ -326,6 +329,21 @@ def test_a_new_roster_takes_the_place_of_the_old_one_if_so_said(ask, command, ho
     folder = PartyFolder.opened(home / "cleveland")
     assert folder.roster.digest.hex() == said["digest"]
     assert [one.parties.roster for one in folder.studies()] == [said["digest"]]
+
+
+def test_whoever_approves_sees_what_all_that_is_approved_comes_to(command, home):
+    ledger, said = home / "cleveland" / "ledger.sqlite", (home / "study.toml").read_text()
+    assert command("budget", "set", ledger, "--epsilon", 1.3, "--delta", 1e-5, "--new")[0] == 0
+    assert "what comes last waits" not in " ".join(command(*approval(home))[1].split())
+    assert "what comes last waits" not in " ".join(command(*approval(home))[1].split()), "itself"
+    name = tomllib.loads(said)["study"]["name"]
+    (home / "study.toml").write_text(said.replace(name, "another"))
+    flat = " ".join(command(*approval(home))[1].split())
+    assert "counted by the cap after this study: epsilon 1.000" in flat
+    assert f"with all of what else is approved here ({name}), above the cap" in flat
+    narrow = ("--epsilon", 1.3, "--delta", 1e-5, "--fixed-studies")
+    assert command("budget", "set", ledger, *narrow)[0] == 0
+    assert "above the cap" in " ".join(command(*approval(home))[1].split())
 
 
 def test_a_study_that_is_over_is_not_lost_with_another_roster(ask, home):

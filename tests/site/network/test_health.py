@@ -19,7 +19,7 @@ from hubbub.core.ledger.entry import Cap
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.site.network import monitor
 from hubbub.site.network.envelope import request
-from hubbub.site.network.event_log import DONE, EventLog, last_status
+from hubbub.site.network.event_log import DONE, STATUS, EventLog, last_status, state_of
 from hubbub.site.network.join import Machine, _Joined
 from hubbub.site.network.monitor import health, monitored
 from hubbub.site.network.nats.relay import Relay
@@ -322,3 +322,31 @@ def test_alerts_are_about_numbers_that_there_are() -> None:
     assert set(re.findall(r'state="(\w+)"', text)) <= set(monitor._STATES)
     assert {"hubbub_refusing", "hubbub_left_out", "hubbub_last_progress_timestamp_seconds"} <= asked
     assert asked <= shown
+
+
+def test_a_status_from_the_future_is_no_sign_of_life(tmp_path: Path) -> None:
+    """A party that was killed before its clock was set back would be well for as long."""
+    log = EventLog(party="ann", folder=tmp_path)
+    log.state(state="waiting", connected=True)
+    assert health(last_status(tmp_path))[0]
+    status = json.loads((tmp_path / STATUS).read_text())
+    (tmp_path / STATUS).write_text(json.dumps({**status, "time": status["time"] + 3600.0}))
+    well, told = health(last_status(tmp_path))
+    assert not well
+    assert "in the future" in told["reason"]
+
+
+def test_a_node_says_of_each_study_when_it_answered_last(gather: Any) -> None:
+    """It is told of no end, so that a study is neither going on nor over there."""
+    parties = gather(parties={"compute_nodes": 2})
+    session = opened(parties)
+    parties.seats["node-1"]._told = 0.0
+    session.round(1)
+    log = parties.seats["node-1"].event_log
+    study = state_of(log.known(), parties.study.id)
+    assert study["state"] == "answered"
+    assert study["last_progress"] > 0
+    assert log.current("state") != "answered"
+    parties.sites["node-1"].withdraw(parties.study.id)
+    parties.seats["node-1"].look()
+    assert state_of(log.known(), parties.study.id)["state"] == "withdrawn"

@@ -207,6 +207,16 @@ def test_a_silo_that_was_not_there_is_not_taken_in_whatever_it_says(gather: Any)
     assert {2} == session.rounds.attendance.absent.keys()
 
 
+def test_who_comes_and_takes_no_part_ends_fewer_and_fewer_sessions(gather: Any) -> None:
+    """It answers, but its people have not approved the study."""
+    parties = gather(names=FIVE, parties=PART, training={"steps": 16})
+    parties.sites["bob"].withdraw(parties.study.id)
+    clock = Jumping()
+    timeouts = replace(at_once(), ask_again=1.0, clock=clock)
+    parties.serve(timeouts=timeouts, progress=lambda *_: clock.sleep(1.0))
+    assert len(rolls(parties)) == 4, "the pause doubles"
+
+
 # Who fails -------------------------------------------------------------------------------------
 
 

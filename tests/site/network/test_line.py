@@ -273,6 +273,24 @@ def test_parties_hear_the_aggregators_goodbye(here: Relayed) -> None:
     party.stop()
 
 
+def test_what_ended_a_server_is_no_line_that_it_wrote_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / LOG).write_text("[1] 2026/11/27 [INF] Server is ready\n")
+    told: list[str] = []
+
+    def tell(said: str) -> None:
+        told.append(said)
+        kept._ended.set()
+
+    process: Any = SimpleNamespace(wait=lambda: -9)
+    kept = Server(tmp_path, 4222, tell)
+    kept._process = process
+    monkeypatch.setattr(server, "_AGAIN_SECONDS", 0.0)
+    kept._keep()
+    assert told == ["the relay ended (signal 9) and is started again"]
+
+
 @pytest.mark.slow
 def test_a_server_that_is_killed_in_the_middle_loses_nothing(own: Relayed) -> None:
     """It is started again by itself, everybody comes back, and what was on its way is sent on."""

@@ -91,16 +91,20 @@ def test_an_aggregator_reads_who_is_absent_since_when_and_whom_to_call(gather: A
     session.rounds.peers.left_out({"bob": Absent(why="silent", said="")})
     since = log.known()["absent_since"]["bob"]
     log.state(absent_since={"bob": since - 600})
+    back = "its folder was set back; restore the newest copy of it there"
     session.rounds.peers.left_out(
-        {"bob": Absent(why="silent", said=""), "cyn": Absent(why="ledger", said="")}
+        {"bob": Absent(why="silent", said=""), "cyn": Absent(why="set-back", said=back)}
     )
     log.state(state="training", connected=True)
     page = PartyPage(event_log=log, folder=parties.sites["aggregator"], ledger=None)
     text = words(page)
-    assert re.search(r"bob 20\d\d-\d\d-\d\d \d\d:\d\d UTC, 10 min nothing", text)
-    assert re.search(r"cyn 20\d\d-\S+ \S+ UTC, 0 min that it cannot take part", text)
+    assert re.search(r"bob 20\d\d-\d\d-\d\d \d\d:\d\d UTC, 10 min", text)
+    assert re.search(rf"cyn 20\d\d-\S+ \S+ UTC, 0 min {back}", text)
     assert "Call bob: hubbub join has to run there." in text
-    assert "Call cyn, who cannot take part: the log there says why." in text
+    assert f"Call cyn: {back}." in text, "join runs there"
+    session.rounds.peers.left_out({"bob": Absent(why="no-session", said="it was started anew")})
+    assert "Wait for bob: it was started anew; it may come into the next session" in words(page)
+    assert "Call" not in words(page)
     session.rounds.peers.left_out({})
     assert "Absent Nobody." in words(page)
 
@@ -152,7 +156,7 @@ def test_of_several_studies_each_shows_its_own_steps(gather: Any) -> None:
         log.progress(step, 4, study=study.name, step=step, epsilon=epsilon)
     text = words(page)
     assert f"{parties.study.name} training 2 of 4 1.00 of 20" in text
-    assert "theirs not answered: its roster was replaced, or its records are not read yet" in text
+    assert "theirs not answered: its roster was replaced" in text
     assert "3 of 4 2.00 of 20" in text
     approved.write_text("torn = ")
     assert "theirs" not in words(page)
@@ -170,6 +174,42 @@ def test_a_study_of_the_same_name_borrows_no_others_steps(gather: Any) -> None:
     text = words(page)
     assert f"{twin.name} training 2 of 4 1.00 of 20" in text
     assert f"{twin.name} not begun at most 10 at" in text
+
+
+def test_of_a_process_that_serves_one_study_only_that_one_has_its_steps(gather: Any) -> None:
+    parties = gather()
+    site, log = parties.aggregator, EventLog(party="aggregator")
+    twin = replace(parties.study, privacy=replace(parties.study.privacy, epsilon=10.0), toml="")
+    site.approve(twin, site.roster)
+    log.state(study=parties.study.name, study_id=parties.study.id.hex()[:16], connected=True)
+    log.progress(2, 4, study=parties.study.name, step=2, epsilon=1.0)
+    text = words(PartyPage(event_log=log, folder=site, ledger=None))
+    assert f"{twin.name} training 2 of 4 1.00 of 20" in text
+    assert f"{twin.name} not begun at most 10 at" in text
+
+
+def test_why_a_study_waits_is_what_is_to_be_done_next(gather: Any) -> None:
+    page = page_of(parties := gather(), "ann")
+    log = StudyLog.within(page.event_log, parties.study.name, parties.study.id)
+    log.state(state="queued", why="raise the cap, or wait")
+    page.event_log.state(unread={"torn.toml": "expected a TOML file"})
+    text = words(page)
+    assert f"{parties.study.name} (queued): raise the cap, or wait." in text
+    assert "Correct torn.toml: expected a TOML file." in text
+    assert "Nothing: this party" not in text
+    log.state(state="training", why="")
+    page.event_log.state(unread={})
+    assert "Nothing: this party" in words(page)
+    log.state(state="queued", why="raise the cap, or wait")
+    parties.sites["ann"].withdraw(parties.study.id)
+    assert "raise the cap" not in words(page)
+
+
+def test_a_node_which_hears_of_no_end_shows_when_it_answered_last(gather: Any) -> None:
+    page = page_of(parties := gather(), "ann")
+    log = StudyLog.within(page.event_log, parties.study.name, parties.study.id)
+    log.state(state="answered", last_progress=0.0)
+    assert f"{parties.study.name} answered until 1970-01-01 00:00 UTC" in words(page)
 
 
 def test_what_is_proposed_is_to_be_decided_on(gather: Any) -> None:

@@ -42,6 +42,11 @@ def another(everybody: Watched, name: str = "another", **changes: Any) -> Study:
     return replace(everybody.study, name=name, toml="", **changes)
 
 
+def verdict_on(study: Study, site: PartyFolder) -> Verdict:
+    """What has been said of a study, at the aggregator."""
+    return Verdict.of(study, site.roster, Outbox(site).standings(study.id))
+
+
 def proposal(parties: Watched, text_of: Study, *, by: str = "aggregator", **where: Any) -> bytes:
     """A PROPOSAL that a party signs."""
     content = where.pop("payload", text_of.as_toml().encode())
@@ -235,7 +240,7 @@ def test_everybody_is_asked_and_their_people_answer(parties: Watched) -> None:
     parties.stop("cyn")
     states = {name: one.state for name, one in courier(parties).carry(study).items()}
     assert states == {"ann": "pending", "bob": "pending", "cyn": "absent"}
-    assert Verdict.of(study, parties.aggregator).lacking == NAMES
+    assert verdict_on(study, parties.aggregator).lacking == NAMES
     parties.start("cyn")
     for name in ("ann", "bob"):
         parties.sites[name].approve(study, parties.aggregator.roster)
@@ -243,7 +248,7 @@ def test_everybody_is_asked_and_their_people_answer(parties: Watched) -> None:
     inbox(parties, "cyn").say(study.id, "declined", BY, "no \u2066consent\n")
     said = courier(parties).carry(study)
     assert said["cyn"] == Standing(state="declined", reason="no ?consent?")
-    verdict = Verdict.of(study, parties.aggregator)
+    verdict = verdict_on(study, parties.aggregator)
     assert (verdict.lacking, verdict.declined) == ((), ("cyn",))
     assert (verdict.enough, verdict.hopeless) == (False, True)
     assert "cyn: another is declined there: no ?consent?" in parties.said
@@ -258,7 +263,7 @@ def test_with_drop_outs_a_study_spares_who_declines(parties: Watched) -> None:
         parties.sites[name].approve(study, parties.aggregator.roster)
     inbox(parties, "cyn").say(study.id, "declined", BY, "no")
     courier(parties).carry(study)
-    verdict = Verdict.of(study, parties.aggregator)
+    verdict = verdict_on(study, parties.aggregator)
     assert (verdict.enough, verdict.hopeless) == (True, False)
 
 
@@ -356,7 +361,7 @@ def test_what_people_say_later_is_heard_until_the_study_begins(parties: Watched)
         inbox(parties, "bob").take(study)
         inbox(parties, "bob").say(study.id, "approved", BY)
         assert standing(1)["bob"] == "withdrawn"
-        assert not Verdict.of(study, parties.aggregator).enough
+        assert not verdict_on(study, parties.aggregator).enough
         parties.aggregator.run(study.id).mkdir(parents=True)
         parties.sites["bob"].approve(study, parties.aggregator.roster)
         asked.clear()
@@ -418,6 +423,11 @@ def test_the_inbox_says_what_a_study_would_cost_before_it_is_approved(
         "cap: epsilon 30",
     ):
         assert part in shown
+    parties.sites["ann"].approve(study, parties.aggregator.roster)
+    assert main([*budget[:4], "1.3", *budget[5:], "--json"]) == 0
+    come(parties, replace(study, name="one more", toml=""))
+    (row,) = [one for one in json.loads(ask("--json")[1])["proposals"] if one["state"] == "pending"]
+    assert row["cap_says"].endswith("of 1.3 with what is approved: would wait")
 
 
 def test_code_of_others_is_not_run_to_list_what_it_would_cost(

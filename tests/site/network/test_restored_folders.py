@@ -373,6 +373,7 @@ def test_p15_a_row_may_be_missing_for_what_an_aggregator_asked_and_did_not_hear(
         file.truncate(last)
     whole = json.loads(_command("missing", ledger, "ann", run, code=0))
     assert (whole["missing"], whole["unanswered"]) == ({"training": 0}, {"training": 0})
+    _command("missing", ledger, "bob", run, code=2)  # of whom nothing would be missing here
     with Ledger(tmp_path / "emptied.sqlite"):
         pass
     found = json.loads(_command("missing", tmp_path / "emptied.sqlite", "ann", run))

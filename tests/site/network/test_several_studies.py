@@ -20,7 +20,7 @@ from hubbub.core.verification.replay.checking import verify
 from hubbub.site.network import aggregator_process, proposals
 from hubbub.site.network.aggregator_process import Studies, _courier, host_all
 from hubbub.site.network.envelope import Missing
-from hubbub.site.network.event_log import DONE, TRAINING, EventLog, StudyLog
+from hubbub.site.network.event_log import DONE, TRAINING, WAITING, EventLog, StudyLog, state_of
 from hubbub.site.network.folder_files import roster_of
 from hubbub.site.network.nats.carrier import EndedError
 from hubbub.site.network.nats.server import named_relay
@@ -126,6 +126,8 @@ def test_nobody_pays_for_a_study_that_one_cap_has_no_room_for(tmp_path: Path, st
         site.approve(second, site.roster)
     if studies == "adaptive":
         parties.serve(timeouts=HASTY)
+        state = parties.seats["bob"].event_log.current("state")
+        assert state == WAITING, "another that is approved is not over"
     else:  # one that was begun keeps its place, though most of it is not spent
         with pytest.raises(RuntimeError):
             parties.serve(timeouts=HASTY, progress=_stopped)
@@ -135,6 +137,10 @@ def test_nobody_pays_for_a_study_that_one_cap_has_no_room_for(tmp_path: Path, st
         parties.serve(timeouts=HASTY, out=tmp_path / "second")
     assert before == {name: len(parties.rows(name)) for name in before}
     assert any("the second" in line and "the study waits" in line for line in parties.said)
+    bob = parties.seats["bob"]
+    waits = state_of(bob.event_log.known(), second.id)
+    assert waits["state"] == "queued"
+    assert "raise the cap" in waits["why"]
     if studies == "fixed":
         parties.sites["bob"].withdraw(first.id)  # its people end it there: its place is free
         assert parties.serve(timeouts=HASTY, out=tmp_path / "second").final["step"] == 4
@@ -154,6 +160,18 @@ def test_the_state_has_each_study_and_the_party_is_not_done_with_one(tmp_path: P
     assert state["state"] == TRAINING
     found = {one["study"]: one["state"] for one in state["studies"].values()}
     assert found == {"a": DONE, "b": TRAINING}
+
+
+def test_no_study_hides_whom_another_one_misses() -> None:
+    whole = EventLog(party="aggregator")
+    a, b = (StudyLog.within(whole, name, name.encode()) for name in ("a", "b"))
+    a.absent(["ann"], absent_why={"ann": "silent"}, left_out=["ann"])
+    b.absent(["bob"], absent_why={"bob": "set back"}, left_out=["bob"])
+    b.absent([], absent_why={}, left_out=[])
+    assert [*whole.known()["absent_since"]] == whole.known()["left_out"] == ["ann"]
+    assert whole.known()["absent_why"] == {"ann": "a: silent"}, "there may be a reason for each"
+    a.absent([], absent_why={}, left_out=[])
+    assert whole.known()["absent_since"] == {}
 
 
 def serving(parties: Watched, folder: Path, *studies: Study) -> Studies:
@@ -229,6 +247,20 @@ def test_a_study_that_cannot_be_written_is_stopped_and_says_why(
     studies._served(one)
     assert one.state == "stopped"
     assert "No space left on device; make room" in one.why
+
+
+def test_a_study_that_is_over_misses_nobody_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = Watched.gather(tmp_path / "parties", tiny())
+    studies = serving(parties, tmp_path / "studies", parties.study)
+    studies.look()
+    (one,) = studies.left
+    one.event_log.absent(["bob"], left_out=["bob"])
+    monkeypatch.setattr(aggregator_process, "_run", lambda *_, **__: True)
+    studies._served(one)
+    assert studies._log.known()["absent_since"] == {}
+    assert studies._log.known()["left_out"] == []
 
 
 def test_a_folder_served_once_ends_when_none_of_its_studies_can_begin(
@@ -308,6 +340,9 @@ def test_a_file_that_is_no_study_is_named_and_the_others_go_on(tmp_path: Path) -
         "c.toml",
     ]
     assert [path.name for path in studies.unread] == ["b.toml", "c.toml"]
+    (tmp_path / "studies" / "c.toml").unlink()
+    studies.look()
+    assert [*studies._log.known()["unread"]] == ["b.toml"]
     assert len(studies.left) == 1
 
 
@@ -319,6 +354,10 @@ def test_a_study_waits_outside_the_door_and_holds_nobody_up(tmp_path: Path) -> N
     studies._door.enter(b"another")
     studies._begin(one)
     assert one.state == "queued"
+    for name in parties.study.parties.names:
+        Outbox(parties.aggregator).note(one.study.id, name, Standing(state="approved"))
+    studies.look()
+    assert one.why.startswith("another study begins"), "all have decided"
 
 
 def test_a_party_cannot_answer_a_proposal_with_a_gigabyte(tmp_path: Path) -> None:

@@ -192,6 +192,22 @@ def test_an_approved_study_that_was_altered_is_refused(sites: Consortium) -> Non
         sites.sites["ann"].study(sites.study.id)
 
 
+def test_a_torn_file_of_a_folder_is_named_with_what_to_do(sites: Consortium) -> None:
+    """A party has many studies, and `join` refuses to begin with any of them torn."""
+    ann, home = sites.sites["ann"], sites.home / "ann"
+    path = home / APPROVED / f"{sites.study.id.hex()}.toml"
+    path.write_text("torn = ")
+    for read in (lambda: ann.study(sites.study.id), ann.studies):
+        with pytest.raises(StudyError, match=r"\.toml to be .* approve it again, or remove"):
+            read()
+    (home / ROSTER).write_text("torn = ")
+    with pytest.raises(StudyError, match=r"roster\.toml, found something else; put it there"):
+        _ = ann.roster
+    (home / KEYS).write_text("torn = ")
+    with pytest.raises(StudyError, match=r"restore keys\.toml from a backup"):
+        PartyFolder.opened(home)
+
+
 def test_a_study_under_anothers_id_is_refused(sites: Consortium) -> None:
     folder = sites.home / "ann" / APPROVED
     (folder / f"{sites.study.id.hex()}.toml").rename(folder / f"{'ab' * 32}.toml")

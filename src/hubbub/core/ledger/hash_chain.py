@@ -212,6 +212,7 @@ _DISTRUST = ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0")
 _GENESIS = "hubbub {kind}, signed by "
 _LEAST = -(2**63)  # the smallest number that SQLite gives a row
 _LOCK_SECONDS = 30
+_RESTORE = "check the disk and the path, or restore a backup"
 # When the log is taken over into the file. One round in about 180 pays for that, and the others pay
 # less: to write over a log costs half of what it costs to make it longer.
 _LOG_PAGES = 200
@@ -230,9 +231,7 @@ class Chain:
         self._noted = NotedHead(self._beside(".head"))
         self._written: list[Row] = []
         self._files: dict[str, tuple[int, int]] = {}  # device and inode of those that are open
-        with self._reported(
-            f"a usable {kind} at {path}", "check the disk and the path, or restore a backup"
-        ):
+        with self._reported(f"a usable {kind} at {path}", _RESTORE):
             path.parent.mkdir(parents=True, exist_ok=True)
             make_private(path)  # and so are the files that SQLite makes beside it
             self._database = sqlite3.connect(
@@ -483,7 +482,7 @@ class Chain:
     def _read(self, first: int, most: int = -1) -> list[tuple[Any, ...]]:
         """What is stored from a number on; at most so many rows, or all."""
         query = "SELECT * FROM rows WHERE number >= ? ORDER BY number LIMIT ?"
-        with self._reported(f"a readable {self._kind} at {self._path}", "restore a backup"):
+        with self._reported(f"a readable {self._kind} at {self._path}", _RESTORE):
             return self._database.execute(query, (first, most)).fetchall()
 
     @contextmanager
@@ -503,6 +502,9 @@ class Chain:
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            # An older copy counts too little: none is asked for where the file may be whole.
+            if remedy == _RESTORE and isinstance(error, sqlite3.OperationalError | OSError):
+                remedy = "check the disk, which may be full, the path, and who may write there"
             shown = str(error) if str(error).isprintable() else ascii(str(error))
             raise IntegrityError(f"expected {expected}, got: {shown}; {remedy}") from None
 

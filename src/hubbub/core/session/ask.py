@@ -261,9 +261,17 @@ class Attendance:
     _next_retry: dict[int, float] = field(default_factory=dict)
     _failed: Counter[int] = field(default_factory=Counter)  # probations in a row
 
-    def ask_again_every(self, seconds: float, now: Callable[[], float]) -> None:
-        """After so many seconds ask for who is missing; longer each time that it fails again."""
+    def ask_again_every(
+        self, seconds: float, now: Callable[[], float], failed: Mapping[int, int] | None = None
+    ) -> None:
+        """After so many seconds ask for who is missing; longer each time that it fails again.
+
+        Args:
+            seconds, now: the shortest pause, and a clock.
+            failed: how often who is missing has failed before this session.
+        """
         self._retry = (seconds, now)
+        self._failed.update(failed or {})
 
     @property
     def present(self) -> list[int]:

@@ -48,7 +48,8 @@ class RefusedError(HubbubError):
 
 # What a refusal tells others, and what they should do; never more than this leaves a party.
 REASONS = {
-    "not-approved": "its administrator has not approved this study; run hubbub approve there",
+    "not-approved": "its administrator has not approved this study, or not with this roster; run "
+    "hubbub approve there",
     "version": "it runs another version of hubbub; install the same everywhere",
     "plan": "its own plan of the study has other numbers; install the same versions everywhere",
     "no-session": "it does not know the session, as after a restart; a new one will be set up",

@@ -34,6 +34,7 @@ from hubbub.desk.cli.terminal import (
 )
 from hubbub.site.network.event_log import last_status, state_of
 from hubbub.site.network.folder_files import (
+    check_roster,
     fingerprint,
     read_identity,
     read_roster,
@@ -279,11 +280,11 @@ def review(
     """Show all that a study means for this party, ask, and approve it: of a file, or proposed."""
     from hubbub.site.network.proposals import APPROVED, Inbox
 
+    check_roster(study, roster)
     inbox = Inbox(party_folder)
     hashes = foreign_code.code_hashes(study)
     if not options.json:
-        ledger = options.ledger or options.home / LEDGER
-        show_study(study, roster, ledger if party_folder.role == "silo" else None, hashes)
+        show_study(party_folder, study, roster, options.ledger, hashes)
     if new_roster:
         if left := party_folder.open_collections(beside=roster):
             names = ", ".join(left.values())
@@ -333,7 +334,7 @@ def _warn_of_restarts(party_folder: PartyFolder, roster: Roster) -> None:
         status = last_status(party_folder.home)
     ended = []
     for study in party_folder.ended_by(roster):  # several may have a name: at a silo ids are told
-        attempts = state_of(status, study.name, study.id).get("attempts")
+        attempts = state_of(status, study.id).get("attempts")
         ended.append(f"{study.name} ({attempts} attempts made)" if attempts else study.name)
     if ended:
         warn(
@@ -345,13 +346,18 @@ def _warn_of_restarts(party_folder: PartyFolder, roster: Roster) -> None:
 
 
 def show_study(
-    study: Study, roster: Roster, ledger: Path | None, hashes: Mapping[str, str]
+    party_folder: PartyFolder,
+    study: Study,
+    roster: Roster,
+    ledger: Path | None,
+    hashes: Mapping[str, str],
 ) -> None:
     """Everything that is approved: with whom, what is trained on what, and what it costs.
 
     Args:
+        party_folder: whose people are shown it.
         study, roster: what is shown.
-        ledger: of a silo; None of a party without records.
+        ledger: of its data set; the one in its folder if None.
         hashes: of code that runs here, by name.
     """
     _show_roster(roster)
@@ -369,11 +375,17 @@ def show_study(
         say("no evaluation on the silos' records")
     made = plan(study)
     show_plan(made)
-    for words in standing(ledger, study.privacy) if ledger else ():
+    costs = f"this study spends at most epsilon {at_most(made.stated.epsilon)}"
+    if party_folder.role != "silo":
+        say(costs)
+        return
+    ledger = ledger or party_folder.home / LEDGER
+    for words in (*standing(ledger, study.privacy), costs):
         say(words)
-    say(f"this study spends at most epsilon {at_most(made.stated.epsilon)}")
-    if ledger and ledger.is_file():
-        say(after(ledger, made))
+    if ledger.is_file():
+        # Code of others runs where it is approved, not while something else is.
+        others = [one for one in party_folder.unfinished() if not one.own_code]
+        say(after(ledger, made, [plan(one) for one in others if one.id != study.id]))
 
 
 def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:

@@ -77,7 +77,7 @@ def _propose(options: argparse.Namespace) -> int:
     study = Study.load(options.study)
     event_log = EventLog(party=party_folder.name, say=(lambda _: None) if options.json else say)
     standings = propose(party_folder, study, event_log, url=options.relay, seconds=options.wait)
-    verdict = Verdict.of(study, party_folder)
+    verdict = Verdict.of(study, party_folder.roster, standings)
     away = [name for name, one in standings.items() if one.state == ABSENT]
     content = {"study_id": study.id.hex(), "parties": _plain(standings), **vars(verdict)}
     if not options.json:
@@ -130,8 +130,8 @@ def _inbox(options: argparse.Namespace) -> int:
     else:
         from hubbub.core.study import foreign_code
 
-        own = ledger if party_folder.role == "silo" else None
-        show_study(study, party_folder.roster, own, foreign_code.code_hashes(study))
+        hashes = foreign_code.code_hashes(study)
+        show_study(party_folder, study, party_folder.roster, options.ledger, hashes)
     return 0
 
 
@@ -198,12 +198,12 @@ def _row(inbox: Inbox, proposal: Proposal, ledger: Path) -> dict[str, Any]:
     if standing.state != PENDING:
         return row
     try:
-        return row | _costs(proposal.study(), ledger)
+        return row | _costs(proposal.study(), ledger, inbox.party_folder)
     except HubbubError as error:  # of one that cannot be planned here; others are shown
         return row | {"unknown": printable(str(error))}
 
 
-def _costs(study: Study, ledger: Path) -> dict[str, Any]:
+def _costs(study: Study, ledger: Path, party_folder: PartyFolder) -> dict[str, Any]:
     """What a study would spend: for each adversary, and beside what is spent and left here."""
     if study.own_code:  # which may run while it is planned: only where somebody asks for it
         return {"unknown": f"runs code of its own: hubbub inbox {study.id.hex()[:16]} reviews it"}
@@ -221,7 +221,8 @@ def _costs(study: Study, ledger: Path) -> dict[str, Any]:
     }
     if not ledger.is_file():
         return costs
-    books, spent = LedgerBooks.of(ledger), spending(ledger, made)
+    others = [plan(one) for one in party_folder.unfinished() if not one.own_code]
+    books, spent = LedgerBooks.of(ledger), spending(ledger, made, others)
     cap = None if books.cap is None else books.cap.epsilon
     said = {"spent": spent.spent, "after": spent.after, "cap": cap, "left": books.left}
     return costs | said | {"cap_says": spent.words}

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,17 +65,27 @@ class LedgerBooks:
         spent = self.tally.epsilon(delta=self.cap.delta, relation=self.cap.relation)
         return max(0.0, self.cap.epsilon - spent)
 
-    def after(self, plan: Plan) -> float:
+    def after(self, plan: Plan, beside: Sequence[Plan] = ()) -> float:
         """What the cap, or the plan's goal without one, counts once a plan's study is over.
 
         One that is over already would be run once more.
+
+        Args:
+            plan: its.
+            beside: of other studies, which are run before it.
         """
         if self.filter is not None:
+            let_in = self.filter
+            for other in beside:
+                if counts := let_in.wanted(other.study.id, attempts_of(other)):
+                    admission = Admission(study=other.study.id, counts=counts, left=None)
+                    let_in = let_in.with_admission(admission)
             attempts = attempts_of(plan)
-            rows = self.filter.wanted(plan.study.id, attempts) or tuple(sorted(attempts.items()))
-            return self.filter.epsilon(self.tally, rows)
+            rows = let_in.wanted(plan.study.id, attempts) or tuple(sorted(attempts.items()))
+            return let_in.epsilon(self.tally, rows)
         goal = self.cap or plan.study.privacy
-        return self.tally.after(plan, anew=True).epsilon(delta=goal.delta, relation=goal.relation)
+        tally = reduce(Tally.after, beside, self.tally).after(plan, anew=True)
+        return tally.epsilon(delta=goal.delta, relation=goal.relation)
 
     @property
     def law_unused(self) -> dict[str, Any]:
@@ -121,8 +131,8 @@ class PlannedSpending:
     words: str  # what its cap says of that
 
 
-def spending(path: Path, plan: Plan) -> PlannedSpending:
-    """What a ledger holds, beside what a plan will charge."""
+def spending(path: Path, plan: Plan, beside: Sequence[Plan] = ()) -> PlannedSpending:
+    """What a ledger holds, beside what a plan will charge, and others that are approved there."""
     books, goal = LedgerBooks.of(path), plan.study.privacy
     both = (books.tally, books.tally.after(plan, anew=True))
     spent, later = (own.epsilon(delta=goal.delta, relation=goal.relation) for own in both)
@@ -131,6 +141,8 @@ def spending(path: Path, plan: Plan) -> PlannedSpending:
         words = "no cap"
     elif (counted := books.after(plan)) > cap.epsilon:
         words = f"epsilon {at_most(counted)} of {cap.epsilon:g}: will be refused"
+    elif beside and (together := books.after(plan, beside)) > cap.epsilon:
+        words = f"epsilon {at_most(together)} of {cap.epsilon:g} with what is approved: would wait"
     else:
         words = f"epsilon {at_most(counted)} of {cap.epsilon:g} ({cap.studies} studies)"
     return PlannedSpending(spent=finite(spent), after=finite(later), words=words)
@@ -160,16 +172,31 @@ def standing(path: Path, privacy: Privacy) -> list[str]:
     return words
 
 
-def after(path: Path, plan: Plan) -> str:
-    """What the records will have spent in all studies, once that of a plan is over."""
+def after(path: Path, plan: Plan, beside: Sequence[Plan] = ()) -> str:
+    """What the records will have spent in all studies, once that of a plan is over.
+
+    Args:
+        path: the ledger's.
+        plan: the study's.
+        beside: of the others that are approved there, and not over.
+    """
     books = LedgerBooks.of(path)
     goal = books.cap or plan.study.privacy
     epsilon = books.after(plan)
     by = "total spent" if books.filter is None else "counted by the cap"
     at = f"at delta {goal.delta:g} ({goal.relation})"
     words = f"{by} after this study: epsilon {at_most(epsilon)} {at}"
-    if books.cap is None or epsilon <= books.cap.epsilon:
+    if books.cap is None:
         return words
+    if epsilon <= books.cap.epsilon:
+        together = books.after(plan, beside) if beside else epsilon
+        if together <= books.cap.epsilon:
+            return words
+        names = ", ".join(other.study.name for other in beside)
+        return (
+            f"{words}; but epsilon {at_most(together)} with all of what else is approved here "
+            f"({names}), above the cap: what comes last waits until the cap is raised"
+        )
     refused = "its last steps" if books.filter is None else "it"
     return f"{words}, above the cap: the ledger will refuse {refused}"
 

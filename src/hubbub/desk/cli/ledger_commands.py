@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.disk import json_value, read_bytes, read_text, why_of
-from hubbub.core.errors import IntegrityError, UserError
+from hubbub.core.errors import HubbubError, IntegrityError, UserError
 from hubbub.core.ledger.entry import Cap, Entry
 from hubbub.core.ledger.head_statement import HeadStatement, Witness, Witnessed
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
@@ -306,6 +306,8 @@ def _missing(options: argparse.Namespace) -> int:
     from hubbub.core.planning.study_plan import plan
     from hubbub.core.runs.run_folder import answers_in
     from hubbub.core.study.study import Study
+    from hubbub.site.network.folder_files import read_identity
+    from hubbub.site.network.party_folder import IDENTITY
 
     try:
         study = Study.parse(read_text(options.run / "study.toml"))
@@ -318,6 +320,14 @@ def _missing(options: argparse.Namespace) -> int:
         raise UserError(
             f"expected a silo of {study.name}, got {options.silo!r}; name one of "
             f"{', '.join(study.parties.names)}"
+        )
+    own = options.silo
+    with suppress(HubbubError):  # it need not lie in a party's folder
+        own = read_identity(options.ledger.parent / IDENTITY).name
+    if own != options.silo:
+        raise UserError(
+            f"expected the ledger of {options.silo}, {options.ledger} lies in the folder of {own}; "
+            "name that silo, or the other ledger"
         )
     answers, made = list(answers_in(options.run)), plan(study)
     with _existing(options.ledger) as ledger:

@@ -388,9 +388,12 @@ def _status(options: argparse.Namespace) -> int:
     rows = [(key.replace("_", " "), _cell(key, value)) for key, value in told.items()]
     table("State of the study", ("", ""), rows, texts=2)
     if len(studies) > 1:
-        keys = ("study", "state", "step", "steps", "epsilon", "why")
+        keys = ("study", "state", "step", "steps", "epsilon", "last_progress")
         cells = [[_cell(key, one.get(key, "")) for key in keys] for one in studies.values()]
-        table("Studies", keys, cells, texts=len(keys))
+        table("Studies", [key.replace("_", " ") for key in keys], cells, texts=len(keys))
+    for one in studies.values():
+        if one.get("why"):
+            say(f"{one['study']} ({one['state']}): {one['why']}")
     return 0
 
 

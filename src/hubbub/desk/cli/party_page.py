@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,10 +24,11 @@ from hubbub.desk.cli.ledger_books import LedgerBooks, LedgerHistory, counted_at,
 from hubbub.desk.cli.terminal import finite
 from hubbub.desk.report import markup
 from hubbub.desk.report.markup import Html, section, table, tag
-from hubbub.site.network.event_log import CONNECTING, TRAINING, EventLog, state_of
+from hubbub.site.network.event_log import ANSWERED, CONNECTING, TRAINING, EventLog, state_of
 from hubbub.site.network.monitor import Page, health
 from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.proposals import Inbox
+from hubbub.site.network.requests import COMES
 
 _OWN = "this party's own: of its process and its line, whatever the records are"
 _COUNTED = "public: every party of the study counts it"
@@ -37,15 +39,17 @@ SHOWN = {
     "unconnected": _OWN,
     "refusing": "this party's own: one of the reasons that it tells others too",
     "last_error": "this party's own: an event, of which the log has no value of a record",
+    "absent_why": "public among the parties: what they signed, stated, or left unanswered",
     "absent_since": "public among the parties: who answered shows in every roll",
     "waiting_for": "public among the parties: whose deposit a collection lacks",
-    "parties_refusing": "public among the parties: they said so themselves, signed",
     "study": "public: all parties approved it",
+    "study_id": "public, as the study is",
     "step": _COUNTED,
     "attempts": _COUNTED,
     "steps": "public: stands in the study",
     "epsilon": "public: follows from the study's plan and the attempts",
-    "studies": "the same for each of several studies",
+    "studies": "the same for each of several studies, and why one waits",
+    "unread": "this party's own: files in the folder that it serves",
 }
 _REFRESH = 30  # seconds
 _REST = 20  # times as long as a look into the ledger took, nobody looks again
@@ -89,12 +93,22 @@ class PartyPage:
 
     def _row(self, study: Study, whole: Mapping[str, Any]) -> tuple[Html, ...]:
         """One study: its name, where it stands, steps, epsilon, the beginning of its id."""
-        state = state_of(whole, study.name, study.id)
+        state = state_of(whole, study.id)
         where = state.get("state", "not begun")
+        if where == ANSWERED:
+            where = f"answered until {_time(state['last_progress'])}"
         if self.folder.has_ended(study.id):
             where = "done"
         elif not self.folder.approves(study.id):
-            where = "not answered: its roster was replaced, or its records are not read yet"
+            here = ""
+            with suppress(UserError):
+                here = self.folder.roster.digest.hex()
+            why = (
+                "records are not read yet"
+                if study.parties.roster == here
+                else "roster was replaced"
+            )
+            where = f"not answered: its {why}"
         done = state.get("step", state.get("attempts"))
         step = f"{done} of {state['steps']}" if done is not None and "steps" in state else ""
         epsilon = f"{at_most(state['epsilon'])} of " if "epsilon" in state else "at most "
@@ -120,7 +134,7 @@ class PartyPage:
     ) -> Iterator[str]:
         """What somebody should do; that nothing is to be done, if so."""
         serves = self.folder.role == "aggregator"
-        refusing, absent = state.get("parties_refusing", []), state.get("absent_since", {})
+        absent, why = state.get("absent_since", {}), state.get("absent_why", {})
         pending = [] if serves else self._pending()
         yield from pending
         if not (studies or pending):
@@ -128,16 +142,21 @@ class PartyPage:
         if reason:
             check = "" if serves or state.get("connected") else "; try hubbub join --check"
             yield f"{reason[:1].upper()}{reason[1:]}{check}."
-        if refusing:
-            yield f"Call {few(refusing)}, who cannot take part: the log there says why."
+        here = {one.id.hex()[:16] for one in studies}  # what was withdrawn waits for nothing
+        known = state.get("studies", {}).items()
+        waiting = [one for key, one in known if one.get("why") and (serves or key in here)]
+        yield from (f"{one['study']} ({one['state']}): {one['why']}." for one in waiting)
+        yield from (f"Correct {name}: {said}." for name, said in state.get("unread", {}).items())
         runs = [self.folder.run(one.id) for one in studies if self.folder.has_ended(one.id)]
-        if serves and len(runs) < len(studies) and (silent := sorted({*absent} - {*refusing})):
-            yield f"Call {few(silent)}: hubbub join has to run there."
+        if serves and len(runs) < len(studies):
+            for said, names in _by_reason(absent, why):
+                do = "Wait for" if said.endswith(COMES) else "Call"
+                yield f"{do} {few(names)}: {said}."
         if absent and not serves:
             yield "Wait for the aggregator, or call its people: hubbub serve has to run there."
         if serves and runs and state.get("state") != TRAINING:
             yield from (f"Check the run: hubbub verify {run}" for run in runs)
-        elif studies and not (reason or absent or pending):
+        elif studies and not (reason or absent or pending or waiting or state.get("unread")):
             yield "Nothing: this party takes part without your help."
 
     def _pending(self) -> list[str]:
@@ -154,7 +173,7 @@ _ENDING = (
     "parties or this party's own, and nothing depends on a record but through noisy sums."
 )
 _STUDIES = ("study", "stands", "steps", "epsilon", "id")
-_ABSENT = ("party", "since", "says")
+_ABSENT = ("party", "since", "why")
 _SPENT = ("study", "attempts", "sessions", "epsilon alone", "id")
 
 
@@ -172,15 +191,22 @@ def _top(folder: PartyFolder, state: Mapping[str, Any], reason: str) -> Html:
 
 
 def _absent(state: Mapping[str, Any], now: float) -> Iterator[tuple[Html, ...]]:
-    """A row for each party that is not there: since when, and whether it says that it cannot."""
-    refusing, since = state.get("parties_refusing", []), state.get("absent_since", {})
+    """A row for each party that is not there: since when, and why."""
+    since, why = state.get("absent_since", {}), state.get("absent_why", {})
     for name in sorted({*since, *state.get("waiting_for", [])}):
         seconds = since.get(name)
         when = "not come yet"
         if seconds is not None:
             when = f"{_time(seconds)}, {max(0.0, now - seconds) / 60:.0f} min"
-        says = "that it cannot take part" if name in refusing else "nothing"
-        yield _text(name), _text(when), _text(says)
+        yield _text(name), _text(when), _text(why.get(name, ""))
+
+
+def _by_reason(names: Iterable[str], why: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    """Parties that are missing, those of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for name in names:
+        reasons.setdefault(why.get(name) or "hubbub join has to run there", []).append(name)
+    return [*reasons.items()]
 
 
 def _spent(ledger: Path | None) -> tuple[Html, list[str]]:

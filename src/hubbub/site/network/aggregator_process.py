@@ -27,6 +27,7 @@ from hubbub.site.network.event_log import (
     CONNECTING,
     DONE,
     LOST,
+    QUEUED,
     TRAINING,
     WAITING,
     EventLog,
@@ -90,6 +91,7 @@ def played(
 ) -> Path | None:
     """Run a study to its end, whatever carries the requests; see `host`."""
     event_log = requests.event_log
+    event_log.state(study=study.name, study_id=study.id.hex()[:16])
     try:
         done = _run(party_folder, study, requests, data, until)
     except HubbubError as error:
@@ -222,7 +224,7 @@ def _run(
 
 _AT_ONCE = 4  # studies
 _AGAIN_SECONDS = 60.0  # until a study is tried again that had no room, or whose parties were away
-QUEUED, RUNNING, STOPPED = "queued", "running", "stopped"
+RUNNING, STOPPED = "running", "stopped"
 
 
 @dataclass(kw_only=True)
@@ -293,19 +295,25 @@ class Studies:
         self._take_in()
         for one in self.studies.values():
             running = sum(other.state == RUNNING for other in self.studies.values())
-            if running >= _AT_ONCE or not self._door.is_free:
-                return
             now = time.monotonic()
             if one.state != QUEUED or one.again > now:
                 continue
             if self._is_wanted(one):
-                self._begin(one)
+                if running >= _AT_ONCE:
+                    one.wait(f"{_AT_ONCE} studies run at once; it begins when one of them is over")
+                elif not self._door.is_free:
+                    one.wait("another study begins, and this one after its first step")
+                else:
+                    self._begin(one)
             elif not one.enough_since and now > one.came + self._timeouts.waiting:
                 one.vain = self._over
 
     def _take_in(self) -> None:
         """Read the folder; studies keep the order of their files' names, new ones come last."""
-        for path in sorted(self._folder.glob("*.toml")):
+        paths = sorted(self._folder.glob("*.toml"))
+        for gone in self.unread.keys() - {*paths}:
+            del self.unread[gone]
+        for path in paths:
             try:
                 study = self._party.parsed(path, Study.parse)
             except HubbubError as error:
@@ -320,6 +328,9 @@ class Studies:
                 if self._party.has_ended(study.id):
                     self.studies[study.id].state = DONE
                     log.state(state=DONE)
+        unread = {path.name: why for path, why in self.unread.items()}
+        if unread != (self._log.current("unread") or {}):
+            self._log.state(unread=unread)
 
     def _is_wanted(self, one: QueuedStudy) -> bool:
         """Whether a study is approved here, and by enough parties; it is proposed to them."""
@@ -333,8 +344,8 @@ class Studies:
         except OSError as error:
             one.wait(f"it cannot be proposed, the disk says: {why_of(error)}")
             return False
-        verdict, now = Verdict.of(study, self._party), time.monotonic()
         said = Outbox(self._party).standings(study.id)
+        verdict, now = Verdict.of(study, self._party.roster, said), time.monotonic()
         if verdict.hopeless:
             reasons = listed({name: said[name].reason for name in verdict.declined})
             one.wait(f"too many parties have declined it: {reasons}", DECLINED)
@@ -385,6 +396,8 @@ class Studies:
             one.wait(f"expected no such error: {type(error).__name__}", STOPPED)
         finally:
             self._door.leave(one.study.id)
+            nobody: dict[str, Any] = {"absent_why": {}, "left_out": [], "parties_refusing": []}
+            one.event_log.absent((), **nobody)  # for this study: others may miss somebody
 
 
 def host_all(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -40,7 +41,14 @@ from hubbub.core.session.party import Membership, NodeParty, Party, SiloParty
 from hubbub.core.study.study import Study
 from hubbub.core.verification.attestation.study_attestation import Attester, StudyAttestation
 from hubbub.site.network.envelope import OFFER_LIMIT, Refusal, SizeLimits, answer, read_request
-from hubbub.site.network.event_log import TRAINING, WAITING, EventLog
+from hubbub.site.network.event_log import (
+    ANSWERED,
+    TRAINING,
+    WAITING,
+    WITHDRAWN,
+    EventLog,
+    StudyLog,
+)
 from hubbub.site.network.folder_files import MOST_GRAPHS, FruitlessError
 from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.proposals import received
@@ -139,6 +147,7 @@ class OwnRefusals:
 # becomes a refusal of a few known words; its sentence stays in this party's event log.
 
 SIDES = "hubbub.sides"  # entry points, by role
+TELL_EVERY = 5.0  # seconds between two words on a study for this party's people
 
 
 class Side(Protocol):
@@ -183,6 +192,8 @@ class Endpoint(ABC):
         self._revoked: set[bytes] = set()  # those of them that were ended from here
         self._asked: tuple[bytes, Call] | None = None  # the study and the call that is answered
         self._refusals = OwnRefusals(event_log)
+        self._logs: dict[bytes, StudyLog] = {}
+        self._told = 0.0  # when its people were told last where a study stands
 
     @property
     def roster(self) -> Roster:
@@ -346,6 +357,12 @@ class Endpoint(ABC):
         self._refusals.answered(study, call)
         return answered
 
+    def log_of(self, study: Study) -> StudyLog:
+        """Where one of the studies stands, for this party's people."""
+        if study.id not in self._logs:
+            self._logs[study.id] = StudyLog.within(self.event_log, study.name, study.id)
+        return self._logs[study.id]
+
     def _check_approval(self, session: bytes) -> None:
         """Refuse where a session's study is approved no more: the session is over, for good."""
         study = self._study_of.get(session)
@@ -367,6 +384,7 @@ class Endpoint(ABC):
             self._leave(key)
             if not one.closed:  # else nothing was going on
                 self.event_log.warn("revoked", study=one.study.name, purpose=one.offer.purpose)
+                self.log_of(one.study).state(state=WITHDRAWN)
                 self.event_log.state(state=TRAINING if self.at_work else WAITING)
         self._finished.pop(study, None)
         self._refusals.forget(study)
@@ -541,4 +559,8 @@ class NodeEndpoint(Endpoint):
         answered = state.party.take(call, parts)()
         if call is Call.TOTAL:
             self.event_log.answered()
+            # A node is told of no end: what it knows of a study is when it answered last.
+            if time.monotonic() - self._told > TELL_EVERY:
+                self._told = time.monotonic()
+                self.log_of(state.study).state(state=ANSWERED, last_progress=time.time())
         return answered

@@ -30,11 +30,15 @@ _LINES, _SECONDS = 1000, 60.0  # of one kind at once; until one more may be
 _LONGEST = 4000  # characters of a value: the lines of one kind at once are half a log
 _PACED = frozenset(("step", "answered"))  # what nobody else has come faster
 BEAT = 30.0  # seconds between two signs of life in the status
+# What the state has of parties that are missing: since when, why, and which say so themselves.
+_MISSING = frozenset(("absent_since", "absent_why", "left_out", "parties_refusing"))
 
 Say = Callable[[str], None]
 Tell = Callable[[dict[str, Any]], None]
 # Where a party stands: no line yet, nobody to answer, at work, cut off, over.
 CONNECTING, WAITING, TRAINING, LOST, DONE = "connecting", "waiting", "training", "lost", "done"
+# Of one study: it waits to begin; a node, which hears of no end, has answered; nobody does now.
+QUEUED, ANSWERED, WITHDRAWN = "queued", "answered", "withdrawn"
 REFUSING = "refusing"  # shown of a party that waits or is at work, and cannot do its part
 # What happened, and what to do, for people.
 _SENTENCES = {
@@ -99,26 +103,24 @@ _SENTENCES = {
 
 
 def last_status(home: Path) -> dict[str, Any]:
-    """Where a party stood last, and how many seconds ago."""
+    """Where a party stood last, and how many seconds ago; below 0 where a clock was set back."""
     path = home / STATUS
     try:
         status: dict[str, Any] = json_value(read_bytes(path))
-        status["age_seconds"] = max(0.0, time.time() - status.pop("time"))
+        status["age_seconds"] = time.time() - status.pop("time")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         raise UserError(
             f"expected a party's folder in which hubbub join or hubbub serve has run, found no "
-            f"{path}; start it, or check the path (a run's folder has report.html instead)"
+            f"usable {path}; start it, or check the path (a run's folder has report.html instead)"
         ) from None
     return status
 
 
-def state_of(status: Mapping[str, Any], name: str, study: bytes) -> Mapping[str, Any]:
-    """Where one study stands, of a party's status.
-
-    Names may be alike: by them nothing is looked up, but of a process that serves one study.
-    """
-    only = status if "studies" not in status and status.get("study") == name else {}
-    found: Mapping[str, Any] = status.get("studies", {}).get(study.hex()[:16], only)
+def state_of(status: Mapping[str, Any], study: bytes) -> Mapping[str, Any]:
+    """Where one study stands, of a party's status: by its id, since names may be alike."""
+    key = study.hex()[:16]
+    only = status if status.get("study_id") == key else {}  # of a process that serves one study
+    found: Mapping[str, Any] = status.get("studies", {}).get(key, only)
     return found
 
 
@@ -174,11 +176,29 @@ class EventLog:
             with self._surviving():
                 write_text(self.folder / STATUS, status, durable=False)
 
-    def of_study(self, key: str, state: Mapping[str, Any]) -> None:
-        """Take in where one of several studies stands, without writing it yet."""
+    def of_study(self, key: str, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Take in where one of several studies stands, without writing it yet.
+
+        Returns:
+            Who is missing in any of them, and why: no study hides whom another one misses.
+        """
         with self._lock:
-            studies = self._state.get("studies", {})
-            self._state["studies"] = {**studies, key: dict(state)}
+            studies = {**self._state.get("studies", {}), key: dict(state)}
+            self._state["studies"] = studies
+            missed: dict[str, Any] = {}
+            for name in _MISSING & state.keys():
+                each = [(one["study"], one[name]) for one in studies.values() if name in one]
+                names = sorted({who for _, some in each for who in some})
+                if name == "absent_why":  # there may be another reason in each
+                    missed[name] = {
+                        who: "; ".join(f"{study}: {why[who]}" for study, why in each if who in why)
+                        for who in names
+                    }
+                elif name == "absent_since":
+                    missed[name] = {who: at for _, since in each for who, at in since.items()}
+                else:
+                    missed[name] = names
+            return missed
 
     @contextmanager
     def beating(self, seconds: float = BEAT) -> Iterator[None]:
@@ -304,9 +324,10 @@ class StudyLog(EventLog):
     def state(self, **values: Any) -> None:
         """Change what is known of the present of this study."""
         self._state.update(values)
-        self.whole.of_study(self.id.hex()[:16], {"study": self.study, **self._state})
+        missed = self.whole.of_study(self.id.hex()[:16], {"study": self.study, **self._state})
         own_alone = {"why"} | ({"state"} if values.get("state") != TRAINING else set())
-        self.whole.state(**{k: v for k, v in values.items() if k not in own_alone})
+        shared = {k: missed.get(k, v) for k, v in values.items() if k not in own_alone}
+        self.whole.state(**shared)
 
     def add(self, **amounts: float) -> None:
         """Add to what is counted in the party's state."""

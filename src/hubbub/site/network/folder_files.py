@@ -111,7 +111,8 @@ def check_roster(study: Study, roster: Roster) -> None:
         found = study.parties.roster[:16] or "nothing"
         raise StudyError(
             f'expected parties.roster = "{roster.digest.hex()}", the digest of the roster, got '
-            f"{found}; write it into the study, so that nobody's key can be exchanged"
+            f"{found}; write it into the study, or name the roster that the study is of "
+            "(hubbub approve --roster, with --new-roster where it is newer)"
         )
     silos = tuple(roster.name(index) for index in roster.silos)
     if silos != study.parties.names:
@@ -159,7 +160,7 @@ def keys_of(text: str, unlock: Unlock | None = None) -> Keys:
             raise ValueError
         return keys
 
-    return _parsed(text, "a file of private keys", read)
+    return _parsed(text, "a file of private keys", read, _KEYS_LOST)
 
 
 def identity_beside(text: str) -> Identity:
@@ -168,7 +169,7 @@ def identity_beside(text: str) -> Identity:
     def read(table: Mapping[str, Any]) -> Identity:
         return identity_of({name: value for name, value in table.items() if name != "private"})
 
-    return _parsed(text, "a file of private keys", read)
+    return _parsed(text, "a file of private keys", read, _KEYS_LOST)
 
 
 def _closed(secret: Mapping[str, str], passphrase: str) -> dict[str, str]:
@@ -209,7 +210,15 @@ def fingerprint(identity: Identity) -> str:
     return "-".join(digest[start : start + 4] for start in range(0, 24, 4))
 
 
-def _parsed(text: str, what: str, read: Callable[[Mapping[str, Any]], _T]) -> _T:
+_KEYS_LOST = "restore keys.toml from a backup, or make new keys with hubbub keygen"
+
+
+def _parsed(
+    text: str,
+    what: str,
+    read: Callable[[Mapping[str, Any]], _T],
+    remedy: str = "ask for it again",
+) -> _T:
     """What a reader finds in a text; its own errors might quote secrets, so they are not told."""
     try:
         return read(toml_table(text))
@@ -217,7 +226,7 @@ def _parsed(text: str, what: str, read: Callable[[Mapping[str, Any]], _T]) -> _T
         raise
     except (ValueError, KeyError, TypeError, AttributeError):
         found = "something else"
-    raise StudyError(f"expected {what} as hubbub writes it, found {found}; ask for it again")
+    raise StudyError(f"expected {what} as hubbub writes it, found {found}; {remedy}")
 
 
 # The files that stand for one approved study in a party's folder: the study as it was approved in

@@ -72,6 +72,9 @@ def health(state: Mapping[str, Any], most_age: float = 4 * BEAT) -> tuple[bool, 
     if (age := state.get("age_seconds", 0.0)) > most_age:
         reason = f"wrote its status {age:.0f} s ago: it has ended, hangs, or cannot write"
         return False, {"state": now, "reason": reason}
+    if age < -most_age:
+        reason = f"wrote its status {-age:.0f} s in the future: a clock was set; correct it"
+        return False, {"state": now, "reason": reason}
     if refusing := state.get("refusing"):
         return False, {"state": now, "reason": f"refuses to take part: {refusing}"}
     if not (state.get("connected") or now == DONE):

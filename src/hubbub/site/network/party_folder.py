@@ -156,7 +156,13 @@ class PartyFolder:
                 f"expected the consortium's roster as {path}, found none; put it there with "
                 "hubbub approve --roster"
             )
-        roster = self.parsed(path, roster_in)
+        try:
+            roster = self.parsed(path, roster_in)
+        except StudyError:
+            raise StudyError(
+                f"expected the consortium's roster as {path}, found something else; put it there "
+                "with hubbub approve --roster and --new-roster"
+            ) from None
         self._place_in(roster)
         return roster
 
@@ -407,12 +413,9 @@ class PartyFolder:
         approval = self._approval(study)
         if not approval.is_there:
             return None
-        approved_study = self.parsed(approval.path, Study.parse)
+        approved_study = self._approved_in(approval.path)
         if approved_study.id != study:
-            raise StudyError(
-                f"expected {approval.path} to be the study that was approved, it was altered; "
-                "approve it again"
-            )
+            raise _altered(approval.path)
         other = approved_study.parties.roster != self.roster.digest.hex()
         if other or not (unread or self._has_read(approved_study)):
             return None
@@ -433,9 +436,16 @@ class PartyFolder:
         ids = sorted(self.approved)
         roster = self.roster.digest.hex() if ids else ""
         paths = [self._approval(bytes.fromhex(hex_id)).path for hex_id in ids]
-        studies = [self.parsed(path, Study.parse) for path in paths]
+        studies = [self._approved_in(path) for path in paths]
         current = [one.id for one in studies if one.parties.roster == roster]
         return list(filter(None, (self.study(one, unread=True) for one in current)))
+
+    def _approved_in(self, path: Path) -> Study:
+        """The study in a file of an approval; StudyError if there is none."""
+        try:
+            return self.parsed(path, Study.parse)
+        except StudyError:
+            raise _altered(path) from None
 
     def open_studies(self) -> list[Study]:
         """Approved studies of the roster that is here which are not over."""
@@ -452,11 +462,16 @@ class PartyFolder:
 
     def ended_by(self, roster: Roster) -> list[Study]:
         """Approved studies of the roster that is here which are not over, and end with another."""
+        return [one for one in self.unfinished() if one.parties.roster != roster.digest.hex()]
+
+    def unfinished(self) -> list[Study]:
+        """Approved studies of the roster that is here which are not over; of a torn file, nothing.
+
+        A compute node is not told that a study is over: there its old ones are among them.
+        """
         here = ""
         with suppress(UserError):
             here = read_roster(self.home / ROSTER).digest.hex()
-        if here == roster.digest.hex():
-            return []
         studies = [study for study in self.all_approved() if study.parties.roster == here]
         return [study for study in studies if not self.has_ended(study.id)]
 
@@ -477,6 +492,13 @@ class PartyFolder:
 
     def _audit(self, study: bytes) -> Path:
         return self.home / AUDITS / f"{study.hex()}.json"
+
+
+def _altered(path: Path) -> StudyError:
+    return StudyError(
+        f"expected {path} to be the study that was approved, it was altered; approve it again, or "
+        "remove the file"
+    )
 
 
 def _check_no_keys(path: Path) -> None:

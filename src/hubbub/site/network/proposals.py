@@ -23,6 +23,7 @@ from unicodedata import category
 
 from hubbub.core.disk import json_value, read_text, write_text
 from hubbub.core.errors import HubbubError, ProtocolError, UserError, printable
+from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 from hubbub.core.session.ask import Absent, Call
 from hubbub.core.study.study import Study
@@ -222,7 +223,8 @@ def _study_in(payload: bytes) -> Study:
     """The study in a proposal; ValueError or UserError if its text is none for people to read."""
     if len(payload) > LARGEST_PROPOSAL:
         raise UserError(
-            f"expected a study of {LARGEST_PROPOSAL:,} bytes at most, got {len(payload):,}"
+            f"expected a study of {LARGEST_PROPOSAL:,} bytes at most, got {len(payload):,}; send "
+            "its file, which each party can hubbub approve"
         )
     text = payload.decode()
     if any(category(letter)[0] == "C" and letter not in "\n\r\t" for letter in text):
@@ -375,9 +377,8 @@ class Verdict:
     hopeless: bool  # it cannot, whatever the others say
 
     @classmethod
-    def of(cls, study: Study, party_folder: PartyFolder) -> Verdict:
+    def of(cls, study: Study, roster: Roster, standings: Mapping[str, Standing]) -> Verdict:
         """That on a study in the aggregator's outbox: it needs N - D silos, and all nodes."""
-        roster, standings = party_folder.roster, Outbox(party_folder).standings(study.id)
         absent, nodes = Standing(state=ABSENT), {roster.name(index) for index in roster.nodes}
         states = {
             party.name: standings.get(party.name, absent).state for party in roster.parties[1:]

@@ -26,7 +26,7 @@ from hubbub.core.protocol.primitives.wire import (
     unverified,
 )
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.session.ask import Absent, Answer, Call, Peers
+from hubbub.core.session.ask import LEFT_OUT, RESTARTED, Absent, Answer, Call, Peers
 from hubbub.core.session.offer import OWN, REASONS
 from hubbub.site.network.envelope import (
     MOST_BYTES,
@@ -45,6 +45,7 @@ from hubbub.site.network.waiting import Timeouts
 _MOST_ATTEMPTS = 10**9
 _STATED = (Call.OPEN, Call.COLLECT_KEY, Call.COLLECT_DEPOSIT)  # answers that begin with READY
 SET_BACK = "set-back"  # why a party is refused whose folder is an older copy
+COMES = "; it may come into the next session by itself"  # of whom nobody need call
 Heads = Mapping[bytes, HeadStatement]  # by ledger, the last that was witnessed
 # What the words of a party, who may mean harm, may raise while they are read.
 UNREADABLE = (
@@ -175,9 +176,15 @@ class Requests(Peers):
         self.warn("twice", whom=name)
 
     def left_out(self, absent: Mapping[str, Absent]) -> None:
-        """Have the state say who is missing, and which of them have said that they cannot."""
+        """Have the state say who is missing, why, and who of them says that it cannot take part."""
         refusing = sorted(name for name, one in absent.items() if one.why in OWN)
-        self.event_log.absent(absent, left_out=sorted(absent), parties_refusing=refusing)
+        why = {
+            name: f"{one.said}{COMES if one.why in (RESTARTED, LEFT_OUT) else ''}"
+            for name, one in sorted(absent.items())
+        }
+        self.event_log.absent(
+            absent, absent_why=why, left_out=sorted(absent), parties_refusing=refusing
+        )
 
     def _greeted(
         self, index: int, answer: list[bytes], session: bytes, to: str, heads: Heads

@@ -22,7 +22,14 @@ import numpy as np
 
 from hubbub import learning
 from hubbub.core.disk import json_value, read_text, write_text
-from hubbub.core.errors import DataError, HubbubError, IntegrityError, ProtocolError
+from hubbub.core.errors import (
+    DataError,
+    HubbubError,
+    IntegrityError,
+    NoRoomError,
+    ProtocolError,
+    loggable,
+)
 from hubbub.core.ledger.head_statement import Witnessed
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.ledger.tally import attempts_of, entry_of, kind_of
@@ -46,12 +53,11 @@ from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import part_of
 from hubbub.learning.runs.preparing import prepare
-from hubbub.site.network.endpoint import Endpoint, SessionState
-from hubbub.site.network.event_log import DONE, TRAINING, StudyLog
+from hubbub.site.network.endpoint import TELL_EVERY, Endpoint, SessionState
+from hubbub.site.network.event_log import DONE, QUEUED, TRAINING, WAITING
 from hubbub.site.network.waiting import keep_pace
 
 WITNESSED = "witnessed"  # in a party's home: statements of others' ledgers, and of its own
-_TELL_EVERY = 5.0
 _UNUSABLE = (HubbubError, ValueError, LookupError, TypeError, OSError)
 _PACE = 0.02  # seconds; an answer leaves at a multiple of it
 
@@ -79,8 +85,6 @@ class SiloEndpoint(Endpoint):
         self._ledger = self._books.enter_context(Ledger(ledger))
         self._books.enter_context(self._ledger.held())  # no other process charges it meanwhile
         self._studies: dict[bytes, PreparedStudy] = {}  # its records, as they are
-        self._logs: dict[bytes, StudyLog] = {}
-        self._told = 0.0
         self._side = self.side(
             ledger=self._ledger,
             task_of=self._task_of,
@@ -105,8 +109,16 @@ class SiloEndpoint(Endpoint):
     def check_able(self, begins: Plan | None = None) -> None:
         """Whether the ledger would take a row now; raises if not, before others pay for nothing."""
         self._ledger.check_writable()
-        if begins is not None:
+        if begins is None:
+            return
+        log = self.log_of(begins.study)
+        try:
             self._ledger.check_room(begins, beside=self._begun_plans)
+        except NoRoomError as error:  # its people alone can make room
+            log.state(state=QUEUED, why=loggable(error))
+            raise
+        if log.current("why"):
+            log.state(state=WAITING, why="")
 
     def _begun_plans(self) -> list[Plan]:
         """Of the studies that have a place in the ledger, and are approved here."""
@@ -238,7 +250,7 @@ class SiloEndpoint(Endpoint):
         if call is (Call.SEED if by_seed else Call.MODEL):
             keep_pace(began, self._pace)
             self.event_log.answered()
-            if time.monotonic() - self._told > _TELL_EVERY:  # it takes a while
+            if time.monotonic() - self._told > TELL_EVERY:  # it takes a while
                 self._tell(state)
         return answered
 
@@ -304,7 +316,7 @@ class SiloEndpoint(Endpoint):
         plan = prepared.plan
         spent = min(self._accounted(prepared), plan.mechanism.steps)
         epsilon = plan.epsilon_after(max(spent, 1))  # before the training what is next is told
-        log = self._log_of(state.study)
+        log = self.log_of(state.study)
         log.progress(
             spent,
             plan.mechanism.steps,
@@ -314,12 +326,6 @@ class SiloEndpoint(Endpoint):
             epsilon=epsilon,
         )
         log.note("answered", attempts=spent, epsilon=round(epsilon, 4))
-
-    def _log_of(self, study: Study) -> StudyLog:
-        """Where one of the studies stands, for its own people."""
-        if study.id not in self._logs:
-            self._logs[study.id] = StudyLog.within(self.event_log, study.name, study.id)
-        return self._logs[study.id]
 
     def _close(self, state: SessionState, parts: Sequence[bytes]) -> list[bytes]:
         """The study is over: keep the model, and sign what the ledger holds."""
@@ -339,8 +345,9 @@ class SiloEndpoint(Endpoint):
                 session.end()
         silo_records.over(state.study, self.party_folder.name, self._data)
         self._tell(state)
-        self._log_of(state.study).state(state=DONE)
-        self.event_log.state(state=TRAINING if self.at_work else DONE)
+        self.log_of(state.study).state(state=DONE)
+        waits = WAITING if self.party_folder.unfinished() else DONE
+        self.event_log.state(state=TRAINING if self.at_work else waits)
         closed = self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())
         return [closed, self._ready(state.session, state.study)]
 

@@ -203,8 +203,8 @@ class RelayCertificate:
         if not certificate.path.is_file() or not certificate.key.is_file():
             raise UserError(
                 f"expected the relay's certificate and key as {certificate.path.resolve()} and "
-                f"{certificate.key}, found none; put them there, or name a relay that "
-                "runs with --relay"
+                f"{certificate.key.name} beside it, found none; put them there, or name a relay "
+                "that runs with --relay"
             )
         return certificate
 

@@ -306,11 +306,12 @@ class Server:
     def _keep(self) -> None:
         """Start it again when it ends."""
         while self._process is not None:
-            self._process.wait()
+            code = self._process.wait()
             if self._ended.wait(_AGAIN_SECONDS):
                 return
             *_, last = ["without a word", *_log_lines(self._folder)]
-            self._tell(f"the relay ended ({last.split('] ', 2)[-1]}) and is started again")
+            why = f"signal {-code}" if code < 0 else last.split("] ", 2)[-1]
+            self._tell(f"the relay ended ({why}) and is started again")
             with self._starting:
                 if self._ended.is_set():
                     return
