@@ -135,11 +135,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, DoctestItem) and _is_in(item, "src/hubbub", SLOW_EXAMPLES):
             item.add_marker("slow")
         case = item.name.partition("[")[2].removesuffix("]")
-        is_slow = item.get_closest_marker("slow") is not None
+        whole = {mark.name for mark in getattr(getattr(item, "function", None), "pytestmark", ())}
         for mark in item.iter_markers():
             if mark.name not in ("slow_cases", "quick_cases"):
                 continue
-            if is_slow:
+            if "slow" in whole:
                 raise pytest.UsageError(f"{item.nodeid} is slow, with all cases: drop one mark")
             left = named.setdefault((item.nodeid.partition("[")[0], mark.name), set(mark.args))
             left.discard(case)
