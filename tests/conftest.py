@@ -135,12 +135,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, DoctestItem) and _is_in(item, "src/hubbub", SLOW_EXAMPLES):
             item.add_marker("slow")
         case = item.name.partition("[")[2].removesuffix("]")
-        whole = {mark.name for mark in getattr(getattr(item, "function", None), "pytestmark", ())}
-        for mark in item.iter_markers():
-            if mark.name not in ("slow_cases", "quick_cases"):
-                continue
-            if "slow" in whole:
-                raise pytest.UsageError(f"{item.nodeid} is slow, with all cases: drop one mark")
+        for mark in _marks_of_cases(item):
             left = named.setdefault((item.nodeid.partition("[")[0], mark.name), set(mark.args))
             left.discard(case)
             if (case in mark.args) == (mark.name == "slow_cases"):
@@ -153,6 +148,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     unknown = [f"{test}[{case}]" for (test, _), left in named.items() for case in sorted(left)]
     if unknown and not any("[" in one for one in config.args):
         raise pytest.UsageError(f"no such cases are there to be slow or quick: {unknown}")
+
+
+def _marks_of_cases(item: pytest.Item) -> list[pytest.Mark]:
+    """Those that name slow or quick cases: a test that is slow whole needs none."""
+    found = [mark for mark in item.iter_markers() if mark.name in ("slow_cases", "quick_cases")]
+    whole = getattr(getattr(item, "function", None), "pytestmark", ())
+    if found and any(mark.name == "slow" for mark in whole):
+        raise pytest.UsageError(f"{item.nodeid} is slow, with all cases: drop one mark")
+    return found
 
 
 def _is_in(item: pytest.Item, folder: str, patterns: tuple[str, ...]) -> bool:
