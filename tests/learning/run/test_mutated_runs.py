@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,14 +22,16 @@ import pytest
 from safetensors.numpy import load_file
 from tests.learning.validation.made_up import table_of, write_silos
 
-from hubbub.core.errors import HubbubError
+from hubbub.core.errors import HubbubError, IntegrityError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.query import QueryState, SteppedQuery
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.core.study.study import Study
-from hubbub.core.verification.evidence.evidence_file import REDERIVED
+from hubbub.core.verification.evidence.evidence_file import NOT_VERIFIABLE, REDERIVED, Finding
+from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import Kept, files, read, read_header
+from hubbub.desk.report.report_of_run import paper_of, write_report
 from hubbub.estimation.queries.sums_query import SumsQuery, sums_in, write_sums
 from hubbub.learning.queries.validation.validation_query import ValidationQuery
 from run.test_taken_states import COLUMNS, Forger, forged
@@ -303,3 +306,73 @@ def test_nothing_that_a_mutation_has_made_false_is_told_as_computed_again(
             if any(f"/run/{name} " in one for one in proven):
                 assert content(folder / name) == content(true.folder / name), (done, name)
         shutil.rmtree(folder.parent)
+
+
+# What lies beside -------------------------------------------------------------------------------
+
+
+def copied(true: Forger, folder: Path) -> Forger:
+    shutil.copytree(true.folder, folder)
+    return Forger(folder, true.keys, true.result)
+
+
+def wrongs(found: list[Finding]) -> list[str]:
+    return [Path(one.claim.split(" ")[0]).name for one in found if not one.holds]
+
+
+def test_a_table_for_spreadsheets_says_what_the_sums_say(
+    runs: Callable[[str], Forger], tmp_path: Path
+) -> None:
+    forger = copied(runs("tables"), tmp_path / "run")
+    table = forger.folder / "tables" / "ages.csv"
+    proven = [one.claim for one in forger.sign() if one.verdict == REDERIVED]
+    assert any("ages.csv says what the sums say" in claim for claim in proven)
+    text = table.read_text()
+    number = re.search(r"(?<=,)\d\d\.\d+(?=,)", text)
+    assert number is not None
+    for factor, lies in ((1 + 1e-9, []), (1.001, ["ages.csv"]), (-1.0, ["ages.csv"])):
+        said = f"{float(number[0]) * factor!r}"
+        table.write_text(text[: number.start()] + said + text[number.end() :])
+        assert wrongs(verify(forger.folder)) == ["ages.csv"]  # it has another digest
+        assert wrongs(forger.sign()) == lies
+    table.write_text(text)
+    table.with_name("others.csv").write_text(text)
+    assert wrongs(forger.sign()) == ["others.csv"]
+
+
+@pytest.mark.parametrize(
+    "name", ["coefficients.json", "validation.json", "standardisation.json", "model.safetensors"]
+)
+def test_a_file_of_what_nobody_has_asked_is_no_answer(
+    runs: Callable[[str], Forger], tmp_path: Path, name: str
+) -> None:
+    forger = copied(runs("tables"), tmp_path / "run")
+    (forger.folder / name).write_text("{}")
+    assert wrongs(forger.sign()) == [name]
+
+
+def test_what_the_evidence_has_no_digest_of_is_not_verifiable(
+    runs: Callable[[str], Forger], tmp_path: Path
+) -> None:
+    forger = copied(runs("tables"), tmp_path / "run")
+    (forger.folder / "comparison.json").write_text("{}")
+    (said,) = (one for one in verify(forger.folder) if "has no digest of them" in one.claim)
+    assert (said.verdict, said.claim.startswith("that comparison.json, report.html say")) == (
+        NOT_VERIFIABLE,
+        True,
+    )
+
+
+@pytest.mark.parametrize("name", ["statistics.json", "spending.json"])
+def test_a_page_says_which_files_were_altered_and_no_paper_is_made_of_them(
+    runs: Callable[[str], Forger], tmp_path: Path, name: str
+) -> None:
+    forger = copied(runs("tables"), tmp_path / "run")
+    path = forger.folder / name
+    path.write_text(path.read_text().replace("1", "2", 1))
+    assert wrongs(verify(forger.folder)) == [name]
+    assert f"{name} is the file that evidence.json lists" in write_report(forger.folder).read_text(
+        encoding="utf-8"
+    )
+    with pytest.raises(IntegrityError, match=f"{name} is the file that"):
+        paper_of(forger.folder)

@@ -57,7 +57,9 @@ class Ask(ABC):
     is_pinned: ClassVar[bool] = False
     # Of a run's folder, that hold what its sums gave: evidence has digests of them.
     files: ClassVar[tuple[str, ...]] = ()
-    # The one of them that the page reads answers from; empty if none does.
+    # Patterns of further files that say the same: evidence has digests of them, too.
+    copies: ClassVar[tuple[str, ...]] = ()
+    # The one of `files` that the page reads answers from; empty if none does.
     answers: ClassVar[str] = ""
 
     @abstractmethod

@@ -18,6 +18,7 @@ from hubbub.core.study.ask import asks
 from hubbub.core.verification.evidence.claims import check_content
 from hubbub.core.verification.evidence.collecting import FILE
 from hubbub.core.verification.evidence.evidence_file import load, read_whole
+from hubbub.core.verification.replay.checking import altered_files
 from hubbub.desk.report.arrangements import ArrangementTable, ReportedRun
 from hubbub.desk.report.page import render
 from hubbub.desk.report.paper import manuscript
@@ -77,7 +78,9 @@ def as_written(*folders: Path) -> Iterator[None]:
 
 def paper_of(folder: Path) -> Sheet:
     """What a paper prints of a run, from the files in its folder."""
-    tables = ("statistics", "validation", "coefficients")
+    evidence, tables = folder / FILE, ("statistics", "validation", "coefficients")
+    for altered in altered_files(folder, load(evidence)) if evidence.exists() else ():
+        raise IntegrityError(f"expected that {altered.claim}, {altered.verdict}")
     statistics, validation, coefficients = (_answer_to(folder, table) for table in tables)
     promised = statistics or validation or coefficients
     if promised is None:
@@ -110,6 +113,7 @@ def _page(
     compared = _optional(folder / COMPARISON, None)
     content = load(folder / FILE) if (folder / FILE).exists() else None
     findings = check_content(content, thorough=thorough) if content else []
+    findings += altered_files(folder, content) if content else []
     names = [ask.answers for ask in asks() if ask.answers]
     files = (_optional(folder / name, {"statistics": {}})["statistics"] for name in names)
     statistics = {name: one for answers in files for name, one in answers.items()}

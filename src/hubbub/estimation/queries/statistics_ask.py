@@ -26,6 +26,7 @@ class StatisticsAsk(Ask):
     precedence = 2
     is_pinned = True
     files = ("sums.json", "statistics.json")
+    copies = ("tables/*.csv",)
     answers = "statistics.json"
 
     def keys(self) -> dict[str, Keys]:

@@ -7,6 +7,7 @@ and go into the folder as JSON under the promise that they were made with, and a
 from __future__ import annotations
 
 import json
+import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
@@ -31,6 +32,7 @@ from hubbub.core.planning.query import (
     SteppedQuery,
     Stepper,
 )
+from hubbub.core.study.ask import asks
 from hubbub.core.study.data import Data
 from hubbub.core.study.parties import Privacy
 from hubbub.core.tabular.cells import csv_text
@@ -39,6 +41,7 @@ from hubbub.core.verification.evidence.evidence_file import (
     RESTORE,
     Finding,
     difference,
+    not_verifiable,
     read_plain,
     read_whole,
     wrong,
@@ -55,6 +58,8 @@ _MOST_BYTES = 2**30  # of the file that keeps sums: a hundred of a million numbe
 TABLES = "tables"
 _KINDS = ("", "-curves", "-tests")  # of tables of an answer, at the end of their files' names
 _CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
+_NUMBER = re.compile(r"((?<![^,\n])-?\d+(?:\.\d+)?(?:e[-+]\d+)?(?![^,\n]))")
+_OTHER_BYTES = "other bytes than those made here, as of another version of what writes them"
 Kept = NDArray[np.float32]
 
 
@@ -139,7 +144,8 @@ class KeptQuery(SteppedQuery):
             yield follows.covering("replay.answers")
             if not follows.holds:
                 return  # whatever these sums say
-            for name, text in self.released(plan, state).files.items():
+            released = self.released(plan, state)
+            for name, text in released.files.items():
                 path = folder / name
                 if path.suffix == ".json":  # numbers may differ by last digits
                     why = difference(read_plain(path), json_value(text))
@@ -148,8 +154,33 @@ class KeptQuery(SteppedQuery):
                 claim = f"{path} says what the sums say"
                 answers = course.judged(claim, f"{why}; {RESTORE}" if why else "")
                 yield answers.covering("replay.answers")
+            for path in self._copies_in(folder):
+                claim = f"{path} says what the sums say"
+                made = released.copies.get(path.relative_to(folder).as_posix(), "")
+                yield _copied(path, made, claim, course).covering("replay.answers")
         except MALFORMED as error:
             yield wrong(claim, f"{error}; {RESTORE}")
+
+    def _copies_in(self, folder: Path) -> Iterator[Path]:
+        """Files of a run's folder that say the same as its answers."""
+        kinds = (kind for ask in asks() if self.answered_in in ask.files for kind in ask.copies)
+        return (path for kind in kinds for path in sorted(folder.glob(kind)))
+
+
+def _copied(path: Path, made: str | bytes, claim: str, course: Course) -> Finding:
+    """How a copy of answers stands; whichever version wrote a Parquet file chose its bytes."""
+    if path.suffix != ".csv":
+        if isinstance(made, bytes) and read_whole(path) == made:
+            return course.judged(claim, "")
+        return not_verifiable(f"that {claim}: {_OTHER_BYTES}")
+    found = _parted(read_whole(path).decode())
+    why = difference(found, _parted(str(made))) if made else "it is of no answer"
+    return course.judged(claim, f"{why}; {RESTORE}" if why else "")
+
+
+def _parted(text: str) -> list[str | float]:
+    """CSV as cells that are numbers, whose last digits may differ, and what is between them."""
+    return [float(one) if _NUMBER.fullmatch(one) else one for one in _NUMBER.split(text)]
 
 
 class SumsQuery(KeptQuery):

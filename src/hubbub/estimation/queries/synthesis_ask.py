@@ -22,6 +22,7 @@ class SynthesisAsk(Ask):
     rank = 2
     precedence = 1
     files = ("synthetic-sums.json", "synthetic.json", "synthetic-model.json", "synthetic.csv")
+    copies = ("synthetic.parquet",)
     answers = "synthetic.json"
 
     def keys(self) -> dict[str, Keys]:

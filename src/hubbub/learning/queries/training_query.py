@@ -380,11 +380,14 @@ def _model_findings(path: Path, plan: Plan, course: Course, shown: Set[bytes]) -
     try:
         check_ordinary(path)
         stored = _stored(path, plan, plan.dimension or 0)
-        if not is_header_of(learning.stored_header(path), plan.study):
+        header = learning.stored_header(path)
+        if not is_header_of(header, plan.study):
             raise IntegrityError(f"its metadata are those of another study; {RESTORE}")
     except (HubbubError, SafetensorError, OSError) as error:
         yield wrong(claim, error).covering("replay.model")
         return
+    if "columns" in header:
+        yield not_verifiable(f"which columns of a data frame {path} is for, as it states them")
     if stored is None:
         yield not_verifiable(f"that {claim}: it states none").covering("replay.model")
         return

@@ -360,7 +360,7 @@ def _released(plan: Plan, states: Mapping[str, QueryState]) -> list[Released]:
 
 
 def _write_released(folder: Path, released: Sequence[Released]) -> None:
-    """Put it into a folder; copies say what files do, so they need not last."""
+    """Put it into a folder, on disk before the evidence states digests of it."""
     for part in released:
         for name, text in part.files.items():
             write_text(inside(folder, name), text)
@@ -368,7 +368,7 @@ def _write_released(folder: Path, released: Sequence[Released]) -> None:
             path = inside(folder, name)
             path.parent.mkdir(exist_ok=True)
             content = copied.encode() if isinstance(copied, str) else copied
-            write_bytes(path, content, durable=False)
+            write_bytes(path, content)
 
 
 def write_model(

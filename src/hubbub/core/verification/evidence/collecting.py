@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from hubbub.core.privacy.arguments import RELATIONS
 from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.core.protocol.primitives.message_sizes import SESSION_BYTES
 from hubbub.core.registered import packages
-from hubbub.core.study.ask import asks
+from hubbub.core.runs.spending import SPENDING
+from hubbub.core.study.ask import Ask, asks
 from hubbub.core.verification.evidence.audit_result import AUDIT, read_audit
 from hubbub.core.verification.evidence.claims import FORMAT, MODEL, spent, trusted
 from hubbub.core.verification.evidence.evidence_file import (
@@ -50,7 +51,7 @@ _PART_MEMBERS = {
 }
 # What there is a digest of beside the files of asks, where there is such a file. Transcripts have
 # heads, checkpoints their digests in their names, and the report can be written again at any time.
-_FILES = ("study.toml", "plan.json", "run.json", "metrics.jsonl", AUDIT, MODEL)
+_FILES = ("study.toml", "plan.json", "run.json", "metrics.jsonl", SPENDING, AUDIT, MODEL)
 ONE_PROCESS = (
     "that whoever ran the study could be trusted by all: every party ran in one process on one "
     "machine, which saw all records; what is promised holds where the parties run apart"
@@ -186,10 +187,17 @@ def collect(
 
 def digests_of(folder: Path, listed: Iterable[str] = ()) -> dict[str, str]:
     """SHA-256 of the files of a run, by name; of those that are listed whatever is installed."""
-    names = {*_FILES, *(name for ask in asks() for name in ask.files)}
-    names |= {name for name in listed if Path(name).name == name}
-    there = [folder / name for name in sorted(names) if (folder / name).is_file()]
-    return {path.name: _digest(path) for path in there}
+    names = {*_FILES, *(name for name in listed if Path(name).name == name)}
+    named = {folder / name for name in names if (folder / name).is_file()}
+    there = sorted(named | {*files_of(folder, asks())})
+    return {path.relative_to(folder).as_posix(): _digest(path) for path in there}
+
+
+def files_of(folder: Path, kinds: Iterable[Ask]) -> Iterator[Path]:
+    """The files in a run's folder that hold what these asks gave."""
+    for ask in kinds:
+        yield from (folder / name for name in ask.files if (folder / name).is_file())
+        yield from (path for kind in ask.copies for path in sorted(folder.glob(kind)))
 
 
 def _digest(path: Path) -> str:

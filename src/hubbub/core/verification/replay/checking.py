@@ -21,7 +21,9 @@ from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.offer import round_parameters_of
+from hubbub.core.study.ask import asks
 from hubbub.core.study.study import Study
+from hubbub.core.tabular.records import STANDARDISED
 from hubbub.core.verification.evidence.audit_result import AUDIT
 from hubbub.core.verification.evidence.claims import (
     by_version,
@@ -29,7 +31,7 @@ from hubbub.core.verification.evidence.claims import (
     remade,
     within_seconds,
 )
-from hubbub.core.verification.evidence.collecting import FILE, digests_of, summary_of
+from hubbub.core.verification.evidence.collecting import FILE, digests_of, files_of, summary_of
 from hubbub.core.verification.evidence.evidence_file import (
     MALFORMED,
     MODEL,
@@ -46,6 +48,7 @@ from hubbub.core.verification.evidence.evidence_file import (
     rederived,
     wrong,
 )
+from hubbub.core.verification.evidence.silo_parts import count_of
 from hubbub.core.verification.replay.course import Course
 from hubbub.core.verification.replay.replayed_session import (
     Player,
@@ -100,12 +103,20 @@ def integrity_findings(folder: Path) -> Iterator[Finding]:
             yield wrong(f"{path} lists the run's files", f"{type(error).__name__}: {error}")
 
 
-def _changed(folder: Path, content: Plain, summaries: Mapping[str, Plain]) -> Iterator[Finding]:
-    """Files that are not those of the evidence."""
+def altered_files(folder: Path, content: Plain) -> Iterator[Finding]:
+    """Files of a run that are not those of its evidence; transcripts have heads instead.
+
+    Errors are those of reading what is not as the format says, see `MALFORMED`.
+    """
     listed, there = content["files"], digests_of(folder, content["files"])
     for name in sorted({*listed, *there}):
         if listed.get(name) != there.get(name):
             yield wrong(f"{folder / name} is the file that {FILE} lists", _how(listed, there, name))
+
+
+def _changed(folder: Path, content: Plain, summaries: Mapping[str, Plain]) -> Iterator[Finding]:
+    """Files and transcripts that are not those of the evidence."""
+    yield from altered_files(folder, content)
     known = {transcript["file"]: transcript for transcript in content["transcripts"]}
     broken = {f"{FOLDER}/{file.name}" for file in files(folder)} - set(summaries)
     for name in sorted({*known, *summaries} - broken):
@@ -129,7 +140,7 @@ def check_rows(path: Path, plan: Plan, content: Plain) -> Finding:
     """
     try:
         rows = [json_value(line) for line in read_whole(path).splitlines()]
-        least = [plan.epsilon_after(max(1, int(row["step"]))) for row in rows]
+        least = [plan.epsilon_after(max(1, count_of(row["step"]))) for row in rows]
         shown = [float(row["epsilon"]) for row in rows]
         # Attempts after the last step, and those without a sum, were spent as well.
         least[-1] = plan.epsilon_after(int(content["epsilon"]["attempts"]))
@@ -149,6 +160,7 @@ _BEYOND = (
     "plan.json follows from study.toml",
     "sums, attempts and the model follow from the transcripts",
 )
+_UNREAD = {FILE, FOLDER, "checkpoints", "lock"}  # what nobody reads who was given a run
 _NOTHING = np.zeros(0, dtype=np.float32)
 _NO_EVIDENCE = (
     f"there is no {FILE}, so nothing shows that a transcript is complete, or what the "
@@ -192,8 +204,8 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     if content is not None and (type(claimed) is not dict or claimed.get("id") != study.id.hex()):
         why = f"it is about another study; {RESTORE}"
         return [*findings, wrong(f"{FILE} is about the study in study.toml", why)]
-    if content is not None and (folder / AUDIT).exists():
-        findings.append(_audit_kept(folder / AUDIT, content))
+    if content is not None:
+        findings += _beside(folder, study, content)
     claims = [not_verifiable(_NO_EVIDENCE)] if content is None else check_content(content)
     if beyond:
         return [*findings, *map(not_checked, _BEYOND), *claims]
@@ -207,6 +219,23 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
         if sound is not None:
             findings.append(check_rows(folder / METRICS, remade_plan, sound))
     return findings + claims
+
+
+def _beside(folder: Path, study: Study, content: Plain) -> Iterator[Finding]:
+    """Files that a run of this study does not give, whose readers would believe them; its audit."""
+    given = {*files_of(folder, study.asks)}
+    given -= {folder / STANDARDISED} if study.data.standardise is None else set()
+    models = set() if any(ask.trains for ask in study.asks) else {folder / MODEL}
+    for path in sorted({*files_of(folder, asks()), *filter(Path.exists, models)} - given):
+        yield wrong(f"{path} is of what the study asks for", "it asks for no such thing; remove it")
+    listed = {Path(name).parts[0] for name in content["files"]}
+    if others := {path.name for path in folder.iterdir()} - listed - _UNREAD:
+        yield not_verifiable(
+            f"that {', '.join(sorted(others))} say what the other files say: {FILE} has no digest "
+            "of them; write them again, as with hubbub report"
+        )
+    if (folder / AUDIT).exists():
+        yield _audit_kept(folder / AUDIT, content)
 
 
 def _planned(study: Study, stated: Plain) -> tuple[Plan | None, bool]:
