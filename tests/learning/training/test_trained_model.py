@@ -15,11 +15,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 
 import hubbub
+from hubbub import learning
 from hubbub.core.errors import DataError, HubbubError, IntegrityError, UserError
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
 from hubbub.learning.runs.trained_model import TrainedModel
+from hubbub.learning.study.training import model_header
 
 ROWS = 60
 STUDY = """
@@ -151,6 +153,27 @@ def test_a_file_of_another_run_is_refused(finished, tmp_path):
     study.write_text(study.read_text().replace("low = 20", "low = 30"))
     with pytest.raises(IntegrityError, match="the study beside it, found that of another"):
         hubbub.load(tmp_path / "run")
+
+
+def test_no_features_are_standardised_that_the_study_does_not_ask_for(tmp_path):
+    """What predictions go through would be anybody's."""
+    study = Study.parse(
+        STUDY.format(
+            folder=tmp_path,
+            kind="logistic",
+            outputs=1,
+            more="",
+            target='positive = ["ill"]\nnegative = ["well"]',
+            standardise="",
+        )
+    )
+    (tmp_path / "study.toml").write_text(study.as_toml())
+    module = learning.model_of(study, (2,))
+    learning.save_model(tmp_path / "model.safetensors", module, model_header(study, (2,)))
+    assert hubbub.load(tmp_path).standardisation is None
+    (tmp_path / "standardisation.json").write_text('{"shift": [1.0, 1.0], "scale": [1.0, 1.0]}')
+    with pytest.raises(IntegrityError, match=r"expected no .*standardisation\.json, as the study"):
+        hubbub.load(tmp_path)
 
 
 def test_no_record_gives_no_score(finished):
