@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hubbub.core.errors import IntegrityError, UserError
+from hubbub.core.ledger import hash_chain
 from hubbub.core.ledger.hash_chain import Row
 from hubbub.core.ledger.privacy_ledger import Ledger
 from ledger.book import cap_for, entry
@@ -110,3 +111,30 @@ def test_a_ledger_is_closed_only_when_no_thread_reads_it(
     assert len(heads) == 1
     with pytest.raises(IntegrityError, match="readable ledger"):
         _ = ledger.rows
+
+
+def test_who_is_interrupted_as_the_lock_comes_free_does_not_keep_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else this process could charge nothing any more, and no other one."""
+    monkeypatch.setattr(hash_chain, "_LOCK_SECONDS", 0)
+    with Ledger(path) as ledger:
+        database = ledger._chain._database
+
+        class Interrupted:
+            in_transaction = property(lambda _: database.in_transaction)
+
+            def execute(self, words: str, *more: object) -> object:
+                done = database.execute(words, *more)
+                if words.startswith("BEGIN"):
+                    raise KeyboardInterrupt
+                return done
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger._chain, "_database", Interrupted())
+            with pytest.raises(KeyboardInterrupt):
+                ledger.charge(entry(1))
+        ledger.charge(entry(2))
+        with Ledger(path) as other:
+            other.charge(entry(3))
+            assert [one.round for one in other.entries()][-2:] == [2, 3]

@@ -28,12 +28,19 @@ from hubbub.core.planning.query import QueryState, SteppedQuery
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.core.study.study import Study
-from hubbub.core.verification.evidence.evidence_file import NOT_VERIFIABLE, REDERIVED, Finding
+from hubbub.core.verification.evidence.claims import check
+from hubbub.core.verification.evidence.evidence_file import (
+    NOT_VERIFIABLE,
+    REDERIVED,
+    Finding,
+    with_signature,
+)
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import Kept, files, read, read_header
 from hubbub.desk.report.report_of_run import paper_of, write_report
 from hubbub.estimation.queries.sums_query import SumsQuery, sums_in, write_sums
 from hubbub.learning.queries.validation.validation_query import ValidationQuery
+from run.mutations import content_of
 from run.test_taken_states import COLUMNS, Forger, forged
 
 GIVEN = (
@@ -361,6 +368,19 @@ def test_what_the_evidence_has_no_digest_of_is_not_verifiable(
         NOT_VERIFIABLE,
         True,
     )
+
+
+@pytest.mark.parametrize("changed", [{}, {"session": "00" * 16}, {"file": "x"}])
+def test_no_transcript_stands_for_a_session_that_was_dropped(
+    runs: Callable[[str], Forger], tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    """Silos name their sessions, and those that have no transcript are found by that."""
+    true = runs("tables")
+    told = content_of(true.folder)
+    told["transcripts"].insert(0, told["transcripts"][0] | {"frames": 0} | changed)
+    path = tmp_path / "evidence.json"
+    path.write_text(with_signature(told, true.keys.sign))
+    assert {one.claim for one in check(path) if not one.holds} == {"each transcript is listed once"}
 
 
 @pytest.mark.parametrize("name", ["statistics.json", "spending.json"])

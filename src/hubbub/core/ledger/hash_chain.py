@@ -487,8 +487,8 @@ class Chain:
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:
-        self._database.execute(f"BEGIN {kind}")
-        try:
+        try:  # who waits for the lock may be interrupted as it gets it
+            self._database.execute(f"BEGIN {kind}")
             yield
             self._database.execute("COMMIT")
         except BaseException:

@@ -312,6 +312,12 @@ def _digest_claims(content: Plain, study: Study, _: object) -> Iterator[Finding]
     if model is not None:
         said = f"the model's SHA-256 begins with {model[:16]}: compare `sha256sum {MODEL}`"
     yield signed(said).covering("model", "files")
+    for name in ("file", "session"):  # else one would stand for a session that was dropped
+        if len({transcript[name] for transcript in content["transcripts"]}) < len(
+            content["transcripts"]
+        ):
+            why = f"two have the same {name}"
+            yield wrong("each transcript is listed once", why).covering("transcripts")
     purpose = main_of(study).mechanism.purpose
     main = [transcript for transcript in content["transcripts"] if transcript["purpose"] == purpose]
     frames = sum(transcript["frames"] for transcript in content["transcripts"])
