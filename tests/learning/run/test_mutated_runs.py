@@ -383,6 +383,16 @@ def test_no_transcript_stands_for_a_session_that_was_dropped(
     assert {one.claim for one in check(path) if not one.holds} == {"each transcript is listed once"}
 
 
+def test_a_session_by_another_name_is_missing(
+    runs: Callable[[str], Forger], tmp_path: Path
+) -> None:
+    """Nothing of it would be looked at, and nothing be wrong."""
+    forger = copied(runs("tables"), tmp_path / "run")
+    forger.rewrite_file(files(forger.folder)[0], list, purpose="training", number=0)
+    (wrong,) = (one for one in forger.sign() if not one.holds)
+    assert wrong.claim == "every charged attempt is in the transcripts, answered or not"
+
+
 @pytest.mark.parametrize("name", ["statistics.json", "spending.json"])
 def test_a_page_says_which_files_were_altered_and_no_paper_is_made_of_them(
     runs: Callable[[str], Forger], tmp_path: Path, name: str

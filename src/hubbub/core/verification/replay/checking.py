@@ -307,6 +307,8 @@ def _played(
         yield not_verifiable(
             f"there is no transcript of {plan.main.purpose}, as for a baseline: nothing to replay"
         )
+        # Whoever could call a session by another name would have none of it looked at.
+        yield from attempt_findings(plan, [], content)
         return
     if not _has_room(folder, paths, plan):
         yield not_verifiable(
