@@ -303,17 +303,10 @@ def _played(
     # A header's number is the aggregator's word: what is asked last is not played before the main
     # query, whose end it is asked at.
     paths = sorted(headers, key=lambda path: (_place(plan, headers[path]), path.name))
-    if not any(headers[path].purpose == plan.main.purpose for path in paths):
-        yield not_verifiable(
-            f"there is no transcript of {plan.main.purpose}, as for a baseline: nothing to replay"
-        )
+    if why := _why_nothing(folder, paths, plan, headers):
+        yield not_verifiable(f"{why}: nothing to replay")
         # Whoever could call a session by another name would have none of it looked at.
         yield from attempt_findings(plan, [], content)
-        return
-    if not _has_room(folder, paths, plan):
-        yield not_verifiable(
-            "no file contains a model of the size that the plan states: nothing to replay"
-        )
         return
     initial = plan.main.query.initial(plan)
     courses = {
@@ -405,10 +398,16 @@ def _replay(path: Path, header: Header, plan: Plan, course: Course | None) -> Pl
     return Replay(header, numbers, course, lift=lifted, liftable=liftable)
 
 
-def _has_room(folder: Path, paths: Sequence[Path], plan: Plan) -> bool:
-    """Whether some file is large enough for one model, two bytes a number; none is built before."""
+def _why_nothing(
+    folder: Path, paths: Sequence[Path], plan: Plan, headers: Mapping[Path, Header]
+) -> str:
+    """Why there is nothing to replay; "" if there is."""
+    if not any(headers[path].purpose == plan.main.purpose for path in paths):
+        return f"there is no transcript of {plan.main.purpose}, as for a baseline"
+    # Some file must be large enough for one model, two bytes a number; none is built before.
     sizes = [path.stat().st_size for path in (*paths, folder / MODEL) if path.exists()]
-    return 2 * (plan.dimension or 0) <= max(sizes, default=0)
+    has_room = 2 * (plan.dimension or 0) <= max(sizes, default=0)
+    return "" if has_room else "no file contains a model of the size that the plan states"
 
 
 def _round_parameters(path: Path, header: Header, plan: Plan) -> RoundParameters:
