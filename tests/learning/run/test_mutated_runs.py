@@ -389,8 +389,9 @@ def test_a_session_by_another_name_is_missing(
     """Nothing of it would be looked at, and nothing be wrong."""
     forger = copied(runs("tables"), tmp_path / "run")
     forger.rewrite_file(files(forger.folder)[0], list, purpose="training", number=0)
-    (wrong,) = (one for one in forger.sign() if not one.holds)
-    assert wrong.claim == "every charged attempt is in the transcripts, answered or not"
+    (odd, missing) = (one for one in forger.sign() if not one.holds)
+    assert "to be a session that the study asks for, found “training”" in odd.verdict
+    assert missing.claim == "every charged attempt is in the transcripts, answered or not"
 
 
 @pytest.mark.parametrize("name", ["statistics.json", "spending.json"])

@@ -306,6 +306,7 @@ def _played(
     if why := _why_nothing(folder, paths, plan, headers):
         yield not_verifiable(f"{why}: nothing to replay")
         # Whoever could call a session by another name would have none of it looked at.
+        yield from _misnamed(plan, headers)
         yield from attempt_findings(plan, [], content)
         return
     initial = plan.main.query.initial(plan)
@@ -408,6 +409,15 @@ def _why_nothing(
     sizes = [path.stat().st_size for path in (*paths, folder / MODEL) if path.exists()]
     has_room = 2 * (plan.dimension or 0) <= max(sizes, default=0)
     return "" if has_room else "no file contains a model of the size that the plan states"
+
+
+def _misnamed(plan: Plan, headers: Mapping[Path, Header]) -> Iterator[Finding]:
+    """Sessions that the study does not ask for."""
+    for path, header in headers.items():
+        try:
+            _round_parameters(path, header, plan)
+        except IntegrityError as error:
+            yield wrong(f"{FOLDER}/{path.name} fits", error)
 
 
 def _round_parameters(path: Path, header: Header, plan: Plan) -> RoundParameters:
