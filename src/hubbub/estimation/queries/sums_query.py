@@ -157,7 +157,7 @@ class KeptQuery(SteppedQuery):
             for path in self._copies_in(folder):
                 claim = f"{path} says what the sums say"
                 made = released.copies.get(path.relative_to(folder).as_posix(), "")
-                yield _copied(path, made, claim, course).covering("replay.answers")
+                yield _copied(path, made, claim, course)
         except MALFORMED as error:
             yield wrong(claim, f"{error}; {RESTORE}")
 
