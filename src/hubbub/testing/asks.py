@@ -368,9 +368,11 @@ def _leads(case: _Case, planned: PlannedQuery[SteppedQuery]) -> Set[str]:
         first, second = (query.released(plan, states[-1]) for _ in range(2))
     hold(
         f"what is released of {who} follows from its state alone, in files that the ask names",
-        first.files == second.files and first.files.keys() <= set(case.ask.files),
-        f"the files {', '.join(first.files)}",
-        "draw nothing, and name every file in `files`",
+        first.files == second.files
+        and first.files.keys() <= set(case.ask.files)
+        and all(any(map(Path(name).match, case.ask.copies)) for name in first.copies),
+        f"the files {', '.join([*first.files, *first.copies])}",
+        "draw nothing, and name every file in `files`, or by a pattern in `copies`",
     )
     shown = {name: answer.to_dict() for name, answer in first.answers.items()}
     told = json.loads(first.files.get(case.ask.answers, "{}")).get("statistics", {})

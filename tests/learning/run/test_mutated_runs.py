@@ -344,7 +344,8 @@ def test_a_table_for_spreadsheets_says_what_the_sums_say(
         assert wrongs(forger.sign()) == lies
     table.write_text(text)
     table.with_name("others.csv").write_text(text)
-    assert wrongs(forger.sign()) == ["others.csv"]
+    untold = "what tables/others.csv say, which nothing here computes"
+    assert untold in [one.claim for one in forger.sign() if one.verdict == NOT_VERIFIABLE]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ from hubbub.core.planning.query import (
     SteppedQuery,
     Stepper,
 )
-from hubbub.core.study.ask import asks
 from hubbub.core.study.data import Data
 from hubbub.core.study.parties import Privacy
 from hubbub.core.tabular.cells import csv_text
@@ -154,27 +153,20 @@ class KeptQuery(SteppedQuery):
                 claim = f"{path} says what the sums say"
                 answers = course.judged(claim, f"{why}; {RESTORE}" if why else "")
                 yield answers.covering("replay.answers")
-            for path in self._copies_in(folder):
-                claim = f"{path} says what the sums say"
-                made = released.copies.get(path.relative_to(folder).as_posix(), "")
-                yield _copied(path, made, claim, course)
+            for name, copied in released.copies.items():
+                if (folder / name).exists():
+                    yield _copied(folder / name, copied, course)
         except MALFORMED as error:
             yield wrong(claim, f"{error}; {RESTORE}")
 
-    def _copies_in(self, folder: Path) -> Iterator[Path]:
-        """Files of a run's folder that say the same as its answers."""
-        kinds = (kind for ask in asks() if self.answered_in in ask.files for kind in ask.copies)
-        return (path for kind in kinds for path in sorted(folder.glob(kind)))
 
-
-def _copied(path: Path, made: str | bytes, claim: str, course: Course) -> Finding:
+def _copied(path: Path, made: str | bytes, course: Course) -> Finding:
     """How a copy of answers stands; whichever version wrote a Parquet file chose its bytes."""
-    if path.suffix != ".csv":
-        if isinstance(made, bytes) and read_whole(path) == made:
-            return course.judged(claim, "")
-        return not_verifiable(f"that {claim}: {_OTHER_BYTES}")
-    found = _parted(read_whole(path).decode())
-    why = difference(found, _parted(str(made))) if made else "it is of no answer"
+    claim, found = f"{path} says what the sums say", read_whole(path)
+    if isinstance(made, bytes):
+        same = found == made
+        return course.judged(claim, "") if same else not_verifiable(f"that {claim}: {_OTHER_BYTES}")
+    why = difference(_parted(found.decode()), _parted(made))
     return course.judged(claim, f"{why}; {RESTORE}" if why else "")
 
 

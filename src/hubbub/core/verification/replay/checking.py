@@ -218,6 +218,7 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
         findings += _played(folder, remade_plan, sound, look)
         if sound is not None:
             findings.append(check_rows(folder / METRICS, remade_plan, sound))
+    findings += _uncomputed(folder, study, findings)
     return findings + claims
 
 
@@ -236,6 +237,15 @@ def _beside(folder: Path, study: Study, content: Plain) -> Iterator[Finding]:
         )
     if (folder / AUDIT).exists():
         yield _audit_kept(folder / AUDIT, content)
+
+
+def _uncomputed(folder: Path, study: Study, findings: Sequence[Finding]) -> list[Finding]:
+    """Files of what the study asks for of which no finding speaks."""
+    told = [one.claim for one in findings]
+    given = {*files_of(folder, study.asks)}
+    untold = sorted(path for path in given if not any(str(path) in claim for claim in told))
+    names = ", ".join(path.relative_to(folder).as_posix() for path in untold)
+    return [not_verifiable(f"what {names} say, which nothing here computes")] if names else []
 
 
 def _planned(study: Study, stated: Plain) -> tuple[Plan | None, bool]:

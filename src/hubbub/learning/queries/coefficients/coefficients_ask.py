@@ -54,6 +54,7 @@ class CoefficientsAsk(Ask):
     tables = ("coefficients",)
     rank = 4
     files = ("coefficient-sums.json", "coefficients.json")
+    copies = ("tables/*.csv",)
     answers = "coefficients.json"
 
     def keys(self) -> dict[str, Keys]:
