@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -99,3 +99,13 @@ def test_a_table_of_other_rows_is_told_in_a_line(tmp_path: Path) -> None:
     found = _copied(path, "age\n1.5\n", course)
     assert not found.holds
     assert len(found.verdict) < 400
+
+
+@pytest.mark.parametrize(
+    ("said", "same"),
+    [("45757392,2.5", True), ("45757392,2.5000000001", True), ("45757393,2.5", False)],
+)
+def test_the_code_of_a_group_has_no_last_digits(tmp_path: Path, said: str, same: bool) -> None:
+    path, course = tmp_path / "groups.csv", cast("Any", SimpleNamespace(judged=judged))
+    path.write_text(f"name,value\n{said}\n")
+    assert _copied(path, "name,value\n45757392,2.5\n", course).holds is same

@@ -57,7 +57,8 @@ _MOST_BYTES = 2**30  # of the file that keeps sums: a hundred of a million numbe
 TABLES = "tables"
 _KINDS = ("", "-curves", "-tests")  # of tables of an answer, at the end of their files' names
 _CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
-_NUMBER = re.compile(r"((?<![^,\n])-?\d+(?:\.\d+)?(?:e[-+]\d+)?(?![^,\n]))")
+# As a float is written; a whole number may be a code, which has no last digits.
+_NUMBER = re.compile(r"((?<![^,\n])-?\d+(?:\.\d+(?:e[-+]\d+)?|e[-+]\d+)(?![^,\n]))")
 _OTHER_BYTES = "other bytes than those made here, as of another version of what writes them"
 Kept = NDArray[np.float32]
 
