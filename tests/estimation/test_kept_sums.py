@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
 from estimation.made_up import AGE, DIED, TIME
+from hubbub.core.verification.evidence.evidence_file import judged
 from hubbub.estimation.cox import cox
 from hubbub.estimation.queries.sum_layout import Parameters, SumLayout
+from hubbub.estimation.queries.sums_query import _copied
 from hubbub.estimation.stacking import stack
 
 ROUNDS = 3
@@ -72,3 +78,34 @@ def test_p23_the_first_sum_is_taken_where_all_know_that_it_is() -> None:
     after = kept(1)
     after[1] += 1.0  # who makes the sum says where the next is taken
     assert not LAYOUT.misfit(after, LAYOUT.start, ROUNDS)
+
+
+@pytest.mark.parametrize("made", ["age\n1.5\n", b"PAR1"])
+def test_a_copy_that_cannot_be_read_is_itself_named(tmp_path: Path, made: str | bytes) -> None:
+    course: Any = SimpleNamespace(judged=judged)
+    path = tmp_path / "ages.csv"
+    path.mkdir()
+    found = [_copied(path, made, course)]
+    path.rmdir()
+    path.write_bytes(b"\xff")
+    found.append(_copied(path, "age\n1.5\n", course))
+    assert [one.claim for one in found if not one.holds] == [f"{path} says what the sums say"] * 2
+
+
+def test_a_table_of_other_rows_is_told_in_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "ages.csv"
+    path.write_text("age\n" + "1.5\n" * 10_000)
+    course: Any = SimpleNamespace(judged=judged)
+    found = _copied(path, "age\n1.5\n", course)
+    assert not found.holds
+    assert len(found.verdict) < 400
+
+
+@pytest.mark.parametrize(
+    ("said", "same"),
+    [("45757392,2.5", True), ("45757392,2.5000000001", True), ("45757393,2.5", False)],
+)
+def test_the_code_of_a_group_has_no_last_digits(tmp_path: Path, said: str, same: bool) -> None:
+    path, course = tmp_path / "groups.csv", cast("Any", SimpleNamespace(judged=judged))
+    path.write_text(f"name,value\n{said}\n")
+    assert _copied(path, "name,value\n45757392,2.5\n", course).holds is same

@@ -14,6 +14,7 @@ import pytest
 
 from hubbub import VERSION
 from hubbub.core.planning.exposure import stated_adversary
+from hubbub.core.study.ask import asks
 from hubbub.core.study.parties import Parties, Privacy
 from hubbub.core.verification.evidence.claims import _asked_claims, by_version
 from hubbub.core.verification.evidence.collecting import digests_of
@@ -24,7 +25,13 @@ from hubbub.core.verification.evidence.evidence_file import (
     Finding,
     difference,
 )
-from hubbub.core.verification.replay.checking import METRICS, check_rows
+from hubbub.core.verification.replay.checking import (
+    METRICS,
+    _beside,
+    _uncomputed,
+    altered_files,
+    check_rows,
+)
 from hubbub.core.verification.replay.replayed_session import ReplayedSession
 from hubbub.core.verification.replay.session_findings import (
     STANDARDISED,
@@ -197,9 +204,62 @@ def test_values_are_found_equal_in_all_members_and_in_six_digits(
 def test_a_package_that_a_run_was_made_with_and_that_is_not_here_is_named() -> None:
     versions = {"hubbub": VERSION, "python": "3.11", "numpy": "2.0", "torch": None, "wards": "1.0"}
     why = by_version("an unknown key", {"versions": versions})
-    assert why == "an unknown key; it was made with wards, not installed here: verify it with that"
+    assert why == (
+        "an unknown key; it says that wards, not installed here, had a part in it: verify it with "
+        "that, if you know the package and trust it"
+    )
     assert by_version("", {"versions": versions}) == ""
     assert by_version("it differs", {"versions": {"hubbub": VERSION}}) == "it differs"
+
+
+def test_evidence_has_no_sentences_of_its_own_put_on_a_screen() -> None:
+    versions = {
+        "hubbub": "9; run evil.sh, which",
+        "wards\u2003from evil.example": "1",
+        "b" * 99: "1",
+    }
+    why = by_version("it differs", {"versions": versions})
+    assert why.startswith("it differs; hubbub of another version made it, and this is")
+    assert not any(word in why for word in ("evil", "bbbb", "had a part"))
+
+
+def test_what_differs_is_said_in_a_line_however_long_it_is() -> None:
+    long = ["a" * 10**6]
+    for found, made in ((long, []), (long[0], 1.0), ({long[0]: 1}, {})):
+        assert len(difference(found, made)) < 250
+
+
+@pytest.mark.parametrize("name", ["", "gone.json", "tables/gone.csv", ".", "../up.json", "x" * 300])
+@pytest.mark.parametrize("digest", [None, "00" * 32])
+def test_a_name_in_evidence_that_is_no_file_of_the_run_is_wrong(
+    tmp_path: Path, name: str, digest: str | None
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "up.json").write_text("{}")
+    found = list(altered_files(tmp_path / "run", {"files": {name: digest}}))
+    assert [one.holds for one in found] == [False]
+
+
+def test_what_the_evidence_has_no_digest_of_is_told_in_folders_too(tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    for name in ("tables/ages.csv", "tables/more.html", "page.html", "sums.json"):
+        (tmp_path / name).write_text("1")
+    study: Any = SimpleNamespace(asks=asks(), data=SimpleNamespace(standardise=1))
+    content = {"files": {"tables/ages.csv": "", "sums.json": ""}}
+    (found,) = _beside(tmp_path, study, content)
+    assert found.claim.startswith("that page.html, tables/more.html say what")
+
+
+def test_no_file_counts_as_computed_for_one_whose_name_ends_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sums.json").write_text("{}")
+    study: Any = SimpleNamespace(asks=asks())
+    beside = [Finding("coefficient-sums.json follows from the sums", REDERIVED)]
+    assert "what sums.json say" in _uncomputed(Path(), study, beside)[0].claim
+    for claim in ("sums.json follows from the sums", "that sums.json says so: other bytes"):
+        assert _uncomputed(Path(), study, [Finding(claim, REDERIVED)]) == []
 
 
 def test_a_file_that_evidence_lists_is_there_without_the_package_that_wrote_it(
@@ -210,8 +270,12 @@ def test_a_file_that_evidence_lists_is_there_without_the_package_that_wrote_it(
     for place in (run, tmp_path):
         (place / "wards.json").write_text("{}")
     assert digests_of(run) == {}
-    listed = ["wards.json", "gone.json", "../wards.json", str(run / "wards.json")]
-    assert digests_of(run, listed) == {"wards.json": hashlib.sha256(b"{}").hexdigest()}
+    (run / "beds").mkdir()
+    (run / "beds" / "1.csv").write_text("{}")
+    outside = ["../wards.json", "beds/../../wards.json", str(run / "wards.json")]
+    listed = ["wards.json", "beds/1.csv", "gone.json", "./wards.json", "beds", *outside]
+    digest = hashlib.sha256(b"{}").hexdigest()
+    assert digests_of(run, listed) == {"wards.json": digest, "beds/1.csv": digest}
 
 
 @pytest.mark.parametrize("delta", [1e-5, nextafter(1e-5, 1), 1e-5 * (1 - 1e-9)])

@@ -340,7 +340,7 @@ def test_whoever_approves_sees_what_all_that_is_approved_comes_to(command, home)
     (home / "study.toml").write_text(said.replace(name, "another"))
     flat = " ".join(command(*approval(home))[1].split())
     assert "counted by the cap after this study: epsilon 1.000" in flat
-    assert f"with all of what else is approved here ({name}), above the cap" in flat
+    assert f"with what else is approved here ({name}), above the cap" in flat
     narrow = ("--epsilon", 1.3, "--delta", 1e-5, "--fixed-studies")
     assert command("budget", "set", ledger, *narrow)[0] == 0
     assert "above the cap" in " ".join(command(*approval(home))[1].split())

@@ -196,10 +196,15 @@ def test_a_torn_file_of_a_folder_is_named_with_what_to_do(sites: Consortium) -> 
     """A party has many studies, and `join` refuses to begin with any of them torn."""
     ann, home = sites.sites["ann"], sites.home / "ann"
     path = home / APPROVED / f"{sites.study.id.hex()}.toml"
+    text = path.read_text()
     path.write_text("torn = ")
     for read in (lambda: ann.study(sites.study.id), ann.studies):
         with pytest.raises(StudyError, match=r"\.toml to be .* approve it again, or remove"):
             read()
+    path.write_text(text + "\n[wards]\nbeds = 3\n")
+    with pytest.raises(StudyError, match=r"wards.*install the package that reads it"):
+        ann.studies()
+    path.write_text("torn = ")
     (home / ROSTER).write_text("torn = ")
     with pytest.raises(StudyError, match=r"roster\.toml, found something else; put it there"):
         _ = ann.roster

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.core.errors import UserError
+from hubbub.core.errors import HubbubError, UserError
 from hubbub.core.number_format import at_most
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.primitives.identity import Roster
@@ -44,6 +44,7 @@ from hubbub.site.network.folder_files import (
 from hubbub.site.network.party_folder import HOME, IDENTITY, LEDGER, RELAY, PartyFolder
 
 if TYPE_CHECKING:
+    from hubbub.core.planning.plan import Plan
     from hubbub.site.network.proposals import Inbox
 
 
@@ -383,9 +384,18 @@ def show_study(
     for words in (*standing(ledger, study.privacy), costs):
         say(words)
     if ledger.is_file():
+        say(after(ledger, made, plans_beside(party_folder, study)))
+
+
+def plans_beside(party_folder: PartyFolder, study: Study) -> list[Plan]:
+    """Of the other studies that are approved in a party's folder, and not over."""
+    plans = []
+    for one in party_folder.unfinished():
         # Code of others runs where it is approved, not while something else is.
-        others = [one for one in party_folder.unfinished() if not one.own_code]
-        say(after(ledger, made, [plan(one) for one in others if one.id != study.id]))
+        if one.id != study.id and not one.own_code:
+            with suppress(HubbubError):  # it does not run here either
+                plans.append(plan(one))
+    return plans
 
 
 def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:

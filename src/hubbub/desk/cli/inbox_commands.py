@@ -11,7 +11,7 @@ from hubbub.core.errors import HubbubError, UserError, printable
 from hubbub.core.number_format import at_most
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.study.study import Study
-from hubbub.desk.cli.consortium_commands import decided, review, show_study
+from hubbub.desk.cli.consortium_commands import decided, plans_beside, review, show_study
 from hubbub.desk.cli.ledger_books import LedgerBooks, spending
 from hubbub.desk.cli.main import actor
 from hubbub.desk.cli.terminal import (
@@ -221,8 +221,8 @@ def _costs(study: Study, ledger: Path, party_folder: PartyFolder) -> dict[str, A
     }
     if not ledger.is_file():
         return costs
-    others = [plan(one) for one in party_folder.unfinished() if not one.own_code]
-    books, spent = LedgerBooks.of(ledger), spending(ledger, made, others)
+    books = LedgerBooks.of(ledger)
+    spent = spending(ledger, made, plans_beside(party_folder, study))
     cap = None if books.cap is None else books.cap.epsilon
     said = {"spent": spent.spent, "after": spent.after, "cap": cap, "left": books.left}
     return costs | said | {"cap_says": spent.words}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from hubbub.core.disk import open_ordinary, read_text
 from hubbub.core.errors import HubbubError
-from hubbub.core.ledger.entry import Admission, Cap, Closing, Entry
+from hubbub.core.ledger.entry import RECORD, Admission, Cap, Closing, Entry
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.privacy_ledger import Content, Ledger
 from hubbub.core.ledger.tally import Tally, attempts_of
@@ -87,6 +87,14 @@ class LedgerBooks:
         tally = reduce(Tally.after, beside, self.tally).after(plan, anew=True)
         return tally.epsilon(delta=goal.delta, relation=goal.relation)
 
+    def mixes(self, plans: Sequence[Plan]) -> bool:
+        """Whether of these some may be refused for their unit: patients beside records (P21)."""
+        tally = reduce(Tally.after, plans, self.tally)
+        both = len({kind.unit for kind, _ in tally.counts()}) > 1
+        # Under a cap for studies chosen late, patients come first.
+        late = both and self.filter is not None and self.tally.unit == RECORD
+        return late or (tally.is_mixed and not self.tally.is_mixed)
+
     @property
     def law_unused(self) -> dict[str, Any]:
         """Steps of the cap's reference law that nobody used, and the epsilon that they keep."""
@@ -141,6 +149,8 @@ def spending(path: Path, plan: Plan, beside: Sequence[Plan] = ()) -> PlannedSpen
         words = "no cap"
     elif (counted := books.after(plan)) > cap.epsilon:
         words = f"epsilon {at_most(counted)} of {cap.epsilon:g}: will be refused"
+    elif books.mixes([*beside, plan]):
+        words = "patients beside records: may be refused"
     elif beside and (together := books.after(plan, beside)) > cap.epsilon:
         words = f"epsilon {at_most(together)} of {cap.epsilon:g} with what is approved: would wait"
     else:
@@ -189,12 +199,17 @@ def after(path: Path, plan: Plan, beside: Sequence[Plan] = ()) -> str:
     if books.cap is None:
         return words
     if epsilon <= books.cap.epsilon:
+        if books.mixes([*beside, plan]):
+            return (
+                f"{words}; but patients stand beside records in what is counted or approved here: "
+                "the ledger may refuse one; count one of them in a ledger of its own"
+            )
         together = books.after(plan, beside) if beside else epsilon
         if together <= books.cap.epsilon:
             return words
         names = ", ".join(other.study.name for other in beside)
         return (
-            f"{words}; but epsilon {at_most(together)} with all of what else is approved here "
+            f"{words}; but epsilon {at_most(together)} with what else is approved here "
             f"({names}), above the cap: what comes last waits until the cap is raised"
         )
     refused = "its last steps" if books.filter is None else "it"

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.disk import file_name, json_value, read_bytes, write_text
-from hubbub.core.errors import DataError, IntegrityError
+from hubbub.core.errors import DataError, HubbubError, IntegrityError
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
@@ -57,7 +57,8 @@ _MOST_BYTES = 2**30  # of the file that keeps sums: a hundred of a million numbe
 TABLES = "tables"
 _KINDS = ("", "-curves", "-tests")  # of tables of an answer, at the end of their files' names
 _CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
-_NUMBER = re.compile(r"((?<![^,\n])-?\d+(?:\.\d+)?(?:e[-+]\d+)?(?![^,\n]))")
+# As a float is written; a whole number may be a code, which has no last digits.
+_NUMBER = re.compile(r"((?<![^,\n])-?\d+(?:\.\d+(?:e[-+]\d+)?|e[-+]\d+)(?![^,\n]))")
 _OTHER_BYTES = "other bytes than those made here, as of another version of what writes them"
 Kept = NDArray[np.float32]
 
@@ -162,11 +163,16 @@ class KeptQuery(SteppedQuery):
 
 def _copied(path: Path, made: str | bytes, course: Course) -> Finding:
     """How a copy of answers stands; whichever version wrote a Parquet file chose its bytes."""
-    claim, found = f"{path} says what the sums say", read_whole(path)
+    claim = f"{path} says what the sums say"
+    try:
+        found = read_whole(path)
+        text = "" if isinstance(made, bytes) else found.decode()
+    except (HubbubError, UnicodeDecodeError) as error:
+        return wrong(claim, f"{error}; {RESTORE}")
     if isinstance(made, bytes):
         same = found == made
         return course.judged(claim, "") if same else not_verifiable(f"that {claim}: {_OTHER_BYTES}")
-    why = difference(_parted(found.decode()), _parted(made))
+    why = difference(_parted(text), _parted(made))
     return course.judged(claim, f"{why}; {RESTORE}" if why else "")
 
 

@@ -415,7 +415,10 @@ class PartyFolder:
             return None
         approved_study = self._approved_in(approval.path)
         if approved_study.id != study:
-            raise _altered(approval.path)
+            raise StudyError(
+                f"expected {approval.path} to be the study that was approved, it was altered; "
+                "approve it again, or remove the file"
+            )
         other = approved_study.parties.roster != self.roster.digest.hex()
         if other or not (unread or self._has_read(approved_study)):
             return None
@@ -444,8 +447,12 @@ class PartyFolder:
         """The study in a file of an approval; StudyError if there is none."""
         try:
             return self.parsed(path, Study.parse)
-        except StudyError:
-            raise _altered(path) from None
+        except StudyError as error:
+            raise StudyError(
+                f"expected {path} to be the study that was approved, got: {error}; if that is no "
+                "package or version that this machine lacks, the file was altered: approve it "
+                "again, or remove it"
+            ) from None
 
     def open_studies(self) -> list[Study]:
         """Approved studies of the roster that is here which are not over."""
@@ -492,13 +499,6 @@ class PartyFolder:
 
     def _audit(self, study: bytes) -> Path:
         return self.home / AUDITS / f"{study.hex()}.json"
-
-
-def _altered(path: Path) -> StudyError:
-    return StudyError(
-        f"expected {path} to be the study that was approved, it was altered; approve it again, or "
-        "remove the file"
-    )
 
 
 def _check_no_keys(path: Path) -> None:

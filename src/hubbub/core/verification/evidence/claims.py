@@ -11,6 +11,7 @@ said to be not checked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import lru_cache
@@ -255,11 +256,21 @@ def by_version(why: str, content: Plain) -> str:
     versions = content.get("versions")
     made_with = versions if isinstance(versions, dict) else {}
     if why and (version := made_with.get("hubbub", VERSION)) != VERSION:
-        why += f"; hubbub {version} made it, and this is {VERSION}: verify it with that version"
-    others = made_with.keys() - {"hubbub", "python", *LIBRARIES}
+        said = version if _is_plain(version) else "of another version"
+        why += f"; hubbub {said} made it, and this is {VERSION}: verify it with that version"
+    # Whoever signed it names them, and they may mean harm.
+    others = set(filter(_is_plain, made_with)) - {"hubbub", "python", *LIBRARIES}
     if why and (lacking := sorted(others - packages().keys())):
-        why += f"; it was made with {few(lacking)}, not installed here: verify it with that"
+        why += (
+            f"; it says that {few(lacking)}, not installed here, had a part in it: verify it with "
+            "that, if you know the package and trust it"
+        )
     return why
+
+
+def _is_plain(said: object) -> bool:
+    """Whether it may be the name of a package, or a version; a sentence is neither."""
+    return isinstance(said, str) and bool(re.fullmatch("[A-Za-z0-9][A-Za-z0-9_.+-]{0,49}", said))
 
 
 def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) -> Finding:

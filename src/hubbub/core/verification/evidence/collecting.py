@@ -12,7 +12,7 @@ import hashlib
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hubbub import VERSION
@@ -187,8 +187,10 @@ def collect(
 
 def digests_of(folder: Path, listed: Iterable[str] = ()) -> dict[str, str]:
     """SHA-256 of the files of a run, by name; of those that are listed whatever is installed."""
-    names = {*_FILES, *(name for name in listed if Path(name).name == name)}
-    named = {folder / name for name in names if (folder / name).is_file()}
+    # No name leads out of the folder, nor to a file under two names.
+    plain = (name for name in listed if name == PurePosixPath("/", name).as_posix()[1:])
+    names = {*_FILES, *(name for name in plain if ".." not in name.split("/"))}
+    named = {folder / name for name in names if _is_file(folder / name)}
     there = sorted(named | {*files_of(folder, asks())})
     return {path.relative_to(folder).as_posix(): _digest(path) for path in there}
 
@@ -198,6 +200,13 @@ def files_of(folder: Path, kinds: Iterable[Ask]) -> Iterator[Path]:
     for ask in kinds:
         yield from (folder / name for name in ask.files if (folder / name).is_file())
         yield from (path for kind in ask.copies for path in sorted(folder.glob(kind)))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # its name is too long for any file
+        return False
 
 
 def _digest(path: Path) -> str:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from hubbub.core import disk
 from hubbub.core.errors import HubbubError, IntegrityError, UserError
+from hubbub.core.settings import shortened
 from hubbub.core.verification.transcript.frame_records import roster_of
 
 MODEL = "model.safetensors"  # of a run's folder
@@ -184,8 +185,8 @@ def difference(found: Any, made: Any, where: str = "it") -> str:
     """Where two plain values first differ by more than last digits; "" if nowhere."""
     if isinstance(found, dict) and isinstance(made, dict):
         if set(found) != set(made):
-            odd = min(map(str, set(found) ^ set(made)))
-            return f"{where} has or lacks {odd!r}, unlike what follows from the study"
+            odd = _shown(min(map(str, set(found) ^ set(made))))
+            return f"{where} has or lacks {odd}, unlike what follows from the study"
         pairs = ((found[key], made[key], key) for key in made)
     elif isinstance(found, list) and isinstance(made, list | tuple) and len(found) == len(made):
         pairs = (
@@ -195,5 +196,12 @@ def difference(found: Any, made: Any, where: str = "it") -> str:
         same = type(found) is type(made) and found == made
         if isinstance(made, float) and type(found) in (int, float):
             same = isclose(found, made, rel_tol=CLOSE)
-        return "" if same else f"{where} is {found!r}, {made!r} follows from the study"
+        if same:
+            return ""
+        return f"{where} is {_shown(found)}, {_shown(made)} follows from the study"
     return next((said for pair in pairs if (said := difference(*pair))), "")
+
+
+def _shown(value: object) -> str:
+    """In a sentence on a screen, which whole tables are not for."""
+    return shortened(repr(value), 80)

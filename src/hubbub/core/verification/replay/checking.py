@@ -9,14 +9,15 @@ data of any silo and runs no code that a study names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from hubbub.core.disk import json_value
 from hubbub.core.errors import EffortError, HubbubError, IntegrityError, UserError
-from hubbub.core.number_format import several
+from hubbub.core.number_format import few, several
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters
@@ -110,7 +111,7 @@ def altered_files(folder: Path, content: Plain) -> Iterator[Finding]:
     """
     listed, there = content["files"], digests_of(folder, content["files"])
     for name in sorted({*listed, *there}):
-        if listed.get(name) != there.get(name):
+        if name not in there or listed.get(name) != there[name]:
             yield wrong(f"{folder / name} is the file that {FILE} lists", _how(listed, there, name))
 
 
@@ -229,11 +230,14 @@ def _beside(folder: Path, study: Study, content: Plain) -> Iterator[Finding]:
     models = set() if any(ask.trains for ask in study.asks) else {folder / MODEL}
     for path in sorted({*files_of(folder, asks()), *filter(Path.exists, models)} - given):
         yield wrong(f"{path} is of what the study asks for", "it asks for no such thing; remove it")
-    listed = {Path(name).parts[0] for name in content["files"]}
-    if others := {path.name for path in folder.iterdir()} - listed - _UNREAD:
+    listed = {*content["files"]}
+    folders = {parent.as_posix() for name in listed for parent in PurePosixPath(name).parents}
+    there = {path for own in folders for path in (folder / own).iterdir()}
+    names = {path.relative_to(folder).as_posix() for path in there}
+    if others := sorted(names - folders - listed - _UNREAD):
         yield not_verifiable(
-            f"that {', '.join(sorted(others))} say what the other files say: {FILE} has no digest "
-            "of them; write them again, as with hubbub report"
+            f"that {few(others, 20)} say what the other files say: {FILE} has no digest of them; "
+            "write them again, as with hubbub report"
         )
     if (folder / AUDIT).exists():
         yield _audit_kept(folder / AUDIT, content)
@@ -243,9 +247,11 @@ def _uncomputed(folder: Path, study: Study, findings: Sequence[Finding]) -> list
     """Files of what the study asks for of which no finding speaks."""
     told = [one.claim for one in findings]
     given = {*files_of(folder, study.asks)}
-    untold = sorted(path for path in given if not any(str(path) in claim for claim in told))
-    names = ", ".join(path.relative_to(folder).as_posix() for path in untold)
-    return [not_verifiable(f"what {names} say, which nothing here computes")] if names else []
+    # By its whole name, which another file's may end with.
+    names = {path: re.compile(rf"(?<!\S){re.escape(str(path))}(?![\w./-])") for path in given}
+    untold = sorted(path for path in given if not any(map(names[path].search, told)))
+    said = ", ".join(path.relative_to(folder).as_posix() for path in untold)
+    return [not_verifiable(f"what {said} say, which nothing here computes")] if said else []
 
 
 def _planned(study: Study, stated: Plain) -> tuple[Plan | None, bool]:

@@ -1,0 +1,63 @@
+"""What whoever approves a study is told of all that is approved under a ledger's cap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hubbub.core.errors import StudyError
+from hubbub.core.ledger.entry import Cap
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.planning.study_plan import plan
+from hubbub.core.study.study import Study
+from hubbub.desk.cli import consortium_commands
+from hubbub.desk.cli.ledger_books import after, spending
+
+TABLE = {
+    "study": {"name": "rows"},
+    "parties": {"names": ["a", "b", "c"], "colluders": 1},
+    "data": {
+        "files": "{name}.csv",
+        "columns": {"age": {"low": 20.0, "high": 90.0}},
+        "records": 4000,
+    },
+    "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    "statistics": {"ages": {"kind": "table", "columns": ["age"]}},
+}
+ROWS = Study.from_table(TABLE)
+DATA = {**TABLE["data"], "patient": "pid", "most_per_patient": 3}
+PEOPLE = Study.from_table({**TABLE, "study": {"name": "people"}, "data": DATA})
+OTHER_ROWS = Study.from_table({**TABLE, "study": {"name": "other rows"}})
+
+
+@pytest.mark.parametrize("studies", ["fixed", "adaptive"])
+def test_p21_patients_beside_records_are_told_as_what_no_cap_makes_room_for(
+    tmp_path: Path, studies: str
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.set_cap(Cap(epsilon=50.0, delta=1e-5, relation="add-remove", studies=studies))
+    for one, other in ((ROWS, PEOPLE), (PEOPLE, ROWS)):
+        said = after(path, plan(one), [plan(other)])
+        assert "patients stand beside records in what is counted or approved here" in said
+        assert "count one of them in a ledger of its own" in said
+        assert spending(path, plan(one), [plan(other)]).words.startswith("patients beside records")
+    assert "patients" not in after(path, plan(OTHER_ROWS), [plan(ROWS)])
+    assert "patients" not in after(path, plan(PEOPLE))
+
+
+def test_an_approved_study_that_cannot_be_planned_here_hinders_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def planned(study: Study) -> Any:
+        if study.id == PEOPLE.id:
+            raise StudyError("expected the package that it needs, found none; install it")
+        return plan(study)
+
+    monkeypatch.setattr(consortium_commands, "plan", planned)
+    folder: Any = SimpleNamespace(unfinished=lambda: [PEOPLE, ROWS, OTHER_ROWS])
+    beside = consortium_commands.plans_beside(folder, ROWS)
+    assert [one.study.name for one in beside] == ["other rows"]
