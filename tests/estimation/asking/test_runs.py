@@ -246,10 +246,9 @@ def leave_the_last_out(folder: Path, told: Study) -> None:
     kept[0] = 1
     kept[-layout.numbers :] = 0
     write_sums(run, kept, SUMS)
-    for name, text in (
-        statistics_of(made.study).released(made, QueryState(parameters=kept)).files.items()
-    ):
-        (run / name).write_text(text)
+    released = statistics_of(made.study).released(made, QueryState(parameters=kept))
+    for name, text in {**released.files, **released.copies}.items():
+        (run / name).write_text(str(text))
     (run / "evidence.json").unlink()
 
 
