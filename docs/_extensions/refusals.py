@@ -86,7 +86,7 @@ REASONS: dict[str, dict[str, tuple[str, str]]] = {
             f"{_MORE}; joined groups.",
         ),
         "below the noise": (
-            "The information about this effect does not exceed its noise.",
+            "Noise hides the information about this effect, or the upper end of its interval.",
             f"{_MORE}; a class joined with another.",
         ),
         "the estimate does not converge, as happens where all records of a class have the outcome, "

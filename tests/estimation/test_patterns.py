@@ -90,6 +90,16 @@ def test_an_effect_is_not_told_where_noise_leaves_it_without_an_upper_end() -> N
     assert found.refusal or "below the noise" in " ".join(found.notes)
 
 
+def test_whether_an_effect_has_an_upper_end_is_a_matter_of_its_own_confidence() -> None:
+    """Above 5 events of 300, with noise of 4: one within 2 standard errors, and none within 3.3."""
+    cells = np.array([[295.0, 5], [2880, 120], [2880, 120]])
+    usual = logistic(DIED, (Levels(column=STAGE),)).told_of(cells, 4.0).rows
+    assert [row.low <= row.value <= row.high < 1e6 for row in usual] == [True, True]
+    sure = logistic(DIED, (Levels(column=STAGE),), confidence=0.999).told_of(cells, 4.0)
+    assert sure.refusal
+    assert not sure.rows
+
+
 @pytest.mark.parametrize(
     ("value", "sampling", "why"), [(0.5, 0.1, NOISE), (-5.0, 4.0, NO_END), (-5.0, 0.01, NOISE)]
 )

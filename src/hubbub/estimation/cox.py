@@ -134,12 +134,16 @@ class Stratum:
         end = int(np.argmax(noisy)) if noisy.any() else self.bins
         return replace(self, events=self.events[:, :end], at_risk=self.at_risk[:, :end])
 
+    def score(self, effects: Array) -> Array:
+        """(q,) of these effects."""
+        _, means, _ = self._weighted(effects)
+        return np.asarray(self.events.sum(axis=1) @ self.design - self._half @ means)
+
     def at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""
         x, (weights, means, _) = self.design, self._weighted(effects)
-        score = self.events.sum(axis=1) @ x - self._half @ means
         information = (x.T * (weights @ self._half)) @ x - (means.T * self._half) @ means
-        return score, information
+        return self.score(effects), information
 
     def by_bin(self, effects: Array) -> tuple[Array, Array]:
         """The same of each bin: (bins, q) and (bins, q, q)."""
@@ -209,7 +213,10 @@ class PartialLikelihood:
             return None
         noise = np.sum([stratum.noise(self.root.values) for stratum in self._strata], axis=0)
         doubt = np.concatenate([stratum.doubt(self.root.values) for stratum in self._strata])
-        return sandwich(self.root, noise, doubt, at=self._at)
+        return sandwich(self.root, noise, doubt, score=self._score)
+
+    def _score(self, effects: Array) -> Array:
+        return np.asarray(sum(stratum.score(effects) for stratum in self._strata))
 
     def _at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""

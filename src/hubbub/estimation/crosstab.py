@@ -204,7 +204,8 @@ def _ratios(pair: Array, sigma: float, z: float, column: str, level: str) -> Ite
         if counts.min() < max(limit, _LEAST):
             continue
         margins = (counts - limit) / np.sqrt(counts + sigma**2)
-        wider = intervals.caution(margins.min(axis=1)) if sigma else np.ones(2)
+        least = np.maximum(margins.min(axis=1), intervals.LEAST_OF_RATIOS)
+        wider = intervals.caution(least) if sigma else np.ones(2)
         parts = [_logarithm(row, sigma, odds=not first) for row in pair]
         logs, variances = map(np.array, zip(*parts, strict=True))
         effect, error = logs[0] - logs[1], math.sqrt(wider**2 @ variances)

@@ -32,6 +32,9 @@ CLEAR = 5.0
 # By how many more they must be expected to be, where a plan promises an answer, and which part of
 # records may lack a cell.
 SURE, COMPLETE = 2.5, 0.8
+# Counts of ratios are taken to be no closer above their limit, in standard deviations: intervals
+# six times as wide hold as often as those of `caution`, which would reach ratios of 10^12.
+LEAST_OF_RATIOS = 0.3
 _LARGEST = 700.0  # logarithm of a ratio: beyond, it is no float
 _LEAST_MARGIN, _HALVINGS = 0.05, 60  # of what caution looks for
 

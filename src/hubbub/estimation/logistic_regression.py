@@ -141,10 +141,12 @@ class Logistic(_OddsRatios, PatternRegression):
         counts, x, mixed = cells[chosen], x[chosen], self.layout.counts[chosen]
         total = counts.sum(axis=1)
 
+        def score(effects: Array) -> Array:
+            return np.asarray(x.T @ (counts[:, 1] - total * expit(x @ effects)))
+
         def at(effects: Array) -> tuple[Array, Array]:
             mean = expit(x @ effects)
-            information = (x.T * (total * mean * (1 - mean))) @ x
-            return x.T @ (counts[:, 1] - total * mean), information
+            return score(effects), (x.T * (total * mean * (1 - mean))) @ x
 
         fit = newton(at, x.shape[1], sigma)
         if fit is None:
@@ -155,7 +157,7 @@ class Logistic(_OddsRatios, PatternRegression):
         each = math.sqrt(2.0) * mean * (1 - mean)  # of both counts of a pattern
         squares = x[:, :, None] * x[:, None, :]
         doubt = np.tensordot(mixed, each[:, None, None] * squares, axes=(0, 0))
-        return sandwich(fit, sigma**2 * rows.T @ rows, sigma * doubt, first=1, at=at)
+        return sandwich(fit, sigma**2 * rows.T @ rows, sigma * doubt, first=1, score=score)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import Key, text, texts
-from hubbub.estimation.intervals import chi_square_test
+from hubbub.estimation.intervals import chi_square_test, normal_quantile
 from hubbub.estimation.regression import (
     HIDDEN,
     TOO_NOISY,
@@ -244,7 +244,7 @@ class PatternRegression(Regression, OneSum):
         """What `fitted` says of components that somebody has; nothing is known of others."""
         seen, patterns = self.seen(cells, design, sigma, kept)
         fit = self.fitted(cells, design[:, seen], sigma, patterns) if seen.any() else None
-        return fit and fit.among(seen)
+        return fit and replace(fit.among(seen), z=normal_quantile(self.confidence))
 
     def seen(
         self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None

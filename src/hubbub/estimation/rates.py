@@ -324,5 +324,5 @@ class _Rate:
         second = self.sigma**2 / 2.0 * (1.0 / self.events**2 - 1.0 / self.time**2)
         noise = self.sigma**2 * (1.0 / self.events**2 + 1.0 / self.time**2)
         variance = self.dispersion / self.events + noise
-        wider = float(intervals.caution(np.array(margin)))
+        wider = float(intervals.caution(np.array(max(margin, intervals.LEAST_OF_RATIOS))))
         return math.log(self.events / self.time) + second, wider**2 * variance

@@ -292,6 +292,7 @@ class Effects:
         far: (q,) whether the steps of an effect have not led there.
         ways: of each, from how much less an effect is to the mean information on the way there,
             over that at the estimate; empty where it is the same everywhere.
+        z: standard errors above each within which it must have an end: those of its interval.
     """
 
     values: Array
@@ -302,6 +303,7 @@ class Effects:
     may_diverge: NDArray[np.bool_] | bool = True
     far: NDArray[np.bool_] | bool = False
     ways: tuple[Callable[[float], float], ...] = ()
+    z: float = 2.0
 
     @property
     def errors(self) -> Array:
@@ -319,7 +321,8 @@ class Effects:
 
         An interval from a ratio of 0 on has an end; one without an upper end says nothing.
         """
-        above = [abs(self.deviations(one, -_FURTHEST)) < 2.0 for one in range(len(self.ways))]
+        places = range(len(self.ways))
+        above = [abs(self.deviations(one, -_FURTHEST)) < self.z for one in places]
         return np.asarray(self._endless(self.reach) | np.array(above or [False]))
 
     def deviations(self, place: int, apart: float) -> float:
@@ -567,7 +570,7 @@ def sandwich(
     *,
     first: int = 0,
     least: tuple[float, float] = ONE_SUM,
-    at: At | None = None,
+    score: Callable[[Array], Array] | None = None,
 ) -> Effects | None:
     """Effects whose score has so much noise; None where the information is not clear of its own.
 
@@ -577,7 +580,8 @@ def sandwich(
         doubt: (m, q, q) what each of m independent noises, of deviation 1, does to the information.
         first: components before this one are no effects: an intercept.
         least: how clear of its noise the information must be, as `ONE_SUM` says.
-        at: what `newton` was given, of ratios; None where the information is the same everywhere.
+        score: from effects to the score there, of ratios; None where the information is the same
+            everywhere.
     """
     if clearness(root.information, doubt) < least[0]:
         return None
@@ -593,21 +597,22 @@ def sandwich(
         covariance=np.asarray(covariance[first:, first:]),
         clear=np.asarray(clear[first:]) / least[1],
         sampling=np.diag(inverse)[first:],
-        ways=_ways(at, root)[first:] if at else (),
+        ways=_ways(score, root)[first:] if score else (),
     )
 
 
-def _ways(at: At, root: Root) -> tuple[Callable[[float], float], ...]:
+def _ways(score: Callable[[Array], Array], root: Root) -> tuple[Callable[[float], float], ...]:
     """Of each effect the mean information on the way to others, over that at the root.
 
-    The way is that on which the other effects' scores are none; its score is the sum of it.
+    The way is straight, as it leaves the root where the other effects' scores stay none: near the
+    root that is the score of the likelihood's profile, and an upper end far from it comes early.
     """
 
     def way(along: Array, apart: float) -> float:
         there = root.values - apart * along
         with np.errstate(all="ignore"):  # far away ratios are no floats, and nothing is known
-            score = at(there)[0] - root.drawn * there
-            mean = float(score @ along) / (apart * float(along @ root.information @ along))
+            found = score(there) - root.drawn * there
+            mean = float(found @ along) / (apart * float(along @ root.information @ along))
         return mean if math.isfinite(mean) else 0.0
 
     inverse = np.linalg.inv(root.information)
