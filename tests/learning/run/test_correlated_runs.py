@@ -16,9 +16,9 @@ import hubbub
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.primitives.correlated_noise import CorrelatedNoise
 from hubbub.core.protocol.primitives.wire import Frame
-from hubbub.core.protocol.round import noise_share
 from hubbub.core.protocol.round.round_parameters import PresentThroughout, RoundParameters
 from hubbub.core.verification.replay.checking import verify
+from hubbub.learning.runs import baselines
 from run.finished import a_study
 
 BANDS, STEPS = 3, 8
@@ -119,7 +119,7 @@ def test_p25_a_rehearsal_has_the_noise_of_a_run(monkeypatch: pytest.MonkeyPatch)
             super().__init__(*given)  # type: ignore[arg-type]
             made.append(self)
 
-    monkeypatch.setattr(noise_share, "CorrelatedNoise", Seen)
+    monkeypatch.setattr(baselines, "CorrelatedNoise", Seen)
     (result,) = hubbub.rehearse(study(5))
     round_parameters = result.plan.share_sigma_grid
     assert made[0]._sigma == pytest.approx(round_parameters * 2)
