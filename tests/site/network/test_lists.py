@@ -863,7 +863,7 @@ def test_no_list_is_made_of_an_old_ones_frames(gather: Any) -> None:
     old = {call: dict(told) for call, told in hand.tape.items()}
     hand.all(Call.LIST)
     assert refusal(hand.ask(Call.WRAP, "ann", old[Call.WRAP]["ann"])) == ("protocol", "relay")
-    assert any("expected a MIX_KEY for step 0 of list 2" in line for line in parties.said)
+    assert any("expected a MIX_KEY of step 0 of list 2" in line for line in parties.said)
 
 
 def test_a_list_that_was_opened_is_the_last_of_its_session(gather: Any) -> None:
