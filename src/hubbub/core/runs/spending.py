@@ -18,8 +18,6 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.ledger.tally import Tally
 from hubbub.core.study.parties import Privacy
 
-SPENDING = "spending.json"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:

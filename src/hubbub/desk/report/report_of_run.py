@@ -13,11 +13,10 @@ from typing import Any
 from hubbub.core.disk import json_value, write_bytes
 from hubbub.core.errors import HubbubError, IntegrityError, UserError
 from hubbub.core.runs.run_folder import REPORT
-from hubbub.core.runs.spending import SPENDING
 from hubbub.core.study.ask import asks
 from hubbub.core.verification.evidence.claims import check_content
 from hubbub.core.verification.evidence.collecting import FILE
-from hubbub.core.verification.evidence.evidence_file import load, read_whole
+from hubbub.core.verification.evidence.evidence_file import SPENDING, load, read_whole
 from hubbub.core.verification.replay.checking import altered_files
 from hubbub.desk.report.arrangements import ArrangementTable, ReportedRun
 from hubbub.desk.report.page import render

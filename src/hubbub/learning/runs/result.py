@@ -22,10 +22,10 @@ from hubbub.core.planning.query import QueryState, Released
 from hubbub.core.runs import prepared_study, run_folder
 from hubbub.core.runs.renderers import render
 from hubbub.core.runs.run_folder import REPORT
-from hubbub.core.runs.spending import SPENDING, Spending
+from hubbub.core.runs.spending import Spending
 from hubbub.core.tabular.records import STANDARDISED, Standardisation
 from hubbub.core.verification.evidence.collecting import FILE
-from hubbub.core.verification.evidence.evidence_file import MODEL
+from hubbub.core.verification.evidence.evidence_file import MODEL, SPENDING
 from hubbub.estimation.data_frame import data_frame
 from hubbub.estimation.queries.sums_query import KeptQuery
 from hubbub.estimation.statistic import Answer

@@ -21,12 +21,12 @@ from hubbub.core.privacy.arguments import RELATIONS
 from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.core.protocol.primitives.message_sizes import SESSION_BYTES
 from hubbub.core.registered import packages
-from hubbub.core.runs.spending import SPENDING
 from hubbub.core.study.ask import Ask, asks
 from hubbub.core.verification.evidence.audit_result import AUDIT, read_audit
 from hubbub.core.verification.evidence.claims import FORMAT, MODEL, spent, trusted
 from hubbub.core.verification.evidence.evidence_file import (
     LIBRARIES,
+    SPENDING,
     Plain,
     check_ordinary,
     part_words,

@@ -21,7 +21,7 @@ from hubbub.core.errors import HubbubError, IntegrityError, UserError
 from hubbub.core.settings import shortened
 from hubbub.core.verification.transcript.frame_records import roster_of
 
-MODEL = "model.safetensors"  # of a run's folder
+MODEL, SPENDING = "model.safetensors", "spending.json"  # of a run's folder
 _WHOLE = b"hubbub evidence v1"
 _PART = b"hubbub evidence part v1"
 _SIGNED = re.compile(rb'(.*),\n "signature": "([0-9a-f]{128})"\n\}\n', re.DOTALL)
