@@ -255,7 +255,7 @@ def test_no_file_counts_as_computed_for_one_whose_name_ends_alike(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("sums.json").write_text("{}")
-    study: Any = SimpleNamespace(asks=asks())
+    study: Any = SimpleNamespace(asks=[SimpleNamespace(files=("sums.json",), copies=())])
     beside = [Finding("coefficient-sums.json follows from the sums", REDERIVED)]
     assert "what sums.json say" in _uncomputed(Path(), study, beside)[0].claim
     for claim in ("sums.json follows from the sums", "that sums.json says so: other bytes"):
