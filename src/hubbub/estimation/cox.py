@@ -136,14 +136,17 @@ class Stratum:
 
     def score(self, effects: Array) -> Array:
         """(q,) of these effects."""
-        _, means, _ = self._weighted(effects)
+        return self._score(self._weighted(effects)[1])
+
+    def _score(self, means: Array) -> Array:
+        """(q,) by the means (2 bins, q) of the design over who is at risk."""
         return np.asarray(self.events.sum(axis=1) @ self.design - self._half @ means)
 
     def at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""
         x, (weights, means, _) = self.design, self._weighted(effects)
         information = (x.T * (weights @ self._half)) @ x - (means.T * self._half) @ means
-        return self.score(effects), information
+        return self._score(means), information
 
     def by_bin(self, effects: Array) -> tuple[Array, Array]:
         """The same of each bin: (bins, q) and (bins, q, q)."""

@@ -141,12 +141,12 @@ class Logistic(_OddsRatios, PatternRegression):
         counts, x, mixed = cells[chosen], x[chosen], self.layout.counts[chosen]
         total = counts.sum(axis=1)
 
-        def score(effects: Array) -> Array:
-            return np.asarray(x.T @ (counts[:, 1] - total * expit(x @ effects)))
+        def score(mean: Array) -> Array:
+            return np.asarray(x.T @ (counts[:, 1] - total * mean))
 
         def at(effects: Array) -> tuple[Array, Array]:
             mean = expit(x @ effects)
-            return score(effects), (x.T * (total * mean * (1 - mean))) @ x
+            return score(mean), (x.T * (total * mean * (1 - mean))) @ x
 
         fit = newton(at, x.shape[1], sigma)
         if fit is None:
@@ -157,7 +157,8 @@ class Logistic(_OddsRatios, PatternRegression):
         each = math.sqrt(2.0) * mean * (1 - mean)  # of both counts of a pattern
         squares = x[:, :, None] * x[:, None, :]
         doubt = np.tensordot(mixed, each[:, None, None] * squares, axes=(0, 0))
-        return sandwich(fit, sigma**2 * rows.T @ rows, sigma * doubt, first=1, score=score)
+        noise, doubt = sigma**2 * rows.T @ rows, sigma * doubt
+        return sandwich(fit, noise, doubt, first=1, score=lambda one: score(expit(x @ one)))
 
 
 @dataclass(frozen=True, kw_only=True)

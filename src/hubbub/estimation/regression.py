@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -315,7 +315,7 @@ class Effects:
         """(q,) standard errors of intervals and tests."""
         return np.asarray(np.sqrt(self.errors**2 + (self.wider**2 - 1.0) * self.sampling))
 
-    @property
+    @cached_property  # far ends are looked for
     def endless(self) -> NDArray[np.bool_]:
         """(q,) whether no end of an effect is to be seen, as of a class without the outcome.
 
