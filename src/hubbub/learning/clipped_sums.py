@@ -306,7 +306,7 @@ def clipped_sum(
                         rows=rows,
                         counted=counted,
                         precision=precision,
-                        budget=_BUDGET if tries else 0,
+                        affordable=_within_budget if tries else None,
                     )
                     return ClippedSum(*total)
                 return _summed(form, space, layout, batch, clip, chunk, counted)
@@ -419,8 +419,12 @@ def _summed(
 
 def _affordable(parts: list[Part], records: int) -> int:
     """How many records the budget holds, judged by what the last piece took."""
-    floats = sum(part.floats() for _, part in parts)
-    return max(1, _BUDGET * records // max(1, floats))
+    return _within_budget(sum(part.floats() for _, part in parts), records)
+
+
+def _within_budget(numbers: int, records: int) -> int:
+    """The same, where these took so many numbers."""
+    return max(1, _BUDGET * records // max(1, numbers))
 
 
 def _add(

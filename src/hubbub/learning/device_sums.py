@@ -15,7 +15,7 @@ many follows from shapes. This file draws no noise, and knows no layer.
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
@@ -63,12 +63,12 @@ def summed_at_once(
     rows: int,
     counted: torch.Tensor,
     precision: str,
-    budget: int = 0,
+    affordable: Callable[[int, int], int] | None = None,
 ) -> tuple[torch.Tensor, int]:
     """The clipped sum in float64, and how many of the counted records are finite.
 
     `form` makes the gradients of `rows` records at once, or of fewer where memory is short; after
-    the first of them of as many as need `budget` numbers, if it is not 0.
+    the first of them of as many as are `affordable` by the numbers that these took, if it is given.
     """
     rows = min(rows, batch.size, _FITTING.get(model, rows))
     total = torch.zeros(space.size, dtype=torch.float64, device=device)
@@ -83,9 +83,9 @@ def summed_at_once(
                 part, numbers = _add(total, form, space, piece, clip, some, precision)
                 finite.append(part)
                 start += piece.size
-                if budget:
-                    fitting = max(1, budget * piece.size // max(1, numbers))
-                    most = min(fitting, form.most, _FITTING.get(model, fitting))
+                if affordable is not None:
+                    known = min(form.most, _FITTING.get(model, form.most))
+                    most = min(affordable(numbers, piece.size), known)
             return total, int(torch.cat(finite).cpu().numpy().sum())
         except torch.cuda.OutOfMemoryError:
             if rows == 1:

@@ -279,11 +279,15 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
             "copy both again"
         )
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
-    if (standardised is None) != (study.data.standardise is None):
-        wanted = "which the study's features need" if standardised is None else "as the study says"
-        found = "none; copy it again" if standardised is None else "one; remove it"
-        no = "" if standardised is None else "no "
-        raise IntegrityError(f"expected {no}{path / STANDARDISED}, {wanted}, found {found}")
+    if standardised is None and study.data.standardise is not None:
+        raise IntegrityError(
+            f"expected {path / STANDARDISED}, which the study's features need, found none; copy it "
+            "again"
+        )
+    if standardised is not None and study.data.standardise is None:
+        raise IntegrityError(
+            f"expected no {path / STANDARDISED}, as the study says, found one; remove it"
+        )
     listed: Any = None
     with suppress(ValueError):  # of the data frames that it was fitted to
         listed = json_value(header.get("columns", "[]"))

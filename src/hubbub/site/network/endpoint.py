@@ -147,7 +147,7 @@ class OwnRefusals:
 # becomes a refusal of a few known words; its sentence stays in this party's event log.
 
 SIDES = "hubbub.sides"  # entry points, by role
-TELL_EVERY = 5.0  # seconds between two words on a study for this party's people
+_TELL_EVERY = 5.0  # seconds between two words on a study for this party's people
 
 
 class Side(Protocol):
@@ -363,6 +363,16 @@ class Endpoint(ABC):
             self._logs[study.id] = StudyLog.within(self.event_log, study.name, study.id)
         return self._logs[study.id]
 
+    def _attempt_answered(self, state: SessionState) -> None:
+        """Count it, and now and then tell this party's people, which takes a while."""
+        self.event_log.answered()
+        if time.monotonic() - self._told > _TELL_EVERY:
+            self._tell(state)
+
+    @abstractmethod
+    def _tell(self, state: SessionState) -> None:
+        """Tell this party's people where a session's study stands."""
+
     def _check_approval(self, session: bytes) -> None:
         """Refuse where a session's study is approved no more: the session is over, for good."""
         study = self._study_of.get(session)
@@ -558,9 +568,10 @@ class NodeEndpoint(Endpoint):
         """The answer to a call of an open session."""
         answered = state.party.take(call, parts)()
         if call is Call.TOTAL:
-            self.event_log.answered()
-            # A node is told of no end: what it knows of a study is when it answered last.
-            if time.monotonic() - self._told > TELL_EVERY:
-                self._told = time.monotonic()
-                self.log_of(state.study).state(state=ANSWERED, last_progress=time.time())
+            self._attempt_answered(state)
         return answered
+
+    def _tell(self, state: SessionState) -> None:
+        """See `Endpoint`: told of no end, it knows of a study when it answered last."""
+        self._told = time.monotonic()
+        self.log_of(state.study).state(state=ANSWERED, last_progress=time.time())

@@ -53,7 +53,7 @@ from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import part_of
 from hubbub.learning.runs.preparing import prepare
-from hubbub.site.network.endpoint import TELL_EVERY, Endpoint, SessionState
+from hubbub.site.network.endpoint import Endpoint, SessionState
 from hubbub.site.network.event_log import DONE, QUEUED, TRAINING, WAITING
 from hubbub.site.network.waiting import keep_pace
 
@@ -249,9 +249,7 @@ class SiloEndpoint(Endpoint):
         by_seed = state.membership.round_parameters.needs_joint_seed
         if call is (Call.SEED if by_seed else Call.MODEL):
             keep_pace(began, self._pace)
-            self.event_log.answered()
-            if time.monotonic() - self._told > TELL_EVERY:  # it takes a while
-                self._tell(state)
+            self._attempt_answered(state)
         return answered
 
     def _noted(self, study: Study, result: bytes | memoryview) -> bytes:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Protocol, cast
 
-from hubbub.core.protocol.projection.matrix import Projection
+from hubbub.core.protocol.projection.matrix import Array, Projection
 from hubbub.core.protocol.projection.product import project
 from hubbub.core.protocol.round.batches import Rows
 from hubbub.core.protocol.round.draw import Draw
-from hubbub.core.protocol.round.local_task import Array, LocalTask
+from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 
 LAYERS = "layers"  # the kind that is made layer by layer, before records are clipped
