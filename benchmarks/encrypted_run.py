@@ -141,7 +141,7 @@ def tasks_of(plan: Plan, model: torch.nn.Module, records: Sequence[Records]) -> 
         learning.TrainingTask(
             model,
             own,
-            clip=plan.record_clip,
+            clip=plan.main.record_clip,
             margin=SUM_MARGIN,
             method=method,
             rows=most_rows(len(own), plan.study.training.sample_rate),
@@ -266,7 +266,7 @@ class Ready:
     def run(self, step: Step, optimizer: learning.Optimizer | None = None) -> Run:
         """The model, moved from its start by one kind of step."""
         chosen = optimizer or learning.Optimizer("adam", lr=9e-4)
-        return Run(step, self.initial, self.plan.divisor, chosen)
+        return Run(step, self.initial, self.plan.mechanism.divisor, chosen)
 
 
 def measured(nodes: int, steps: int, silos: int, threads: int) -> tuple[Times, RoundParameters]:

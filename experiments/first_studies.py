@@ -79,7 +79,7 @@ def measured(folder: Path, epsilon: float, draws: int, shown: Shown) -> dict[str
     law = RehearsalLaw(
         noise_multiplier=made.total_noise_multiplier,
         sample_rate=usual.sample_rate,
-        divisor=made.divisor,
+        divisor=made.mechanism.divisor,
     )
     own = Settings(clip_norm=usual.clip_norm, steps=usual.steps, lr=usual.lr)
     scores = []

@@ -49,7 +49,7 @@ def federated(study: hubbub.Study, progress: Progress) -> Result:
             return Summed(gradient=gradient, attempts=made)
 
         with learning.threads_for(setting.initial.size):
-            state = train(setting, summation, progress, divisor=setting.plan.divisor)
+            state = train(setting, summation, progress, divisor=setting.plan.mechanism.divisor)
     return Result(
         model=setting.trained(state.parameters),
         metrics=state.rows,

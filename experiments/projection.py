@@ -31,6 +31,7 @@ from experiments.command import Options, Shown, fill, options_of, parser_of, ste
 from experiments.results import Row, Table, summarise
 from experiments.utility import weights_of
 from experiments.utility_study import CIFAR
+from hubbub.core.planning.accounts import account_of
 from hubbub.learning.runs.baselines import REHEARSAL
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.run_study import run_prepared
@@ -179,13 +180,14 @@ def measured(template: Template, point: Point, run: int, shown: Shown) -> dict[s
     result = hubbub.run(study, progress=stepwise(shown, study.training.steps))
     seconds = (time.perf_counter() - start) / study.training.steps
     plan = result.plan
+    projected = account_of(plan.mechanism).projected
     sent = plan.upload_bytes_per_step or 0
     return {
         "silos": study.parties.silos,
         "parameters": plan.dimension,
         "epsilon": result.epsilon,
         "delta": study.privacy.delta,
-        "account": plan.projected.account if plan.projected else "no projection, P1",
+        "account": projected.account if projected else "no projection, P1",
         "noise_multiplier": plan.noise_multiplier,
         "bytes_per_step": sent,
         "bytes_saved_fold": unprojected_bytes(template) / sent,

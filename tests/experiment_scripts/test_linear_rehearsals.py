@@ -130,7 +130,9 @@ def test_with_noise_and_coins_losses_have_the_mean_of_fits_and_another_noise_has
     apart = {}
     for factor in (1.0, 3.0):
         law = RehearsalLaw(
-            noise_multiplier=factor * plan.noise_multiplier, sample_rate=0.3, divisor=plan.divisor
+            noise_multiplier=factor * plan.noise_multiplier,
+            sample_rate=0.3,
+            divisor=plan.mechanism.divisor,
         )
         again = [
             rehearsed(head, INPUTS, targets, [settings], law, np.random.default_rng(seed))

@@ -90,13 +90,13 @@ def test_p3_noise_left_gives_the_published_epsilons(colluding, published):
 @pytest.mark.parametrize("dropouts", [0, 2])
 def test_p3_shares_are_the_silos_less_colluders_dropouts_and_the_observer(dropouts):
     made = plan_in_short(study(parties={"dropouts": dropouts, "compute_nodes": 2}))
-    assert made.shares == 6 - 2 - dropouts - 1
-    assert made.share_sigma == pytest.approx(made.noise_multiplier / sqrt(made.shares))
+    assert made.main.shares == 6 - 2 - dropouts - 1
+    assert made.main.share_sigma == pytest.approx(made.noise_multiplier / sqrt(made.main.shares))
     assert made.quorum == 6 - dropouts
     # The stated adversary, with every drop-out that the study allows, faces exactly z.
     assert made.stated.noise_multiplier == pytest.approx(made.noise_multiplier)
     assert made.total_noise_multiplier == pytest.approx(
-        made.noise_multiplier * sqrt(6 / made.shares)
+        made.noise_multiplier * sqrt(6 / made.main.shares)
     )
 
 
@@ -213,7 +213,7 @@ def test_the_report_shows_what_joint_batches_and_projections_cost():
     both = {"projection": 9, "sampling": "without-replacement", "sample_rate": 0.02}
     slack = plan_in_short(study(training=both, privacy={"relation": "substitute"}))
     assert "of δ, paid in every step" in page(slack)
-    assert f"{slack.projected.factor:.4g}" in page(slack)
+    assert f"{account_of(slack.mechanism).projected.factor:.4g}" in page(slack)
 
 
 def test_an_unknown_adversary_is_refused():
@@ -262,9 +262,13 @@ def test_p4_no_sum_over_fewer_silos_than_planned_can_be_isolated(silos, nodes, e
 def test_subsets_of_nodes_share_less_and_cost_more_noise():
     full = {"silos": 24, "compute_nodes": 6, "colluders": 2}
     made = {k: plan_in_short(study(parties={**full, "nodes_per_silo": k})) for k in (6, 3, 2)}
-    assert made[6].sharing == 24
-    assert made[6].sharing > made[3].sharing > made[2].sharing
-    assert made[6].share_sigma < made[3].share_sigma < made[2].share_sigma
+    assert made[6].main.division.sharing == 24
+    assert (
+        made[6].main.division.sharing
+        > made[3].main.division.sharing
+        > made[2].main.division.sharing
+    )
+    assert made[6].main.share_sigma < made[3].main.share_sigma < made[2].main.share_sigma
     assert all(one.stated.epsilon <= 1.0 for one in made.values())
 
 
@@ -273,7 +277,7 @@ def test_p4_a_silo_without_an_honest_node_is_protected_by_its_own_share_only():
         study(parties={"silos": 24, "compute_nodes": 6, "nodes_per_silo": 2, "colluders": 2})
     )
     (row,) = [one for one in made.exposures if one.adversary == ALL_NODES_BUT_ONE]
-    own_share = made.share_sigma / made.clip
+    own_share = made.main.share_sigma / made.mechanism.clip
     assert row.noise_multiplier <= own_share * (1 + 1e-9)
 
 
@@ -289,7 +293,7 @@ def test_a_subset_too_small_for_any_share_is_refused():
 def capacity(made, bits: int) -> float:
     """Aligned records that a word holds at the coarsest grid, 12 sigma kept free."""
     free = 2.0 ** (bits - 1) - 1 - 12 * 4 * sqrt(made.study.parties.silos)
-    return free * (made.share_sigma / made.clip) / 4
+    return free * (made.main.share_sigma / made.mechanism.clip) / 4
 
 
 @pytest.mark.parametrize("silos", [3, 10, 1000])
@@ -313,23 +317,23 @@ def test_p7_the_smallest_word_that_holds_the_batch_is_chosen(silos, epsilon):
 
 def check_word(made: Plan, needed: float) -> None:
     """The word holds so many aligned records and 12 sigma; half the word would not."""
-    record = made.clip / made.grid_step
-    spread = 12 * made.share_sigma_grid * sqrt(made.study.parties.silos)
+    record = made.mechanism.clip / made.main.grid_step
+    spread = 12 * made.main.share_sigma_grid * sqrt(made.study.parties.silos)
     assert made.word_bits in (16, 32, 64)
-    assert made.share_sigma_grid >= 4
-    assert made.sum_limit >= needed
+    assert made.main.share_sigma_grid >= 4
+    assert made.main.sum_limit >= needed
     assert needed * record + spread < 2.0 ** (made.word_bits - 1)
     # The capacity is a float's: near 2^63 its last digits are not there.
-    assert made.sum_limit * record + spread < 2.0 ** (made.word_bits - 1) * (1 + 1e-12)
+    assert made.main.sum_limit * record + spread < 2.0 ** (made.word_bits - 1) * (1 + 1e-12)
     if made.word_bits > 16:
         assert capacity(made, made.word_bits // 2) < needed + 60 + 12 * sqrt(needed)
 
 
 def test_the_grid_step_is_the_share_in_grid_units():
     made = plan_in_short(study(training={"clip_norm": 0.25}))
-    assert made.grid_step * made.share_sigma_grid == pytest.approx(made.share_sigma)
-    assert made.share_sigma == pytest.approx(plan_in_short(study()).share_sigma * 0.25)
-    assert made.record_clip < made.clip == 0.25
+    assert made.main.grid_step * made.main.share_sigma_grid == pytest.approx(made.main.share_sigma)
+    assert made.main.share_sigma == pytest.approx(plan_in_short(study()).main.share_sigma * 0.25)
+    assert made.main.record_clip < made.mechanism.clip == 0.25
 
 
 @pytest.mark.parametrize(
@@ -877,7 +881,7 @@ def test_p10_the_slack_is_paid_in_every_step():
 
 def test_p8_one_vector_is_charged_exactly():
     made = plan_in_short(study(training={"projection": 5}))
-    assert made.projected.exact
+    assert account_of(made.mechanism).projected.exact
     bound = hubbub.projected_epsilon(
         dimension=5, noise_multiplier=made.stated.noise_multiplier, sample_rate=0.2, steps=40,
         delta=1e-5,
@@ -893,7 +897,7 @@ def test_p8_without_sampling_an_exchange_is_one_vector_of_twice_the_length():
     training = {"sampling": "full-batch", "sample_rate": 1.0, "steps": 5, "projection": 5}
     one = plan_in_short(study(training=training))
     two = plan_in_short(study(training=training, privacy={"relation": "substitute"}))
-    assert one.projected == two.projected
+    assert account_of(one.mechanism).projected == account_of(two.mechanism).projected
     assert two.noise_multiplier == pytest.approx(2 * one.noise_multiplier, rel=1e-3)
 
 
@@ -903,7 +907,7 @@ def test_p8_where_three_distances_matter_the_slack_is_paid_three_times_in_every_
     joint = {"sampling": "without-replacement", "sample_rate": 0.02, "steps": steps}
     one = study(training={"projection": 9, **joint}, privacy={"relation": "substitute"})
     made = plan_in_short(one)
-    how = made.projected
+    how = account_of(made.mechanism).projected
     assert not how.exact
     assert 0 < steps * how.slack < 0.5001e-5
     assert how.factor == pytest.approx(hubbub.projection_bound(dimension=9, delta=how.slack / 3))
@@ -923,7 +927,7 @@ def test_p8_under_substitution_the_mixture_is_cheaper_than_a_bound_with_slack():
     made, mechanism = plan_in_short(one), account(one)
     bound = RandomProjection(kind="gaussian", dimension=9).bounded(events=2, steps=40, delta=1e-5)
     bounded = releases(replace(mechanism, projected=bound), made.stated.noise_multiplier, 40)
-    assert made.projected.slack == 0 < bound.slack
+    assert account_of(made.mechanism).projected.slack == 0 < bound.slack
     assert Composition(bounded).epsilon(1e-5).lower > 1.2 * made.stated.epsilon
 
 
@@ -959,13 +963,13 @@ def test_p8_the_split_of_delta_is_near_the_best(kind):
 def test_a_projection_sends_its_own_numbers_and_is_certified_for_them():
     whole = plan_in_short(study(), dimension=10**6)
     made = plan_in_short(study(training={"projection": 400}), dimension=10**6)
-    assert (made.dimension, made.numbers, whole.numbers) == (10**6, 400, 10**6)
+    assert (made.dimension, made.main.numbers_sent, whole.main.numbers_sent) == (10**6, 400, 10**6)
     link = LINK_BYTES + OVERHEAD  # of the joint seed
     assert made.upload_bytes_per_step == 400 * made.word_bits // 8 + 32 + OVERHEAD + link
     assert made.certificate.epsilon < whole.certificate.epsilon
     # A projected coordinate of m aligned records is Gaussian with deviation m C / sqrt(k).
-    room = 2.0 ** (made.word_bits - 1) - 12 * made.share_sigma_grid * sqrt(6)
-    deviation = made.sum_limit * made.clip / made.grid_step / sqrt(400)
+    room = 2.0 ** (made.word_bits - 1) - 12 * made.main.share_sigma_grid * sqrt(6)
+    deviation = made.main.sum_limit * made.mechanism.clip / made.main.grid_step / sqrt(400)
     assert 12 * deviation < room
 
 
@@ -989,7 +993,7 @@ def test_epsilon_so_far_grows_to_the_stated_epsilon():
 def test_with_tees_the_noise_is_shared_by_all_and_the_promise_holds(colluders):
     made = plan_in_short(study(parties={"trust": "tee", "colluders": colluders}))
     assert made.stated.epsilon <= 1.0
-    assert made.shares == 6
+    assert made.main.shares == 6
     assert made.stated.epsilon == made.epsilon("aggregator")
     broken = made.exposures[-1]
     assert broken.adversary.endswith("no enclave holding")

@@ -219,8 +219,8 @@ def test_p25_words_have_room_for_noise_that_grows() -> None:
         grid_for(one.mechanism, parties, noise, shares)[2]
         < grid_for(plain, parties, noise, shares)[2]
     )
-    deviation = one.mechanism.noise.growth * one.share_sigma_grid * sqrt(6)
-    held = 12 * deviation + one.sum_limit * one.clip / one.grid_step
+    deviation = one.mechanism.noise.growth * one.main.share_sigma_grid * sqrt(6)
+    held = 12 * deviation + one.main.sum_limit * one.mechanism.clip / one.main.grid_step
     assert held <= 2.0 ** (one.word_bits - 1)
     assert one.to_dict()["correlated_noise"]["window_bytes"] == 8 * 3 * 27
 

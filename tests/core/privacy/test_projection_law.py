@@ -547,9 +547,8 @@ def test_the_plan_says_how_signs_are_charged() -> None:
 def test_under_substitution_both_kinds_are_charged_by_the_same_tail() -> None:
     signs = plan(projected("sign", 9, relation="substitute"))
     gaussian = plan(projected("gaussian", 9, relation="substitute"))
-    assert signs.projected is not None
-    assert gaussian.projected is not None
-    assert signs.projected.slack == gaussian.projected.slack == 0
+    both = [account_of(one.mechanism).projected for one in (signs, gaussian)]
+    assert [how and how.slack for how in both] == [0, 0]
     assert signs.noise_multiplier == pytest.approx(gaussian.noise_multiplier, rel=1e-3)
     whole = plan(study(relation="substitute"))
     assert signs.noise_multiplier > 1.1 * whole.noise_multiplier
@@ -576,10 +575,10 @@ def test_layers_are_charged_as_if_nothing_were_projected() -> None:
         found = made.to_dict()["projection"]
         assert found["account"].startswith("as without projection")
         assert found["exact"]
-        assert (made.numbers, made.certificate.failure) == (8, whole.certificate.failure)
+        assert (made.main.numbers_sent, made.certificate.failure) == (8, whole.certificate.failure)
         # All of a record may lie in one coordinate after it was clipped.
         room = 2.0 ** (made.word_bits - 1)
-        assert made.sum_limit * made.clip / made.grid_step < room
+        assert made.main.sum_limit * made.mechanism.clip / made.main.grid_step < room
 
 
 def certified(one: Study, numbers: int, parameters: int | None = None) -> Certificate:

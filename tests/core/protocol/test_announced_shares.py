@@ -109,7 +109,9 @@ class Hospitals:
     def in_noise(self, total: Integers) -> NDArray[np.float64]:
         """A sum in units of the noise that is promised, sigma = z C."""
         made = self.plan
-        return np.asarray(total * (made.grid_step / (made.noise_multiplier * made.clip)))
+        return np.asarray(
+            total * (made.main.grid_step / (made.noise_multiplier * made.mechanism.clip))
+        )
 
 
 @lru_cache(maxsize=8)
@@ -462,13 +464,13 @@ def test_p7_word_and_grid_fit_every_set(case: tuple[int, int, int]) -> None:
     """The least share, of all silos, has four grid steps; the widest sum, of the fewest, fits."""
     made = plan_of(*case)
     terms = round_parameters_of(made.main)
-    silos, record = case[0], made.clip / made.grid_step
+    silos, record = case[0], made.mechanism.clip / made.main.grid_step
     shares = [terms.share_sigma_grid(n) for n in range(made.quorum, silos + 1)]
     assert min(shares) == shares[-1] == terms.sigma_grid >= 4
-    assert shares[0] == pytest.approx(made.main.division.widest * made.share_sigma_grid)
+    assert shares[0] == pytest.approx(made.main.division.widest * made.main.share_sigma_grid)
     for n, share in enumerate(shares, made.quorum):
-        assert 12 * sqrt(n) * share + made.sum_limit * record < 2.0 ** (made.word_bits - 1)
-        assert made.main.total_sigma >= sqrt(n) * share * made.grid_step * (1 - 1e-12)
+        assert 12 * sqrt(n) * share + made.main.sum_limit * record < 2.0 ** (made.word_bits - 1)
+        assert made.main.total_sigma >= sqrt(n) * share * made.main.grid_step * (1 - 1e-12)
 
 
 def test_p6_the_certificate_is_for_the_widest_share() -> None:
@@ -497,7 +499,7 @@ def test_p3_shares_stay_as_they_were_where_a_sum_may_open_for_fewer_or_noise_com
 ) -> None:
     made = hubbub.plan(study(5, 1, 1, **given))
     terms = round_parameters_of(made.main)
-    assert (made.shares, terms.announced_shares) == (2, 0)
+    assert (made.main.shares, terms.announced_shares) == (2, 0)
     assert terms.share_sigma_grid(4) == terms.share_sigma_grid(5) == terms.sigma_grid
     outsider = made.exposures[0].noise_multiplier
     assert outsider == pytest.approx(made.noise_multiplier * sqrt(4 / 2))

@@ -720,7 +720,7 @@ def test_a_canary_is_one_coordinate_of_the_clipping_norm() -> None:
     sums = [
         task.clipped_sum(np.zeros(9, dtype=np.float32), np.arange(task.count)) for task in tasks
     ]
-    expected = np.where(canaries.coins, made.record_clip, -made.record_clip)
+    expected = np.where(canaries.coins, made.main.record_clip, -made.main.record_clip)
     np.testing.assert_allclose(sum(sums), expected, rtol=2e-6)
     assert [task.count for task in tasks] == [5, 4, 0, 0]
 

@@ -33,9 +33,7 @@ from hubbub.desk.report.charts import bounds, linear
 from hubbub.desk.report.markup import tag
 from hubbub.desk.report.page import render
 from hubbub.desk.report.promise import broken, number_rows
-from hubbub.desk.report.trust_models import FEDERATED
 from hubbub.desk.report.validation_sheet import decision_chart
-from hubbub.desk.report.who_sees_what import _bound
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -923,9 +921,3 @@ def test_bounds_far_apart_are_drawn_on_a_logarithmic_scale() -> None:
     assert scale.ticks == (0.1, 1, 10, 100)
     assert isclose(scale.place(1), 100)
     assert not bounds([0.5, 5.0], 0, 300).log
-
-
-def test_the_picture_of_a_run_by_version_0_2_bounds_an_outsider_too():
-    """Its plan says *models* where plans say *results* now."""
-    plan = {"epsilon": [{"adversary": "outsider (published models)", "epsilon": 0.34}]}
-    assert _bound(FEDERATED.views[-1], plan) == "ε ≤ 0.340"

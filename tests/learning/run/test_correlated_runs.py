@@ -121,7 +121,7 @@ def test_p25_a_rehearsal_has_the_noise_of_a_run(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(baselines, "CorrelatedNoise", Seen)
     (result,) = hubbub.rehearse(study(5))
-    round_parameters = result.plan.share_sigma_grid
+    round_parameters = result.plan.main.share_sigma_grid
     assert made[0]._sigma == pytest.approx(round_parameters * 2)
     assert made[0].last == 5
     assert len(made) == 1

@@ -305,7 +305,7 @@ def test_the_revealed_numbers_have_the_planned_noise(kind: str) -> None:
     parties = federate(layout, planned_terms, [Nothing()] * 4, study=STUDY)
     sums = [parties.sum(number, parameters()) for number in range(1, 61)]
     found = np.concatenate([decoded(planned_terms, one) for one in sums])
-    sigma = plan.total_noise_multiplier * plan.clip
+    sigma = plan.total_noise_multiplier * plan.mechanism.clip
     assert found.size == 60 * SENT
     assert two_sided(found, sigma)
     # 600 numbers: either wrong scale passes with probability below 10^-9.
@@ -369,7 +369,7 @@ def test_p14_the_sum_that_is_tried_at_set_up_is_the_one_that_is_sent(
         pass
 
     def stop(*_: object, clip: float, margin: float, projected: int, **__: object) -> None:
-        assert clip * (1 + margin) <= plan.clip
+        assert clip * (1 + margin) <= plan.mechanism.clip
         raise Seen(projected)
 
     monkeypatch.setattr(learning, "TrainingTask", stop)
@@ -450,7 +450,7 @@ def test_a_number_less_is_a_word_less_in_the_plan_and_on_the_wire(frames: list[b
         parties.sum(1, parameters())
         (size,) = {len(frame) for frame in frames}
         sizes.append(size)
-        assert size == plan.numbers * plan.word_bits // 8 + 32 + OVERHEAD
+        assert size == plan.main.numbers_sent * plan.word_bits // 8 + 32 + OVERHEAD
     bits = [plan.word_bits for plan in plans]
     saved = plans[1].upload_bytes_per_step - plans[0].upload_bytes_per_step
     assert saved == sizes[1] - sizes[0] == (20 * bits[1] - SENT * bits[0]) // 8 > 0
@@ -458,8 +458,8 @@ def test_a_number_less_is_a_word_less_in_the_plan_and_on_the_wire(frames: list[b
 
 def test_an_unprojected_plan_sends_all_parameters() -> None:
     whole, small = planned(), planned("layers")
-    assert whole.numbers == WHOLE
-    assert small.numbers == SENT
+    assert whole.main.numbers_sent == WHOLE
+    assert small.main.numbers_sent == SENT
     assert whole.upload_bytes_per_step == WHOLE * whole.word_bits // 8 + 32 + OVERHEAD
 
 

@@ -413,7 +413,7 @@ def test_what_nobody_stated_is_read_off_and_named_in_the_summary():
 def test_a_stated_number_hides_one_record_from_the_divisor():
     """A record more or less moved the divisor, from 40.0 to 39.8."""
     fewer = {**SILOS, "north": tuple(part[1:] for part in SILOS["north"])}
-    read_off = {hubbub.fit(silos, **SHORT).plan.divisor for silos in (SILOS, fewer)}
+    read_off = {hubbub.fit(silos, **SHORT).plan.mechanism.divisor for silos in (SILOS, fewer)}
     assert len(read_off) == 2
     public = {"records": 180, "capacity": 60}
     stated = {hubbub.fit(silos, **SHORT, **public).plan.to_json() for silos in (SILOS, fewer)}

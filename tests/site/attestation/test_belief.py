@@ -32,7 +32,7 @@ ALL = {"aggregator": role_of(), **SILOS}
 def test_shares_are_those_of_the_paper_and_both_epsilons_are_shown() -> None:
     """sigma^2 / N each; without the belief the aggregator with one silo knows a share of it."""
     made = plan(study_of(SILOS, parties=TEE))
-    assert made.share_sigma == pytest.approx(made.noise_multiplier / sqrt(3))
+    assert made.main.share_sigma == pytest.approx(made.noise_multiplier / sqrt(3))
     named = {one.adversary: one for one in made.exposures}
     believed, other = (
         named["aggregator + 0 silos"],
@@ -60,7 +60,7 @@ def test_broken_enclaves_weaken_the_promise_as_colluders_do_where_none_is_believ
 
 def test_evidence_lowers_no_noise_by_itself() -> None:
     assert plan(study_of(ALL)).noise_multiplier == plan(study_of({})).noise_multiplier
-    assert plan(study_of(ALL)).share_sigma == plan(study_of({})).share_sigma
+    assert plan(study_of(ALL)).main.share_sigma == plan(study_of({})).main.share_sigma
 
 
 def test_without_evidence_of_silos_the_belief_is_refused() -> None:

@@ -270,7 +270,7 @@ def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
         assert total is not None
         return Summed(gradient=decoded(round_parameters, total), attempts=made)
 
-    here = train(whole, summation, lambda *_: None, divisor=whole.plan.divisor)
+    here = train(whole, summation, lambda *_: None, divisor=whole.plan.mechanism.divisor)
     assert here.parameters.tobytes() == there.tobytes()
     assert (here.parameters != whole.initial).all()
 

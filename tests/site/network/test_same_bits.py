@@ -108,7 +108,9 @@ def trained_together(
         assert total is not None
         return Summed(gradient=decoded(round_parameters, total), attempts=made)
 
-    return prepared, train(prepared, summation, lambda *_: None, divisor=prepared.plan.divisor)
+    return prepared, train(
+        prepared, summation, lambda *_: None, divisor=prepared.plan.mechanism.divisor
+    )
 
 
 @pytest.mark.slow

@@ -26,7 +26,6 @@ from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.plan_rows import PlanRow
 from hubbub.core.planning.planned_query import PlannedQuery, is_stepped
 from hubbub.core.planning.query import Query, QueryWarnings, SteppedQuery
-from hubbub.core.planning.random_projection import Projected
 from hubbub.core.planning.sampling_comparison import SamplingComparison, advice
 from hubbub.core.privacy.certificate import Certificate
 from hubbub.core.protocol.primitives.message_sizes import (
@@ -152,62 +151,9 @@ class Plan:
         return self.main.total_noise_multiplier
 
     @property
-    def shares(self) -> int:
-        """How many silos' shares of noise add up to `noise_multiplier` where all take part."""
-        return self.main.shares
-
-    @property
-    def sharing(self) -> int:
-        """How many silos there are in the smallest sum that can be isolated (P4)."""
-        return self.main.division.sharing
-
-    @property
-    def share_sigma(self) -> float:
-        """Standard deviation of each silo's noise where all take part, in units of the sum (P3)."""
-        return self.main.share_sigma
-
-    @property
-    def share_sigma_grid(self) -> float:
-        """Standard deviation of each silo's noise where all take part, in grid steps."""
-        return self.main.share_sigma_grid
-
-    @property
-    def grid_step(self) -> float:
-        """Width of a grid step, in units of the sum (P5)."""
-        return self.main.grid_step
-
-    @property
     def word_bits(self) -> int:
         """Bits of one number on its way to the aggregator: 16, 32 or 64."""
         return self.main.word_bits
-
-    @property
-    def sum_limit(self) -> int:
-        """How many records, all clipped and all in the same direction, a sum holds at once."""
-        return self.main.sum_limit
-
-    @property
-    def numbers(self) -> int | None:
-        """How many numbers a silo sends in a step; None if the model's size is not known yet."""
-        return self.main.numbers_sent
-
-    @property
-    def clip(self) -> float:
-        """C, which bounds a record's part in the sum: an L2 norm, in units of the gradient."""
-        return self.mechanism.clip
-
-    @property
-    def record_clip(self) -> float:
-        """The L2 norm to which records are clipped, in units of the gradient (P14)."""
-        return self.main.record_clip
-
-    @property
-    def divisor(self) -> float:
-        """Public number of records by which the noisy sum is divided: the expected batch (P14).
-
-        1 where the study does not say how many records there are, or trains no model.
-        """
-        return self.mechanism.divisor
 
     @property
     def quorum(self) -> int:
@@ -215,21 +161,16 @@ class Plan:
         return self.main.quorum
 
     @property
-    def projected(self) -> Projected | None:
-        """How the random projection is charged; None without one."""
-        return accounts.account_of(self.mechanism).projected
-
-    @property
     def upload_bytes_per_step(self) -> int | None:
         """Bytes that one silo sends in a step, besides shuffled token lists.
 
         None if the model's size is not known yet.
         """
-        if self.numbers is None:
+        if self.main.numbers_sent is None:
             return None
         shares = self.nodes_per_silo if self.study.parties.shares == "full" else 0
         link = LINK_BYTES + OVERHEAD if self.mechanism.needs_joint_seed else 0
-        vector = self.numbers * self.word_bits // 8
+        vector = self.main.numbers_sent * self.word_bits // 8
         answer = DIGEST_BYTES + OVERHEAD + (0 if shares else vector)
         return answer + shares * (vector + SHARE_SEAL_BYTES + OVERHEAD) + link
 
@@ -330,11 +271,11 @@ class Plan:
             "sample_rate": self.mechanism.sample_rate,
             "noise_multiplier": self.noise_multiplier,
             "total_noise_multiplier": self.total_noise_multiplier,
-            "share_sigma": self.share_sigma,
-            "share_sigma_grid": self.share_sigma_grid,
-            "grid_step": self.grid_step,
+            "share_sigma": self.main.share_sigma,
+            "share_sigma_grid": self.main.share_sigma_grid,
+            "grid_step": self.main.grid_step,
             "word_bits": self.word_bits,
-            "sum_limit": self.sum_limit,
+            "sum_limit": self.main.sum_limit,
             "dimension": self.dimension,
             "upload_bytes_per_step": self.upload_bytes_per_step,
             "degree": self.degree,
@@ -364,13 +305,14 @@ class Plan:
         The first two are there always.
         """
         division = self.main.division
+        projected = accounts.account_of(self.mechanism).projected
         options: dict[str, Any] = {
-            PROJECTION: self.projected.to_dict() if self.projected else None,
+            PROJECTION: projected.to_dict() if projected else None,
             JOINT_BATCHES: asdict(self.joint_batches) if self.joint_batches else None,
         }
-        options |= self.mechanism.noise.shown(self.numbers)
+        options |= self.mechanism.noise.shown(self.main.numbers_sent)
         if division.announced:
-            options[ANNOUNCED] = division.to_dict(self.share_sigma)
+            options[ANNOUNCED] = division.to_dict(self.main.share_sigma)
         if noise_shares.is_sparse(self.study.parties):
             options[MASK_GRAPH] = noise_shares.to_dict(self.study.parties)
         records = self.study.data.records

@@ -255,7 +255,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     >>> made = plan(study)
     >>> made.stated.adversary, made.epsilon() <= 1.0
     ('aggregator + 1 silo', True)
-    >>> round(made.noise_multiplier, 2), round(made.share_sigma, 2)
+    >>> round(made.noise_multiplier, 2), round(made.main.share_sigma, 2)
     (11.09, 7.84)
     """
     Study.expect(study)

@@ -178,7 +178,7 @@ def train_federated(
         prepared,
         asked.summation,
         progress,
-        divisor=prepared.plan.divisor,
+        divisor=prepared.plan.mechanism.divisor,
         start=state,
         keep=keep,
         settle=settle,

@@ -63,9 +63,7 @@ def _bound(view: trust_models.View, plan: Plan) -> str | None:
     if view.against is None:
         return _NO_PROMISE
     name = view.against or plan["stated_adversary"]
-    # What stands in brackets was worded differently by hubbub 0.2.0.
-    who = name.partition(" (")[0]
-    rows = (row for row in plan["epsilon"] if row["adversary"].partition(" (")[0] == who)
+    rows = (row for row in plan["epsilon"] if row["adversary"] == name)
     row = next(rows, None)
     return None if row is None else _epsilon(row["epsilon"])
 

@@ -98,7 +98,7 @@ class Canaries:
 
     def tasks(self) -> list[LocalTask]:
         """The canaries dealt to silos; those that have no share in the noise have no records."""
-        nobody = [slice(0, 0)] * (self.plan.study.parties.silos - self.plan.shares)
+        nobody = [slice(0, 0)] * (self.plan.study.parties.silos - self.plan.main.shares)
         return [
             _Noted(self._task(places), self.drawn[:, places]) for places in (*self._dealt, *nobody)
         ]
@@ -116,12 +116,12 @@ class Canaries:
     @property
     def _dealt(self) -> list[slice]:
         """The places of those dealt to each of the first silos of the roster, in turn."""
-        return [slice(first, None, self.plan.shares) for first in range(self.plan.shares)]
+        return [slice(first, None, self.plan.main.shares) for first in range(self.plan.main.shares)]
 
     @property
     def _capacity(self) -> int:
         """The most that a silo is dealt."""
-        return ceil(self.coins.size / self.plan.shares)
+        return ceil(self.coins.size / self.plan.main.shares)
 
     def _task(self, places: slice) -> learning.TrainingTask:
         """A silo's, with the canaries at these places that are there."""
@@ -129,7 +129,7 @@ class Canaries:
         return learning.TrainingTask(
             self.model(),
             self._records(np.arange(self.coins.size)[places]),
-            clip=plan.record_clip,
+            clip=plan.main.record_clip,
             margin=SUM_MARGIN,
             method="chain",
             capacity=capacity,
@@ -140,7 +140,7 @@ class Canaries:
         """The canaries at these places that are there."""
         mine = places if self.exchanged else places[self.coins[places]]
         inputs = np.zeros((mine.size, self.features), dtype=np.float32)
-        inputs[np.arange(mine.size), mine] = _FAR * max(self.plan.clip, 1.0)
+        inputs[np.arange(mine.size), mine] = _FAR * max(self.plan.mechanism.clip, 1.0)
         return Records(inputs=inputs, targets=(~self.coins[mine]).astype(np.float32))
 
 
@@ -272,7 +272,7 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
         study=made.study.id,
         # The adversary's own, those of other sums, and where shares are fixed those that drop
         # out (P3, P4).
-        noiseless=range(made.shares + 1, made.study.parties.silos + 1),
+        noiseless=range(made.main.shares + 1, made.study.parties.silos + 1),
         attempts_per_list=made.mechanism.attempts_per_list,
         epoch=made.mechanism.epoch,
     )
@@ -290,7 +290,7 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
         total, _ = asked.round(step, model, 1)
         if total is None:  # all parties are in this process, so that one of them failed
             raise raised_by(AbsentError(asked.rounds.attendance.named_absent))
-        sums[step - 1] = np.asarray(total)[:count] / made.clip
+        sums[step - 1] = np.asarray(total)[:count] / made.mechanism.clip
         seed = asked.rounds.aggregator.attempt.seed
         # Everybody knows which places a fresh list's joint batch has (P9).
         if numbers.batch and numbers.fresh_lists and seed:

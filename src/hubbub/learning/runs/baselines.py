@@ -60,7 +60,7 @@ def central(prepared: prepared_study.PreparedStudy, baseline: str) -> loop.Summa
     """
     plan, sums = prepared.plan, _Sums.of(prepared, projects=baseline != "non-private")
     numbers, rehearses = sums.round_parameters, baseline == REHEARSAL
-    sigma, silos = plan.noise_multiplier * plan.clip, plan.study.parties.silos
+    sigma, silos = plan.noise_multiplier * plan.mechanism.clip, plan.study.parties.silos
     # One curator adds the noise once; in local DP each silo adds all of it by itself; a rehearsal
     # has the law of a run: the noise of all shares, on the grid (P3, P5).
     noise = sums.noise_of(
@@ -88,9 +88,9 @@ def central(prepared: prepared_study.PreparedStudy, baseline: str) -> loop.Summa
 def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> QueryState:
     """Every silo trains its own model at the same epsilon; metrics are averaged over the silos."""
     plan, tasks, sums = prepared.plan, prepared.tasks, _Sums.of(prepared, projects=True)
-    sigma = plan.noise_multiplier * plan.clip
+    sigma = plan.noise_multiplier * plan.mechanism.clip
     # A silo divides by its part of the expected batch.
-    share = max(1.0, plan.divisor / len(tasks))
+    share = max(1.0, plan.mechanism.divisor / len(tasks))
 
     def of_silo(silo: int, task: LocalTask) -> loop.Summation:
         noise = sums.noise_of(sigma)

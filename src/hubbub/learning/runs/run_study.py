@@ -351,7 +351,7 @@ def _compared(
         prepared,
         baselines.central(prepared, baseline),
         progress,
-        divisor=prepared.plan.divisor,
+        divisor=prepared.plan.mechanism.divisor,
         keep=folder.append_rows if folder else lambda _: None,
         schedule=federated.evaluations(prepared, opened),
         private=baseline != "non-private",
