@@ -17,7 +17,7 @@ import shlex
 import sys
 import syslog
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -373,13 +373,13 @@ def _home(options: argparse.Namespace | None) -> Path | None:
     return None
 
 
-# `hubbub completion`: a script by which a shell completes commands, options and their choices. It
+# `hubbub completion`: a script by which a shell completes commands, options, choices and files. It
 # is written from the parsers of all commands, once: to ask them at every press of a key would take
-# a second each time. It knows nothing of files, which the shell completes as it does elsewhere.
+# a second each time.
 
 
 def _add_completion(commands: Any) -> None:
-    parser = add_command(
+    add_command(
         commands,
         "completion",
         "a script that completes commands and options in bash, zsh or fish",
@@ -387,118 +387,34 @@ def _add_completion(commands: Any) -> None:
         argument(
             "shell",
             "bash reads ~/.local/share/bash-completion/completions/hubbub, fish "
-            "~/.config/fish/completions/hubbub.fish; zsh sources the script after compinit",
-            choices=list(_SCRIPTS),
+            "~/.config/fish/completions/hubbub.fish, zsh the file _hubbub in its $fpath",
+            choices=["bash", "zsh", "fish"],
         ),
     )
-    parser.set_defaults(commands=commands)
 
 
 def _completion(options: argparse.Namespace) -> int:
-    script = _SCRIPTS[options.shell]([*_levels(options.commands, ())])
+    import shtab  # no other command waits for it
+
+    script = shtab.complete(_completable(_parser(), shtab.FILE), options.shell)
     if options.json:
         emit({"script": script})
     else:
-        sys.stdout.write(script)
+        sys.stdout.write(f"{script}\n")
     return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Level:
-    """What may be typed after some commands."""
-
-    path: tuple[str, ...]  # the commands, from the first
-    commands: dict[str, str]  # further ones, with what each does
-    options: dict[str, str]  # with what each does
-    choices: dict[str, tuple[str, ...]]  # of an option, or of the arguments under the empty name
-
-
-def _levels(action: Any, path: tuple[str, ...]) -> Iterator[_Level]:
-    """The commands of subparsers, and theirs in turn."""
-    told = {own.dest: own.help or "" for own in action._choices_actions}  # noqa: SLF001 (no other way)
-    ordered = {name: told[name] for name in action.choices}
-    yield _Level(path=path, commands=ordered, options={}, choices={})
-    for name, parser in action.choices.items():
-        yield from _levels_of(parser, (*path, name))
-
-
-def _levels_of(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Iterator[_Level]:
-    """One command: what it takes, or its own commands."""
-    options, choices = dict[str, str](), dict[str, tuple[str, ...]]()
+def _completable(parser: argparse.ArgumentParser, files: Any) -> argparse.ArgumentParser:
+    """The parser, with its files marked and its commands shown, as shtab wants both."""
     for action in parser._actions:  # noqa: SLF001 (no other way)
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 (no other way)
-            yield from _levels(action, path)
-            return
-        names = [name for name in action.option_strings if name.startswith("--")]
-        options |= dict.fromkeys(names, action.help or "")
-        if action.choices:
-            choices |= dict.fromkeys(names or [""], tuple(map(str, action.choices)))
-    yield _Level(path=path, commands={}, options=options, choices=choices)
+            action.help = None  # shtab passes over what is suppressed
+            for command in action.choices.values():
+                _completable(command, files)
+        elif action.type is Path:
+            action.complete = files  # type: ignore[attr-defined]  # as shtab is told it
+    return parser
 
-
-def _bash(levels: Sequence[_Level]) -> str:
-    """For bash, whose own completion of files is taken where no word fits."""
-    known = "|".join(f'"{" ".join(("", *level.path))}"' for level in levels if level.path)
-    # The first case that fits is taken, so what is longer stands before what it begins with.
-    cases = []
-    for level in reversed(levels):
-        path = "".join(f" {name}" for name in level.path)
-        for option, choices in level.choices.items():  # first what may follow an option
-            if option:
-                cases.append(f'        "{path} {option}") words="{" ".join(choices)}" ;;')
-        words, options = " ".join([*level.commands, *level.choices.get("", ())]), level.options
-        before = f'"{path} "*' if path else "*"
-        cases.append(f'        {before}) words="{words}" options="{" ".join(options)}" ;;')
-    return "\n".join(
-        [
-            "_hubbub() {",
-            '    local path="" word words="" options=""',
-            '    for word in "${COMP_WORDS[@]:1:$((COMP_CWORD-1))}"; do',
-            f'        case "$path $word" in {known}) path="$path $word" ;; esac',
-            "    done",
-            '    case "$path ${COMP_WORDS[COMP_CWORD-1]}" in',
-            *cases,
-            "    esac",
-            '    case "${COMP_WORDS[COMP_CWORD]}" in -*) words="$options" ;; esac',
-            '    COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))',
-            "}",
-            "complete -o default -F _hubbub hubbub",
-            "",
-        ]
-    )
-
-
-def _zsh(levels: Sequence[_Level]) -> str:
-    return f"autoload -U +X bashcompinit && bashcompinit\n{_bash(levels)}"
-
-
-def _fish(levels: Sequence[_Level]) -> str:
-    """For fish, which shows what each word does."""
-    lines = []
-    for level in levels:
-        depth = len(level.path) + 1  # with the program's own name
-        seen = [f"__hubbub_after {depth} {' '.join(level.path)}"] if level.path else []
-        seen += [f"test (count (commandline -opc)) -eq {depth}"] if level.commands else []
-        start = f"complete -c hubbub -n {shlex.quote('; and '.join(seen))}"
-        for name, words in level.commands.items():
-            lines.append(f"{start} -f -a {name} -d {shlex.quote(words)}\n")
-        for option, words in level.options.items():
-            choices = level.choices.get(option)
-            takes = f" -x -a {shlex.quote(' '.join(choices))}" if choices else ""
-            lines.append(f"{start} -l {option[2:]}{takes} -d {shlex.quote(words)}\n")
-        if free := level.choices.get(""):
-            lines.append(f"{start} -a {shlex.quote(' '.join(free))}\n")
-    return _FISH + "".join(lines)
-
-
-_FISH = """function __hubbub_after
-    set -l words (commandline -opc)
-    test "$words[2..$argv[1]]" = "$argv[2..]"
-end
-"""
-
-
-_SCRIPTS: dict[str, Callable[[Sequence[_Level]], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
 
 if __name__ == "__main__":
     sys.exit(main())
