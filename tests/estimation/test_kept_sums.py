@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 from estimation.made_up import AGE, DIED, TIME
+from hubbub.core.errors import DataError
+from hubbub.core.planning.query import SiloData
 from hubbub.core.verification.evidence.evidence_file import judged
 from hubbub.estimation.cox import cox
+from hubbub.estimation.queries.statistics_query import StatisticsQuery
 from hubbub.estimation.queries.sum_layout import Parameters, SumLayout
 from hubbub.estimation.queries.sums_query import _copied
-from hubbub.estimation.stacking import stack
+from hubbub.estimation.stacking import _STEP, stack
 
 ROUNDS = 3
 STACKED = stack({"cox": cox(TIME, DIED, tuple(map(float, range(0, 25, 6))), (AGE,))})
@@ -109,3 +112,12 @@ def test_the_code_of_a_group_has_no_last_digits(tmp_path: Path, said: str, same:
     path, course = tmp_path / "groups.csv", cast("Any", SimpleNamespace(judged=judged))
     path.write_text(f"name,value\n{said}\n")
     assert _copied(path, "name,value\n45757392,2.5\n", course).holds is same
+
+
+def test_p23_as_many_units_as_are_taken_are_added_up_as_whole_numbers() -> None:
+    """A unit adds 2^36 steps and half a one at most to each number; int64 wraps at 2^63."""
+    query = StatisticsQuery(cast("Any", None), cast("Any", None), cast("Any", None))
+    assert query.most_units * (1 / _STEP + 0.5) < 2**63
+    too_many = cast("Any", range(query.most_units + 1))
+    with pytest.raises(DataError, match="67,108,864 units of a silo"):
+        query.task(SiloData(cells=too_many))

@@ -28,9 +28,9 @@ from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import Frame
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Silo
-from hubbub.core.session import in_process
+from hubbub.core.session import in_process, secure_sums
 from hubbub.core.session.in_process import federate
-from hubbub.core.session.offer import Layout
+from hubbub.core.session.offer import Layout, round_parameters_of
 from hubbub.core.session.party import SiloParty
 
 FALSE_ALARM = 1e-9
@@ -330,6 +330,27 @@ def test_settings_without_a_guarantee_are_refused_by_name(options):
 )
 def test_numpys_own_numbers_are_numbers(options):
     hubbub.private_sum(FOUR, **(ASKED | options))
+
+
+def test_p6_a_private_sum_pays_for_the_rounding_of_the_vectors_and_takes_no_longer_ones(
+    monkeypatch,
+):
+    planned = []
+
+    def seen(query):
+        planned.append(query)
+        return round_parameters_of(query)
+
+    monkeypatch.setattr(secure_sums, "round_parameters_of", seen)
+    # So little noise that a word of 32 bits is taken, whose sums may be long.
+    little, long = ASKED | {"epsilon": 30.0}, np.full(5000, 2.0**24)
+    made = hubbub.private_sum([0.5 * long, 0 * long, 0 * long], **little)
+    assert made.epsilon <= 30
+    # Two neighbours' vectors, each rounded as a float64 and in steps of the grid.
+    error = 4 * 2.0**-53 * (2.0**30 + 1)
+    assert planned[0].mechanism.clip >= little["sensitivity"] * (1 + error)
+    with pytest.raises(StudyError, match="vectors no longer than"):
+        hubbub.private_sum([long, 0 * long, 0 * long], **little)
 
 
 def test_numpys_own_number_of_nodes_gives_the_same_sum():

@@ -10,10 +10,14 @@ import pytest
 import torch
 from scipy.stats import norm
 
+from hubbub.core.errors import DataError
 from hubbub.core.planning.accounts import account_of, least_noise
-from hubbub.core.planning.mechanism import mechanism_of_all
+from hubbub.core.planning.mechanism import MOST_ROWS, SUM_MARGIN, check_rows, mechanism_of_all
+from hubbub.core.planning.query import SiloData
+from hubbub.core.planning.study_plan import main_of
 from hubbub.core.study.data import Data, Standardise
 from hubbub.core.study.parties import Privacy
+from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records, standardisation_from
 from hubbub.learning import EvaluationTask, ScoreMarks
 from hubbub.learning.batches import per_unit_model
@@ -44,6 +48,37 @@ def evaluation(relation: str) -> EvaluationQuery:
 def standardising(relation: str, features: int) -> StandardisingQuery:
     asked = Standardise(bound=1.0, epsilon=1.0)
     return StandardisingQuery(asked, DATA, privacy(relation), features, None)
+
+
+# How many -----------------------------------------------------------------------------------------
+
+
+def test_p6_as_many_rows_as_are_summed_round_within_what_the_clip_leaves() -> None:
+    unit = 2.0**-53
+    assert 2 * MOST_ROWS * (MOST_ROWS + 2) * unit / (1 - (MOST_ROWS + 2) * unit) <= SUM_MARGIN
+    check_rows(MOST_ROWS)
+
+
+@pytest.mark.parametrize("query", [evaluation("substitute"), standardising("add-remove", 3)])
+def test_p16_a_silo_of_more_records_than_floats_add_up_is_refused_before_one_is_read(query) -> None:
+    with pytest.raises(DataError, match="at most 3,600,000 rows of a silo in a sum of floats"):
+        query.task(SiloData(max_units=MOST_ROWS + 1))
+
+
+def test_p6_a_training_batch_of_more_rows_than_floats_add_up_is_refused() -> None:
+    study = Study.from_table(
+        {
+            "study": {"name": "long batches"},
+            "parties": {"names": ["a", "b", "c", "d"], "colluders": 1},
+            "data": {"source": "hubbub.datasets:heart", "capacity": 10**9},
+            "model": {"kind": "logistic", "inputs": [1]},
+            "training": {"steps": 4, "sample_rate": 1.0},
+            "privacy": {"epsilon": 1.0, "delta": 1e-5},
+        }
+    )
+    few = Records(inputs=np.zeros((1, 1), np.float32), targets=np.zeros(1))
+    with pytest.raises(DataError, match="rows of a silo in a sum of floats"):
+        main_of(study).task(SiloData(records=few, max_units=MOST_ROWS + 1))
 
 
 # How long, and how far apart ----------------------------------------------------------------------

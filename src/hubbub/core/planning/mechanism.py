@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.errors import DataError
 from hubbub.core.planning.random_projection import RandomProjection
 from hubbub.core.protocol.round.batches import most_rows
 from hubbub.core.study.data import Data
@@ -105,6 +106,20 @@ WITHOUT_REPLACEMENT = "without-replacement"
 # quarter for what a projection rounds (P8 (8)), the rest for float32 sums (P6 i).
 CLIP_MARGIN = 2.0**-8
 SUM_MARGIN = 0.75 * CLIP_MARGIN
+MOST_ROWS = 3_600_000  # of a float64 sum: P6 (i) has 2 b (b + 2) 2^-53 within that rest
+
+
+def check_rows(rows: int) -> None:
+    """Refuse, before anything is charged, a silo's sum for whose rounding C has no room (P6 (i)).
+
+    Raises:
+        DataError: it has more rows than that, a public number.
+    """
+    if rows > MOST_ROWS:
+        raise DataError(
+            f"expected at most {MOST_ROWS:,} rows of a silo in a sum of floats, got {rows:,}; "
+            "divide its records among several silos"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +242,7 @@ def mechanism_of_all(
     """Sums of vectors no longer than `norm`, over all records.
 
     Where one is exchanged, its vector moves by at most `distance`, which is no less than `norm`.
-    C leaves room for what float sums round above it (P6 (i), up to 4,000,000 records of a silo).
+    C leaves room for what float sums round above it (P6 (i), up to `MOST_ROWS` of a silo).
     """
     return Mechanism(
         purpose=purpose,

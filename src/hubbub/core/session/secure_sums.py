@@ -31,6 +31,9 @@ _STUDY = b"hubbub secure sum".ljust(32, b"\0")
 _MOST_NODES = 1000
 _USUAL_COLLUDERS = 16
 _NOTHING = np.zeros(0, dtype=np.float32)
+# P6 (i): neighbours' vectors are rounded twice each, as float64 and in grid steps. Up to this norm,
+# in units of C, that moves a sum by at most 2^-51 of 1 + the norm, which this part of C covers.
+_LONGEST, _ROUNDING = 2.0**30, 2.0**-20
 
 
 def secure_sum(
@@ -178,11 +181,17 @@ def private_sum(
     delta = arguments.within("delta", delta, least=1e-12, most=0.1)
     parties = Parties(names=numbered(len(reals)), colluders=colluders, compute_nodes=compute_nodes)
     privacy = Privacy(epsilon=epsilon, delta=delta, relation=relation)
-    mechanism = Mechanism(purpose=VECTOR, relation=relation, delta=delta, steps=1, clip=sensitivity)
+    clip = sensitivity * (1 + _ROUNDING)
+    mechanism = Mechanism(purpose=VECTOR, relation=relation, delta=delta, steps=1, clip=clip)
     query = VectorQuery(mechanism, reals[0].size)
     planned, threat = plan_alone(query, parties, privacy, shares_of(parties))
     # P7: a sum that no word holds would wrap around.
     _check_capacity(reals, planned.sum_limit * sensitivity)
+    if max(float(np.linalg.norm(vector)) for vector in reals) > _LONGEST * sensitivity:
+        raise StudyError(
+            f"expected vectors no longer than {_LONGEST:.2g} sensitivities, past which float64 is "
+            "too coarse for one record's part, got a longer one; split the vectors"
+        )
     federation = in_process.federate(
         Layout(names=parties.names, nodes=compute_nodes, degree=mask_degree(parties)),
         round_parameters_of(planned),

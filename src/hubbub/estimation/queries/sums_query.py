@@ -202,9 +202,9 @@ class SumsQuery(KeptQuery):
         """The vector, its unit, and what is kept of sums."""
 
     @property
-    def most_units(self) -> int | None:
-        """How many units of a silo its arithmetic is exact for; None: as many as there are."""
-        return None
+    def most_units(self) -> int:
+        """How many units of a silo its arithmetic is exact for."""
+        return 2**26  # P23: of 2^27 the whole numbers may leave int64
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -246,7 +246,7 @@ class SumsQuery(KeptQuery):
             DataError: there are more units than sums are exact for.
         """
         assert silo.cells is not None, "such a query has cells"  # noqa: S101
-        if self.most_units is not None and self.units(silo) > self.most_units:
+        if self.units(silo) > self.most_units:
             raise DataError(
                 f"expected at most {self.most_units:,} units of a silo for the "
                 f"{self.purpose}, got more; divide them among several silos"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub.core.disk import write_text
 from hubbub.core.errors import IntegrityError, StudyError
-from hubbub.core.planning.mechanism import Mechanism, mechanism_of_all
+from hubbub.core.planning.mechanism import Mechanism, check_rows, mechanism_of_all
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import (
     Array,
@@ -76,7 +76,12 @@ class AtModel(Query):
         return silo.max_units
 
     def task(self, silo: SiloData) -> LocalTask:
-        """A silo's records."""
+        """A silo's records.
+
+        Raises:
+            DataError: there may be more than a sum of floats has room for.
+        """
+        check_rows(self.max_units(silo))
         return self.pooled_task([silo])
 
 

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import hubbub.learning as learning
 from hubbub.core.errors import HubbubError, IntegrityError
-from hubbub.core.planning.mechanism import INDEPENDENT, SUM_MARGIN, Mechanism, StepNoise
+from hubbub.core.planning.mechanism import (
+    INDEPENDENT,
+    SUM_MARGIN,
+    Mechanism,
+    StepNoise,
+    check_rows,
+)
 from hubbub.core.planning.noise_correlation import Correlation, correlation_for
 from hubbub.core.planning.planned_query import PlannedQuery, record_clip
 from hubbub.core.planning.query import (
@@ -129,7 +135,12 @@ class TrainingQuery(AtModel, SteppedQuery):
         return 0 if silo.records is None else silo.records.units
 
     def task(self, silo: SiloData) -> LocalTask:
-        """A silo's records, in batches of a public number of rows (P19)."""
+        """A silo's records, in batches of a public number of rows (P19).
+
+        Raises:
+            DataError: a batch may have more rows than a sum of floats has room for.
+        """
+        check_rows(self._rows(silo))
         # Clipped a little below C, so that sums of floats stay within it (P14).
         assert silo.records is not None, "a training has records"  # noqa: S101
         return self._task(silo, silo.records, silo.max_units, self._rows(silo), SUM_MARGIN)
