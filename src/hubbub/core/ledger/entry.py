@@ -95,6 +95,7 @@ class LedgerMechanism:
 
     def covers(self, other: LedgerMechanism) -> bool:
         """Whether the other kind is this one computed anew, and `dearer` costs no less."""
+        # Its noise is within 1e-6 of this one's, and `dearer` has 2e-6 less.
         same = replace(other, noise_multiplier=self.noise_multiplier)
         return self == same and self.like(other)
 

@@ -290,6 +290,7 @@ class Chain:
         """
         if last is None:
             return self._whole()
+        # P15: a ledger that was set back under a running process would let it spend twice.
         stored = self._read(last.number)
         if stored[:1] != [last[:3]]:
             raise self._altered(last.number)

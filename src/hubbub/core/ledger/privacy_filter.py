@@ -82,6 +82,7 @@ class PrivacyFilter:
         # counted.
         if attempts_made < self._set_aside(entry.study, entry.kind):
             return None
+        # P24: for all that it may ever make, as more of it would be chosen in view of outputs.
         most = (
             rounded_up(attempts_made + 1) if attempts is None else max(attempts, attempts_made + 1)
         )
@@ -295,6 +296,7 @@ class SumsBudget:
         """
         after = tally.after(plan)
         costs = costs_of(after.counts(), self.relation)
+        # P22: within (1), or the first of all by P15 (a), after which nothing fits.
         if self._holds(costs, self._kept) and self._are_kept(after.certificate):
             return True
         return not len(tally) and self._holds(costs, after.certificate)
@@ -320,6 +322,7 @@ class SumsBudget:
 
     def _largest_shift(self, tally: Tally) -> float | None:
         """Of a Gaussian step beside what was charged; None if there is room for hardly any."""
+        # P22: trainings count as fixed beforehand, beside the Gaussian step that is left.
         before = costs_of(tally.counts(), self.relation)
 
         def fits(shift: float) -> bool:

@@ -134,6 +134,7 @@ class Ledger:
             else:
                 others = [one for one in beside() if one.study.id not in self._closed]
                 names = [one.study.name for one in others]
+                # P15: each to its end, as each may still make all of its attempts.
                 after = reduce(Tally.after, [*others, plan], tally)
                 spent = after.epsilon(delta=cap.delta, relation=cap.relation)
                 fits = not others or spent <= cap.epsilon
@@ -343,6 +344,7 @@ class Ledger:
     def _count(self, row: Row, content: Content | None) -> None:
         """Count one row that was understood."""
         if isinstance(content, Entry):
+            # P24: outputs exist from here on, so the law that is stated now is the only one.
             if not len(self._tally) and self._filter is not None:
                 self._law = self._filter.cap.law
             self._tally.add(content)

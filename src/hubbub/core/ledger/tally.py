@@ -124,6 +124,7 @@ def cost_of(kind: LedgerMechanism, count: int, relation: str, unit: str = RECORD
         alone = replace(kind, records=0, factor=1.0, slack=0.0)
         twice = replace(alone, noise_multiplier=kind.noise_multiplier / 2)
         return cost_of(twice, count, relation) + cost_of(alone, count, relation)
+    # P9, P25: a row stands for an epoch already, so its account has none.
     account = Account(
         sampling=kind.sampling,
         sample_rate=kind.sample_rate,
@@ -149,6 +150,7 @@ def _cost_to_patient(kind: LedgerMechanism, count: int, relation: str) -> list[R
             "expected studies of records to state data.most_per_patient and to sample by Poisson, "
             "beside one of patients, got others; count them in ledgers of their own"
         )
+    # P20: no diameter, which is of two single records' parts.
     account = Account(
         sampling=kind.sampling,
         sample_rate=kind.sample_rate,
@@ -374,6 +376,7 @@ class Tally:
 
 def _largest(fits: Callable[[int], bool], least: int, most: int) -> int:
     """The largest number up to `most` that fits; `least` is known to."""
+    # P15: fewer rows never cost more, so all up to some number fit and none above.
     if fits(most):
         return most
     while most - least > 1:
@@ -395,6 +398,7 @@ def spent(
     """Upper epsilon of kinds of steps, certificates included."""
     if not counts:
         return 0.0
+    # P6: the slack counts at the epsilon that is claimed; `claim` looks for one that bears it.
     kinds = tuple(sorted(counts.items()))
     return certificate_of(sessions).claim(
         lambda left: _bound(kinds, left, relation)[1], delta, near=1.0

@@ -142,6 +142,7 @@ def releases_of_units(
         StudyError: there is no account of such batches, or of what is projected.
     """
     projected = account.projected
+    # P25: parts of one unit may have turns closer than an epoch; P8 has no row for several.
     if account.epoch > 1 or (projected and not projected.clipped_after):
         raise StudyError(
             "expected Poisson sampling and no projection but by layers, which have an account of "
@@ -182,6 +183,7 @@ def account_of(mechanism: Mechanism) -> Account:
     _refuse_without_row(mechanism)
     account = Account(
         sampling=mechanism.sampling,
+        # P25: where groups take turns, that of the group.
         sample_rate=mechanism.noise.charged_rate(mechanism.sample_rate),
         relation=mechanism.relation,
         records=mechanism.records,
@@ -231,6 +233,7 @@ def released(
     whole: list[Release] = []
     for mechanism in mechanisms:
         account, noise = account_of(mechanism), mechanism.noise_multiplier * left
+        # P16: as many sums as may have been asked for by then, made or not.
         if count := mechanism.due_by(step):
             whole += (
                 releases_of_units(account, noise, count, many)

@@ -197,6 +197,7 @@ def epsilon_against(
         left: its share of the noise, for them; see `accounts.released`.
     """
     least = min([noise, *(planned.noise_multiplier * left for planned in beside)])
+    # P13: nothing is certified below that, so no epsilon is claimed.
     if noise < accounts.least_certified(account) or least < LEAST_SAMPLED_NOISE:
         return inf
     whole = accounts.releases(account, noise, steps, known_records)
@@ -245,6 +246,7 @@ def owned_records(mechanism: Mechanism, parties: Parties, silos: int) -> int:
 
 def _adversaries(parties: Parties) -> list[Adversary]:
     """All rows of the table."""
+    # P3: neither of these two adds noise, so neither can subtract a share.
     rows = [Adversary(name="outsider (published results)"), Adversary(name="aggregator")]
     if parties.compute_nodes > 1:
         # A silo that does not use the honest node is left with its own share (P4).
@@ -379,6 +381,7 @@ def _of_many(threat: Threat, stated: Exposure, many: int) -> float | None:
     account, steps = accounts.account_of(mechanism), mechanism.steps
     try:
         whole = accounts.releases_of_units(account, stated.noise_multiplier, steps, many)
+        # P20: in each other sum the unit has as many parts.
         whole += accounts.released(threat.beside, steps, 1.0, many)
     except StudyError:
         return None

@@ -81,6 +81,7 @@ class Correlation:
     @cached_property
     def growth(self) -> float:
         """The largest standard deviation of a step's noise, in units of a share's."""
+        # P25: of the last step's row; earlier ones have fewer of its squares.
         return float(np.linalg.norm(inverse_of(self.column, self.steps)))
 
     def charged_rate(self, rate: float) -> float:

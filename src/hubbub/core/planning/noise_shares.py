@@ -38,6 +38,7 @@ class NoiseShares:
     announced: bool = False
 
     def __post_init__(self) -> None:
+        # P3: where no unknown share may be left, nothing can be promised.
         if self.fewest - self.known < 1:
             raise StudyError(
                 "expected parties.nodes_per_silo to leave at least one noise share, got "
@@ -180,6 +181,7 @@ def torn_apart(parties: Parties, silos: int) -> float:
     """
     if not is_sparse(parties):
         return 0.0
+    # P4, P29: once for each graph that may be drawn, with the bound for all N silos.
     bits = masks.failure_bits(parties.silos, silos, parties.dropouts, mask_degree(parties))
     return min(1.0, masks.MOST_GRAPHS * float(2.0**-bits))
 

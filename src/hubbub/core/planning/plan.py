@@ -231,6 +231,7 @@ class Plan:
     ) -> float:
         """Of so many steps and what is asked besides."""
         asked = self.study.privacy
+        # P4: what this adversary may tear apart counts beside what the plan certifies against all.
         return exposure.epsilon_against(
             accounts.account_of(self.mechanism),
             against.certified(self.certificate),

@@ -107,9 +107,11 @@ def grid_for(
     coordinate = projection.largest_coordinate if projection else 1.0  # of a record, over C
     for bits in (16, 32, 64):
         sigma = float(_MOST_GRID_SIGMA)
+        # P5: a coarser grid before a longer word, but never a share of less than it is proven for.
         while sigma >= _LEAST_GRID_SIGMA:
             spread = reach * sigma * mechanism.noise.growth
             room = (2.0 ** (bits - 1) - 1 - spread) * share / sigma
+            # P7: so many aligned records fit beside 12 deviations of the noise.
             sum_limit = int(room / coordinate)
             if sum_limit >= needed:
                 return bits, sigma, sum_limit
@@ -124,6 +126,7 @@ def largest_batch(mechanism: Mechanism) -> int:
     """A batch size exceeded with probability below 2^-100; a default if n is not public."""
     if not mechanism.records:
         return _UNKNOWN_BATCH
+    # Bernstein's inequality: e^-72 beyond, whatever the mean is.
     mean = mechanism.sample_rate * mechanism.records
     return min(mechanism.records, int(mean + 12 * sqrt(mean) + 48) + 1)
 

@@ -114,6 +114,7 @@ class RandomProjection:
             return Projected(kind=self.kind, dimension=self.dimension, account=account)
         if sampling in ("poisson", "full-batch"):
             return Projected(kind=self.kind, dimension=self.dimension, account=LONGER)
+        # P8 (2): in a joint batch both versions' distances to the record they displace count.
         events = 1 if relation == "add-remove" or sampling == "full-batch" else 3
         return self.bounded(events=events, steps=steps, delta=delta)
 
@@ -159,6 +160,7 @@ class RandomProjection:
             kind=self.kind,
             dimension=self.dimension,
             account=BOUNDED,
+            # P8 (2): each event has its part of a step's slack.
             factor=projection_factor(self.dimension, slack / events, self.kind),
             slack=slack,
         )
@@ -213,6 +215,7 @@ class Projected:
                 count=step.count,
             )
         if self.account == LONGER:
+            # P8 (7): it uses the tail of the length alone, so it holds for Gaussian matrices too.
             return release_by_signs(step, relation, dimension=self.dimension)
         return self.lengthened(noise, plain)
 

@@ -71,6 +71,7 @@ def joint_batches(threat: exposure.Threat, stated: exposure.Exposure) -> Samplin
     certificate, privacy, steps = threat.certificate, threat.privacy, threat.mechanism.steps
     noise, known = stated.noise_multiplier, stated.known_records
     delta = certificate.ideal_delta(privacy.delta, privacy.epsilon)
+    # P10: the quantile may be passed in every step, so each has its part of delta.
     slack = _SLACK_SHARE * delta / steps
     poisson = replace(account, sampling="poisson")
     beside = tuple(accounts.released(threat.beside, steps, 1.0))

@@ -146,6 +146,7 @@ def _calibrated(threat: exposure.Threat) -> Mechanism:
     epsilon, delta = _left_by_precision(privacy, threat.certificate)
     # P3, P10: besides T silos one looks on, which knows its own records.
     known = exposure.owned_records(mechanism, threat.parties, threat.parties.colluders + 1)
+    # P16: the other queries have their noise by now; this one gets what they leave.
     beside = tuple(accounts.released(threat.beside, mechanism.steps, 1.0))
     account = accounts.account_of(mechanism)
     noise = accounts.least_noise(account, mechanism.steps, known, epsilon, delta, beside)
@@ -155,6 +156,7 @@ def _calibrated(threat: exposure.Threat) -> Mechanism:
 def _left_by_precision(privacy: Privacy, certificate: Certificate) -> tuple[float, float]:
     """What is left of epsilon and delta after the certificate is paid for."""
     epsilon = privacy.epsilon - certificate.epsilon
+    # P6: the slack is counted at the whole epsilon, the most that is claimed of this adversary.
     delta = certificate.ideal_delta(privacy.delta, privacy.epsilon)
     if epsilon < (least := max(0.5 * privacy.epsilon, LEAST_EPSILON)):
         raise StudyError(

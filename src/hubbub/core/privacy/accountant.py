@@ -35,6 +35,7 @@ class Composition:
             raise StudyError("expected at least one step, got none; pass a list of steps")
         arguments.whole("steps", sum(r.count for r in releases), least=1, most=arguments.MOST_STEPS)
         self._releases = _gathered(releases)
+        # P2: removal and addition apart; a release that is its own reverse counts in both.
         ways = max(len(release.laws) for release in self._releases)
         self._ways = [composition.OneDirection(self._releases, way) for way in range(ways)]
 
@@ -173,6 +174,7 @@ def _gathered(releases: Sequence[dominating_pairs.Release]) -> list[dominating_p
     counts: dict[tuple[object, ...], dominating_pairs.Release] = {}
     square = 0.0
     ways = max(len(r.laws) for r in releases)
+    # P1: squares of Gaussian shifts add up, and equal laws become one power of a transform.
     for release in releases:
         if release.gaussian is not None:
             square += release.count * release.gaussian**2
@@ -219,6 +221,7 @@ def calibrate(
     delta = arguments.delta(delta)
 
     def spent(log_noise: float, gap: float) -> float:
+        # P8, P10: of a law known from two sides the upper one: an upper epsilon is asked for.
         composed = Composition(dominating_pairs.from_above(build(float(np.exp(log_noise)))))
         if (guess := composed.estimate(delta)) > _MOST_GUESS:
             return log(guess) - log(epsilon)
@@ -230,6 +233,7 @@ def calibrate(
     rough = _root_from_above(lambda noise: spent(noise, ROUGH), near, _FAR_OFF, _LEAST_SLOPE)
     near, slope = rough.enough, rough.steepness
     root = _root_from_above(lambda noise: spent(noise, GAP), near, _CLOSE, slope)
+    # The least noise at which a certified epsilon was seen to be small enough, never one between.
     return float(np.exp(root.enough))
 
 

@@ -29,6 +29,7 @@ class Certificate:
 
     def after(self, other: Certificate) -> Certificate:
         """Of both mechanisms, one after the other."""
+        # P5, P6: ratios of densities multiply along a view, and probabilities of events add up.
         return Certificate(
             epsilon=self.epsilon + other.epsilon,
             slack=self.slack + other.slack,
@@ -38,6 +39,8 @@ class Certificate:
 
     def added_delta(self, epsilon: float) -> float:
         """What is added to delta if at most `epsilon` is claimed."""
+        # P6 (ii): laws are exchanged under both neighbours, and e^epsilon times the second is taken
+        # away; what is only seen too much (P4) adds its probability once.
         return (1 + exp(epsilon)) * self.slack + self.failure
 
     def ideal_delta(self, delta: float, epsilon: float) -> float:

@@ -73,6 +73,7 @@ class ComposedLaw:
         epsilon -= self.sign * self.doubt
         if epsilon - self.centre > LARGEST_EXPONENT:  # exp() would overflow: nothing is claimed
             return 1.0 if self.sign > 0 else 0.0
+        # (1 - e^(epsilon - l))_+ is 0 up to epsilon, so the sum begins past it.
         index = max(floor((epsilon - self.first) / self.step) + 1, 0)
         first, second = 0.0, 0.0
         if index < self.tail.size:
@@ -99,6 +100,7 @@ class ComposedLaw:
             settled = self.sign > 0 and values[0] <= delta
             return first if settled else (float("inf") if self.sign > 0 else 0.0)
         root = self._crossing(delta, float(places[crossed[-1]]), float(places[crossed[-1] + 1]))
+        # Whatever halving found, only what `delta` says at the number itself is certified.
         nudge = self.sign * 1e-12 * max(1.0, root)
         while (self.delta(root) > delta) == (self.sign > 0):  # until the root is on the safe side
             root, nudge = root + nudge, 2 * nudge
@@ -122,6 +124,7 @@ def compose(
     The sign is +1 if the laws dominate the steps, -1 if they are dominated.
     """
     step = steps[0][0].step
+    # P13 (1): what lies outside so many points is wrapped around; `allowance` pays for it.
     size = transform.fast_size(ceil((frame.high - frame.low) / step) + 2)
     moments = [law.log_moment(frame.order) for law, _ in steps]
     counted = list(zip(steps, moments, strict=True))
@@ -172,6 +175,8 @@ def _spectrum(
         if many:
             whole.leave()
     spectrum, error = whole.result()
+    # P13 (3), Parseval: the inverse scales the norm by n^-1/2; of a real law half the coefficients
+    # are kept, and count twice.
     return spectrum, whole.shift, sqrt(2 * float(error @ error) / size)
 
 
@@ -260,6 +265,7 @@ def told(bound: Bound) -> Bound:
             "expected an epsilon of losses that a float can hold, got larger ones with more than "
             "delta; add noise: so little hides nothing"
         )
+    # P13: its upper end holds all the same, but how much of it is only arithmetic nobody could say.
     if not is_narrow(bound):
         raise StudyError(
             f"expected epsilon with bounds within {WIDEST:g} of each other, got bounds of "
@@ -393,6 +399,7 @@ class OneDirection:
             frame = frame_for_epsilon(coarse_laws, epsilon, least=delta)
         else:
             frame = frame_for_delta(coarse_laws, delta, room / 4)
+        # P2: delta falls with epsilon, so this direction's epsilon is below the given one.
         return self._upper_law(coarse_laws, frame, room / 4).delta(epsilon) < delta
 
     def law_from_above(self, near: float) -> ComposedLaw:

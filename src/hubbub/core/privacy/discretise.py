@@ -87,6 +87,7 @@ def above(law: laws.Law, grid: transform.Grid) -> GridLaw:
 
 def _bins(law: laws.Law, grid: transform.Grid) -> tuple[Array, Array, Array]:
     """The losses of the cuts, and the masses between cuts and middles of cells."""
+    # P12: merging is sharper for halves of what lies between two cuts; P11 joins them again.
     edges = np.empty(2 * grid.cuts.size - 1)
     edges[0::2], edges[1::2] = grid.cuts, (grid.cuts + grid.widths / 2)[:-1]
     edges = grid.offset + grid.step * edges
@@ -95,6 +96,7 @@ def _bins(law: laws.Law, grid: transform.Grid) -> tuple[Array, Array, Array]:
 
 def _above(law: laws.Law, grid: transform.Grid, losses: Array, p: Array, q: Array) -> GridLaw:
     """From above, with the mass that the law leaves out."""
+    # P11: what the law leaves out, such as a slack, is a loss of +inf in every step.
     mass, infinite = _connected(losses, p, q, law.atom)
     return _on_grid(grid, p, q, mass, infinite + law.missing)
 
@@ -210,6 +212,7 @@ def _rounded_down(mass: Array, rest: Rest) -> Array:
     """The leftover at the cut below it."""
     if rest.cut < 0:
         return mass
+    # P12: a smaller loss lowers the law at every threshold.
     return np.asarray(mass + rest.p * (np.arange(mass.size) == rest.cut))
 
 
@@ -220,6 +223,7 @@ def _lifted(mass: Array, rest: Rest, ratios: Array) -> Array:
     if rest.cut < 0 or target >= mass.size:
         return mass
     above = mass[target + 1 :]
+    # P12: how much P each higher cut has beyond what the target's ratio asks of its Q.
     worth = above * (1 - ratios[target] / ratios[target + 1 :])
     missing = ratios[target] * rest.q - rest.p
     before = np.concatenate([[0.0], np.cumsum(worth)])

@@ -126,6 +126,7 @@ def _of_units(step: Step, relation: str) -> Release:
             f"{many}, got {step.sampling!r} and {relation!r}; others have no account for units of "
             "several records: choose these, or let each unit have one record"
         )
+    # P20: the pair for removal, and for addition its reverse, each composed on its own.
     law = UnitRemoval(rate=step.sample_rate, shift=shift, records=many)
     return Release(laws=(law, Reversed(law=law)), count=step.count)
 
@@ -167,6 +168,7 @@ def release_with_malicious(
     honest = records - malicious
     counted, weights = _honest_members(records, batch, malicious)
     kept = weights > _HYPERGEOMETRIC_TAIL
+    # P10: counted as loss +inf (`missing`), dearer than any rate.
     dropped = float(weights[~kept].sum())
     members, weights = counted[kept].astype(np.float64), weights[kept]
 
@@ -197,6 +199,7 @@ def release_at_quantile(
     The slack is charged in every step (P10).
     """
     rate = honest_rate(records=records, batch=batch, malicious=malicious, slack=slack)
+    # P10: H_a grows with the rate, so all smaller b' are below the quantile's law.
     law = ReplacedInBatch(rate=rate, shift=2 / noise_multiplier)
     return with_slack(Release(laws=(law,), count=count), slack)
 
@@ -207,6 +210,7 @@ def honest_rate(*, records: int, batch: int, malicious: int, slack: float) -> fl
     if slack <= 0:  # the least weights are below the smallest float
         return min(batch, honest) / honest
     members, weights = _honest_members(records, batch, malicious)
+    # P10: Pr[b' > b] for each b, added up from the far tail.
     beyond = np.append(np.cumsum(weights[::-1])[::-1][1:], 0.0)
     quantile = int(members[np.argmax(beyond <= slack)])
     return quantile / honest

@@ -80,6 +80,7 @@ def masses_between(left: Array, right: Array, mean: float | Array) -> Array:
 
 def _wide(left: Array, right: Array) -> Array:
     """Difference of tail functions, taken on the side where they are small."""
+    # P13 (4): right relative to itself, also where a distribution function is nearly 1.
     flip = left > 0
     upper = below(np.where(flip, -left, right))
     lower = below(np.where(flip, -right, left))
@@ -133,6 +134,7 @@ def gaussian_delta(shift: float, epsilon: float) -> float:
     from scipy.special import erfcx, log_ndtr, ndtr  # which takes long to import
 
     near, far = epsilon / shift - shift / 2, epsilon / shift + shift / 2
+    # There the first term is near 1, so that nothing cancels; `erfcx` would grow like e^(x^2).
     if near < -5:
         return float(ndtr(-near) - exp(epsilon + float(log_ndtr(-far))))
     mills = sqrt(pi / 2) * (erfcx(near / sqrt(2)) - erfcx(far / sqrt(2)))
@@ -143,6 +145,8 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     """The epsilon at which N(shift, 1) against N(0, 1) reaches delta; 0 if delta(0) is below it."""
     if gaussian_delta(shift, 0.0) <= delta:
         return 0.0
+    # There P[N > sqrt(2 log(1 / delta))], which bounds delta(epsilon), is at most half the delta
+    # asked for.
     high = shift * shift / 2 + shift * sqrt(2 * log(1 / delta)) + 1e-9
 
     def excess(epsilon: float) -> float:
@@ -179,6 +183,7 @@ class UnitRemoval:
         absent = interval_mass(outcomes, 0.0)
         present = np.zeros_like(absent)
         weights = np.exp(self._log_weights)
+        # P20: with `count` of the unit's records in the batch the mean is so many shifts away.
         for count in np.flatnonzero(weights).tolist():
             mean = count * self.shift
             first, last = np.searchsorted(outcomes, [mean - _REACH, mean + _REACH])
@@ -296,6 +301,7 @@ class Removal:
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         """See `Law.masses`."""
+        # P1: the loss grows with the outcome, so an interval of losses is one of outcomes.
         outcomes = self._outcome(edges)
         absent = interval_mass(outcomes, 0.0)
         present = interval_mass(outcomes, self.shift)
@@ -391,10 +397,12 @@ class ReplacedInBatch:
     @property
     def atom(self) -> float:
         """(1 - q)(1 - 2 Phi(-shift / 2))."""
+        # P1: what the two halves leave of a total mass of 1.
         return (1 - self.rate) * erf(self.shift / 2 / sqrt(2))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         """See `Law.masses`; zero has to be one of the edges or outside them."""
+        # P1: above zero the record's removal, below its reverse, whose losses are mirrored.
         removal = Removal(rate=self.rate, shift=self.shift)
         split = int(np.searchsorted(edges, 0.0))
         below = Reversed(law=removal).masses(edges[: split + 1])
@@ -424,6 +432,7 @@ class Mixture:
     def masses(self, edges: Array) -> tuple[Array, Array]:
         """See `Law.masses`."""
         p, q = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
+        # P8, P10: which law it is is shown, so each outcome keeps the loss it has under that law.
         for weight, law in zip(self.weights, self.laws, strict=True):
             one_p, one_q = law.masses(edges)
             p += weight * one_p
@@ -534,6 +543,7 @@ def with_missing(law: Law, slack: float) -> Law:
     if isinstance(law, Reversed):
         return Reversed(law=with_missing(law.law, slack))
     if isinstance(law, Enclosed):
+        # P12: the law from below may leave mass out, and then is below all the more.
         return replace(law, above=with_missing(law.above, slack))
     changed: Any = law  # each of the other laws is a dataclass with this field
     return cast(Law, replace(changed, missing=law.missing + slack))

@@ -205,6 +205,7 @@ def release_projected(
     above = _removals(ends, sides * (1 + _CHI_ERROR), sample_rate, noise_multiplier)
     inner, weights = np.append(low, middle), np.append(below, mass) * (1 - _CHI_ERROR)
     under = _removals(inner, weights, sample_rate, noise_multiplier)
+    # P8 (1): longer projections than the last radius count as loss +inf.
     law = Enclosed(above=with_missing(above, 2 * _CHI_TAIL), below=under)
     return Release(laws=(law, law.reversed()), count=count)
 
@@ -263,7 +264,9 @@ def release_by_signs(step: Step, relation: str, *, dimension: int) -> Release:
     shift, one_vector = 1 / step.noise_multiplier, relation == "add-remove"
     apart = 1 if one_vector and step.sampling != "without-replacement" else 2
     everybody = step.sampling == "full-batch" or step.sample_rate == 1
+    # P8 (7): e, of how many vectors the longest stretch decides.
     events = 1 if one_vector or everybody else 2
+    # P8 (7): R_* has the very tail of the bound, so it is stochastically longer than R.
     radii, weights, missing = _gathered_radii(dimension, events, apart * shift)
     each = [moved(step, relation, shift * float(radius)).laws for radius in radii]
     if isinstance(each[0][0], Removal):
@@ -296,6 +299,7 @@ def _gathered_radii(dimension: int, events: int, distance: float) -> tuple[Array
     """
     ends = _cell_ends(dimension, events)
     tail = np.minimum(1.0, events * sign_tail(ends, dimension))
+    # P8 (7): min(1, e B) is 1 up to the first radius, so R_* is never less.
     tail[0] = 1.0
     inner, weights = np.polynomial.legendre.leggauss(_SIGN_NODES)
     radii = ends[:-1, None] + np.diff(ends)[:, None] * (1 + inner) / 2

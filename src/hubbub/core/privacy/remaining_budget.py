@@ -67,7 +67,9 @@ class RemainingBudget:
             if square < 0:
                 return None
             return RemainingBudget(shift=sqrt(square), delta=self.delta, steps=of_law)
+        # P24: d - d', which pays for losses of the study beyond all that a Gaussian step has.
         share = _SHARE * self.delta
+        # P24 (2) holds past these: the left side is below d - d' there, the right side never.
         levels = study.levels(self.shift, share)
         if levels is None:
             return None
@@ -108,6 +110,7 @@ def first_remaining_budget(study: StudyLaw, epsilon: float, delta: float) -> Rem
     over = ideal - float(study.deltas(0.0, at)[0])
     if over < 0:
         return None
+    # P24: d, or what (1) leaves room for.
     kept = min(_KEPT * ideal, over)
 
     def fits(shift: float) -> bool:
@@ -185,6 +188,7 @@ def _law_of(releases: tuple[dominating_pairs.Release, ...], finest: float) -> St
     if sampled:
         whole = accountant.Composition(sampled)
         levels = _losses(min(whole.estimate(finest), arguments.MOST_LOSS))
+        # P24: two upper curves, one sharp far out, one where delta is large: the lower counts.
         near = np.minimum(whole.profiles(levels, near=finest), whole.profiles(levels, near=0.01))
         ways = (_connected(levels, near[0], near[-1]), _connected(levels, near[-1], near[0]))
     return StudyLaw(shift=sqrt(square), ways=ways)
@@ -387,6 +391,7 @@ class ReferenceLaw:
         """
         laws, rest, before = self.release(relation).laws, [], left
         for one in releases:
+            # P24: of equal steps as many as the law has left; the others follow the rule.
             covered = min(one.count, left) if _dominates(laws, one) else 0
             left -= covered
             if one.count > covered:

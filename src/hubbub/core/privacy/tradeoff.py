@@ -56,6 +56,7 @@ class TradeOff:
         epsilon = self.epsilon + certificate.epsilon
         added = (1 + np.exp(epsilon)) * certificate.slack + certificate.failure
         delta = np.minimum(1.0, certificate.delta_factor * self.delta + added)
+        # Delta does not grow with epsilon, so what holds at a smaller one holds here.
         return TradeOff(epsilon=epsilon, delta=np.minimum.accumulate(delta))
 
     def true_positive_rate(self, false_positive_rate: ArrayLike) -> Array:

@@ -77,6 +77,7 @@ class PowerProduct:
 
     def multiply(self, cuts: Cuts, mass: Array, count: int) -> None:
         """By the power `count` of the transform of masses that sum to one, at increasing cuts."""
+        # About the mean, so that m of P13 (3) is less than a grid step.
         centre = round(float((mass * cuts).sum()))
         self.shift += count * centre
         if self._kept.size < self._lost.size:
@@ -156,6 +157,7 @@ def _less_one(places: Cuts, mass: Array, tail: float, size: int) -> tuple[Spectr
     away = np.concatenate([places[:first], places[last:]])
     far = fft.rfft(np.bincount(away % size, weights=rest, minlength=size))
     error += 2 * error_of_one(size) * float(rest.sum())
+    # P13 (3): far[0] is the mass far out, so each part is a transform less its own share of 1.
     return near + (far - far[0]), error
 
 
@@ -197,6 +199,7 @@ def _near_centre(places: Cuts, mass: Array, size: int) -> tuple[Spectrum, Array]
     length = np.abs(step)
     roundings = 4 * ceil(sqrt(dense.size)) + _SUM
     error = length**2 * total * (error_of_one(size) + roundings * _UNIT)
+    # P13 (3): (z - 1) m + (z - 1)^2 times the transform of the tails added up twice.
     return step * (mean + step * curved), error + length * spread * _SUM * _UNIT
 
 

@@ -149,6 +149,7 @@ class SessionOffer:
         Raises:
             RefusedError: naming the first number that differs.
         """
+        # P3, P7: noise, grid and quorum are those of one's own plan, never those of a message.
         own = mine.to_dict()
         theirs = self.round_parameters
         odd = [one for one in own if not _same(own[one], theirs.get(one))]
@@ -178,6 +179,7 @@ def context_of(payload: bytes | memoryview, roll: bytes, seen: bytes) -> bytes:
         roll: digest of the ROLL (P29).
         seen: of anchors and evidence, where there are any.
     """
+    # P4: it enters every mask's key, so parties that were offered different things share no mask.
     offered = hashlib.sha256(payload).digest()
     return hashlib.sha256(b"hubbub opening v2" + offered + roll + seen).digest()
 

@@ -406,6 +406,7 @@ class SiloParty(Party):
             silo.decline()
             raise
         if charge.row:
+            # P25: only now: an epoch whose row was refused is charged when it is asked for again.
             self._paid_epoch = self._epoch_of(charge)
         # P9 (e): its part of the list is used up now, answered or not.
         if self._lists is not None:

@@ -214,6 +214,7 @@ def _half(diameter: float, sensitivity: float, relation: str) -> float:
             f'expected diameter beside relation = "substitute" alone, got it with "{relation}"; '
             "leave it out: where a record is there or not, its length counts"
         )
+    # P1, P23: an exchange moves the sum by two of these.
     return arguments.within("diameter", diameter, least=1e-29, most=2 * sensitivity) / 2
 
 

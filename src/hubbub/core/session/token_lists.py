@@ -186,6 +186,7 @@ class SiloTokenLists:
                 "none; make the list first",
                 culprit="relay",
             )
+        # P9 (e): at most one use of a record in an epoch rests on parts being taken in their order.
         if self._next and frame.round != self._next:
             raise ProtocolError(
                 f"expected a MODEL of round {self._next}, the next part of the list, got one of "
@@ -203,6 +204,7 @@ class SiloTokenLists:
 
     def use(self, round: int) -> None:
         """Count an attempt that was charged."""
+        # P9 (e): of the list one part, of the row that pays for its epoch one attempt.
         self._left, self._used = self._left - 1, self._used + 1
         self._next, self._is_fresh = round + 1, False
 

@@ -135,6 +135,7 @@ class SeedCheck:
                 "expected a set of silos of the session, got an empty or another one; name the "
                 "active silos by their index"
             )
+        # P8 (3): of exactly those whom the MODEL names, so that nobody chooses whose links count.
         links = self._one_each(frames, Tag.SEED_LINK, (round, attempt), silos)
         whole = hashlib.sha256(b"hubbub attempt seed v1" + self._ids)
         whole.update(round.to_bytes(4, "little") + attempt.to_bytes(4, "little"))

@@ -401,6 +401,7 @@ class Agreement:
         self._roster, self._session, self._roll = channel.roster, channel.session, roll
         self._neighbours_of, self._extra_confirmers = neighbours_of, extra_confirmers
         self._source = source
+        # P29: uniform given all that others do, so each graph that this share allows is uniform.
         self._own_seed = source.bytes(SEED_BYTES)
         self._shown = [start_of(channel, context)]
         self._commits: Mapping[int, bytes] = {}
@@ -499,6 +500,7 @@ class Agreement:
                 session=self._session,
             )
         check_digests(digests, self._index, self._own_digest, self._roster, self._roll.silos)
+        # P29: with offer, ROLL and evidence in `context`, who was shown others derives other masks.
         self._transcript = hash_of(*self._shown, digests)
         checks = {
             other: self._frame(

@@ -169,6 +169,7 @@ def _tail(source: randomness.SecureSource, count: int) -> Array:
     draws, start = np.empty(0), layers().tail
     while draws.size < count:
         missing = 2 * (count - draws.size) + 4
+        # P6 (iii): v has density t e^(-tv); 2 y > v^2 makes it the tail's, e^(-(t + v)^2 / 2).
         x = -np.log(_fine_unit(source, missing)) / start
         y = -np.log(_fine_unit(source, missing))
         draws = np.concatenate([draws, start + x[2 * y > x * x]])

@@ -151,11 +151,13 @@ class Projection:
     @property
     def _rounding(self) -> float:
         """Putting the sum on the grid moves each of two neighbours by at most sqrt(d) / 2 steps."""
+        # P8 (8): alpha.
         return self.quantum * sqrt(self.parameters) / self.clip
 
     @property
     def _results(self) -> float:
         """The results of both are rounded three times; a matrix's norm is below 16 sqrt(d)."""
+        # P8 (8): beta.
         return 2.0**-46 * sqrt(self.parameters) * self.records
 
 

@@ -87,5 +87,6 @@ def clipped_sum(
         return projecting.projected_sum(parameters, rows, round_parameters.dimension, key)
     # P8: a projection is linear, so the sum of clipped records is projected, once. How much longer
     # a record may have become is charged.
+    # P8 (8): on a grid that follows from public rows, so neighbours' sums are rounded alike.
     projection = projection_of(round_parameters, rows.size)
     return project(task.clipped_sum(parameters, rows), projection, draw)

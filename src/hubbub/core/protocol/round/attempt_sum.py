@@ -194,6 +194,7 @@ class AttemptSum:
         """
         if self.numbers.needs_joint_seed and self.seed is None:
             raise ProtocolError("expected a link of every active silo before the answers, got none")
+        # P4: the masks of who has not answered, or not told its total, are still on it.
         if self.waits_for:
             what = "total" if self.numbers.nodes else "masked vector"
             raise ProtocolError(

@@ -122,6 +122,7 @@ class Groups:
             rate: of the study, as if all took part in every attempt.
         """
         turn = np.flatnonzero(self._groups == (attempt - 1) % self._turns)
+        # P19, P25: coins of the group alone, and all of them again.
         most, each = self.most(rate), group_rate(rate, self._turns)
         while (heads := source.chosen(turn.size, each)).size > most:
             pass
@@ -232,6 +233,7 @@ class TokenBatches:
             raise ProtocolError(
                 "expected a shuffled token list and a joint seed, got none; get them"
             )
+        # P10: which places are drawn is public; whose they are, each silo knows of its own.
         chosen = self._tokens.chosen(self._round_parameters, seed, attempt.round)
         return joint_rows(source, chosen, self._round_parameters.batch, records)
 

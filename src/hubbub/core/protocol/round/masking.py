@@ -124,6 +124,7 @@ class Masking:
             raise ProtocolError(f"expected a new attempt to answer, got {number} again")
         # Before anything is made: what fails halfway is not made a second time.
         self._masked = number
+        # P4: no masks then: all shares but one are uniform and tell nothing of the vector.
         if self._round_parameters.full_shares:
             # P3: a copy of this machine draws the same shares for this MODEL, and others for any
             # other.

@@ -330,12 +330,14 @@ class Turn:
         """Go on to a later time; to blame is who asked for one that is not later."""
         if not 1 <= round <= steps:
             raise ProtocolError(f"expected a round from 1 to {steps}, got {round}", culprit=culprit)
+        # P3: fresh noise and masks belong to one time, which therefore never comes again.
         if (round, attempt) <= self.last:
             raise ProtocolError(
                 f"expected a round after {self.last[0]}.{self.last[1]}, got {round}.{attempt}: "
                 "a mask is never used twice",
                 culprit=culprit,
             )
+        # P15: no more attempts in a session than the study pays for.
         if self._used >= steps:
             raise ProtocolError(
                 f"expected at most {steps} attempts in a session, got another: each one costs as "

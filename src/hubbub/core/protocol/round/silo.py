@@ -67,6 +67,7 @@ class Silo:
         self._accepted: Attempt | None = None
         self._seed: bytes | None = None
         self._noise = noise_share_of(round_parameters)
+        # P25: groups are drawn here, once in a session and for places, whatever records there are.
         self.batches = batches_of(round_parameters, task.capacity, source)
         projected_sum.check_rows(round_parameters, self.batches.most)  # P8, P19
 
@@ -124,6 +125,7 @@ class Silo:
             ProtocolError: naming who has revealed nothing, or what it had not committed to.
         """
         attempt = self._opened()
+        # P8 (3): own link included, without which others could have chosen the seed together.
         seed = self._joint_seed.seed(attempt.round, attempt.attempt, attempt.active, links)
         self._seed = seed
 

@@ -71,6 +71,7 @@ def partition(seed: bytes, size: int, batch: int, step: int) -> Positions:
     while True:
         words = _words(stream, size)
         order = np.argsort(words, kind="stable")
+        # P9: equal words would stand in the order of their places, which is not uniform.
         ranked = words[order]
         if not np.any(ranked[1:] == ranked[:-1]):
             return np.sort(order[part * batch : (part + 1) * batch])
@@ -83,6 +84,7 @@ def chosen_records(chosen: Positions, positions: Positions) -> Positions:
         chosen: what a scheme returned.
         positions: of the silo's own records' tokens in the list.
     """
+    # P9: a function of this silo's own tokens alone; nobody else learns how many they are.
     return np.flatnonzero(np.isin(positions, chosen))
 
 

@@ -113,6 +113,7 @@ class Mixer:
         self._check_own(self._publics[self._index] == onion_layers.public_of(self._private))
         counts, publics = list(self._counts.values()), list(self._publics.values())
         self._places = token_list.list_places(self._list_context, counts, publics)
+        # P9: fresh for each list, so that nothing links a record's places in two of them.
         tokens = self._source.bytes(TOKEN_BYTES * self._counts[self._index])
         forms, self._own = onion_layers.wrapped(tokens, publics, self._places, executor)
         self._forms = forms.tobytes()
