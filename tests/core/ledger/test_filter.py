@@ -210,6 +210,36 @@ def test_p24_what_was_charged_before_counts_as_fixed_beforehand(path):
     assert rows(path)[4:] == ["cap", "cap", "admit", *["charge"] * STEPS, "admit", "charge"]
 
 
+FIRST = {"noise_multiplier": 1 / 0.426, "sampling": "full-batch", "sample_rate": 1.0}
+RARE = {"noise_multiplier": 1 / 6, "sample_rate": 1.3e-5, "sampling": "poisson"}
+
+
+def test_p24_a_study_chosen_late_stays_late_under_a_fixed_cap_and_the_adaptive_one_after_it(place):
+    """As a part of the first study it keeps 2, and the analyst of P24 realises twice its delta."""
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(2.002))
+        ledger.charge(entry(**FIRST), attempts=1)
+        ledger.set_cap(cap_of(2.002, "fixed"))
+        ledger.charge(entry(study=OTHER, **RARE), attempts=1)
+        ledger.set_cap(cap_of(2.1))
+        assert ledger.epsilon(delta=DELTA, relation=RELATION) < 2.002
+        with pytest.raises(BudgetError):  # though fixed composition leaves room for it
+            ledger.charge(entry(study=b"3" * 32, noise_multiplier=1e5), attempts=1)
+    with Ledger(place) as ledger:  # another process reads the same in the rows
+        assert [len(one.counts) for one in ledger.filter.admissions] == [1, 1]
+
+
+def test_p24_what_was_let_in_is_no_second_study_under_a_fixed_cap_between(place):
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(2 * BOTH))
+        ledger.charge(entry(1, **SAMPLED), attempts=STEPS)
+        ledger.set_cap(cap_of(2 * BOTH, "fixed"))
+        ledger.charge(entry(2, **SAMPLED), attempts=STEPS)
+        ledger.set_cap(cap_of(2 * BOTH))
+        ledger.charge(entry(3, **SAMPLED), attempts=STEPS)
+    assert rows(place) == ["cap", "admit", "charge", "cap", "charge", "cap", "charge"]
+
+
 def test_p24_a_cap_that_is_lowered_stops_what_was_let_in_and_a_raised_one_lets_it_go_on(place):
     with Ledger(place) as ledger:
         ledger.set_cap(cap_of(2 * BOTH))

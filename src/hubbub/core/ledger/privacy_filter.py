@@ -3,14 +3,15 @@
 Theory of operation (docs/privacy.md P24). Before the first attempt of a study everything that it
 may release is set aside, and what is left for studies that nobody has thought of yet is written
 down with it. So what is charged never has to be compared with the cap again: it only has to have
-been set aside. What was charged before the filter began counts as fixed beforehand (P15). This
-file does not know where rows are kept.
+been set aside. What was charged before the filter began counts as fixed beforehand (P15); what a
+fixed cap charged after it had let studies in counts as let in then. This file does not know where
+rows are kept.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -64,6 +65,21 @@ class PrivacyFilter:
     def under(self, cap: Cap) -> PrivacyFilter:
         """The same studies under another cap."""
         return replace(self, cap=cap, left=None)
+
+    def resumed(self, cap: Cap, studies: Iterable[bytes], tally: Tally) -> PrivacyFilter:
+        """The same under another cap, once a fixed one has charged these studies, in this order."""
+        # P24: outputs had been seen by then, so each is a later study, for which (2) is asked. As a
+        # part of the first one, it would be composed as if nobody had chosen it because of them.
+        whole = self
+        for study in studies:
+            counts = tuple(
+                # All that are like a kind count beside each of these: too many, never too few.
+                (kind, min(count, tally.attempts(study, kind) - whole._set_aside(study, kind)))
+                for kind, count in tally.counts(study)
+            )
+            if counts := tuple((kind, count) for kind, count in counts if count > 0):
+                whole = whole.with_admission(Admission(study=study, counts=counts, left=None))
+        return whole.under(cap)
 
     def with_admission(self, one: Admission) -> PrivacyFilter:
         """With one more study."""

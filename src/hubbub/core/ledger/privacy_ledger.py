@@ -222,6 +222,11 @@ class Ledger:
         self._catch_up()
         return self._filter
 
+    def filter_under(self, cap: Cap) -> PrivacyFilter:
+        """What an adaptive cap would have let in, were it set now."""
+        self._catch_up()
+        return self._filter_under(cap)
+
     @property
     def tally(self) -> Tally:
         """What all entries come to, as of now; to be read only, while nobody charges."""
@@ -324,6 +329,9 @@ class Ledger:
         self._tally = Tally()
         self._cap: Cap | None = None
         self._filter: PrivacyFilter | None = None
+        # Under a fixed cap: what an adaptive one had let in before it, and who was charged since.
+        self._former: PrivacyFilter | None = None
+        self._since: dict[bytes, None] = {}
         self._closed: set[bytes] = set()
         # That holds since the first charge, under whatever cap: who has seen outputs sets no other.
         self._law: ReferenceLaw | None = None
@@ -348,16 +356,31 @@ class Ledger:
             if not len(self._tally) and self._filter is not None:
                 self._law = self._filter.cap.law
             self._tally.add(content)
+            self._since.setdefault(content.study)
         if isinstance(content, Cap):
-            before = self._filter or PrivacyFilter.beginning(content, self._tally)
-            # P24: what was let in under one cap counts under the next.
-            self._filter = before.under(content) if content.studies == "adaptive" else None
+            self._set_filter(content)
             self._cap = content
         if isinstance(content, Admission) and self._filter is not None:
             self._filter = self._filter.with_admission(content)
         if isinstance(content, Closing):
             self._closed.add(content.study)
         self._last = row
+
+    def _set_filter(self, cap: Cap) -> None:
+        """Go on with what was let in: a fixed cap between two adaptive ones forgets none of it."""
+        if cap.studies == "adaptive":
+            self._filter, self._former = self._filter_under(cap), None
+        elif self._filter is not None:
+            self._former = self._filter if self._filter.admissions else None
+            self._filter, self._since = None, {}
+
+    def _filter_under(self, cap: Cap) -> PrivacyFilter:
+        """What counts as let in once this cap is set."""
+        if self._filter is not None:
+            return self._filter.under(cap)
+        if self._former is not None:
+            return self._former.resumed(cap, self._since, self._tally)
+        return PrivacyFilter.beginning(cap, self._tally)
 
     def _parsed(self, row: Row) -> Content | None:
         """What a row says; the genesis says nothing."""

@@ -53,6 +53,8 @@ class LedgerBooks:
     @cached_property  # it takes a second for a dozen studies
     def least_cap(self) -> float | None:
         """The least adaptive cap that would have let all studies in; None without such a cap."""
+        # P24 promises a cap that was set beforehand. This number depends on what was chosen, so it
+        # says how full the cap is and is no promise of its own.
         return None if self.filter is None else finite(self.filter.epsilon(self.tally))
 
     @property
@@ -118,7 +120,7 @@ class LedgerBooks:
         if self.least_cap == 0:
             return [promise]
         needed = f"epsilon {at_most(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
-        lines = [f"counted by the cap: {needed}, however each study was chosen", promise]
+        lines = [f"counted by the cap: {needed}, the least with room for all studies", promise]
         if (law := self.filter.cap.law) is not None:
             lines.insert(
                 1,

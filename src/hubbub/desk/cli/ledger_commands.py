@@ -450,9 +450,9 @@ def _set(options: argparse.Namespace) -> int:
     if options.new and options.ledger.is_file():
         raise UserError(f"expected no {options.ledger} with --new, found one; leave --new out")
     if options.new:
-        _check_law(cap, None, Tally())
+        _check_law(PrivacyFilter.beginning(cap, Tally()), Tally())
     with Ledger(options.ledger) if options.new else _existing(options.ledger) as ledger:
-        _check_law(cap, ledger.filter, ledger.tally)
+        _check_law(ledger.filter_under(cap), ledger.tally)
         ledger.set_cap(cap)
         books = LedgerBooks.of(ledger)
     answer(options, {"cap": cap.to_dict()}, *books.words)
@@ -471,15 +471,12 @@ def _law(noise: str, rate: str, steps: str) -> ReferenceLaw:
         ) from None
 
 
-def _check_law(cap: Cap, before: PrivacyFilter | None, tally: Tally) -> None:
-    """Refuse a law that the cap has no room for (P24)."""
-    if cap.law is None:
-        return
-    after = before.under(cap) if before else PrivacyFilter.beginning(cap, tally)
+def _check_law(after: PrivacyFilter, tally: Tally) -> None:
+    """Refuse a law that its cap has no room for (P24)."""
     if not after.keeps_its_law:
         raise UserError(
-            f"expected a cap with room for its law, got epsilon {cap.epsilon:g} where at least "
-            f"{at_most(after.epsilon(tally))} is needed; raise the cap or state fewer steps"
+            f"expected a cap with room for its law, got epsilon {after.cap.epsilon:g} where at "
+            f"least {at_most(after.epsilon(tally))} is needed; raise the cap or state fewer steps"
         )
 
 
