@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from dataclasses import replace
 from math import nextafter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hubbub import VERSION
 from hubbub.core.planning.exposure import stated_adversary
+from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.study.ask import asks
 from hubbub.core.study.parties import Parties, Privacy
 from hubbub.core.verification.evidence.claims import _asked_claims, by_version
@@ -22,6 +25,7 @@ from hubbub.core.verification.evidence.evidence_file import (
     NOT_VERIFIABLE,
     REDERIVED,
     SIGNED,
+    SPENDING,
     Finding,
     difference,
 )
@@ -30,9 +34,10 @@ from hubbub.core.verification.replay.checking import (
     _beside,
     _uncomputed,
     altered_files,
-    check_rows,
+    row_findings,
+    spending_findings,
 )
-from hubbub.core.verification.replay.replayed_session import ReplayedSession
+from hubbub.core.verification.replay.replayed_session import ReplayedSession, gradient_of
 from hubbub.core.verification.replay.session_findings import (
     STANDARDISED,
     attempt_findings,
@@ -171,10 +176,63 @@ def test_features_were_standardised_as_silos_were_told(tmp_path: Path, collected
 def test_every_row_of_metrics_tells_what_was_spent_by_then(
     tmp_path: Path, epsilons: tuple[float, ...], fits: bool
 ) -> None:
-    plan: Any = SimpleNamespace(epsilon_after=float)
+    plan: Any = SimpleNamespace(epsilon_after=float, mechanism=SimpleNamespace(steps=4))
     rows = [json.dumps({"step": step, "epsilon": one}) for step, one in enumerate(epsilons, 1)]
     (tmp_path / METRICS).write_text("\n".join(rows))
-    assert check_rows(tmp_path / METRICS, plan, evidence(4)).holds == fits
+    (found,) = row_findings(tmp_path / METRICS, plan, evidence(4))
+    assert found.holds == fits
+
+
+@pytest.mark.parametrize(
+    ("steps", "scores", "verdicts"),
+    [
+        ((1, 2, 2), {}, [REDERIVED]),
+        ((1, 2, 2), {"accuracy": 0.9}, [REDERIVED, NOT_VERIFIABLE]),
+        ((2, 1), {}, ["wrong"]),
+        ((1, 5), {}, ["wrong"]),  # of 4
+    ],
+)
+def test_steps_of_metrics_go_up_and_what_else_they_say_is_told_as_not_computed(
+    tmp_path: Path, steps: tuple[int, ...], scores: dict[str, float], verdicts: list[str]
+) -> None:
+    plan: Any = SimpleNamespace(epsilon_after=float, mechanism=SimpleNamespace(steps=4))
+    rows = [json.dumps({"step": step, "epsilon": 9.0} | scores) for step in steps]
+    (tmp_path / METRICS).write_text("\n".join(rows))
+    found = list(row_findings(tmp_path / METRICS, plan, evidence(4)))
+    assert [one.verdict.split(":")[0] for one in found] == verdicts
+    assert {one.files for one in found} == {(METRICS,)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told", "verdict"),
+    [
+        ({}, (2.0, 3.0), SIGNED),
+        ({"epsilon": None}, (2.0, None), SIGNED),
+        ({"epsilon": 2.9}, (2.0, 3.0), "wrong"),
+        ({"epsilon": 3.1}, (2.0, 3.0), "wrong"),
+        ({"epsilon": 3.0}, (2.0, None), "wrong"),
+        ({"delta": 1e-4}, (2.0, 3.0), "wrong"),
+        ({"relation": "substitute"}, (2.0, 3.0), "wrong"),
+        ({"epsilon": "3"}, (), NOT_VERIFIABLE),
+        ({"epsilon": []}, (2.0, 3.0), "wrong"),
+        ({}, (3.0,), NOT_VERIFIABLE),  # the other silo may have spent more
+        ({}, (), NOT_VERIFIABLE),
+        ({"epsilon": 2.0}, (3.0,), "wrong"),
+    ],
+)
+def test_what_was_spent_in_all_is_what_the_silos_have_signed(
+    tmp_path: Path, changed: dict[str, Any], told: tuple[float | None, ...], verdict: str
+) -> None:
+    at = {"delta": 1e-5, "relation": "add-remove"}
+    (tmp_path / SPENDING).write_text(json.dumps({"epsilon": 3.0, "charge": 2, **at, **changed}))
+    privacy = SimpleNamespace(**at)
+    study: Any = SimpleNamespace(privacy=privacy, parties=SimpleNamespace(silos=2))
+    silos = [{"data_set": {"epsilon": one, **at}} for one in told]
+    content = {"silos": [*silos, {"data_set": None}]}
+    found, *others = spending_findings(tmp_path / SPENDING, study, content)
+    assert found.verdict.split(":")[0] == verdict
+    assert [one.verdict for one in others] in ([NOT_VERIFIABLE], [])
+    assert SPENDING in {name for one in (found, *others) for name in one.files}
 
 
 @pytest.mark.parametrize(
@@ -199,6 +257,20 @@ def test_values_are_found_equal_in_all_members_and_in_six_digits(
     found: Any, made: Any, differ: bool
 ) -> None:
     assert bool(difference(found, made)) == differ
+
+
+def test_a_header_changed_in_its_last_digits_does_no_more_than_multiply_all_sums() -> None:
+    sizes = {"dimension": 3, "parameters": 3, "silos": 3, "quorum": 3, "steps": 2, "nodes": 0}
+    floats = {"grid_step": 0.25, "sigma_grid": 40.0, "sample_rate": 0.5, "clip": 1.5}
+    true = RoundParameters(**sizes, **floats, word_bits=32)
+    by = 1 + 9e-7
+    forged = replace(true, **{name: one * by for name, one in floats.items()})
+    assert {name for name, one in vars(true).items() if isinstance(one, float)} == set(floats)
+    assert difference(forged.to_dict(), true.to_dict()) == ""
+    sums = np.array([4, -7, 10**6])
+    attempt: Any = SimpleNamespace(integers=lambda: sums, seed=None)
+    made = [gradient_of(one, attempt, np.zeros(3, np.float32), None) for one in (true, forged)]
+    assert made[1] == pytest.approx(made[0] * by, rel=1e-15)
 
 
 def test_a_package_that_a_run_was_made_with_and_that_is_not_here_is_named() -> None:
@@ -250,16 +322,13 @@ def test_what_the_evidence_has_no_digest_of_is_told_in_folders_too(tmp_path: Pat
     assert found.claim.startswith("that page.html, tables/more.html say what")
 
 
-def test_no_file_counts_as_computed_for_one_whose_name_ends_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("sums.json").write_text("{}")
-    study: Any = SimpleNamespace(asks=[SimpleNamespace(files=("sums.json",), copies=())])
-    beside = [Finding("coefficient-sums.json follows from the sums", REDERIVED)]
-    assert "what sums.json say" in _uncomputed(Path(), study, beside)[0].claim
-    for claim in ("sums.json follows from the sums", "that sums.json says so: other bytes"):
-        assert _uncomputed(Path(), study, [Finding(claim, REDERIVED)]) == []
+def test_a_file_counts_as_computed_where_a_finding_names_it_and_not_where_a_sentence_does() -> None:
+    beside = [Finding("run/sums.json follows from the sums", REDERIVED).on("coefficient-sums.json")]
+    names = ["sums.json", "coefficient-sums.json", "run.json"]
+    (found,) = _uncomputed(names, beside)
+    assert found.claim == "what run.json, sums.json say, which nothing here computes"
+    assert found.verdict == NOT_VERIFIABLE
+    assert _uncomputed(["sums.json"], [Finding("that it says so", REDERIVED).on("sums.json")]) == []
 
 
 def test_a_file_that_evidence_lists_is_there_without_the_package_that_wrote_it(

@@ -344,8 +344,30 @@ def test_a_table_for_spreadsheets_says_what_the_sums_say(
         assert wrongs(forger.sign()) == lies
     table.write_text(text)
     table.with_name("others.csv").write_text(text)
-    untold = "what tables/others.csv say, which nothing here computes"
+    untold = "what run.json, tables/others.csv say, which nothing here computes"
     assert untold in [one.claim for one in forger.sign() if one.verdict == NOT_VERIFIABLE]
+
+
+def test_what_is_changed_in_a_file_is_wrong_or_the_file_is_told_as_not_computed(
+    runs: Callable[[str], Forger], tmp_path: Path
+) -> None:
+    """Every file of which the evidence has a digest, so that none is believed for its digest."""
+    forger, computed = copied(runs("tables"), tmp_path / "run"), []
+    forger.sign()
+    for name in content_of(forger.folder)["files"]:
+        path = forger.folder / name
+        text = path.read_text()
+        number = max(re.finditer(r"\b[1-9]\d*\b", text), key=lambda one: len(one[0]))
+        # Ones are less than most; of epsilon, metrics.jsonl may state more than was spent.
+        ones = "1" * len(number[0])
+        path.write_text(f"{text[: number.start()]}{ones}{text[number.end() :]}")
+        found = forger.sign()
+        told = {name for one in found if one.verdict == NOT_VERIFIABLE for name in one.files}
+        told |= {name for one in found if name in one.claim and "nothing here" in one.claim}
+        assert not all(one.holds for one in found) or name in told, name
+        computed += [] if name in told else [name]
+        path.write_text(text)
+    assert {"statistics.json", "sums.json", "tables/ages.csv", "plan.json"} <= {*computed}
 
 
 @pytest.mark.parametrize(

@@ -333,6 +333,8 @@ class SteppedQuery(Query):
     ) -> Iterator[Finding]:
         """Whether what a run has given people is what its sums led to (docs/evidence.md).
 
+        A finding names its files (`Finding.on`); one that none names is told as not computed.
+
         Args:
             folder: of the run.
             plan: of the study.

@@ -141,7 +141,7 @@ class KeptQuery(SteppedQuery):
                 f"{sums} follows from the sums{self.taken_at}",
                 "" if same else f"it differs; {RESTORE}",
             )
-            yield follows.covering("replay.answers")
+            yield follows.covering("replay.answers").on(self.kept_in)
             if not follows.holds:
                 return  # whatever these sums say
             released = self.released(plan, state)
@@ -153,10 +153,10 @@ class KeptQuery(SteppedQuery):
                     why = "" if read_whole(path) == text.encode() else "it differs"
                 claim = f"{path} says what the sums say"
                 answers = course.judged(claim, f"{why}; {RESTORE}" if why else "")
-                yield answers.covering("replay.answers")
+                yield answers.covering("replay.answers").on(name)
             for name, copied in released.copies.items():
                 if (folder / name).exists():
-                    yield _copied(folder / name, copied, course)
+                    yield _copied(folder / name, copied, course).on(name)
         except MALFORMED as error:
             yield wrong(claim, f"{error}; {RESTORE}")
 

@@ -158,7 +158,7 @@ class StandardisingQuery(AtModel, SteppedQuery):
         elif path.exists():
             same = read_whole(path) == self.standardisation(state).to_json().encode()
             why = "" if same else f"it differs; {RESTORE}"
-            yield course.judged(f"{path} follows from the sums", why)
+            yield course.judged(f"{path} follows from the sums", why).on(STANDARDISED)
 
     def replay_findings(
         self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]

@@ -228,7 +228,8 @@ class TrainingQuery(AtModel, SteppedQuery):
     ) -> Iterator[Finding]:
         """The model that was written is what the last step gave."""
         if (folder / MODEL).exists():
-            yield from _model_findings(folder / MODEL, plan, course, shown)
+            findings = _model_findings(folder / MODEL, plan, course, shown)
+            yield from (finding.on(MODEL) for finding in findings)
 
     def scores(self, learner: Any, test: Records | None, parameters: Parameters) -> Scores:
         """Metrics of the model on the public test set, if there is one."""

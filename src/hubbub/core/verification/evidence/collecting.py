@@ -187,12 +187,17 @@ def collect(
 
 def digests_of(folder: Path, listed: Iterable[str] = ()) -> dict[str, str]:
     """SHA-256 of the files of a run, by name; of those that are listed whatever is installed."""
+    return {name: _digest(folder / name) for name in names_of(folder, listed)}
+
+
+def names_of(folder: Path, listed: Iterable[str] = ()) -> list[str]:
+    """The names of the files that `digests_of` is about."""
     # No name leads out of the folder, nor to a file under two names.
     plain = (name for name in listed if name == PurePosixPath("/", name).as_posix()[1:])
     names = {*_FILES, *(name for name in plain if ".." not in name.split("/"))}
     named = {folder / name for name in names if _is_file(folder / name)}
     there = sorted(named | {*files_of(folder, asks())})
-    return {path.relative_to(folder).as_posix(): _digest(path) for path in there}
+    return [path.relative_to(folder).as_posix() for path in there]
 
 
 def files_of(folder: Path, kinds: Iterable[Ask]) -> Iterator[Path]:

@@ -116,8 +116,9 @@ def _signed_words(body: bytes) -> bytes:
 # A claim is re-derived (computed again and found equal), signed (only its signer can vouch for it),
 # not verifiable (nothing here can show it), not checked (it could be, but would take long), or
 # wrong. Only a claim that nobody has looked at leaves a check incomplete. A finding names the
-# members of the evidence that it is about, so that whoever quotes one can say how it stands. Other
-# machines may calibrate to other last digits, so numbers are found equal if they agree to six.
+# members of the evidence and the files of the run that it is about, so that whoever quotes one can
+# say how it stands, and files that none is about are seen. Other machines may calibrate to other
+# last digits, so numbers are found equal if they agree to six.
 
 REDERIVED, SIGNED, NOT_VERIFIABLE = "re-derived", "signed", "not verifiable"
 NOT_CHECKED = "not checked"
@@ -129,16 +130,23 @@ _WRONG = "wrong: "
 class Finding(NamedTuple):
     """A claim as a sentence, and the verdict; "wrong: why" if it does not hold.
 
-    `about` are members of the evidence, as "epsilon.claimed", that stand as the verdict says.
+    `about` are members of the evidence, as "epsilon.claimed", that stand as the verdict says;
+    `files`, below the run's folder, those whose content was held against what follows, or of which
+    the claim says that it cannot be.
     """
 
     claim: str
     verdict: str
     about: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
     def covering(self, *about: str) -> Finding:
         """The same finding, about these members of the evidence."""
         return self._replace(about=about)
+
+    def on(self, *files: str) -> Finding:
+        """The same finding, about these files of the run."""
+        return self._replace(files=files)
 
     @property
     def holds(self) -> bool:

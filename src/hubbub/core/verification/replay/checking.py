@@ -9,8 +9,8 @@ data of any silo and runs no code that a study names.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -32,11 +32,18 @@ from hubbub.core.verification.evidence.claims import (
     remade,
     within_seconds,
 )
-from hubbub.core.verification.evidence.collecting import FILE, digests_of, files_of, summary_of
+from hubbub.core.verification.evidence.collecting import (
+    FILE,
+    digests_of,
+    files_of,
+    names_of,
+    summary_of,
+)
 from hubbub.core.verification.evidence.evidence_file import (
     MALFORMED,
     MODEL,
     RESTORE,
+    SPENDING,
     Finding,
     Plain,
     difference,
@@ -47,6 +54,7 @@ from hubbub.core.verification.evidence.evidence_file import (
     read_plain,
     read_whole,
     rederived,
+    signed,
     wrong,
 )
 from hubbub.core.verification.evidence.silo_parts import count_of
@@ -134,33 +142,73 @@ def _how(listed: Mapping[str, object], there: Mapping[str, object], name: str) -
     return f"it was altered or cut short; {RESTORE}"
 
 
-def check_rows(path: Path, plan: Plan, content: Plain) -> Finding:
+def row_findings(path: Path, plan: Plan, content: Plain) -> Iterator[Finding]:
     """Whether every row's epsilon covers its step, and the last one's all attempts of the evidence.
 
-    The metrics themselves were measured by the aggregator on public records, which are not here.
+    The metrics themselves were measured by the aggregator on records that are not here.
     """
     try:
         rows = [json_value(line) for line in read_whole(path).splitlines()]
+        measured = {name for row in rows for name in row} - {"step", "epsilon"}
+        steps = [0, *(count_of(row["step"]) for row in rows), plan.mechanism.steps]
         least = [plan.epsilon_after(max(1, count_of(row["step"]))) for row in rows]
         shown = [float(row["epsilon"]) for row in rows]
         # Attempts after the last step, and those without a sum, were spent as well.
         least[-1] = plan.epsilon_after(int(content["epsilon"]["attempts"]))
     except EffortError:
-        return not_checked(_CLAIM)
+        yield not_checked(_CLAIM).on(METRICS)
+        return
     except MALFORMED as error:
-        return judged(_CLAIM, f"it cannot be read ({type(error).__name__}); {RESTORE}")
+        why = f"it cannot be read ({type(error).__name__}); {RESTORE}"
+        yield wrong(_CLAIM, why).on(METRICS)
+        return
     short = [
         f"row {number} states {epsilon:.6g}, but {due:.6g} was spent"
         for number, (epsilon, due) in enumerate(zip(shown, least, strict=True), 1)
         if not epsilon >= due * (1 - _ROUNDING)
     ]
-    return judged(_CLAIM, f"{short[0]}; {RESTORE}" if short else "")
+    if steps != sorted(steps):
+        short.append(f"its steps do not go up to {plan.mechanism.steps} at most")
+    yield judged(_CLAIM, f"{short[0]}; {RESTORE}" if short else "").on(METRICS)
+    if measured:
+        yield not_verifiable(
+            f"what {METRICS} says besides steps and epsilon, which nothing here computes"
+        ).on(METRICS)
+
+
+def spending_findings(path: Path, study: Study, content: Plain) -> Iterator[Finding]:
+    """Whether what the records have spent in all is what the silos have signed of it."""
+    claim = f"{path.name} states the epsilon that the silos signed for all that was ever spent"
+    asked = (study.privacy.delta, study.privacy.relation)
+    try:
+        stated = read_plain(path)
+        told = [part["data_set"] for part in content["silos"] if part["data_set"]]
+        like = [one for one in told if (one["delta"], one["relation"]) == asked]
+        signed_for = [inf if one["epsilon"] is None else float(one["epsilon"]) for one in like]
+        epsilon = inf if stated["epsilon"] is None else float(stated["epsilon"])
+        at = (stated["delta"], stated["relation"])
+    except MALFORMED as error:
+        yield wrong(claim, f"it cannot be read ({type(error).__name__}); {RESTORE}").on(SPENDING)
+        return
+    worst = max(signed_for, default=0.0)
+    if at != asked:
+        yield wrong(claim, f"it is at another delta or relation than the study; {RESTORE}")
+    elif epsilon < worst or (epsilon > worst and len(like) == study.parties.silos):
+        yield wrong(claim, f"it states {epsilon:.6g}, they signed {worst:.6g}; {RESTORE}")
+    elif len(like) == study.parties.silos:
+        yield signed(claim)
+    else:
+        yield not_verifiable(f"that {claim}: not all have told it")
+    yield not_verifiable(
+        f"what {path.name} says of caps and of what was before, which nothing here computes"
+    ).on(SPENDING)
 
 
 _BEYOND = (
     "plan.json follows from study.toml",
     "sums, attempts and the model follow from the transcripts",
 )
+_PLANNED = ("study.toml", "plan.json")
 _UNREAD = {FILE, FOLDER, "checkpoints", "lock"}  # what nobody reads who was given a run
 _NOTHING = np.zeros(0, dtype=np.float32)
 _NO_EVIDENCE = (
@@ -211,15 +259,16 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     if beyond:
         return [*findings, *map(not_checked, _BEYOND), *claims]
     if remade_plan is None:
-        return [*findings, *_without_plan(stated, content), *claims]
-    findings.append(_alike(_BEYOND[0], stated, remade_plan.to_dict(), content))
-    if findings[-1].holds:
-        # Evidence of which anything is false proves nothing about attempts and keys.
-        sound = content if all(one.holds for one in [*findings, *claims]) else None
-        findings += _played(folder, remade_plan, sound, look)
-        if sound is not None:
-            findings.append(check_rows(folder / METRICS, remade_plan, sound))
-    findings += _uncomputed(folder, study, findings)
+        findings += _without_plan(stated, content)
+    else:
+        findings.append(_alike(_BEYOND[0], stated, remade_plan.to_dict(), content).on(*_PLANNED))
+        if findings[-1].holds:
+            # Evidence of which anything is false proves nothing about attempts and keys.
+            sound = content if all(one.holds for one in [*findings, *claims]) else None
+            findings += _played(folder, remade_plan, sound, look)
+            if sound is not None:
+                findings += row_findings(folder / METRICS, remade_plan, sound)
+    findings += _uncomputed(names_of(folder) if content is None else content["files"], findings)
     return findings + claims
 
 
@@ -240,17 +289,15 @@ def _beside(folder: Path, study: Study, content: Plain) -> Iterator[Finding]:
             "write them again, as with hubbub report"
         )
     if (folder / AUDIT).exists():
-        yield _audit_kept(folder / AUDIT, content)
+        yield _audit_kept(folder / AUDIT, content).on(AUDIT)
+    if (folder / SPENDING).exists():
+        yield from spending_findings(folder / SPENDING, study, content)
 
 
-def _uncomputed(folder: Path, study: Study, findings: Sequence[Finding]) -> list[Finding]:
-    """Files of what the study asks for of which no finding speaks."""
-    told = [one.claim for one in findings]
-    given = {*files_of(folder, study.asks)}
-    # By its whole name, which another file's may end with.
-    names = {path: re.compile(rf"(?<!\S){re.escape(str(path))}(?![\w./-])") for path in given}
-    untold = sorted(path for path in given if not any(map(names[path].search, told)))
-    said = ", ".join(path.relative_to(folder).as_posix() for path in untold)
+def _uncomputed(names: Iterable[str], findings: Sequence[Finding]) -> list[Finding]:
+    """The files of a run of which no finding speaks."""
+    untold = sorted({*names} - {name for one in findings for name in one.files})
+    said = ", ".join(untold)
     return [not_verifiable(f"what {said} say, which nothing here computes")] if said else []
 
 
@@ -267,9 +314,10 @@ def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
     if content is None:
         yield not_verifiable(
             "the plan: only the study's own code or data can say how many features a record has"
-        )
+        ).on(*_PLANNED)
     else:
-        yield _alike(f"plan.json is the plan of {FILE}", stated, content.get("plan"))
+        claim = f"plan.json is the plan of {FILE}"
+        yield _alike(claim, stated, content.get("plan")).on(*_PLANNED)
     yield not_verifiable("that sums, attempts and the model follow from the transcripts")
 
 
@@ -454,6 +502,11 @@ def _round_parameters(path: Path, header: Header, plan: Plan) -> RoundParameters
             f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
         )
     mine = round_parameters_of(planned)
+    # Numbers that are calibrated end on other last digits elsewhere, so all floats may differ by a
+    # millionth. What a forger gains: nothing of what silos sent, who clip, sample and draw noise by
+    # their own plan's numbers and refuse an offer of others (`SessionOffer.check`). Of the floats
+    # the replay computes with `grid_step` alone: it multiplies all sums of the session alike, as
+    # another learning rate in its seventh digit would.
     if why := difference(header.round_parameters.to_dict(), mine.to_dict()):
         raise IntegrityError(f"expected {path} to keep to the plan: {why}")
     return header.round_parameters
