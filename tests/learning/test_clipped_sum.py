@@ -239,6 +239,32 @@ def test_a_method_that_is_a_little_off_in_float64_is_not_taken(monkeypatch, off,
     assert checked_method(model, CROSS_ENTROPY, inputs, targets) == method
 
 
+@pytest.mark.parametrize("wrong", ["clips none", "clips a little later", "clips all", "nothing"])
+def test_a_method_that_is_wrong_for_long_records_or_short_ones_alone_is_not_taken(
+    monkeypatch, wrong
+):
+    """The check clips some of its records and not others, so that both are looked at."""
+    honest = self_check._sum
+
+    def summed(model, loss, batch, clip, by):
+        if by == "loop" or wrong == "nothing":
+            return honest(model, loss, batch, clip, by)
+        if wrong != "clips all":
+            return honest(model, loss, batch, clip * (1e30 if wrong == "clips none" else 1.01), by)
+        total = 0.0
+        for piece in (batch.piece(k, k + 1) for k in range(4)):
+            norm = honest(model, loss, piece, 1e30, "loop").norm()
+            total = total + honest(model, loss, piece, clip, "loop") * max(1.0, clip / norm)
+        return total
+
+    monkeypatch.setattr(self_check, "_sum", summed)
+    monkeypatch.setattr(self_check, "METHODS", ("chain", "loop"))
+    torch.manual_seed(1)
+    inputs = torch.randn(4, 3) * torch.tensor([5.0, 1.0, 1.0, 1.0])[:, None]
+    method = checked_method(nn.Linear(3, 2), CROSS_ENTROPY, inputs, torch.arange(4) % 2)
+    assert method == ("chain" if wrong == "nothing" else "loop")
+
+
 @pytest.mark.quick_cases(
     "frequency-scaled-embedding", "inplace-relu", "linear-on-tokens", "partly-frozen"
 )
