@@ -45,6 +45,18 @@ def at_least(bound: float) -> str:
     return _rounded(bound, ROUND_FLOOR)
 
 
+def between(lower: float, upper: float) -> str:
+    """Both ends of a bound to seven digits of the upper one, rounded so that they stay true.
+
+    >>> between(0.12345678, 0.12345679)
+    '0.1234567 and 0.1234568'
+    """
+    low, high = Decimal(lower), Decimal(upper)
+    unit = Decimal(1).scaleb(high.adjusted() - 6)
+    low, high = low.quantize(unit, ROUND_FLOOR), high.quantize(unit, ROUND_CEILING)
+    return f"{float(low):.7g} and {float(high):.7g}"
+
+
 def _rounded(bound: float, rounding: str, digits: int = _DIGITS) -> str:
     exact = Decimal(repr(float(bound)))
     if not exact:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 import hubbub
 from hubbub.core.errors import UserError
-from hubbub.core.number_format import no_less
+from hubbub.core.number_format import between, no_less
 from hubbub.core.privacy.arguments import RELATIONS, SAMPLINGS
 from hubbub.desk.cli.terminal import add_command, answer, argument, writing
 
@@ -72,7 +71,7 @@ def _epsilon(options: argparse.Namespace) -> int:
         )
     units = {"records_per_unit": options.records_per_unit}
     bound = hubbub.epsilon(delta=delta, **mechanism, **units)
-    words = f"epsilon is between {_outward(bound)} at delta {delta:g}"
+    words = f"epsilon is between {between(bound.lower, bound.upper)} at delta {delta:g}"
     result = {"lower": bound.lower, "upper": bound.upper}
     return _answered(options, start, result, words, mechanism, (bound.upper, delta))
 
@@ -81,7 +80,7 @@ def _delta(options: argparse.Namespace) -> int:
     start, epsilon = time.perf_counter(), options.epsilon
     mechanism = _mechanism(options, noise_multiplier=options.noise_multiplier)
     bound = hubbub.delta(epsilon=epsilon, **mechanism)
-    words = f"delta is between {_outward(bound)} at epsilon {epsilon:g}"
+    words = f"delta is between {between(bound.lower, bound.upper)} at epsilon {epsilon:g}"
     result = {"lower": bound.lower, "upper": bound.upper}
     return _answered(options, start, result, words, mechanism, (epsilon, bound.upper))
 
@@ -95,14 +94,6 @@ def _noise(options: argparse.Namespace) -> int:
     words = f"noise multiplier {no_less(noise, 6)} (sigma / C) keeps epsilon at most {asked:g}"
     result = {"noise_multiplier": noise, "epsilon_upper": upper}
     return _answered(options, start, result, words, mechanism, (upper, options.delta))
-
-
-def _outward(bound: hubbub.Bound) -> str:
-    """Both ends to seven digits of the upper one, rounded so that they stay true."""
-    lower, upper = Decimal(bound.lower), Decimal(bound.upper)
-    unit = Decimal(1).scaleb(upper.adjusted() - 6)
-    low, high = lower.quantize(unit, ROUND_FLOOR), upper.quantize(unit, ROUND_CEILING)
-    return f"{float(low):.7g} and {float(high):.7g}"
 
 
 def _answered(

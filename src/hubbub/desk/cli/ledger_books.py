@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from hubbub.core.disk import open_ordinary, read_text
 from hubbub.core.errors import HubbubError
@@ -32,6 +32,14 @@ from hubbub.desk.cli.terminal import finite, moment
 def counted_at(cap: Cap | None) -> tuple[float, str]:
     """At which delta and relation epsilon is counted, unless somebody says otherwise."""
     return (cap.delta, cap.relation) if cap else (1e-5, "add-remove")
+
+
+class Outlook(NamedTuple):
+    """What a cap says of a study that is planned."""
+
+    counted: float  # what `LedgerBooks.after` says of it alone
+    together: float  # and beside what else is approved, where that was asked
+    verdict: Literal["no cap", "refused", "mixed", "waits", "fits"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +96,18 @@ class LedgerBooks:
         goal = self.cap or plan.study.privacy
         tally = reduce(Tally.after, beside, self.tally).after(plan, anew=True)
         return tally.epsilon(delta=goal.delta, relation=goal.relation)
+
+    def outlook(self, plan: Plan, beside: Sequence[Plan] = ()) -> Outlook:
+        """Whether the cap has room for a plan's study, and for others that are approved there."""
+        counted, cap = self.after(plan), self.cap
+        if cap is None:
+            return Outlook(counted, counted, "no cap")
+        if counted > cap.epsilon:
+            return Outlook(counted, counted, "refused")
+        if self.mixes([*beside, plan]):
+            return Outlook(counted, counted, "mixed")
+        together = self.after(plan, beside) if beside else counted
+        return Outlook(counted, together, "waits" if together > cap.epsilon else "fits")
 
     def mixes(self, plans: Sequence[Plan]) -> bool:
         """Whether of these some may be refused for their unit: patients beside records (P21)."""
@@ -146,17 +166,15 @@ def spending(path: Path, plan: Plan, beside: Sequence[Plan] = ()) -> PlannedSpen
     books, goal = LedgerBooks.of(path), plan.study.privacy
     both = (books.tally, books.tally.after(plan, anew=True))
     spent, later = (own.epsilon(delta=goal.delta, relation=goal.relation) for own in both)
-    cap = books.cap
-    if cap is None:
-        words = "no cap"
-    elif (counted := books.after(plan)) > cap.epsilon:
-        words = f"epsilon {at_most(counted)} of {cap.epsilon:g}: will be refused"
-    elif books.mixes([*beside, plan]):
-        words = "patients beside records: may be refused"
-    elif beside and (together := books.after(plan, beside)) > cap.epsilon:
-        words = f"epsilon {at_most(together)} of {cap.epsilon:g} with what is approved: would wait"
-    else:
-        words = f"epsilon {at_most(counted)} of {cap.epsilon:g} ({cap.studies} studies)"
+    counted, together, verdict = books.outlook(plan, beside)
+    of_cap = "" if (cap := books.cap) is None else f"of {cap.epsilon:g}"
+    words = {
+        "no cap": "no cap",
+        "refused": f"epsilon {at_most(counted)} {of_cap}: will be refused",
+        "mixed": "patients beside records: may be refused",
+        "waits": f"epsilon {at_most(together)} {of_cap} with what is approved: would wait",
+        "fits": f"epsilon {at_most(counted)} {of_cap} ({cap and cap.studies} studies)",
+    }[verdict]
     return PlannedSpending(spent=finite(spent), after=finite(later), words=words)
 
 
@@ -194,28 +212,25 @@ def after(path: Path, plan: Plan, beside: Sequence[Plan] = ()) -> str:
     """
     books = LedgerBooks.of(path)
     goal = books.cap or plan.study.privacy
-    epsilon = books.after(plan)
+    counted, together, verdict = books.outlook(plan, beside)
     by = "total spent" if books.filter is None else "counted by the cap"
     at = f"at delta {goal.delta:g} ({goal.relation})"
-    words = f"{by} after this study: epsilon {at_most(epsilon)} {at}"
-    if books.cap is None:
-        return words
-    if epsilon <= books.cap.epsilon:
-        if books.mixes([*beside, plan]):
-            return (
-                f"{words}; but patients stand beside records in what is counted or approved here: "
-                "the ledger may refuse one; count one of them in a ledger of its own"
-            )
-        together = books.after(plan, beside) if beside else epsilon
-        if together <= books.cap.epsilon:
-            return words
+    words = f"{by} after this study: epsilon {at_most(counted)} {at}"
+    if verdict == "mixed":
+        return (
+            f"{words}; but patients stand beside records in what is counted or approved here: "
+            "the ledger may refuse one; count one of them in a ledger of its own"
+        )
+    if verdict == "waits":
         names = ", ".join(other.study.name for other in beside)
         return (
             f"{words}; but epsilon {at_most(together)} with what else is approved here "
             f"({names}), above the cap: what comes last waits until the cap is raised"
         )
-    refused = "its last steps" if books.filter is None else "it"
-    return f"{words}, above the cap: the ledger will refuse {refused}"
+    if verdict == "refused":
+        refused = "its last steps" if books.filter is None else "it"
+        return f"{words}, above the cap: the ledger will refuse {refused}"
+    return words
 
 
 # What lies beside a ledger: names of studies, times, who typed what; and all of it in one order.
