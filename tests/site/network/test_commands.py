@@ -789,9 +789,8 @@ def test_a_flood_of_one_party_or_study_hides_no_trouble_of_another(tmp_path, mon
         for _ in range(2):
             log.write("warning", "declined", {"reason": "no", **values})
 
-    def lines() -> list[dict[str, Any]]:
-        log_lines = (tmp_path / "events.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in log_lines]
+    def lines() -> list[dict[str, object]]:
+        return [*map(json.loads, (tmp_path / "events.jsonl").read_text().splitlines())]
 
     assert len(lines()) == 1002
     assert lines()[-2]["whom"] == "cyn"

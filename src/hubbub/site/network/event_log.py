@@ -33,6 +33,7 @@ _HOUR = 60 * _SECONDS  # until one more may be of a party that had none meanwhil
 _MOST_PARTIES = 10_000  # of whom the last line is known, by kind
 _LONGEST = 4000  # characters of a value: the lines of one kind at once are half a log
 _PACED = frozenset(("step", "answered"))  # what nobody else has come faster
+_MOST_DONE = 50  # studies that are done, in the state
 BEAT = 30.0  # seconds between two signs of life in the status
 # What the state has of parties that are missing: since when, why, and which say so themselves.
 _MISSING = frozenset(("absent_since", "absent_why", "left_out", "parties_refusing"))
@@ -189,6 +190,9 @@ class EventLog:
         """
         with self._lock:
             studies = {**self._state.get("studies", {}), key: dict(state)}
+            done = [one for one, its in studies.items() if its.get("state") == DONE and one != key]
+            for older in done[: max(0, len(done) - _MOST_DONE)]:  # the state is written often
+                del studies[older]
             self._state["studies"] = studies
             missed: dict[str, Any] = {}
             for name in _MISSING & state.keys():
