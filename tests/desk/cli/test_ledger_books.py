@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.study.study import Study
 from hubbub.desk.cli import consortium_commands
-from hubbub.desk.cli.ledger_books import after, spending
+from hubbub.desk.cli.ledger_books import LedgerBooks, after, spending
 
 TABLE = {
     "study": {"name": "rows"},
@@ -30,6 +31,7 @@ TABLE = {
 ROWS = Study.from_table(TABLE)
 DATA = {**TABLE["data"], "patient": "pid", "most_per_patient": 3}
 PEOPLE = Study.from_table({**TABLE, "study": {"name": "people"}, "data": DATA})
+STAY = {"kind": "numeric", "column": "stay", "low": 0, "high": 10}
 OTHER_ROWS = Study.from_table({**TABLE, "study": {"name": "other rows"}})
 
 
@@ -61,3 +63,26 @@ def test_an_approved_study_that_cannot_be_planned_here_hinders_no_other(
     folder: Any = SimpleNamespace(unfinished=lambda: [PEOPLE, ROWS, OTHER_ROWS])
     beside = consortium_commands.plans_beside(folder, ROWS)
     assert [one.study.name for one in beside] == ["other rows"]
+
+
+def test_p24_a_study_with_code_of_its_own_counts_beside_others_and_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unrun.py").write_text("raise SystemExit('it was run')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    asked = {
+        "study": {"name": "own code"},
+        "data": {**TABLE["data"], "target": STAY},
+        "model": {"kind": "python:unrun:net"},
+        "training": {"steps": 10, "sample_rate": 0.1},
+    }
+    own = Study.from_table({k: v for k, v in (TABLE | asked).items() if k != "statistics"})
+    folder: Any = SimpleNamespace(unfinished=lambda: [own, ROWS])
+    (made,) = consortium_commands.plans_beside(folder, ROWS)
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        alone = LedgerBooks.of(ledger).after(plan(ROWS))
+        cap = alone + 0.1
+        ledger.set_cap(Cap(epsilon=cap, delta=1e-5, relation="add-remove", studies="adaptive"))
+    assert "(own code), above the cap" in after(path, plan(ROWS), [made])
+    assert "unrun" not in sys.modules

@@ -15,6 +15,7 @@ from hubbub import Study
 from hubbub.core.errors import DataError, StudyError, UserError
 from hubbub.core.study import silo_records
 from hubbub.core.study.cell_stream import ColumnMapping, mapped, mapping_of
+from hubbub.core.study.extract import order_number
 from hubbub.core.tabular.cells import number_in
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.draft_files import mapping_draft
@@ -150,12 +151,22 @@ def _as_mapping(text: str, here: Path) -> Path:
         ({"factor": 2.0}, "", ""),
         ({"date": "%d.%m.%Y"}, "31.05.2024", "2024-05-31"),
         ({"date": "%d.%m.%Y"}, "31.02.2024", "31.02.2024"),
+        ({"date": "%d.%m.%Y %H:%M"}, "01.05.2024 13:00", "2024-05-01T13:00:00"),
+        ({"date": "%d.%m.%Y %H:%M%z"}, "01.05.2024 00:00+0200", "2024-05-01T00:00:00+02:00"),
         ({"spellings": (("1.0", "yes"),)}, "1", "yes"),
         ({"spellings": (("ja", "yes"),), "factor": 2.0}, "ja", "yes"),
     ],
 )
 def test_a_cell_becomes_what_its_mapping_says_or_stays(mapping: Any, cell: str, becomes: str):
     assert ColumnMapping(source="a", **mapping).cell(cell) == becomes
+
+
+def test_rows_of_one_day_are_in_the_order_of_their_hours() -> None:
+    column = ColumnMapping(source="a", date="%d.%m.%Y %H:%M")
+    cells = ["30.04.2024 23:59", "01.05.2024 00:00", "01.05.2024 08:30", "01.05.2024 13:00"]
+    numbers = [order_number(column.cell(cell)) for cell in cells]
+    assert None not in numbers
+    assert numbers == sorted({*filter(None, numbers)})
 
 
 @pytest.mark.parametrize("cell", ["1.234", "1.234,5", "1,234.5", "12.5"])

@@ -779,6 +779,31 @@ def test_a_flood_of_one_event_pushes_no_line_of_another_out_of_the_log(tmp_path,
     assert (lines[-1]["said"], lines[-1]["left_out"]) == ("late", 500)
 
 
+def test_a_flood_of_one_party_or_study_hides_no_trouble_of_another(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("hubbub.site.network.event_log.time.monotonic", lambda: now[0])
+    log = EventLog(party="aggregator", folder=tmp_path)
+    for _ in range(1100):
+        log.write("warning", "declined", {"whom": "bob", "reason": "no"})
+    for values in ({"whom": "cyn"}, {"whom": "bob", "study": "other"}):
+        for _ in range(2):
+            log.write("warning", "declined", {"reason": "no", **values})
+
+    def lines() -> list[dict[str, object]]:
+        return [*map(json.loads, (tmp_path / "events.jsonl").read_text().splitlines())]
+
+    assert len(lines()) == 1002
+    assert lines()[-2]["whom"] == "cyn"
+    assert lines()[-2]["left_out"] == 100, "what bob has caused is counted there"
+    assert lines()[-1]["study"] == "other"
+    now[0] = 30.0
+    log.write("warning", "declined", {"whom": "cyn", "reason": "no"})
+    assert len(lines()) == 1002, "and then no more of any than others have"
+    now[0] = 60.0
+    log.write("warning", "declined", {"whom": "cyn", "reason": "no"})
+    assert len(lines()) == 1003
+
+
 def test_no_line_is_so_long_that_a_few_push_all_others_out(tmp_path):
     """An aggregator's offer may name its version in millions of letters."""
     event_log = EventLog(party="ann", folder=tmp_path)

@@ -87,7 +87,7 @@ def test_who_refuses_each_session_is_not_well_until_it_takes_part(
         opened(parties, timeouts=Timeouts(waiting=0.1))
     found, why = well(parties)
     assert not found
-    assert why.startswith(f"refuses to take part: {word}: ")
+    assert why.startswith(f"cannot take part: {word}: ")
     assert "4177" not in why
     assert well(parties, "ann") == (True, "")
     mend()
@@ -104,7 +104,7 @@ def test_who_has_no_room_left_under_its_cap_is_not_well_until_it_has(gather: Any
         parties.serve(timeouts=HASTY)
     found, why = well(parties)
     assert not found
-    assert why.startswith("refuses to take part: budget: ")
+    assert why.startswith("cannot take part: budget: ")
     assert not re.search(r"\d", why)
     assert opened(parties)  # a session alone makes nothing well: the next attempt would be refused
     assert not well(parties)[0]
@@ -113,13 +113,50 @@ def test_who_has_no_room_left_under_its_cap_is_not_well_until_it_has(gather: Any
     assert well(parties) == (True, "")
 
 
+def test_who_answered_a_session_that_goes_on_without_it_is_not_well_until_it_is_in_one(
+    gather: Any,
+) -> None:
+    """As where its ledger was set back: nobody else would tell its people."""
+    parties, session = gather(), bytes(16)
+    parties.ask("bob", Call.PING, session)  # before it is opened
+    parties.ask("bob", Call.OPEN, session, [open_frame(parties, session)])
+    assert well(parties) == (True, "")
+    parties.ask("bob", Call.PING, session)  # by whom it is left out
+    found, why = well(parties)
+    assert not found
+    assert why.startswith("cannot take part: left-out: a session went on without it")
+    assert "if this folder or its ledger comes from a backup, follow the runbook" in why
+    parties.ask("bob", Call.OPEN, bytes([1] * 16), [open_frame(parties, bytes([1] * 16))])
+    assert not well(parties)[0]
+    assert opened(parties)
+    assert well(parties) == (True, "")
+
+
+def test_an_aggregator_that_ended_before_a_session_was_set_up_is_not_only_waited_for(
+    gather: Any,
+) -> None:
+    """It ends at once where more ledgers were set back than may be missing."""
+    parties, session = gather(), bytes(16)
+    seat = parties.seats["bob"]
+    joined = _Joined(seat.party_folder, parties.home, Machine(), seat.event_log, None)
+    joined._endpoint = seat
+    joined._left()
+    assert not seat.event_log.current("absent_why")
+    joined._answer(request(Call.OPEN, session, [open_frame(parties, session)]))
+    joined._left()
+    why = seat.event_log.current("absent_why")["the aggregator"]
+    assert "answered; the aggregator's log says why; if this folder" in why
+    joined._answer(request(Call.PING, session, []))
+    assert seat.event_log.current("absent_why") == {}
+
+
 @pytest.mark.slow
 def test_a_silo_whose_ledger_fails_in_mid_round_is_not_well(gather: Any) -> None:
     parties = gather()
     session, held = opened(parties), full(parties.seats["bob"])
     with held, pytest.raises(AbsentError, match="bob: its ledger cannot be written"):
         session.round(1)
-    assert well(parties)[1].startswith("refuses to take part: ledger: ")
+    assert well(parties)[1].startswith("cannot take part: ledger: ")
 
 
 @pytest.mark.slow
@@ -191,7 +228,7 @@ def test_a_disk_that_does_not_take_the_model_is_told_in_the_systems_words(gather
     (parties.home / "bob" / "models").write_text("no folder")
     assert len(session.close([session.rounds.session])) == len(NAMES) - 1
     assert any(one.endswith("got: Not a directory") for one in parties.said)
-    assert well(parties)[1].startswith("refuses to take part: failed: ")
+    assert well(parties)[1].startswith("cannot take part: failed: ")
     (parties.home / "bob" / "models").unlink()
     assert len(session.close([session.rounds.session])) == len(NAMES)
     assert well(parties) == (True, "")
@@ -295,7 +332,7 @@ def test_the_page_says_503_and_metrics_count_it() -> None:
         assert get(port, "/healthz")[0] == 200
         after = samples(get(port, "/metrics")[1])
     assert status == 503
-    assert json.loads(page)["reason"] == "refuses to take part: ledger: it cannot be written"
+    assert json.loads(page)["reason"] == "cannot take part: ledger: it cannot be written"
     names = ("hubbub_refusing", "hubbub_left_out", "hubbub_parties_refusing")
     assert [numbers[name][1] for name in names] == [1, 2, 1]
     assert [after[name][1] for name in names] == [0, 0, 0]

@@ -6,6 +6,7 @@ in every set-up, or says of itself what is not true.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -200,7 +201,7 @@ def test_a_silo_that_was_not_there_is_not_taken_in_whatever_it_says(gather: Any)
 
     relay.tells = lie
     assert session.round(1)[1] == 1
-    session.rounds.attendance.ask_again_every(0.0, Jumping().now)
+    session.rounds.attendance.ask_again_every(0.0, Jumping().now, Counter())
     session.rounds._made = 0  # no new session yet
     assert session.round(2)[1] == 1
     assert session.rounds.attendance.absent[2].why == RESTARTED

@@ -133,7 +133,7 @@ def test_p4_an_aggregator_that_starts_again_draws_no_graph_more(many: Watched) -
     assert max(graphs(many, name) for name in MANY) == MOST_FRUITLESS
     for name in MANY:  # and no process of theirs forgets it
         many.start(name)
-    with pytest.raises(WaitedError, match="s00: it has drawn as many unused mask graphs"):
+    with pytest.raises(WaitedError, match="s16: it has drawn as many unused mask graphs"):
         many.serve(timeouts=patient()[0])
     for party_folder in many.sites.values():
         party_folder.approve(many.study, party_folder.roster)

@@ -431,14 +431,17 @@ def test_the_inbox_says_what_a_study_would_cost_before_it_is_approved(
 
 
 def test_code_of_others_is_not_run_to_list_what_it_would_cost(
-    parties: Watched, ask: Callable[..., Any]
+    parties: Watched, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def ran(*_: Any) -> None:
+        pytest.fail("it was run")
+
     study = another(parties)
-    assert study.own_code
+    assert study.own_code == ("python:network.relay:records",)
+    monkeypatch.setattr("network.relay.records", ran)
     come(parties, study)
     (row,) = json.loads(ask("--json")[1])["proposals"]
-    assert row["unknown"].startswith("runs code of its own")
-    assert "promised" not in row
+    assert row["promised"] <= study.privacy.epsilon
 
 
 def test_a_proposal_is_approved_by_its_id_as_a_file_is(

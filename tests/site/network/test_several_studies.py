@@ -26,6 +26,7 @@ from hubbub.site.network.nats.carrier import EndedError
 from hubbub.site.network.nats.server import named_relay
 from hubbub.site.network.party_folder import RELAY, PartyFolder
 from hubbub.site.network.proposals import Inbox, Outbox, Standing, Verdict
+from hubbub.site.network.silo_endpoint import SiloEndpoint
 from hubbub.site.network.waiting import Door, Timeouts
 from network.lines import asked, come, free_port, missing, relayed, wait
 from network.relay import HASTY, Jumping, Watched, tiny
@@ -160,6 +161,30 @@ def test_the_state_has_each_study_and_the_party_is_not_done_with_one(tmp_path: P
     assert state["state"] == TRAINING
     found = {one["study"]: one["state"] for one in state["studies"].values()}
     assert found == {"a": DONE, "b": TRAINING}
+
+
+def test_what_is_kept_of_studies_that_are_over_does_not_grow_with_their_number(
+    tmp_path: Path,
+) -> None:
+    log = EventLog(party="ann", folder=tmp_path)
+    running = StudyLog.within(log, "running", bytes(32))
+    running.state(state=TRAINING)
+    for number in range(1, 80):
+        StudyLog.within(log, f"s{number}", bytes([number]) * 32).state(state=DONE)
+    kept = log.known()["studies"]
+    assert len(kept) == 52
+    assert kept[bytes(8).hex()]["state"] == TRAINING
+    assert bytes([79] * 8).hex() in kept
+    parties = Watched.gather(tmp_path / "parties", tiny())
+    seat, study = parties.seats["ann"], parties.study
+    assert isinstance(seat, SiloEndpoint)
+    seat._prepared(study)
+    seat._forget_older(study.id)
+    for number in range(8):
+        assert study.id in seat._studies, "its end may be asked for again"
+        seat._forget_older(bytes([number]) * 32)
+    assert study.id not in seat._studies
+    assert len(seat._ended) == 8
 
 
 def test_no_study_hides_whom_another_one_misses() -> None:

@@ -232,10 +232,13 @@ def check_link(frame: bytes, channel: Channel, silo: int, time: tuple[int, int])
 # that it fails anew. Who is back is *on probation*: it is asked before all others, who pay only if
 # it answers or can be spared. So whoever refuses again and again makes the others pay once, not
 # each time. Whoever was not there when the session was set up waits for the next one, whatever it
-# says (docs/privacy.md P29); so does whoever's correlated noise has a gap (P25).
+# says (docs/privacy.md P29); so does whoever's correlated noise has a gap (P25). Each return costs
+# the others a session or an attempt if it is followed by another absence, so the pause also doubles
+# with each return in a run: an answer between them, or a session, is no reason to forget it.
 
 RESTARTED = "no-session"
 _MOST_DOUBLINGS = 10  # of the pause before somebody who failed again is asked for
+_MOST_RETURNS = 4  # that are counted
 
 
 @dataclass(kw_only=True)
@@ -260,18 +263,19 @@ class Attendance:
     _retry: tuple[float, Callable[[], float]] = (inf, time.monotonic)
     _next_retry: dict[int, float] = field(default_factory=dict)
     _failed: Counter[int] = field(default_factory=Counter)  # probations in a row
+    _returns: Counter[int] = field(default_factory=Counter)
+    _waits: set[int] = field(default_factory=set)  # who is back, for the next session
 
     def ask_again_every(
-        self, seconds: float, now: Callable[[], float], failed: Mapping[int, int] | None = None
+        self, seconds: float, now: Callable[[], float], returns: Counter[int]
     ) -> None:
-        """After so many seconds ask for who is missing; longer each time that it fails again.
+        """After so many seconds ask for who is missing; longer each time that it goes again.
 
         Args:
             seconds, now: the shortest pause, and a clock.
-            failed: how often who is missing has failed before this session.
+            returns: how often each party was back in the run, which is counted on here.
         """
-        self._retry = (seconds, now)
-        self._failed.update(failed or {})
+        self._retry, self._returns = (seconds, now), returns
 
     @property
     def present(self) -> list[int]:
@@ -310,11 +314,16 @@ class Attendance:
             del self._next_retry[index]
             if isinstance(answer, Absent):
                 continue
-            if index not in {*self.silos, *self.peers.roster.nodes}:  # whatever it says (P29)
-                self.absent[index] = Absent(why=RESTARTED, said="it came after the set-up")
-            elif answer and not self.gaps_end:  # it knows the session
+            if index not in self._waits:
+                self._returns[index] = min(self._returns[index] + 1, _MOST_RETURNS)
+            known = index in {*self.silos, *self.peers.roster.nodes}
+            if known and answer and not self.gaps_end:  # it knows the session
                 del self.absent[index]
                 self.on_probation.add(index)
+                continue
+            self._waits.add(index)
+            if not known:  # whatever it says (P29)
+                self.absent[index] = Absent(why=RESTARTED, said="it came after the set-up")
             elif answer:
                 self.absent[index] = Absent(why=RESTARTED, said="its noise has a gap")  # P25
             else:
@@ -357,5 +366,6 @@ class Attendance:
     def _is_due(self, index: int) -> bool:
         """Whether to ask for somebody who is missing, now."""
         seconds, clock = self._retry
-        now, pause = clock(), seconds * 2.0 ** min(self._failed[index], _MOST_DOUBLINGS)
+        failed = min(self._failed[index], _MOST_DOUBLINGS)
+        now, pause = clock(), seconds * 2.0 ** max(failed, self._returns[index])
         return now >= self._next_retry.setdefault(index, now + pause)

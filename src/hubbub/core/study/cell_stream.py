@@ -131,7 +131,8 @@ class ColumnMapping:
     factor: float = 1.0  # a number becomes number * factor + offset
     offset: float = 0.0
     spellings: tuple[tuple[str, str], ...] = ()  # the site's, and the study's
-    date: str = ""  # how the site writes dates, as `strptime` reads them; empty: it has none
+    # How the site writes dates, hours too, as `strptime` reads them; empty: it has none
+    date: str = ""
 
     def cell(self, text: str) -> str:
         """What a cell becomes.
@@ -146,7 +147,8 @@ class ColumnMapping:
             return spelled
         if self.date:
             with suppress(ValueError):
-                return datetime.strptime(text, self.date).date().isoformat()  # noqa: DTZ007 (a day)
+                moment = datetime.strptime(text, self.date)  # noqa: DTZ007 (a zone where it has one)
+                return moment.isoformat().removesuffix("T00:00:00")
         # Both signs change places: 1.234 is a thousand there, and must not become one and a bit.
         plain = text.translate(_COMMA_FIRST) if self.decimal == "," else text
         number = number_in(plain)

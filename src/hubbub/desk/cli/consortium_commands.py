@@ -391,8 +391,7 @@ def plans_beside(party_folder: PartyFolder, study: Study) -> list[Plan]:
     """Of the other studies that are approved in a party's folder, and not over."""
     plans = []
     for one in party_folder.unfinished():
-        # Code of others runs where it is approved, not while something else is.
-        if one.id != study.id and not one.own_code:
+        if one.id != study.id:
             with suppress(HubbubError):  # it does not run here either
                 plans.append(plan(one))
     return plans

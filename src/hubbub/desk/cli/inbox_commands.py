@@ -205,8 +205,6 @@ def _row(inbox: Inbox, proposal: Proposal, ledger: Path) -> dict[str, Any]:
 
 def _costs(study: Study, ledger: Path, party_folder: PartyFolder) -> dict[str, Any]:
     """What a study would spend: for each adversary, and beside what is spent and left here."""
-    if study.own_code:  # which may run while it is planned: only where somebody asks for it
-        return {"unknown": f"runs code of its own: hubbub inbox {study.id.hex()[:16]} reviews it"}
     made = plan(study)
     costs = {
         "epsilon": made.to_dict()["epsilon"],

@@ -37,7 +37,7 @@ SHOWN = {
     "since": _OWN,
     "connected": _OWN,
     "unconnected": _OWN,
-    "refusing": "this party's own: one of the reasons that it tells others too",
+    "refusing": "this party's own: a reason that it tells others, or that they went on without it",
     "last_error": "this party's own: an event, of which the log has no value of a record",
     "absent_why": "public among the parties: what they signed, stated, or left unanswered",
     "absent_since": "public among the parties: who answered shows in every roll",
@@ -153,7 +153,8 @@ class PartyPage:
                 do = "Wait for" if said.endswith(COMES) else "Call"
                 yield f"{do} {few(names)}: {said}."
         if absent and not serves:
-            yield "Wait for the aggregator, or call its people: hubbub serve has to run there."
+            said = why.get("the aggregator") or "hubbub serve has to run there"
+            yield f"Wait for the aggregator, or call its people: {said}."
         if serves and runs and state.get("state") != TRAINING:
             yield from (f"Check the run: hubbub verify {run}" for run in runs)
         elif studies and not (reason or absent or pending or waiting or state.get("unread")):

@@ -22,7 +22,7 @@ from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 from hubbub.core.runs.federated import SessionPlan
-from hubbub.core.session.ask import LEFT_OUT, RESTARTED, Absent, AbsentError, Answer, Call
+from hubbub.core.session.ask import LEFT_OUT, Absent, AbsentError, Answer, Call
 from hubbub.core.session.offer import OWN, SessionOffer, check_apart, layout_of
 from hubbub.core.session.rounds import Rounds
 from hubbub.core.session.setup import SetUp
@@ -275,7 +275,6 @@ class StudyClosing:
 # A try at a set-up is in `session/setup.py`, the rounds are in `session/rounds.py`. Messages travel
 # through an engine, and everybody but the aggregator is somewhere else.
 
-_MOST_VAIN = 4  # doublings of the pause before somebody is asked for who came in vain
 _LOST = 3  # attempts that a silo may have paid for and others not, before anybody is told
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
 
@@ -302,8 +301,7 @@ class Coordinator:
         self.answered: dict[str, Counter[str]] = {}  # attempts in sessions before, by purpose
         self._unbelieved: set[tuple[str, int]] = set()  # silos that were told of, by purpose
         self._doubted: set[str] = set()  # who did not do its part, since the last sum
-        self._came: set[str] = set()  # for whom the last session was given up
-        self._vain: dict[int, int] = {}  # who is in none though some were: how many in a row
+        self._returns: Counter[int] = Counter()  # of who was missing, by roster index
         self._gathering = Gathering(requests=requests)
         self.closing = StudyClosing(requests=requests, study=study)
 
@@ -423,14 +421,8 @@ class Coordinator:
 
     def _begin(self, purpose: str, rounds: Rounds) -> None:
         """A session is set up: whoever failed last is on probation in it."""
-        timeouts, name = self.requests.timeouts, self.requests.roster.name
-        # A silo that has not approved the study, or was set back, is there and takes no part.
-        self._vain = {
-            index: min(self._vain.get(index, 0) + (name(index) in self._came), _MOST_VAIN)
-            for index in rounds.attendance.absent
-        }
-        self._came = set()
-        rounds.attendance.ask_again_every(timeouts.ask_again, timeouts.clock.now, self._vain)
+        timeouts = self.requests.timeouts
+        rounds.attendance.ask_again_every(timeouts.ask_again, timeouts.clock.now, self._returns)
         rounds.permit = self.check_approval
         rounds.attendance.on_probation |= self._doubted_places & {*self.requests.roster.silos}
         self.requests.left_out(rounds.attendance.named_absent)
@@ -507,7 +499,6 @@ class Coordinator:
     def lost(self, number: int, _in_a_row: int, lost: AbsentError) -> None:
         """Hear that a session was lost in a round; raise unless a new one would help."""
         self.requests.warn("lost", round=number, said=str(lost))
-        self._came = {name for name, one in lost.absent.items() if one.why == RESTARTED}
         self._count_sums()
         self._doubt(lost, in_round=True)
         if self._refusing(lost) > self.study.parties.dropouts:

@@ -25,7 +25,7 @@ from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Channel, Frame, Tag, parse, unverified
 from hubbub.core.registered import loaded, registered
-from hubbub.core.session.ask import Call
+from hubbub.core.session.ask import LEFT_OUT, Call
 from hubbub.core.session.attestation_exchange import AttestedSession
 from hubbub.core.session.offer import (
     OWN,
@@ -97,9 +97,16 @@ class SessionState:
 # A refusal for a reason of its own (`offer.OWN`) stands here by study and call, and is gone
 # once that call is answered; after a sum, or with the study's end, all of that study's are. Its
 # state tells it in known words, so that whoever watches the party hears of it; nothing in them
-# follows from a record. What others did wrong is not this file's affair.
+# follows from a record. What others did wrong is not this file's affair. Nobody says to a party
+# that its answer was not taken; it sees that a session which it answered goes on without it.
 
 _WHOLE = (Call.MODEL, Call.SEED, Call.TOTAL, Call.CLOSE)
+_NOT_TAKEN = (
+    "the aggregator's log says why; if this folder or its ledger comes from a backup, follow the "
+    "runbook of an older copy"
+)
+_WORDS = {**REASONS, LEFT_OUT: f"a session went on without it that it had answered; {_NOT_TAKEN}"}
+ENDED_EARLY = f"it ended before a session was set up that this party had answered; {_NOT_TAKEN}"
 
 
 class OwnRefusals:
@@ -116,7 +123,7 @@ class OwnRefusals:
 
     def add(self, study: bytes, call: Call, why: str) -> None:
         """A call was refused."""
-        if why in OWN:
+        if why in OWN or why == LEFT_OUT:
             self._why[study, call] = why
             self._tell()
 
@@ -133,7 +140,7 @@ class OwnRefusals:
         self._tell()
 
     def _tell(self) -> None:
-        said = "; ".join(f"{why}: {REASONS[why]}" for why in dict.fromkeys(self._why.values()))
+        said = "; ".join(f"{why}: {_WORDS[why]}" for why in dict.fromkeys(self._why.values()))
         if said != (self._log.current("refusing") or ""):
             self._log.state(refusing=said)
 
@@ -268,6 +275,11 @@ class Endpoint(ABC):
         return any(session.party.agreed and not session.closed for session in sessions)
 
     @property
+    def is_answered_in_vain(self) -> bool:
+        """Whether a session was answered here that is not set up."""
+        return any(session.party.agreed is None for session in self._sessions.values())
+
+    @property
     def largest_request(self) -> int:
         """Bytes of what may be asked as things are; on any thread."""
         sessions = [*self._sessions.values()]
@@ -318,6 +330,8 @@ class Endpoint(ABC):
         state = next((one for one in sessions if one.session == session), None)
         if call is Call.PING:  # for the relay's eyes too: nothing rests on it
             if state is None or state.party.agreed is None:
+                if state is not None:
+                    self._refusals.add(state.study.id, call, LEFT_OUT)
                 return []
             if state.study.id in self._refusals.studies:
                 self.check_able()  # others would pay for what it cannot do
@@ -333,6 +347,7 @@ class Endpoint(ABC):
         if call is Call.FINISH:
             self._finished[state.study.id] = state
             self.event_log.note("set-up")
+            self._refusals.answered(state.study.id, Call.PING)
         self._check_approval(session)  # a sum takes a while: what was withdrawn stays here
         self._refusals.answered(state.study.id, call)
         return answered

@@ -6,7 +6,8 @@ records, their statistics, keys or vectors. The last known state is also kept as
 replaced all at once, and every half minute while the process lives. A log that has grown large
 becomes `events.jsonl.1`, and a new one begins. Others can cause some events as often as they like,
 and have no line of another kind pushed out by them: of one kind so many are written at once, then
-one a minute, which says how many were left out.
+one a minute, which says how many were left out. Nor do they hide another party's trouble of the
+same kind: of a party, and a study, that had none of it for an hour one more is written.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,11 @@ from hubbub.core.errors import HubbubError, UserError, loggable
 LOG, STATUS = "events.jsonl", "status.json"
 _LARGEST = 1 << 23  # bytes of a log
 _LINES, _SECONDS = 1000, 60.0  # of one kind at once; until one more may be
+_HOUR = 60 * _SECONDS  # until one more may be of a party that had none meanwhile
+_MOST_PARTIES = 10_000  # of whom the last line is known, by kind
 _LONGEST = 4000  # characters of a value: the lines of one kind at once are half a log
 _PACED = frozenset(("step", "answered"))  # what nobody else has come faster
+_MOST_DONE = 50  # studies that are done, in the state
 BEAT = 30.0  # seconds between two signs of life in the status
 # What the state has of parties that are missing: since when, why, and which say so themselves.
 _MISSING = frozenset(("absent_since", "absent_why", "left_out", "parties_refusing"))
@@ -136,6 +141,7 @@ class EventLog:
     _state: dict[str, Any] = field(default_factory=dict, repr=False)
     _allowed: dict[str, tuple[float, float]] = field(default_factory=dict, repr=False)
     _left_out: Counter[str] = field(default_factory=Counter, repr=False)  # lines, by kind
+    _last: dict[tuple[Any, ...], float] = field(default_factory=dict, repr=False)  # of each party
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def note(self, event: str, **values: Any) -> None:
@@ -184,6 +190,9 @@ class EventLog:
         """
         with self._lock:
             studies = {**self._state.get("studies", {}), key: dict(state)}
+            done = [one for one, its in studies.items() if its.get("state") == DONE and one != key]
+            for older in done[: max(0, len(done) - _MOST_DONE)]:  # the state is written often
+                del studies[older]
             self._state["studies"] = studies
             missed: dict[str, Any] = {}
             for name in _MISSING & state.keys():
@@ -273,7 +282,8 @@ class EventLog:
         """Write an event of a level down, with its values."""
         line = {"time": time.time(), "level": level, "party": self.party, "event": event, **values}
         with self._lock, self._surviving():
-            if self._is_flood(event):
+            whom = values.get("whom", values.get("culprit", ""))
+            if self._is_flood(event, (event, values.get("study", ""), whom)):
                 self._left_out[event] += 1
                 return
             if left_out := self._left_out.pop(event, 0):
@@ -286,13 +296,22 @@ class EventLog:
         self.say(sentence(event, values))
         self.tell(line)
 
-    def _is_flood(self, event: str) -> bool:
-        """Whether more events of a kind have come than lines may be written of it."""
+    def _is_flood(self, event: str, party: tuple[Any, ...]) -> bool:
+        """Whether more events of a kind have come than lines may be written of it, and this party.
+
+        Args:
+            party: the kind, the study and the party of which the line is.
+        """
         now = time.monotonic()
         lines, at = self._allowed.get(event, (_LINES, now))
         lines = min(_LINES, lines + (now - at) / _SECONDS)
-        flood = lines < 1 and event not in _PACED
-        self._allowed[event] = (lines if flood else lines - 1, now)
+        first = now - self._last.get(party, -inf) >= _HOUR
+        flood = lines < 1 and not first and event not in _PACED
+        self._allowed[event] = (lines if flood else max(0.0, lines - 1), now)
+        if not flood:
+            if len(self._last) >= _MOST_PARTIES:
+                self._last.clear()
+            self._last[party] = now
         return flood
 
     @contextmanager

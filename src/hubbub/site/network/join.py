@@ -16,7 +16,7 @@ from hubbub.core.kept_pages import one_arena
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
-from hubbub.site.network.endpoint import Endpoint
+from hubbub.site.network.endpoint import ENDED_EARLY, Endpoint
 from hubbub.site.network.envelope import OFFER_LIMIT, is_bare
 from hubbub.site.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
 from hubbub.site.network.local_line import LocalLine
@@ -232,7 +232,7 @@ class _Joined:
     def _answer(self, request: bytes) -> bytes:
         assert self._endpoint is not None  # noqa: S101 (made before the first step)
         self._gone = False
-        self._log.absent(())
+        self._log.absent((), absent_why={})
         try:
             return self._endpoint.answer(request)
         finally:
@@ -266,7 +266,9 @@ class _Joined:
         """The aggregator says goodbye."""
         self._gone = True
         if self._log.current("state") != DONE:
-            self._log.absent(["the aggregator"])
+            vain = self._endpoint is not None and self._endpoint.is_answered_in_vain
+            why = {"the aggregator": ENDED_EARLY} if vain else {}
+            self._log.absent(["the aggregator"], absent_why=why)
             self._log.note("left")
             self._log.state(state=WAITING)
 

@@ -76,7 +76,7 @@ def health(state: Mapping[str, Any], most_age: float = 4 * BEAT) -> tuple[bool, 
         reason = f"wrote its status {-age:.0f} s in the future: a clock was set; correct it"
         return False, {"state": now, "reason": reason}
     if refusing := state.get("refusing"):
-        return False, {"state": now, "reason": f"refuses to take part: {refusing}"}
+        return False, {"state": now, "reason": f"cannot take part: {refusing}"}
     if not (state.get("connected") or now == DONE):
         return False, {"state": now, "reason": state.get("unconnected") or "not connected yet"}
     if now in _WELL:

@@ -60,6 +60,7 @@ from hubbub.site.network.waiting import keep_pace
 WITNESSED = "witnessed"  # in a party's home: statements of others' ledgers, and of its own
 _UNUSABLE = (HubbubError, ValueError, LookupError, TypeError, OSError)
 _PACE = 0.02  # seconds; an answer leaves at a multiple of it
+_MOST_ENDED = 8  # studies whose end may be asked for again: twice those that an aggregator runs
 
 
 class SiloEndpoint(Endpoint):
@@ -85,6 +86,7 @@ class SiloEndpoint(Endpoint):
         self._ledger = self._books.enter_context(Ledger(ledger))
         self._books.enter_context(self._ledger.held())  # no other process charges it meanwhile
         self._studies: dict[bytes, PreparedStudy] = {}  # its records, as they are
+        self._ended: list[bytes] = []  # studies that are over, and in memory; the newest last
         self._side = self.side(
             ledger=self._ledger,
             task_of=self._task_of,
@@ -343,11 +345,25 @@ class SiloEndpoint(Endpoint):
                 session.end()
         silo_records.over(state.study, self.party_folder.name, self._data)
         self._tell(state)
+        self._forget_older(state.study.id)
         self.log_of(state.study).state(state=DONE)
         waits = WAITING if self.party_folder.unfinished() else DONE
         self.event_log.state(state=TRAINING if self.at_work else waits)
         closed = self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())
         return [closed, self._ready(state.session, state.study)]
+
+    def _forget_older(self, study: bytes) -> None:
+        """A study is over: of those before, a few stay, as their records fill the memory.
+
+        They stay because an aggregator that has not heard the answer asks for the end again.
+        """
+        self._ended = [*(one for one in self._ended if one != study), study]
+        while len(self._ended) > _MOST_ENDED:
+            older = self._ended.pop(0)
+            for key in [key for key in self._sessions if key[0] == older]:
+                self._leave(key)
+            self._finished.pop(older, None)
+            self._studies.pop(older, None)
 
     def _last_word(self, study: Study, listed: set[bytes]) -> dict[str, Any]:
         """What the ledger holds of a study, which is closed for ever before it is signed (P15).

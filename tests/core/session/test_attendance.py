@@ -1,0 +1,69 @@
+"""Who goes and comes again and again is asked for ever later, whatever it did in between."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hubbub.core.session.ask import RESTARTED, Absent, Answer, Attendance, Call, Peers
+
+GONE = Absent(why="silent", said="it is not there")
+ANEW = Absent(why=RESTARTED, said="by its own signed word")
+BOB = 2
+
+
+class Answering(Peers):
+    """Everybody answers a sign of life, as one that knows the session, or as one that does not."""
+
+    def __init__(self, answer: list[bytes]) -> None:
+        parties = {"silos": range(1, 4), "nodes": range(0), "name": "ann bob cyn".split}
+        super().__init__(SimpleNamespace(**parties))  # type: ignore[arg-type]
+        self.answer, self.times = answer, list[float]()
+        self.clock = 0.0
+
+    def ask(
+        self, call: Call, requests: Mapping[int, Sequence[bytes]], *_: Any, **__: Any
+    ) -> Iterator[tuple[int, Answer]]:
+        assert call is Call.PING
+        self.times.append(self.clock)
+        return ((index, self.answer) for index in requests)
+
+
+@pytest.mark.parametrize("answer", [[b"known"], []], ids=["gone", "started anew"])
+@pytest.mark.parametrize("silos", [{1, 2, 3}, {1, 3}], ids=["in the session", "late"])
+@pytest.mark.parametrize("absent", [GONE, ANEW], ids=["silent", "refuses"])
+def test_each_return_doubles_the_pause_before_the_next(
+    answer: list[bytes], silos: set[int], absent: Absent
+) -> None:
+    """In one session or in one after the other; up to 16 times the shortest."""
+    peers, returns = Answering(answer), Counter[int]()
+
+    def session() -> Attendance:
+        new = Attendance(peers=peers, session=bytes(16), silos=silos, gaps_end=False)
+        new.ask_again_every(30.0, lambda: peers.clock, returns)
+        return new
+
+    attendance = session()
+    attendance.absent[BOB] = absent
+    while len(peers.times) < 7:
+        peers.clock += 1.0
+        if attendance.ask_absent():  # for whom the session is ended; it goes from the next one
+            attendance = session()
+        elif BOB not in attendance.absent:
+            attendance.end_probation({BOB})  # it has answered
+        attendance.absent.setdefault(BOB, absent)
+    pauses = [b - a for a, b in zip([0.0, *peers.times], peers.times, strict=False)]
+    assert pauses[1:] == [pytest.approx(30.0 * 2**k, abs=3.0) for k in (1, 2, 3, 4, 4, 4)]
+
+
+def test_who_waits_for_the_next_session_returns_once() -> None:
+    peers, returns = Answering([]), Counter[int]()
+    attendance = Attendance(peers=peers, session=bytes(16), silos={1, 2, 3}, gaps_end=False)
+    attendance.ask_again_every(0.0, lambda: peers.clock, returns)
+    attendance.absent[BOB] = GONE
+    assert [attendance.ask_absent() for _ in range(3)] == [True] * 3
+    assert returns == {BOB: 1}
