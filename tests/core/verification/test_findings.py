@@ -319,7 +319,8 @@ def test_what_the_evidence_has_no_digest_of_is_told_in_folders_too(tmp_path: Pat
     study: Any = SimpleNamespace(asks=asks(), data=SimpleNamespace(standardise=1))
     content = {"files": {"tables/ages.csv": "", "sums.json": ""}}
     (found,) = _beside(tmp_path, study, content)
-    assert found.claim.startswith("that page.html, tables/more.html say what")
+    assert found.claim.startswith("that these say what")
+    assert "files say: page.html, tables/more.html; evidence.json has no digest" in found.claim
 
 
 def test_a_file_counts_as_computed_where_a_finding_names_it_and_not_where_a_sentence_does() -> None:

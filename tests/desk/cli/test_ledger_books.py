@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import StudyError
-from hubbub.core.ledger.entry import Cap
+from hubbub.core.ledger.entry import Cap, Entry
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.tally import kind_of
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.study.study import Study
 from hubbub.desk.cli import consortium_commands
@@ -49,6 +50,16 @@ def test_p21_patients_beside_records_are_told_as_what_no_cap_makes_room_for(
         assert spending(path, plan(one), [plan(other)]).words.startswith("patients beside records")
     assert "patients" not in after(path, plan(OTHER_ROWS), [plan(ROWS)])
     assert "patients" not in after(path, plan(PEOPLE))
+
+
+def test_p21_a_plan_says_that_records_and_patients_do_not_add_up(tmp_path: Path) -> None:
+    path, earlier = tmp_path / "ledger.sqlite", plan(ROWS).queries[0]
+    with Ledger(path) as ledger:
+        row = {"study": ROWS.id, "session": bytes(16), "round": 1, "attempt": 0}
+        ledger.charge(Entry(**row, kind=kind_of(earlier)))
+        ledger.set_cap(Cap(epsilon=50.0, delta=1e-5, relation="add-remove", studies="fixed"))
+    assert "counts records and patients" in spending(path, plan(PEOPLE)).words
+    assert "refused" not in spending(path, plan(OTHER_ROWS)).words
 
 
 def test_an_approved_study_that_cannot_be_planned_here_hinders_no_other(

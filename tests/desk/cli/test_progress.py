@@ -118,7 +118,7 @@ def test_without_a_terminal_lines_go_to_stderr(
 @pytest.mark.parametrize(
     ("evaluate", "words"),
     [
-        ("", "not evaluated: public test records (data.test) show how good"),
+        ("", "not evaluated: the study has no public test records"),
         ("evaluate = { every = 2, epsilon = 1.0 }", "held-back accuracy 0."),
     ],
 )

@@ -32,7 +32,7 @@ from hubbub.desk.report.arrangements import (
 from hubbub.desk.report.charts import bounds, linear
 from hubbub.desk.report.markup import tag
 from hubbub.desk.report.page import render
-from hubbub.desk.report.promise import broken, number_rows
+from hubbub.desk.report.promise import broken, exposure_rows, number_rows
 from hubbub.desk.report.validation_sheet import decision_chart
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"
@@ -345,6 +345,7 @@ def test_a_page_speaks_of_the_unit_that_epsilon_protects() -> None:
     plan = a_plan(unit="patient", patient={**patient, "in_two_silos": 1.0})
     header = read(rendered(plan=plan)).all("header")[0].text
     assert "can learn about one patient" in header
+    assert not any("about a patient" in row[0] for row in exposure_rows(plan))  # as all rows are
     assert "one record" not in header
     assert "can learn about one record" in read(rendered()).all("header")[0].text
 
@@ -537,7 +538,7 @@ def test_the_page_says_whom_a_sparse_mask_graph_bears_and_when() -> None:
     plan["epsilon"][-2]["torn"] = 1e-13
     page = read(rendered(plan=plan)).text
     assert "withstands any 2 colluders, whenever they are corrupted, and 3 that were" in page
-    assert page.count("more than T collude, corrupted before the mask graph was drawn") == 1
+    assert page.count("more collude than promised, corrupted before the mask graph was drawn") == 1
     assert "mask graph" not in read(rendered()).text
 
 
@@ -545,7 +546,7 @@ def test_a_row_is_called_weaker_only_where_its_epsilon_is_larger() -> None:
     plan = a_plan()
     plan["epsilon"][4] = exposure("aggregator + 2 silos", 2, 0.49998)
     page = read(rendered(plan=plan)).text
-    assert page.count("no weaker, although more than T collude") == 1
+    assert page.count("no weaker, though more collude than promised") == 1
     assert "no weaker" not in read(rendered()).text
 
 

@@ -107,3 +107,13 @@ def test_a_difference_of_shares_is_in_percentage_points() -> None:
     answer = {"kind": "crosstab", "rows": [row], "tests": [], "curves": []}
     ((_, cell),) = answers.tables_of(answer)["compared"].rows
     assert cell == "-1.4 percentage points (-3.0 to 0.2)"
+
+
+def test_a_long_name_of_a_row_leaves_the_other_columns_legible(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "_out", terminal.console(width=80))
+    rows = [("aggregator + 1 silo, about a patient with up to 5 records", "weaker", "1", "2")]
+    terminal.table("who", ("adversary", "guarantee", "noise", "epsilon"), rows, is_named=True)
+    said = capsys.readouterr().out
+    assert all(word in said for word in ("guarantee", "weaker", "noise", "epsilon"))

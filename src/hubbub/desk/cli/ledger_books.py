@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import accumulate, groupby
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -175,6 +176,8 @@ def spending(path: Path, plan: Plan, beside: Sequence[Plan] = ()) -> PlannedSpen
         "waits": f"epsilon {at_most(together)} {of_cap} with what is approved: would wait",
         "fits": f"epsilon {at_most(counted)} {of_cap} ({cap and cap.studies} studies)",
     }[verdict]
+    if verdict == "refused" and counted == inf and books.mixes([plan]):
+        words = "counts records and patients, which do not add up: will be refused"
     return PlannedSpending(spent=finite(spent), after=finite(later), words=words)
 
 

@@ -186,7 +186,7 @@ def show_plan(made: Plan) -> None:
     table(
         f"{study.name}: what each adversary can learn about one {study.data.unit} "
         f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
-        ("adversary", "guarantee", "noise left / C", "epsilon at most"),
+        ("adversary", "guarantee", "unknown noise / C", "epsilon at most"),
         [(who, what, left, epsilon) for who, epsilon, _, what, left in exposure_rows(plain)],
         texts=2,
         is_named=True,

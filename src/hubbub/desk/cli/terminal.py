@@ -166,15 +166,17 @@ def table(
     texts: int = 1,
     is_named: bool = False,
 ) -> None:
-    """A table; first columns of text, then of numbers; names of rows may be kept in one piece."""
+    """A table: columns of text, then of numbers; short names of rows may be kept in one piece."""
     named = Text(_printable(title))
     shown = Table(title=named, title_justify="left", title_style="bold", header_style="bold")
+    # A long name that stays in one piece would leave the other columns a letter or two.
+    is_short = is_named and all(2 * len(row[0]) <= _out.width for row in rows)
     for index, name in enumerate(header):
         shown.add_column(
             name,
             justify="left" if index < texts else "right",
             overflow="fold",
-            no_wrap=is_named and index == 0,
+            no_wrap=is_short and index == 0,
         )
     for row in rows:
         shown.add_row(*(Text(_printable(cell)) for cell in row))

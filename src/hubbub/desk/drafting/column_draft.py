@@ -125,7 +125,7 @@ def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequenc
     if len(values) > 1 and alike and all(len(cells) >= _FEW_ROWS for cells in files):
         return "each file has its own value, which reveals the file"
     if is_key(name, files):
-        return "it looks like the key of a row, which says nothing about others"
+        return "it looks like an identifier, which predicts nothing for others"
     return ""
 
 

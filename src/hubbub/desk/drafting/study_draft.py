@@ -204,7 +204,7 @@ def _columns(
     for name, own in cells.items():
         if name in wanted.columns:
             continue
-        why = "it identifies a person, so it says nothing about others" if name in keys else ""
+        why = "it identifies a person, so it predicts nothing for others" if name in keys else ""
         why = why or ends.get(name, "") or telling(own, happened, wanted.sides)
         # A column that lies beside no target cannot be learned from.
         filled = Counter(has for cell, has in zip(own, there, strict=True) if not is_missing(cell))
@@ -249,8 +249,8 @@ def _ends(survey: Survey, wanted: TargetDraft) -> dict[str, str]:
     if wanted.outcome is not None and wanted.outcome.event:
         return {}
     why = (
-        f"it looks like the time until {wanted.name!r} was known, which would reveal it: "
-        "--time predicts both together"
+        f"it looks like the follow-up time of {wanted.name!r}, which would reveal it: to "
+        "predict time and event together, use --time and --event"
     )
     pairs = time_event_pairs(survey.cells)
     times = [pair.time for pair in pairs if pair.is_sure and pair.event == wanted.name]

@@ -385,7 +385,7 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
     features = [name for name in table.header if name not in data.targets]
     for name in declared if data.columns else features:
         if is_key(name, [table.column(name)]):
-            what = "it looks like the key of a row, which says nothing about others"
+            what = "it looks like an identifier, which predicts nothing for others"
             yield table.odd(what, "leave it out", name)
     classes = _classes(table, data)
     if len(classes) == 1:

@@ -218,19 +218,19 @@ def _at_most(epsilon: float | None) -> str:
 
 
 def _table(plan: Plan) -> markup.Html:
-    head = ("Adversary", "ε at most", "in plain words", "guarantee", "noise left, times C")
+    head = ("Adversary", "ε at most", "in plain words", "guarantee", "unknown noise / C")
     caption = (
         f"ε for each adversary, at δ = {amount(plan['delta'])}. To collude is to share, "
         "in secret, everything one knows; the study is planned for up to T = "
-        f"{stated(plan)['colluding_silos']} colluding silos. C is the most that one "
-        f"{unit_of(plan)} can add to a sum"
+        f"{stated(plan)['colluding_silos']} colluding silos. C, the clip, is the most that one "
+        f"{unit_of(plan)} can add to a sum; unknown noise is what an adversary cannot subtract"
     )
     marked = (plan["epsilon"].index(stated(plan)),)
     return markup.table(caption, head, exposure_rows(plan), numeric=(1, 4), marked=marked)
 
 
 def exposure_rows(plan: Plan) -> list[tuple[str, ...]]:
-    """Of each adversary its name, ε at most, who it is, what is promised, and the noise left."""
+    """Of each adversary its name, ε at most, who it is, the promise, and the noise that hides."""
     rows: list[tuple[str, ...]] = [
         (
             row["adversary"],
@@ -241,17 +241,13 @@ def exposure_rows(plan: Plan) -> list[tuple[str, ...]]:
         )
         for row in plan["epsilon"]
     ]
-    # The promised adversary once more, about a patient, where the study speaks of patients.
+    # The promised adversary once more, about a patient, where the unit is a record.
     patient, row = plan.get("patient"), stated(plan)
-    if patient is None:
+    if patient is None or patient["is_unit"]:
         return rows
-    about, promise = f"{row['adversary']}, about {patient['who']}", "the study's guarantee"
-    if not patient["is_unit"]:
-        promise = (
-            "none"
-            if patient["epsilon"] is None
-            else ("weaker: the guarantee is for one record, and some people have several")
-        )
+    about = f"{row['adversary']}, about {patient['who']}"
+    promise = "weaker: the guarantee is for one record, and some people have several"
+    promise = "none" if patient["epsilon"] is None else promise
     epsilon, noise = at_most(patient["epsilon"]), amount(row["noise_multiplier"])
     return [*rows, (about, epsilon, explained(row["adversary"]), promise, noise)]
 
@@ -264,9 +260,9 @@ def _promise(row: Exposure, plan: Plan) -> str:
     if row["epsilon"] is None:
         return "none"
     if row["epsilon"] <= (stated(plan)["epsilon"] or 0.0):
-        return "no weaker, although more than T collude"
+        return "no weaker, though more collude than promised"
     when = ", corrupted before the mask graph was drawn" if row.get("torn") else ""
-    return f"weaker: more than T collude{when}"
+    return f"weaker: more collude than promised{when}"
 
 
 def _figure(plan: Plan, up: charts.Scale) -> markup.Html:
@@ -326,7 +322,11 @@ Cells = tuple[str, str, str]
 
 # Name, key in the plan, and what it is; σ stands for a standard deviation.
 _NOISE = (
-    ("noise multiplier", "noise_multiplier", "σ against the stated adversary, over the norm C"),
+    (
+        "noise multiplier",
+        "noise_multiplier",
+        "σ that the stated adversary cannot subtract, over the clip C",
+    ),
     ("total noise multiplier", "total_noise_multiplier", "the same if every silo takes part"),
     ("noise share", "share_sigma", "σ of what one silo adds if all take part, in the sum's units"),
     ("noise share on the grid", "share_sigma_grid", "the same in grid steps"),

@@ -26,10 +26,7 @@ from hubbub.learning.metric_words import metrics_of, words_of
 from hubbub.learning.runs.baselines import BASELINES
 from hubbub.learning.runs.result import Result, scores_to_dict
 
-_NOT_EVALUATED = (
-    "not evaluated: public test records (data.test) show how good the model is or, where noise is "
-    "added, [validation] does"
-)
+_NOT_EVALUATED = "not evaluated: the study has no public test records (data.test) or [validation]"
 
 
 def sheets_of(result: Result) -> Iterator[Sheet]:

@@ -122,8 +122,8 @@ def what_next(scores: Scores, row: Row) -> str:
             "record: [validation], or public records (data.test)"
         )
     return (
-        "next: before you use the model, find out how good it is: [validation] shows it "
-        "for a part of epsilon, public records (data.test) for nothing"
+        "next: before you use the model, find out how good it is: [validation] costs part "
+        "of epsilon, public test records (data.test) cost none"
     )
 
 

@@ -334,7 +334,7 @@ def _digest_claims(content: Plain, study: Study, _: object) -> Iterator[Finding]
     frames = sum(transcript["frames"] for transcript in content["transcripts"])
     yield signed(
         f"{several(len(main), 'session')} of {purpose}, {len(content['transcripts']) - len(main)} "
-        f"besides, {frames} messages, all in the run's folder"
+        f"of other queries, {frames} messages, all in the run's folder"
     ).covering("transcripts")
     versions = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
     yield signed(f"made by {versions}").covering("versions")

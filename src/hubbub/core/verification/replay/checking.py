@@ -285,8 +285,8 @@ def _beside(folder: Path, study: Study, content: Plain) -> Iterator[Finding]:
     names = {path.relative_to(folder).as_posix() for path in there}
     if others := sorted(names - folders - listed - _UNREAD):
         yield not_verifiable(
-            f"that {few(others, 20)} say what the other files say: {FILE} has no digest of them; "
-            "write them again, as with hubbub report"
+            f"that these say what the other files say: {few(others, 20)}; {FILE} has no digest of "
+            "them; write them again, as with hubbub report"
         )
     if (folder / AUDIT).exists():
         yield _audit_kept(folder / AUDIT, content).on(AUDIT)
