@@ -366,7 +366,17 @@ def test_a_projected_sum_is_that_of_the_loop(name):
     torch.testing.assert_close(*sums, rtol=1e-5, atol=1e-6)
 
 
-def test_memory_that_is_short_halves_the_rows_and_the_next_call_remembers(monkeypatch):
+@pytest.mark.parametrize(
+    "short",
+    [
+        torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:119] DefaultCPUAllocator: can't allocate"),
+    ],
+    ids=["torch", "cuBLAS", "cuDNN", "processor"],
+)
+def test_memory_that_is_short_halves_the_rows_and_the_next_call_remembers(monkeypatch, short):
     model, inputs, targets = case("chain")
     wanted = clipped_sum(model, CROSS_ENTROPY, inputs, targets, 0.5).vector
     seen: list[int] = []
@@ -376,7 +386,7 @@ def test_memory_that_is_short_halves_the_rows_and_the_next_call_remembers(monkey
         seen.append(piece.size)
         if piece.size > 2:
             total += 1.0  # what was added before memory was out is forgotten
-            raise torch.cuda.OutOfMemoryError
+            raise short
         return real(total, form, space, piece, *rest)
 
     monkeypatch.setattr(device_sums, "_add", add)
@@ -639,16 +649,19 @@ def test_what_a_precision_changes_in_torch_is_put_back(precision):
         torch.backends.cudnn.benchmark = before
 
 
-def test_alike_each_time_is_put_back_and_fills_no_memory():
+def test_alike_each_time_is_put_back_and_fills_no_memory(monkeypatch):
     words = "max_pool2d_backward_cuda does not have a deterministic implementation, but you set"
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
     with alike_each_time():
         warnings.warn(words, stacklevel=1)  # of a model that has none, which is an error elsewhere
         assert torch.are_deterministic_algorithms_enabled()
         assert torch.is_deterministic_algorithms_warn_only_enabled()
         assert torch.backends.cudnn.deterministic
+        assert not torch.backends.cudnn.benchmark
         assert not torch.utils.deterministic.fill_uninitialized_memory
     assert not torch.are_deterministic_algorithms_enabled()
     assert not torch.backends.cudnn.deterministic
+    assert torch.backends.cudnn.benchmark
     with pytest.warns(UserWarning, match="deterministic"):
         warnings.warn(words, stacklevel=1)
 

@@ -28,7 +28,7 @@ from hubbub.learning import (
     torch_settings,
 )
 from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.silo_tasks import replica
+from hubbub.learning.silo_tasks import EvaluationTask, replica
 from hubbub.learning.torch_settings import exact_products, modes_kept
 
 KINDS = {
@@ -191,6 +191,49 @@ def test_a_wish_for_one_backend_alone_is_put_back_too(precision):
     with exact_products():
         assert torch.backends.cuda.matmul.fp32_precision == "ieee"
     assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
+class Constant(nn.Module):
+    """A model that makes a tensor of its own in its forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = build_model("mlp", inputs=(4,), outputs=3, hidden=(5,), seed=b"d")
+
+    def forward(self, x):
+        return self.layers(x + torch.full((4,), 0.5))
+
+
+def told_of(model: nn.Module) -> list[object]:
+    """All that is made of a model and a few records."""
+    inputs = np.random.default_rng(3).normal(size=(9, 4)).astype(np.float32)
+    records = Records(inputs=inputs, targets=np.arange(9) % 3)
+    method = method_for(model, (4,), records.targets)
+    parameters, rows = parameters_vector(model), np.arange(9)
+    train = TrainingTask(model, records, clip=1.0, margin=1e-4, method="auto")
+    tasks = train, EvaluationTask(model, records)
+    sums = [task.clipped_sum(parameters, rows).tobytes() for task in tasks]
+    drawn = build_model("mlp", inputs=(4,), outputs=3, hidden=(5,), seed=b"d")
+    return [method, *sums, evaluate_records(model, records), parameters_vector(drawn).tobytes()]
+
+
+@pytest.mark.parametrize(
+    "default",
+    [
+        partial(torch.set_default_device, "meta"),
+        partial(torch.set_default_dtype, torch.float64),
+        partial(torch.set_autocast_enabled, "cpu", True),
+    ],
+    ids=["device", "type", "autocast"],
+)
+def test_the_callers_defaults_change_nothing_and_stay(precision, default):
+    """Or models were refused, or a study's first weights were others at one of its silos."""
+    model = Constant()
+    wanted = told_of(model)
+    default()
+    before = modes()
+    assert told_of(model) == wanted
+    assert modes() == before
 
 
 class Doubled(TorchFunctionMode):

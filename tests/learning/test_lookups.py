@@ -28,6 +28,13 @@ from hubbub.learning.trial import LookupsWithin, RaisingOperations, refuse_memor
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 CROSS_ENTROPY = partial(functional.cross_entropy, reduction="none")
 TABLE = torch.arange(12.0).view(3, 4)
+OF_MACHINE = [
+    MemoryError(),
+    torch.cuda.OutOfMemoryError("CUDA out of memory"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("CUDA error: device-side assert triggered"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
+]
 FAR = torch.tensor([[0, 9], [2, 400]])
 NEAR = torch.tensor([[0, 2], [2, 2]])
 LOOKUPS = {
@@ -546,7 +553,7 @@ def test_p14_a_sum_that_is_projected_is_tried_as_it_is_going_to_be_made(monkeypa
 
 
 @pytest.mark.parametrize("most", [1, 4])
-@pytest.mark.parametrize("fault", [torch.cuda.OutOfMemoryError, MemoryError])
+@pytest.mark.parametrize("fault", OF_MACHINE)
 def test_a_machine_that_cannot_sum_null_records_says_so_and_sends_no_zeros(fault, most):
     def work(*_):
         raise fault
@@ -566,7 +573,9 @@ def test_a_device_that_takes_no_batch_says_so_and_sends_no_zeros(monkeypatch):
 
 
 @pytest.mark.parametrize("most", [1, 4])
-@pytest.mark.parametrize("fault", [MemoryError, RuntimeError])
+@pytest.mark.parametrize(
+    "fault", [MemoryError, RuntimeError, RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED")]
+)
 def test_p19_a_record_at_which_the_model_raises_adds_zero_whatever_it_raises(fault, most):
     def work(xs, _, kept):
         mine = xs * kept[:, None]
@@ -584,7 +593,7 @@ def _padded(most: int) -> PaddedBatches:
     return PaddedBatches(records, np.zeros(2, dtype=np.float32), most=most, device=CPU)
 
 
-@pytest.mark.parametrize("raised", [MemoryError, torch.cuda.OutOfMemoryError])
+@pytest.mark.parametrize("raised", OF_MACHINE)
 def test_a_machine_without_memory_for_a_trial_is_no_fault_of_the_model(raised):
     def work():
         raise raised

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from hubbub.learning import (
     TrainingTask,
     clipped_sums,
     method_for,
+    parameters_vector,
     silo_tasks,
 )
 from hubbub.learning.batches import pieces
@@ -32,6 +34,7 @@ from hubbub.learning.queries.beside_training import ScoreVector
 from hubbub.learning.silo_tasks import rows_tried, rows_within
 from hubbub.learning.target_types import Classes
 from hubbub.learning.trial import rows_are_alone, tried
+from nets import Net
 
 WIDTH, HIDDEN, MARGIN = 20, 16, 2.0**-9
 EMPTY = -1
@@ -580,3 +583,33 @@ def test_norms_of_doubles_neither_vanish_nor_overflow() -> None:
     for size in (1e-300, 1e-200, 1.0, 1e200, 1e300):
         values = torch.full((2, 9), size, dtype=torch.float64)
         assert norms_of(values).tolist() == pytest.approx([3 * size] * 2, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "batch_first"),
+    [
+        (nn.GRU, {}, True),
+        (nn.GRU, {"num_layers": 2, "bidirectional": True}, False),
+        (nn.LSTM, {"num_layers": 2, "bidirectional": True}, True),
+    ],
+    ids=["gru", "gru of two ways", "lstm of two ways"],
+)
+def test_recurrent_layers_evaluate_all_records_at_once_as_one_by_one(
+    kind, options, batch_first
+) -> None:
+    torch.manual_seed(3)
+
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        outputs, last = m.body(x if batch_first else x.transpose(0, 1))
+        state = last if kind is nn.GRU else last[1]  # of all layers, the records second
+        outputs = outputs if batch_first else outputs.transpose(0, 1)
+        return m.head(torch.cat([outputs[:, 1], state[-1]], 1))
+
+    body = kind(3, 6, batch_first=batch_first, **options)
+    model = Net(forward, body=body, head=nn.Linear(18 if options else 12, 3))
+    inputs = np.random.default_rng(0).normal(size=(20, 5, 3)).astype(np.float32)
+    records = Records(inputs=inputs, targets=np.arange(20) % 3)
+    tasks = [EvaluationTask(model, records, method=method) for method in ("auto", "loop")]
+    assert [task._method for task in tasks] == ["vmap", "loop"]
+    sums = [task.clipped_sum(parameters_vector(model), np.arange(20)) for task in tasks]
+    np.testing.assert_allclose(*sums, rtol=1e-6)

@@ -181,6 +181,23 @@ class Cells:
         return (predicted.argmax(1) == targets).astype(np.intp), targets
 
 
+def test_a_caller_whose_tensors_are_made_there_is_served_there_and_on_the_processor(device):
+    torch.set_default_device(THERE)
+    try:
+        model = Net(lambda m, x: m.head(x + torch.full((4,), 0.5)), head=nn.Linear(4, 3))
+        records = Records(inputs=np.eye(4, dtype=np.float32), targets=np.arange(4) % 3)
+        sums = [
+            TrainingTask(
+                model, records, clip=1.0, margin=1e-4, method="auto", device=where
+            ).clipped_sum(parameters_vector(model), np.arange(4))
+            for where in ("cpu", THERE)
+        ]
+    finally:
+        torch.set_default_device(None)
+    np.testing.assert_allclose(*sums, rtol=1e-5)
+    assert np.linalg.norm(sums[0]) > 0.1
+
+
 @pytest.mark.quick_cases("cnn-scores", "cnn-cells")
 @pytest.mark.parametrize("marks", [{}, {"marks": CellMarks(Cells())}], ids=["scores", "cells"])
 @pytest.mark.parametrize("name", ["cnn", "words"])

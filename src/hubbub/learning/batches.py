@@ -7,6 +7,7 @@ the gradient of exactly this function. This file knows nothing of gradients.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,12 +29,39 @@ Tensors = torch.Tensor | tuple[torch.Tensor, ...]
 Loss = Callable[[Any, Any], torch.Tensor]
 # From inputs, targets and which rows are kept, to a vector; the others hold the null record.
 Work = Callable[[torch.Tensor, Tensors, torch.Tensor], NDArray[Any]]
-# What is no fault of a record, but of the machine; torch has the last from 2.8 on.
-OF_MACHINE = (
-    MemoryError,
-    torch.cuda.OutOfMemoryError,
-    getattr(torch, "AcceleratorError", torch.cuda.OutOfMemoryError),
+# Torch and the libraries under it say the same by several types, and in words of a RuntimeError.
+_SHORT_OF_MEMORY = re.compile(
+    r"out of memory|DefaultCPUAllocator|bad_alloc"
+    r"|CU(BLAS|DNN|SOLVER)_\w*(ALLOC_FAILED|ALLOCATION_FAILED|NOT_INITIALIZED)"
 )
+_STOPPED = re.compile(
+    r"(CUDA|HIP)( driver)? error: (?!CU)|CU(BLAS|DNN|SOLVER)_\w*(EXECUTION_FAILED|INTERNAL_E)"
+)
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error says that memory is short, where fewer records at once may fit.
+
+    >>> lacks_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublas`"))
+    True
+    """
+    known = isinstance(error, MemoryError | torch.cuda.OutOfMemoryError)
+    return known or _says(_SHORT_OF_MEMORY, error)
+
+
+def is_of_machine(error: BaseException) -> bool:
+    """Whether an error is no fault of a record or a model: memory is short, or a device stopped.
+
+    >>> is_of_machine(RuntimeError("CUDA error: device-side assert triggered"))
+    True
+    """
+    stopped = getattr(torch, "AcceleratorError", MemoryError)  # torch has it from 2.8 on
+    return isinstance(error, stopped) or lacks_memory(error) or _says(_STOPPED, error)
+
+
+def _says(words: re.Pattern[str], error: BaseException) -> bool:
+    texts = error.args if isinstance(error, RuntimeError) else ()
+    return any(isinstance(text, str) and words.search(text) for text in texts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +342,7 @@ class PaddedBatches:
         except KeyboardInterrupt:  # of the people at the machine
             raise
         except BaseException as error:  # noqa: BLE001 (the model is the user's, and may call exit())
-            self._is_machine_at_fault = isinstance(error, OF_MACHINE)
+            self._is_machine_at_fault = is_of_machine(error)
             return None  # what it says may quote a record
 
     def _tensors(self, piece: Rows, held: NDArray[np.bool_]) -> list[torch.Tensor]:

@@ -42,6 +42,7 @@ from hubbub.learning.batches import (
     UnitLoss,
     UnitModel,
     batch_of,
+    is_of_machine,
     single_value,
 )
 from hubbub.learning.device_sums import summed_at_once, takes_all_at_once
@@ -285,7 +286,7 @@ def clipped_sum(
     if batch.size == 0:
         return ClippedSum(layout.empty(space.size).zero_(), 0)
     if counted is None:
-        counted = torch.ones(batch.size, dtype=torch.bool)
+        counted = torch.ones(batch.size, dtype=torch.bool, device=layout.device)
     for name in METHODS if method == "auto" else (method,):
         form = _form(name, model, loss, layout, batch)
         if form is None:
@@ -310,11 +311,11 @@ def clipped_sum(
                     )
                     return ClippedSum(*total)
                 return _summed(form, space, layout, batch, clip, chunk, counted)
-        except (HubbubError, torch.cuda.OutOfMemoryError):
+        except HubbubError:
             raise
-        except UNABLE:
+        except UNABLE as error:
             # vmap cannot take every model; the loop can, or its error is the user's own.
-            if method != "auto" or name == "loop":
+            if method != "auto" or name == "loop" or is_of_machine(error):
                 raise
     raise ModelError(f'expected a model that method="{method}" can take; use method="auto"')
 

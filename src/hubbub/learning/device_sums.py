@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-from hubbub.learning.batches import Batch, even_size
+from hubbub.learning.batches import Batch, even_size, lacks_memory
 from hubbub.learning.per_record import (
     Part,
     Rows,
@@ -88,8 +88,8 @@ def summed_at_once(
                     known = min(form.most, _FITTING.get(model, form.most))
                     most = min(affordable(numbers, piece.size), known)
             return total, int(torch.cat(finite).cpu().numpy().sum())
-        except torch.cuda.OutOfMemoryError:
-            if rows == 1:
+        except RuntimeError as error:
+            if rows == 1 or not lacks_memory(error):
                 raise
         rows = _FITTING[model] = -(-rows // 2)
         gc.collect()  # of what the error has left in cycles, which would be there beside the next

@@ -25,11 +25,11 @@ from hubbub.learning.batches import Loss, Tensors, batch_of
 from hubbub.learning.models import LinearProbe, outputs_of
 from hubbub.learning.target_types import CLASSES, Amount, Classes, Count, TargetType, TimeToEvent
 from hubbub.learning.torch_settings import (
+    computing,
     device_of,
     device_under,
-    exact_products,
     is_on,
-    plain_attention,
+    made_on,
 )
 
 # A model's scores on public records beside those of a model that knows nothing of a record: it
@@ -241,7 +241,7 @@ def _outputs(
     outputs, losses = [], []
     model.eval()
     try:
-        with exact_products(), plain_attention():
+        with computing(device or torch.device("cpu")):
             for start in range(0, batch.size, chunk):
                 piece = batch.piece(start, start + chunk).each(lambda values: values.to(device))
                 outputs.append(model(*piece.inputs))
@@ -322,7 +322,8 @@ def _placed(
     place = device_of(device)
     model = model if is_on(model, place) else copy.deepcopy(model).to(place)
     inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
-    loss = target_type.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
+    with made_on(place):
+        loss = target_type.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
     return model, loss, inputs, targets
 
 
@@ -364,7 +365,7 @@ def scores(scorer: Scorer, features: NDArray[np.float32]) -> NDArray[np.float32]
     """Predictions for records (n, ...), not yet standardised, a piece at a time; n may be 0."""
     device = scorer.shift.device
     pieces = np.split(features, range(_CHUNK, len(features), _CHUNK))
-    with exact_products(), plain_attention():
+    with computing(device):
         scored = [scorer(torch.from_numpy(piece).to(device)).cpu().numpy() for piece in pieces]
     return np.concatenate(scored)
 

@@ -54,11 +54,10 @@ from hubbub.learning.queries.beside_training import ScoreVector
 from hubbub.learning.self_check import checked_method
 from hubbub.learning.target_types import CLASSES, MOST_LOSS, TargetType
 from hubbub.learning.torch_settings import (
-    alike_each_time,
+    computing,
     device_of,
-    exact_products,
     is_on,
-    plain_attention,
+    made_on,
     seeded,
 )
 from hubbub.learning.trial import (
@@ -153,6 +152,7 @@ class TrainingTask(_Task):
     [1.0, 1.0, 1.0]
     """
 
+    @made_on(_PROCESSOR)
     def __init__(
         self,
         model: nn.Module,
@@ -237,7 +237,7 @@ class TrainingTask(_Task):
     ) -> NDArray[np.float64]:
         """Sums of a few rows each, in float64, while nobody else writes to the replica."""
         bounded = _rows_there_are(self._model, self._device, self._method)
-        with REPLICA, _computing(self._device), bounded:
+        with REPLICA, computing(self._device), bounded:
             load_parameters(self._model, parameters)
             with state_held(self._model):
                 return self._rows.total(rows, size, partial(self._piece, summed))
@@ -273,7 +273,7 @@ class TrainingTask(_Task):
         key = (self._method, rows, margin, self._precision, self._projected, self._key)
         if key not in known:
             seen = _lookups_seen(self._model, self._device)
-            with REPLICA, _computing(self._device), seen, kept_pages(self._dimension):
+            with REPLICA, computing(self._device), seen, kept_pages(self._dimension):
                 few = trial.inputs.to(self._device), on_device(targets, self._device)
                 with RaisingOperations(self._device).following(few):
                     most, products = unquoted(
@@ -313,14 +313,6 @@ def rows_tried(size: int, chunk: int) -> int:
     begins the sum, of the next two one holds a row that counts, the last may be shorter.
     """
     return size if size <= 4 * chunk else 3 * chunk + (size % chunk or chunk)
-
-
-@contextmanager
-def _computing(device: torch.device) -> Iterator[None]:
-    """How torch computes while a silo sums: in whole products, and on a device alike each time."""
-    alike = nullcontext() if device.type == "cpu" else alike_each_time()
-    with exact_products(), plain_attention(), alike:
-        yield
 
 
 @contextmanager
@@ -475,6 +467,7 @@ class EvaluationTask(_Task):
     0.25
     """
 
+    @made_on(_PROCESSOR)
     def __init__(
         self,
         model: nn.Module,
@@ -561,7 +554,7 @@ class EvaluationTask(_Task):
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
         """The replica in evaluation mode, while nobody else writes to it."""
-        with REPLICA, _computing(self._device), torch.no_grad():
+        with REPLICA, computing(self._device), torch.no_grad():
             training = self._model.training
             self._model.eval()
             try:

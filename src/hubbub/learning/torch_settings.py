@@ -15,7 +15,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ _SMALL = 100_000
 _WORD = 0xFFFFFFFF
 _ONE = 1.0  # a name, so that no product with it is made before the code runs
 _GENERATOR = threading.RLock()
+_CPU = torch.device("cpu")
 
 
 def device_of(name: str) -> torch.device:
@@ -164,17 +165,36 @@ def _repeatably() -> Callable[[], object]:
     enabled, warns = _deterministic()
     inside.callback(torch.use_deterministic_algorithms, enabled, warn_only=warns)
     cudnn = torch.backends.cudnn
-    inside.callback(setattr, cudnn, "deterministic", cudnn.deterministic)
+    for name in ("deterministic", "benchmark"):  # kernels are chosen by shapes, not by time (A2)
+        inside.callback(setattr, cudnn, name, getattr(cudnn, name))
     torch.use_deterministic_algorithms(True, warn_only=True)
     # What of a model has no such kernel is no fault of whoever runs it, and is tried (A2).
     inside.enter_context(warnings.catch_warnings())
     warnings.filterwarnings("ignore", ".*(have a deterministic impl|is not deterministic because)")
-    fills.fill_uninitialized_memory, cudnn.deterministic = False, True
+    fills.fill_uninitialized_memory, cudnn.deterministic, cudnn.benchmark = False, True, False
     return inside.close
 
 
+def _shortly() -> Callable[[], object]:
+    """New numbers of float32, as torch comes."""
+    restore = partial(torch.set_default_dtype, torch.get_default_dtype())
+    torch.set_default_dtype(torch.float32)
+    return restore
+
+
 exact_products, plain_attention = _Shared(_exactly), _Shared(_plainly)
-alike_each_time = _Shared(_repeatably)
+alike_each_time, _float32_made = _Shared(_repeatably), _Shared(_shortly)
+
+
+@contextmanager
+def made_on(device: torch.device) -> Iterator[None]:
+    """Tensors made without a device or dtype are there and float32, whatever the caller's defaults.
+
+    Or made-up records would not be where the model is, and a study's model follow from them.
+    """
+    there = torch.device(device) if _depth()[0] else nullcontext()  # a mode slows down all calls
+    with _float32_made(), there:
+        yield
 
 
 @contextmanager
@@ -194,6 +214,17 @@ def as_stored(kind: str) -> Iterator[None]:
     finally:
         torch.set_flush_denormal(flushes)
         torch.set_autocast_enabled(kind, before)
+
+
+@contextmanager
+def computing(device: torch.device) -> Iterator[None]:
+    """How torch computes for hubbub, whatever the caller has set: unrounded, on a GPU repeatably.
+
+    The models' tensors without a device are made on this one.
+    """
+    alike = nullcontext() if device.type == "cpu" else alike_each_time()
+    with as_stored(device.type), plain_attention(), alike, made_on(device):
+        yield
 
 
 @contextmanager
@@ -257,7 +288,7 @@ def borrowed() -> Iterator[torch.Generator]:
     Two threads that ask torch for its state at once can deadlock, and weights
     drawn by two at once would follow from neither seed.
     """
-    with _GENERATOR:
+    with _GENERATOR, made_on(_CPU):
         before = torch.default_generator.get_state()
         try:
             yield torch.default_generator
@@ -274,7 +305,8 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     put back too: a model that changes one for a record would compute later rows in another way.
     """
     cuda = device.type == "cuda"
-    with borrowed() as generator, torch.random.fork_rng([device] if cuda else []), _others(seed):
+    forked = torch.random.fork_rng([device] if cuda else [])
+    with borrowed() as generator, forked, _others(seed), made_on(device):
         generator.manual_seed(seed)
         if cuda:
             with torch.cuda.device(device):  # or that of another GPU would be seeded

@@ -24,7 +24,6 @@ from torch import nn
 from hubbub.core.errors import HubbubError, ModelError, UserError
 from hubbub.core.tabular.records import Records
 from hubbub.learning.batches import (
-    OF_MACHINE,
     Batch,
     Loss,
     Tensors,
@@ -32,6 +31,7 @@ from hubbub.learning.batches import (
     UnitModel,
     Work,
     batch_of,
+    is_of_machine,
     on_device,
 )
 from hubbub.learning.clipped_sums import clipped_sum, loop_parts
@@ -69,7 +69,7 @@ def unquoted(work: Callable[[], Made], remedy: str = "try it where it is") -> Ma
         # What the model said may quote a record, as may a name of its own.
         known = type(error).__module__ == "builtins"
         kind = type(error).__name__ if known else "an error of its own"
-        of_machine = isinstance(error, OF_MACHINE)
+        of_machine = is_of_machine(error)
     if of_machine:
         raise UserError(
             "expected memory for made-up records and a device that works, found one without; free "
@@ -600,7 +600,7 @@ def rows_are_alone(
         ModelError: the model raises on made-up records.
     """
     watched = np.unique([0, size // 2, size - 1])[: len(trial.inputs)]
-    kept = torch.zeros(size, dtype=torch.bool)
+    kept = torch.zeros(size, dtype=torch.bool, device=_CPU)
     kept[watched] = True
 
     labels = on_device(targets, device, lambda one: one[:1].expand(size, *one.shape[1:]))
@@ -612,7 +612,7 @@ def rows_are_alone(
             return work(inputs.to(device), labels, kept).tobytes()
 
     null = torch.from_numpy(trial.null).expand(size, *trial.null.shape)
-    alike = trial.inputs[torch.arange(size) % len(trial.inputs)]
+    alike = trial.inputs[np.arange(size) % len(trial.inputs)]
     alone = unquoted(partial(added, null))
     if added(alike) != alone:
         return False

@@ -267,6 +267,28 @@ def _recurrent(
     function: Any = torch.gru if kind == "gru" else torch.lstm
     states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
     groups = _by_layer(parameters, options) if values.dim() == 3 else []
+    *_, both_ways, records_first = options
+
+    def called(value: torch.Tensor, *starts: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        given = starts[0] if kind == "gru" else starts
+        outputs: tuple[torch.Tensor, ...] = function(value, given, parameters, *options)
+        return outputs
+
+    def beside(given: torch.Tensor, *begun: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The sequences of all records, as those of one."""
+        count, own = len(given), 0 if records_first else 1  # the axis of a record's sequences
+        starts = [state.transpose(0, 1).flatten(1, 2).contiguous() for state in begun]
+        output, *last = called(given.movedim(0, own).flatten(own, own + 1), *starts)
+        output = output.unflatten(own, (count, -1)).movedim(own, 0)
+        return (output, *(state.unflatten(1, (count, -1)).transpose(0, 1) for state in last))
+
+    if (
+        groups
+        and not torch.is_grad_enabled()
+        and not any(map(is_functorch_wrapped_tensor, groups[0]))
+    ):
+        # No gradient is asked for, so no site, and the weights are the same for all records.
+        return _on_all_records(beside, called, values, *states)
     named: list[Group] = []
     for group in groups:
         names = [None] * len(group) if _are_frozen(*group) else tape.claim(*group)
@@ -274,7 +296,6 @@ def _recurrent(
             named.append((group, names))
     if not groups or len(named) < len(groups):
         return function(values, state, parameters, *options)
-    *_, both_ways, records_first = options
 
     def rule(given: torch.Tensor, *begun: torch.Tensor) -> tuple[torch.Tensor, ...]:
         given = given if records_first else given.transpose(1, 2)
@@ -285,8 +306,7 @@ def _recurrent(
     def alike(value: torch.Tensor, *starts: torch.Tensor) -> Any:
         """No site of any record."""
         tape.escaped.update(name for _, names in named for name in names if name)
-        given = starts[0] if kind == "gru" else starts
-        return tree_map(torch.Tensor.detach, function(value, given, parameters, *options))
+        return tree_map(torch.Tensor.detach, called(value, *starts))
 
     return _on_all_records(rule, alike, values, *states)
 

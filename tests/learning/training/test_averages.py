@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.replay.course import Course
 from hubbub.learning.optimizers import Averaged, Optimizer, mean_in
+from hubbub.learning.queries.training_query import TrainingQuery
 
 STEPS = 5
 GRADIENTS = np.random.default_rng(0).normal(size=(STEPS, 3))
@@ -46,6 +48,23 @@ def test_steps_give_what_they_gave_and_the_state_keeps_the_mean(
         kept = number / (number + 1) if decay is None else min(decay, number / (number + 9))
         mean = kept * mean + (1 - kept) * model
     np.testing.assert_allclose(mean_in(averaged.state(), models[-1]), mean, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("share", "steps", "models"), [(0.1, 30, 3), (0.07, 100, 7), (0.1, 31, 4), (1.0, 5, 5)]
+)
+def test_a_share_of_the_steps_that_is_a_whole_number_is_not_rounded_up(
+    share: float, steps: int, models: int
+) -> None:
+    """0.07 * 100 is above 7 in floating-point numbers."""
+    average = SimpleNamespace(kind="tail", share=share)
+    training: Any = SimpleNamespace(
+        optimizer={"name": "sgd", "lr": 0.1}, steps=steps, average=average
+    )
+    stepper: Any = TrainingQuery.stepper(
+        cast(Any, SimpleNamespace(training=training)), cast(Any, None)
+    )
+    assert stepper._first == 1 + steps - models
 
 
 def test_a_stopped_average_goes_on_and_refuses_another_state() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -249,12 +250,42 @@ class _Client:
         self.told.append(("end", status))
 
 
+def _installed(client: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow is there, with this client."""
+    for name in ("mlflow", "mlflow.tracking"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    sys.modules["mlflow.tracking"].MlflowClient = client  # type: ignore[attr-defined]
+
+
+def test_a_server_that_dies_in_a_run_is_waited_for_once_and_not_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str | None] = []
+
+    class Dying(_Client):
+        def log_metric(self, *_: Any, step: int, **__: Any) -> None:
+            if step > 1:
+                calls.append(os.environ.get("MLFLOW_HTTP_REQUEST_MAX_RETRIES"))
+                raise OSError("connection refused")
+
+        def set_terminated(self, _run: str, status: str) -> None:
+            calls.append(status)
+
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")  # one's own stays
+    _installed(Dying, monkeypatch)
+    with pytest.warns(UserWarning, match="nothing more is logged"):
+        result = hubbub.fit(SILOS, log="mlflow:https://runs.example", **FIT)
+    assert len(result.metrics) == 4
+    assert calls == ["2"]
+    assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "3"
+
+
 def test_mlflow_is_told_the_same_and_no_name_of_a_user_or_a_machine(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("mlflow", "mlflow.tracking"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    sys.modules["mlflow.tracking"].MlflowClient = _Client  # type: ignore[attr-defined]
+    _installed(_Client, monkeypatch)
     where = "https://ada:S3cret@runs.example"
     result = hubbub.fit(SILOS, log=f"mlflow:{where}", **FIT)
     assert "View run" not in capsys.readouterr().out  # where --json has its one object

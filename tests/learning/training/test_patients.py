@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import hubbub
 from hubbub import Study, plan
 from hubbub.core.errors import DataError, StudyError
 from hubbub.core.study import silo_records
+from hubbub.core.tabular.column import columns_from
 from hubbub.core.tabular.records import Records, patient_key
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli import terminal
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.table_check import checked
 from hubbub.learning import TrainingTask
-from hubbub.learning.runs.array_inputs import with_patients
+from hubbub.learning.runs.array_inputs import tables_of, with_patients
 from hubbub.learning.runs.preparing import prepare
 
 SILOS = ("north", "south", "west")
@@ -245,6 +247,25 @@ def test_a_key_that_a_program_has_rounded_is_several_patients(home: Path, key: s
     assert [*map(patient_key, ("12E45", "110105194912312330", "1e3", "7.5"))] == [
         *("12E45", "110105194912312330", "1e3", "7.5")
     ]
+
+
+@pytest.mark.parametrize(("kind", "bits"), [(np.float32, 24), (np.float16, 11)])
+def test_a_number_of_a_short_type_that_several_whole_ones_share_is_nobodys_key(
+    kind: type, bits: int
+) -> None:
+    """2**24 + 1 is 2**24 in float32: two people would be one unit."""
+    keys = np.array([2**bits, 2**bits + 1]).astype(kind)
+    assert keys[0] == keys[1]
+    columns = columns_from({"age": {"low": 0, "high": 9}})
+    for given in (keys, [*keys], torch.from_numpy(keys)):
+        with pytest.raises(DataError, match=rf"past 2\*\*{bits} of north, at 0"):
+            with_patients("north", owned(None, 2), {"north": given})
+        with pytest.raises(DataError, match=rf"past 2\*\*{bits} of north, at 0"):
+            tables_of({"north": {"age": [1, 2]}}, columns, {"north": given}, 2)
+    with pytest.raises(DataError, match=rf"past 2\*\*{bits} of north, at 0"):
+        tables_of({"north": {"age": [1, 2], "id": keys}}, columns, "id", 2)
+    exact = {"north": np.array([2**bits - 1, 7, 7]).astype(kind)}
+    assert with_patients("north", owned(None, 3), exact).units == 2
 
 
 ONE_PATIENT = [

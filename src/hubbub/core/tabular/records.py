@@ -25,7 +25,6 @@ from hubbub.core.disk import json_value, read_bytes
 from hubbub.core.errors import DataError, IntegrityError
 from hubbub.core.tabular.cells import LONGEST_KEY, canonical
 
-_EXACT = 2.0**53  # from here on several whole numbers are one float
 _FLOAT = re.compile(r"[+-]?\d+(\.\d*(e[+-]?\d+)?|e\+\d+)", re.ASCII | re.IGNORECASE)
 # What is written for a missing value by programs (R, databases, spreadsheets), beside nothing.
 _MISSING = frozenset({"", "nan", "NaN", "None", "NaT", "<NA>", "NA", "N/A", "#N/A", "NULL", "null"})
@@ -42,10 +41,29 @@ def patient_key(value: object) -> str:
     return "" if key in _MISSING else key
 
 
-def _is_rounded(text: str) -> bool:
-    """Whether a program wrote a floating-point number past 2**53: of which key, nobody can say."""
-    text = text.strip()
-    return _FLOAT.fullmatch(text) is not None and abs(float(text)) >= _EXACT
+def _is_rounded(value: object) -> bool:
+    """Whether it is, or spells, a floating-point number so large that several whole ones share it.
+
+    Of which key it is, nobody can say.
+    """
+    text = str(value).strip()
+    is_float = isinstance(value, float | np.floating) or _FLOAT.fullmatch(text) is not None
+    return is_float and abs(float(text)) >= 2.0 ** _bits(value)
+
+
+def _bits(value: object) -> int:
+    """Up to which power of two such a number is exact: 53, of NumPy's shorter types 24 or 11."""
+    return int(np.finfo(value).nmant) + 1 if isinstance(value, np.floating) else 53
+
+
+def refuse_rounded(value: object, place: Callable[[int], str], row: int) -> None:
+    """Refuse a patient's key that several whole numbers share; `place` as for `patient_numbers`."""
+    if _is_rounded(value):
+        raise DataError(
+            f"expected keys of patients as texts or whole numbers, found a floating-point "
+            f"number past 2**{_bits(value)} {place(row)}, which several of them share; read the "
+            'column as text, such as with pandas.read_csv(..., dtype={"column": str})'
+        )
 
 
 def patient_numbers(
@@ -63,12 +81,7 @@ def patient_numbers(
         if text in keys:
             numbers.append(by_key[keys[text]])
             continue
-        if _is_rounded(text) or (isinstance(value, float) and abs(value) >= _EXACT):
-            raise DataError(
-                f"expected keys of patients as texts or whole numbers, found a floating-point "
-                f"number past 2**53 {place(row)}, which several of them share; read the column as "
-                'text, such as with pandas.read_csv(..., dtype={"column": str})'
-            )
+        refuse_rounded(value, place, row)
         if not (key := patient_key(text)):
             raise DataError(
                 f"expected a patient for every record, found none {place(row)}; fill it in or "

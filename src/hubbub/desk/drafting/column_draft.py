@@ -311,11 +311,14 @@ def rounded_outward(low: float, high: float) -> tuple[float, float]:
 
     >>> rounded_outward(29.0, 77.0), rounded_outward(0.0, 6.2)
     ((25.0, 80.0), (0.0, 7.0))
+    >>> rounded_outward(0.3, 1.3)
+    (0.3, 1.3)
     """
     span = high - low
     power = 10.0 ** floor(log10(span / 10))
     step = next(k * power for k in (1, 2, 5, 10) if k * power >= 0.99 * span / 10)
-    bounds = floor(low / step) * step, ceil(high / step) * step
+    # 0.3 / 0.1 is below 3, and no step is left out for it; what is rounded holds both again.
+    bounds = floor(low / step + 1e-9) * step, ceil(high / step - 1e-9) * step
     digits = 2 - floor(log10(span))  # others a difference of `span` does not need
     below, above = (round(bound, digits) + 0.0 for bound in bounds)
     return (below, above) if below < above else (low - span, high + span)

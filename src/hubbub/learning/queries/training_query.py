@@ -190,7 +190,9 @@ class TrainingQuery(AtModel, SteppedQuery):
             return optimizer
         if average.kind == EXPONENTIAL:
             return learning.Averaged(optimizer, decay=average.decay)
-        return learning.Averaged(optimizer, first=1 + steps - ceil(average.share * steps))
+        # A whole number is not rounded up for the last digit of a float.
+        models = ceil(average.share * steps * (1 - 1e-12))
+        return learning.Averaged(optimizer, first=1 + steps - models)
 
     def result(self, state: QueryState) -> Parameters:
         """The mean of models that a study asks for, of as many as there are."""

@@ -19,7 +19,7 @@ from hubbub.core.number_format import few
 from hubbub.core.tabular.cells import canonical, cells_of, column_names
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
-from hubbub.core.tabular.records import Records, patient_numbers
+from hubbub.core.tabular.records import Records, patient_numbers, refuse_rounded
 from hubbub.core.tabular.table import CodedCells, coded_cells, encode_inputs
 from hubbub.core.tabular.target import Outcome
 
@@ -208,8 +208,11 @@ def with_groups(who: str, records: Records, table: Table, by: Sequence[Levels]) 
 
 
 def keys_of(patients: Any) -> list[Any]:
-    """A key for each record; objects keep what is missing as what it is."""
-    return np.asarray(_on_cpu(patients), dtype=object).reshape(-1).tolist()
+    """A key for each record; objects keep what is missing as what it is, floats their type."""
+    patients = _on_cpu(patients)
+    if hasattr(patients, "__array__") and (keys := np.asarray(patients)).dtype.kind == "f":
+        return list(keys.reshape(-1))
+    return np.asarray(patients, dtype=object).reshape(-1).tolist()
 
 
 def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
@@ -379,16 +382,25 @@ def _with_keys(
     who: str, table: Any, patients: str | Mapping[str, Any] | None, patient: str
 ) -> dict[str, list[str]]:
     """A table's cells, beside which its patients' keys stand in a column."""
-    cells = cells_of(table)
+    cells, keys = cells_of(table), list[Any]()
     if isinstance(patients, Mapping):
         if who not in patients:
             raise DataError(f"expected the patients of {who} beside its rows, found none; add them")
-        cells = {**cells, patient: list(map(str, keys_of(patients[who])))}
+        keys = keys_of(patients[who])
+        cells = {**cells, patient: list(map(str, keys))}
+    elif patient in cells:
+        names = column_names(table)
+        keys = keys_of(
+            *(table[n] for n in (table if names is None else names) if str(n) == patient)
+        )
     if patient and patient not in cells:
         raise DataError(
             f"expected a column {patient!r} with the patient of each row of {who}, found "
             "none; correct its name"
         )
+    for row, key in enumerate(keys):
+        if isinstance(key, np.floating):  # whose type its text does not show
+            refuse_rounded(key, f"of {who}, at {{}}".format, row)
     if len(set(map(len, cells.values()))) > 1:
         raise DataError(
             f"expected a patient for every row of {who}, found another number of them; give as many"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import re
 import sys
 import warnings
@@ -27,6 +28,7 @@ from contextlib import (
 )
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hubbub.core.disk import why_of
 from hubbub.core.errors import StudyError, UserError, with_extra
@@ -38,6 +40,8 @@ Tell = Callable[[int, dict[str, float]], None]  # a step, and what is told of it
 _HELD_BACK = ("held_back_loss", "held_back_records")
 _ENDS = ("_low", "_high")  # of an interval
 # In an address, which errors of MLflow repeat.
+# Where MLflow's own would have a run wait four minutes for a server that is gone.
+_MLFLOW = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 _PASSWORD = re.compile(r"(?<=//)\S*(?=@)|(?<=password=)[^&\s]+")
 
 
@@ -159,7 +163,18 @@ def _mlflow(where: str, study: Study) -> Iterator[Tell]:
     """A run in the experiment that is called like the study; no name of a user or a machine."""
     from mlflow.tracking import MlflowClient
 
-    client = MlflowClient(tracking_uri=where)
+    settings = {name: value for name, value in _MLFLOW.items() if name not in os.environ}
+    os.environ.update(settings)
+    try:
+        yield from _mlflow_run(MlflowClient(tracking_uri=where), study)
+    finally:
+        for name in settings:
+            os.environ.pop(name, None)
+
+
+def _mlflow_run(client: Any, study: Study) -> Iterator[Tell]:
+    """The same by its client; a server that has failed once is not asked to end the run."""
+    is_there = True
     held = client.get_experiment_by_name(study.name)
     experiment = held.experiment_id if held else client.create_experiment(study.name)
     run = client.create_run(experiment, run_name=study.id.hex()[:16]).info.run_id
@@ -167,10 +182,15 @@ def _mlflow(where: str, study: Study) -> Iterator[Tell]:
     client.log_param(run, "delta", study.privacy.delta)
 
     def tell(step: int, row: dict[str, float]) -> None:
+        nonlocal is_there
+        is_there = False
         for key, value in row.items():
             client.log_metric(run, key, value, step=step)
+        is_there = True
 
     def end(status: str) -> None:
+        if not is_there:
+            return
         with redirect_stdout(io.StringIO()):  # MLflow prints its address, with the password in it
             client.set_terminated(run, status)
 
