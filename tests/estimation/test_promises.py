@@ -16,11 +16,12 @@ from hubbub.core.tabular.column import Column
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.cox import Cox, Stratum, cox
 from hubbub.estimation.crosstab import Crosstab
+from hubbub.estimation.effects import Root, clearness, sandwich
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic, logistic
 from hubbub.estimation.quantiles import Quantiles
-from hubbub.estimation.regression import SKEWED, Root, clearness, sandwich
+from hubbub.estimation.regression import SKEWED
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Iterated, Levels, OneSum
 from hubbub.estimation.survival import Survival

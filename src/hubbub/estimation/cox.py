@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation import statistic_keys
+from hubbub.estimation.effects import Effects, Root, newton, sandwich, told
 from hubbub.estimation.intervals import CLEAR, chi_square_test
 from hubbub.estimation.newton_sums import STEEPEST, NewtonRegression, Scored
 from hubbub.estimation.pattern_regression import (
@@ -35,19 +36,7 @@ from hubbub.estimation.pattern_regression import (
     PatternRegression,
     patterns_asked,
 )
-from hubbub.estimation.regression import (
-    FOLLOWED_OUT,
-    SKEWED,
-    USUAL,
-    Effects,
-    Guess,
-    Patterns,
-    Regression,
-    Root,
-    newton,
-    sandwich,
-    told,
-)
+from hubbub.estimation.regression import FOLLOWED_OUT, SKEWED, USUAL, Guess, Patterns, Regression
 from hubbub.estimation.risk_sets import Followed, OnRiskSets, RiskSets
 from hubbub.estimation.stacking import Margins
 from hubbub.estimation.statistic import (

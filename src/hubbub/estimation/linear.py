@@ -27,18 +27,16 @@ from numpy.typing import NDArray
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation import statistic_keys
-from hubbub.estimation.regression import (
+from hubbub.estimation.effects import (
     HIDDEN,
-    LEFT_OUT,
     TOO_NOISY,
     Effects,
-    Guess,
-    OfOutcome,
     Root,
     definite,
     sandwich,
     too_noisy,
 )
+from hubbub.estimation.regression import LEFT_OUT, Guess, OfOutcome
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels, OneSum, scaled
 from hubbub.estimation.statistic_keys import StatisticKeys
 

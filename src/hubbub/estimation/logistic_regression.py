@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation import statistic_keys
+from hubbub.estimation.effects import Effects, newton, sandwich
 from hubbub.estimation.newton_sums import NewtonRegression, Scored
 from hubbub.estimation.pattern_regression import (
     OF_PATTERNS,
     PatternRegression,
     patterns_asked,
 )
-from hubbub.estimation.regression import Effects, Guess, OfOutcome, newton, sandwich
+from hubbub.estimation.regression import Guess, OfOutcome
 from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     Answer,

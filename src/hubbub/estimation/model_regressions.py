@@ -14,17 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hubbub.core.errors import StudyError
+from hubbub.estimation.effects import TOO_NOISY, Effects, Names, omitted, told
 from hubbub.estimation.intervals import normal_quantile
 from hubbub.estimation.newton_sums import STEEPEST, NewtonRegression, Scored, Sum, Triangle
-from hubbub.estimation.regression import (
-    TOO_NOISY,
-    Effects,
-    Guess,
-    Names,
-    OfOutcome,
-    omitted,
-    told,
-)
+from hubbub.estimation.regression import Guess, OfOutcome
 from hubbub.estimation.statistic import (
     Answer,
     Array,

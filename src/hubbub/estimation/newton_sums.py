@@ -21,21 +21,20 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation.regression import (
+from hubbub.estimation.effects import (
     HIDDEN,
     PER_UNIT,
     SEVERAL,
     TOO_NOISY,
     Effects,
-    Guess,
     Names,
-    Regression,
     Root,
     definite,
     sandwich,
     spelled,
     too_noisy,
 )
+from hubbub.estimation.regression import Guess, Regression
 from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
 
 STEPS = (1, 1, 1, 2, 5)  # sums of each
