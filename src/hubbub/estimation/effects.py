@@ -24,10 +24,9 @@ from hubbub.estimation.intervals import caution, normal_quantile, two_sided
 from hubbub.estimation.statistic import LOGARITHM, Array, Estimate
 
 PER_UNIT = "per unit"  # what an effect of a number compares
-# Standard deviations of its noise that the information must have in every direction together, and
-# in that of an effect which is told; in one sum, and in several, of which each is taken where the
-# ones before it led. Below, intervals hold too seldom (experiments/planned_answers.py).
-ONE_SUM, SEVERAL = (0.0, 2.0), (2.0, 3.0)
+# Standard deviations of its noise that the information must have in the direction of an effect that
+# is told. Below, intervals hold too seldom (experiments/planned_answers.py).
+_ONE_SUM = 2.0
 _STEPS = 50  # of Newton's method
 # Weights, of the sum's noise, by which effects are drawn to none until there is a root.
 _DRAWN = (0.0, 0.25, 1.0)
@@ -50,8 +49,8 @@ STILL_LED_ON = (
 TOO_NOISY = "the information in the records does not exceed the noise"
 Names = tuple[tuple[str, str], ...]  # column and level of each effect
 At = Callable[[Array], tuple[Array, Array]]  # from effects to the score there, and information
-# How far an interval is looked for, in how many halvings; and information that is none.
-_FURTHEST, _HALVINGS, _NONE = 20.0, 40, 1e-9
+# How far an interval is looked for, how exactly, in how many tries; and information that is none.
+_FURTHEST, _END, _MOST_TRIED, _NONE = 20.0, 1e-11, 200, 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,14 +119,16 @@ class Effects:
         """
         if not self.ways:
             return float(self.values[place] + z * self.reach[place])
-        near, far = 0.0, math.copysign(_FURTHEST, -z)
-        if abs(self.deviations(place, far)) < abs(z):
+
+        def outside(apart: float) -> float:
+            return abs(self.deviations(place, apart)) - abs(z)
+
+        far = math.copysign(_FURTHEST, -z)
+        if outside(far) < 0:
             return math.copysign(math.inf, z)
-        for _ in range(_HALVINGS):
-            middle = (near + far) / 2
-            inside = abs(self.deviations(place, middle)) < abs(z)
-            near, far = (middle, far) if inside else (near, middle)
-        return float(self.values[place] - near)
+        first = math.copysign(abs(z) * float(self.reach[place]), far)
+        first = min(max(first, -_FURTHEST), _FURTHEST)
+        return float(self.values[place]) - _reached(outside, first, far)
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
@@ -260,36 +261,34 @@ def told(effects: Effects) -> list[int]:
 def sandwich(
     root: Root,
     noise: Array,
-    doubt: Array,
+    doubt: Callable[[Array], Array],
     *,
     first: int = 0,
-    least: tuple[float, float] = ONE_SUM,
+    least: float = _ONE_SUM,
     score: Callable[[Array], Array] | None = None,
-) -> Effects | None:
-    """Effects whose score has so much noise; None where the information is not clear of its own.
+) -> Effects:
+    """Effects whose score has so much noise.
 
     Args:
         root: of the score, its information positive definite.
         noise: (q, q) covariance of the noise in the score.
-        doubt: (m, q, q) what each of m independent noises, of deviation 1, does to the information.
+        doubt: from vectors v, the columns of (q, q), to the deviations (q,) of v' M v, M being what
+            noise adds to the information.
         first: components before this one are no effects: an intercept.
-        least: how clear of its noise the information must be, as `ONE_SUM` says.
+        least: how clear of its noise the information must be for an effect that is told.
         score: from effects to the score there, of ratios; None where the information is the same
             everywhere.
     """
-    if clearness(root.information, doubt) < least[0]:
-        return None
     inverse = np.linalg.inv(root.information)
-    # The derivative of I^-1 along M is -I^-1 M I^-1, of whose diagonal this is the deviation.
-    off = np.einsum("ji,mjk,ki->mi", inverse, doubt, inverse, optimize=True)
     own = np.diag(inverse - root.drawn * inverse @ inverse)  # without what it was drawn by
-    clear = own / np.maximum(np.linalg.norm(off, axis=0), 1e-300)
-    wider = caution(clear - least[1])
+    # The derivative of I^-1 along M is -I^-1 M I^-1.
+    clear = own / np.maximum(doubt(np.asarray(inverse, dtype=np.float64)), 1e-300)
+    wider = caution(clear - least)
     covariance = inverse + inverse @ noise @ inverse * np.outer(wider, wider)
     return Effects(
         values=np.asarray(root.values[first:]),
         covariance=np.asarray(covariance[first:, first:]),
-        clear=np.asarray(clear[first:]) / least[1],
+        clear=np.asarray(clear[first:]) / least,
         sampling=np.diag(inverse)[first:],
         ways=_ways(score, root)[first:] if score else (),
     )
@@ -311,22 +310,6 @@ def _ways(score: Callable[[Array], Array], root: Root) -> tuple[Callable[[float]
 
     inverse = np.linalg.inv(root.information)
     return tuple(partial(way, own / own[place]) for place, own in enumerate(inverse))
-
-
-def clearness(information: Array, doubt: Array) -> float:
-    """How many standard deviations of its noise the information has in its worst direction.
-
-    In coordinates in which the information is the identity, the noise is a sum of known matrices
-    with independent factors, whose norm is about the root of that of the sum of their squares
-    (Tropp 2012).
-    """
-    values, vectors = np.linalg.eigh(information)
-    if not values[0] > 0:
-        return 0.0
-    half = vectors / np.sqrt(values)
-    white = np.einsum("ja,mjk,kb->mab", half, doubt, half, optimize=True)
-    square = np.linalg.norm(np.einsum("mab,mbc->ac", white, white, optimize=True), 2)
-    return float(1.0 / math.sqrt(max(float(square), 1e-300)))
 
 
 def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
@@ -366,7 +349,7 @@ def too_noisy(names: Names, information: Array, blur: float) -> str:
     values, vectors = np.linalg.eigh(information / np.sqrt(np.outer(own, own)))
     if values[0] > _ALIKE:
         return TOO_NOISY
-    apart = np.abs(vectors[:, 0]) > _ALIASED
+    apart = np.abs(vectors[:, 0]) > min(_ALIASED, float(np.abs(vectors[:, 0]).max()) / 2)
     which = " and ".join(dict.fromkeys(names[place][0] for place in np.flatnonzero(apart)))
     if " and " not in which:  # hardly anybody is in the class that others are compared with
         return f"{TOO_NOISY} in {spelled(names, apart)}: {cure}"
@@ -374,6 +357,24 @@ def too_noisy(names: Names, information: Array, blur: float) -> str:
         f"{TOO_NOISY}, because {which} carry nearly the same information (aliased): leave one "
         "of them out"
     )
+
+
+def _reached(function: Callable[[float], float], first: float, far: float) -> float:
+    """Where a function that is below 0 at 0, and not at `far`, reaches it.
+
+    By secants from `first` on, and by halves where a secant leaves the rest of the way.
+    """
+    near, before, below, at = 0.0, 0.0, function(0.0), first
+    for _ in range(_MOST_TRIED):
+        found = function(at)
+        near, far = (at, far) if found < 0 else (near, at)
+        if abs(found) < _END or abs(far - near) < _END:
+            break
+        step = found * (at - before) / (found - below) if found != below else math.inf
+        before, below = at, found
+        inside = min(near, far) < at - step < max(near, far)
+        at = at - step if inside else (near + far) / 2
+    return at
 
 
 def _bounded_exp(value: float) -> float:
