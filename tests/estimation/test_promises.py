@@ -16,7 +16,7 @@ from hubbub.core.tabular.column import Column
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.cox import Cox, Stratum, cox
 from hubbub.estimation.crosstab import Crosstab
-from hubbub.estimation.effects import Root, _reached, sandwich, too_noisy
+from hubbub.estimation.effects import BARELY, Root, _reached, sandwich, too_noisy
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic, logistic
@@ -394,3 +394,14 @@ def test_an_end_far_from_the_estimate_is_found_in_few_looks() -> None:
     assert abs(abs(_reached(outside, -9.0, -20.0)) - 1.5159802277) < 1e-9
     assert len(looks) < 20
     assert _reached(lambda one: -1.0 if one < 3 else 1.0, 9.0, 20.0) == pytest.approx(3.0)
+
+
+def test_a_class_with_hardly_more_events_than_noise_makes_is_marked() -> None:
+    """A ratio to it is told only where noise adds to its events, and then is too small."""
+    asked = Logistic(outcome=DIED, on=(BY_SEX,))
+    few, more = (
+        asked.answer(np.array([1000.0 - events, events, 700.0, 300.0]), 3.0)
+        for events in (9.0, 60.0)
+    )
+    assert [any(BARELY in note for note in one.notes) for one in (few, more)] == [True, False]
+    assert few.rows

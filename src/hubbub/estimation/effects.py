@@ -46,9 +46,16 @@ STILL_LED_ON = (
     "its steps did not reach the estimate, as happens where a covariate predicts nearly "
     "everybody's outcome (separation)"
 )
+BARELY = (
+    "a class has hardly more events than noise alone would make: the ratio may be much larger, and "
+    "its interval holds less often than it says"
+)
 TOO_NOISY = "the information in the records does not exceed the noise"
 Names = tuple[tuple[str, str], ...]  # column and level of each effect
 At = Callable[[Array], tuple[Array, Array]]  # from effects to the score there, and information
+# Where an upper end exists by fewer deviations, noise may have made it. None is told without one,
+# so that of those intervals which are told too few hold. An effect larger by 3 has hardly an event.
+_BARELY, _ALL = 2.0, 3.0
 # How far an interval is looked for, how exactly, in how many tries; and information that is none.
 _FURTHEST, _END, _MOST_TRIED, _NONE = 20.0, 1e-11, 200, 1e-9
 
@@ -100,6 +107,13 @@ class Effects:
         places = range(len(self.ways))
         above = [abs(self.deviations(one, -_FURTHEST)) < self.z for one in places]
         return np.asarray(self._endless(self.reach) | np.array(above or [False]))
+
+    @property
+    def barely(self) -> NDArray[np.bool_]:
+        """(q,) whether an upper end exists by so little that noise may have made it."""
+        noise = np.sqrt(np.maximum(self.errors**2 - self.sampling, 0.0))
+        far = _ALL * np.array([way(-_ALL) for way in self.ways] or [math.inf])
+        return np.asarray(far < (self.z + _BARELY) * noise)
 
     def deviations(self, place: int, apart: float) -> float:
         """Standard errors that an estimate is off, if its effect is less by `apart`.
@@ -313,20 +327,22 @@ def _ways(score: Callable[[Array], Array], root: Root) -> tuple[Callable[[float]
 
 
 def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
-    """A sentence for each effect that is not told."""
+    """A sentence for each effect that is not told, and one for those that may be told by noise."""
     if effects is None:
         return ()
     shown = told(effects)
+    barely = effects.barely & np.isin(np.arange(len(names)), shown)
     reasons = np.select(
         [np.broadcast_to(effects.far, len(names)), effects.hidden],
         [STILL_LED_ON, NOISE],
         NO_END,
     )
-    return tuple(
+    sentences = tuple(
         f"{column}, {level}: {reasons[place]}"
         for place, (column, level) in enumerate(names)
         if shown and place not in shown
     )
+    return (*sentences, f"{spelled(names, barely)}: {BARELY}") if barely.any() else sentences
 
 
 def spelled(names: Names, chosen: NDArray[np.bool_]) -> str:
