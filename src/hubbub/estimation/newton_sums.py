@@ -78,8 +78,12 @@ class Triangle:
 
     def squares(self, weights: Array, w: Array) -> Array:
         """(n, size) weights (n,) times w w', w (n, width)."""
-        left, right = self._pairs
-        return np.asarray(weights[:, None] * w[:, left] * w[:, right] * self._lengths)
+        squares, end = np.empty((len(w), self.size)), 0
+        for place in range(self.width):  # by rows of the triangle: to gather pairs takes long
+            begin, end = end, end + self.width - place
+            squares[:, begin:end] = (weights * w[:, place])[:, None] * w[:, place:]
+        squares *= self._lengths
+        return squares
 
     def entries(self, matrix: Array) -> Array:
         """(size,) of a matrix (width, width)."""
