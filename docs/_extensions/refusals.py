@@ -118,6 +118,8 @@ REASONS: dict[str, dict[str, tuple[str, str]]] = {
 # What answers say besides, of which nothing is withheld.
 REMARKS = frozenset(
     {
+        "…: a class has hardly more events than noise alone would make: the ratio may be much "
+        "larger, and its interval holds less often than it says",
         "Counts carry noise with a standard deviation of … records, which the tests account for",
         "P-values are of …, adjusted for noise; SMD is the standardised mean difference",
         "leave it out, or join rare classes with others",

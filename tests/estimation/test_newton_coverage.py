@@ -14,7 +14,8 @@ from hubbub.core.tabular.column import Column
 from hubbub.estimation.cox import cox
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import logistic
-from hubbub.estimation.newton_sums import APART, Scored, Together, Triangle
+from hubbub.estimation.model_regressions import ProductEntries
+from hubbub.estimation.newton_sums import APART, EntryNoise, Scored, Together, Triangle
 from hubbub.estimation.stacking import Stacked, stack
 from hubbub.estimation.statistic import Answer, Levels
 
@@ -192,8 +193,32 @@ def of_two_effects(rng: np.random.Generator, astray: float) -> Together:
             Scored(at, score, 4e3 * np.eye(2), 400 * np.eye(2), 1e-3, 4e3)
             for at, score in zip(places, scores, strict=True)
         ),
-        Triangle(width=2).each(),
+        EntryNoise(turned=np.eye(2)),
     )
+
+
+@pytest.mark.parametrize("inner", [1, 3])
+def test_the_noise_of_entries_is_that_of_each_entry_by_itself(inner: int) -> None:
+    rng, outer = np.random.default_rng(3), 4
+    one, other = Triangle(width=outer), Triangle(width=inner)
+    products = ProductEntries(outer=one, inner=other)
+    turned, half = rng.standard_normal((outer * inner, 5)), rng.standard_normal((5, 3))
+    each = [turned.T @ products.matrix(row) @ turned for row in np.eye(products.size)]
+    alone = np.array(
+        [
+            np.kron(one.matrix(a), other.matrix(b))
+            for a in np.eye(one.size)
+            for b in np.eye(other.size)
+        ]
+    )
+    np.testing.assert_allclose(turned.T @ alone @ turned, each, atol=1e-12)
+    noise = EntryNoise(turned=turned, inner=inner)
+    forms = [np.einsum("in,ij,jn->n", half, one, half) for one in each]
+    np.testing.assert_allclose(noise.deviations(half), np.linalg.norm(forms, axis=0))
+    squares = sum((half.T @ one @ half) @ (half.T @ one @ half) for one in each)
+    np.testing.assert_allclose(noise.squared(half), squares)
+    moved = np.array(each) @ half[:, 0]
+    np.testing.assert_allclose(noise.along(half[:, 0]), moved.T @ moved)
 
 
 @pytest.mark.slow
@@ -213,7 +238,7 @@ def test_sums_that_contradict_each_other_are_refused_as_such() -> None:
     rng = np.random.default_rng(4)
     asked = ASKED["logistic"]
     told = list(of_two_effects(rng, 12.0).told)
-    assert Together(tuple(told[1:]), Triangle(width=2).each()).effects is not None
+    assert Together(tuple(told[1:]), EntryNoise(turned=np.eye(2))).effects is not None
     asked = logistic(DIED, (BMI,))
     assert asked.answer_of_sums(told).refusal == APART
 

@@ -133,3 +133,14 @@ def test_what_is_not_defined_is_left_out():
     assert beside_null(CLASSES, np.full(20, np.nan), np.zeros(20)) == {}
     several = beside_null(CLASSES, np.eye(3)[[0, 1, 2, 0]], np.array([0, 1, 2, 1]))
     assert several["accuracy"].null == 0.5
+
+
+def test_an_absolute_error_stands_beside_that_of_everybodys_rate():
+    """Whoever was followed for longer has more: one number for all is no fair null model."""
+    years = np.array([0.5, 0.5, 1.0, 2.0, 2.0])
+    counts = np.array([2.0, 2.0, 4.0, 8.0, 10.0])
+    exposed = Count(high=30.0, exposure_high=2.0)
+    found = beside_null(exposed, np.zeros(5), np.column_stack([counts, years]))["mae"]
+    assert found.null == pytest.approx(2.0 / 5)  # a rate of 4: of 6 years 4 have no more
+    alone = beside_null(Count(high=30.0), np.zeros(4), np.array([1.0, 2.0, 4.0, 9.0]))["mae"]
+    assert alone.null == pytest.approx((2.0 + 1.0 + 1.0 + 6.0) / 4)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation import statistic_keys
+from hubbub.estimation.effects import Effects, Root, newton, sandwich, told
 from hubbub.estimation.intervals import CLEAR, chi_square_test
 from hubbub.estimation.newton_sums import STEEPEST, NewtonRegression, Scored
 from hubbub.estimation.pattern_regression import (
@@ -35,19 +36,7 @@ from hubbub.estimation.pattern_regression import (
     PatternRegression,
     patterns_asked,
 )
-from hubbub.estimation.regression import (
-    FOLLOWED_OUT,
-    SKEWED,
-    USUAL,
-    Effects,
-    Guess,
-    Patterns,
-    Regression,
-    Root,
-    newton,
-    sandwich,
-    told,
-)
+from hubbub.estimation.regression import FOLLOWED_OUT, SKEWED, USUAL, Guess, Patterns, Regression
 from hubbub.estimation.risk_sets import Followed, OnRiskSets, RiskSets
 from hubbub.estimation.stacking import Margins
 from hubbub.estimation.statistic import (
@@ -185,16 +174,16 @@ class Stratum:
         by_part = np.tensordot(self.mixed, rows, axes=(0, 0))
         return np.asarray(self.sigma**2 * np.einsum("piw,pjw->ij", by_part, by_part))
 
-    def doubt(self, effects: Array) -> Array:
-        """(m, q, q) what noise in each number of the sum does to the information."""
+    def doubt(self, effects: Array, vectors: Array) -> Array:
+        """(m, n) v' M v of vectors (q, n), M what noise in each number does to the information."""
         weights, means, hazards = self._weighted(effects)
-        (of_events, of_exposed), spread = self._rows, self._spread(weights, means)
-        apart = self.design[:, None, :] - means
-        more = apart[:, :, :, None] * apart[:, :, None, :] - spread
-        moved = np.einsum("pkij,pk,kw->pwij", more, hazards, of_exposed, optimize=True)
-        reasons = moved + np.einsum("kij,kw->wij", spread, of_events, optimize=True)
+        of_events, of_exposed = self._rows
+        x, mean = self.design @ vectors, means @ vectors
+        spread = weights.T @ x**2 - mean**2
+        more = (x[:, None, :] - mean) ** 2 - spread  # (patterns, 2 bins, n)
+        reasons = of_exposed.T @ (hazards[:, :, None] * more) + of_events.T @ spread
         by_part = np.tensordot(self.mixed, reasons, axes=(0, 0))
-        return np.asarray(self.sigma * by_part.reshape(-1, *spread.shape[1:]))
+        return np.asarray(self.sigma * by_part.reshape(-1, x.shape[1]))
 
 
 class PartialLikelihood:
@@ -215,8 +204,12 @@ class PartialLikelihood:
         if self.root is None:
             return None
         noise = np.sum([stratum.noise(self.root.values) for stratum in self._strata], axis=0)
-        doubt = np.concatenate([stratum.doubt(self.root.values) for stratum in self._strata])
-        return sandwich(self.root, noise, doubt, score=self._score)
+        return sandwich(self.root, noise, self._doubt, score=self._score)
+
+    def _doubt(self, vectors: Array) -> Array:
+        assert self.root is not None, "asked of a fit"  # noqa: S101
+        each = [stratum.doubt(self.root.values, vectors) for stratum in self._strata]
+        return np.asarray(np.linalg.norm(np.concatenate(each), axis=0))
 
     def _score(self, effects: Array) -> Array:
         return np.asarray(sum(stratum.score(effects) for stratum in self._strata))

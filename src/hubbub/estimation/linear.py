@@ -27,18 +27,16 @@ from numpy.typing import NDArray
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation import statistic_keys
-from hubbub.estimation.regression import (
+from hubbub.estimation.effects import (
     HIDDEN,
-    LEFT_OUT,
     TOO_NOISY,
     Effects,
-    Guess,
-    OfOutcome,
     Root,
     definite,
     sandwich,
     too_noisy,
 )
+from hubbub.estimation.regression import LEFT_OUT, Guess, OfOutcome
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels, OneSum, scaled
 from hubbub.estimation.statistic_keys import StatisticKeys
 
@@ -150,15 +148,20 @@ class Linear(OfOutcome, OneSum):
         v = np.zeros(self._width)
         v[:-1][seen], v[-1] = -effects, 1.0
         records = max(moments[0, 0] - len(effects), 1.0)  # less the degrees of freedom
-        each = np.array([self._moments(one) for one in np.eye(self.size)])
-        blur = sigma / records * float(np.linalg.norm(np.einsum("i,mij,j->m", v, each, v)))
+        rows = self._moved(v)
+        blur = sigma / records * float(np.linalg.norm(v @ rows))
         spread = _never_below_0(float(v @ moments @ v) / records, blur)
-        rows = self._equations(v)[seen]
+        rows = rows[:-1][seen]
         noise = sigma**2 / spread**2 * (rows @ rows.T)
-        doubt = sigma / spread * each[:, :-1, :-1][:, seen][:, :, seen]
+
+        def doubt(vectors: Array) -> Array:
+            wide = np.zeros((vectors.shape[1], self._width))
+            wide[:, np.flatnonzero(seen)] = vectors.T
+            return (
+                sigma / spread * np.array([np.linalg.norm(one @ self._moved(one)) for one in wide])
+            )
+
         fit = sandwich(Root(effects, inner / spread), noise, doubt, first=1)
-        if fit is None:
-            return None
         shown = fit.among(seen[1:])
         clear = np.where(compared[1:], shown.clear, 0.0)
         return replace(shown, clear=clear, wider=_WIDER, may_diverge=False)
@@ -181,8 +184,8 @@ class Linear(OfOutcome, OneSum):
                 compared[own] = False
         return seen, compared
 
-    def _equations(self, v: Array) -> Array:
-        """(width - 1, size): how noise in each sum enters the equations of these residuals."""
+    def _moved(self, v: Array) -> Array:
+        """(width, size) what noise of 1 in each sum does to the moments times v (width,)."""
         rows = np.zeros((self._width, self.size))
         numbers = np.arange(self.size)
         left, right = self._pairs
@@ -191,7 +194,7 @@ class Linear(OfOutcome, OneSum):
         first = np.flatnonzero((left == 0) & (right > 0) & ~self._square[right])
         rows[right[first], first] += v[right[first]]  # a class times itself
         rows[:, 0] += np.where(self._square, v, 0.0) / 2 * (np.arange(self._width) > 0)
-        return rows[:-1]
+        return rows
 
     @property
     def _width(self) -> int:

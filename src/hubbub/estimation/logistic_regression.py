@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation import statistic_keys
+from hubbub.estimation.effects import Effects, newton, sandwich
 from hubbub.estimation.newton_sums import NewtonRegression, Scored
 from hubbub.estimation.pattern_regression import (
     OF_PATTERNS,
     PatternRegression,
     patterns_asked,
 )
-from hubbub.estimation.regression import Effects, Guess, OfOutcome, newton, sandwich
+from hubbub.estimation.regression import Guess, OfOutcome
 from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     Answer,
@@ -155,9 +156,12 @@ class Logistic(_OddsRatios, PatternRegression):
         # What noise in each part of the sum does to the score, with the outcome and without it.
         rows = np.concatenate([mixed.T @ (x * part[:, None]) for part in (1 - mean, mean)])
         each = math.sqrt(2.0) * mean * (1 - mean)  # of both counts of a pattern
-        squares = x[:, :, None] * x[:, None, :]
-        doubt = np.tensordot(mixed, each[:, None, None] * squares, axes=(0, 0))
-        noise, doubt = sigma**2 * rows.T @ rows, sigma * doubt
+
+        def doubt(vectors: Array) -> Array:
+            along = mixed.T @ (each[:, None] * (x @ vectors) ** 2)
+            return np.asarray(sigma * np.linalg.norm(along, axis=0))
+
+        noise = sigma**2 * rows.T @ rows
         return sandwich(fit, noise, doubt, first=1, score=lambda one: score(expit(x @ one)))
 
 

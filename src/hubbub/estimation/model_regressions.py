@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hubbub.core.errors import StudyError
+from hubbub.estimation.effects import TOO_NOISY, Effects, Names, omitted, told
 from hubbub.estimation.intervals import normal_quantile
-from hubbub.estimation.newton_sums import STEEPEST, NewtonRegression, Scored, Sum, Triangle
-from hubbub.estimation.regression import (
-    TOO_NOISY,
-    Effects,
-    Guess,
-    Names,
-    OfOutcome,
-    omitted,
-    told,
+from hubbub.estimation.newton_sums import (
+    STEEPEST,
+    EntryNoise,
+    NewtonRegression,
+    Scored,
+    Sum,
+    Triangle,
 )
+from hubbub.estimation.regression import Guess, OfOutcome
 from hubbub.estimation.statistic import (
     Answer,
     Array,
@@ -95,14 +95,11 @@ class ProductEntries:
 
     def matrix(self, entries: Array) -> Array:
         """(q, q) from entries (size,), q the product of both widths."""
-        return np.asarray(np.tensordot(entries, self.each, axes=1))
-
-    @cached_property
-    def each(self) -> Array:
-        """(size, q, q) the matrix of every entry that is 1 and alone."""
-        products = np.einsum("kij,lab->kliajb", self.outer.each(), self.inner.each())
+        rows = entries.reshape(self.outer.size, self.inner.size)
+        inner = np.array([self.inner.matrix(row) for row in rows])
+        whole = [[self.outer.matrix(each) for each in row] for row in inner.T]
         width = self.outer.width * self.inner.width
-        return np.asarray(products.reshape(self.size, width, width))
+        return np.array(whole).transpose(2, 0, 3, 1).reshape(width, width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,9 +178,9 @@ class NewtonMultinomial(ModelRegression):
         )
 
     @property
-    def entries(self) -> Array:
-        """(size, q, q) the information of which each entry that is sent, being 1, says alone."""
-        return self._entries.each
+    def entry_noise(self) -> EntryNoise:
+        """What noise in the entries of the information does to it."""
+        return EntryNoise(turned=np.eye(len(self.start)), inner=self.others)
 
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
         """What a sum says of the effects that was taken at `parameters`."""

@@ -21,24 +21,25 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation.regression import (
+from hubbub.estimation.effects import (
     HIDDEN,
     PER_UNIT,
-    SEVERAL,
     TOO_NOISY,
     Effects,
-    Guess,
     Names,
-    Regression,
     Root,
     definite,
     sandwich,
     spelled,
     too_noisy,
 )
+from hubbub.estimation.regression import Guess, Regression
 from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
 
 STEPS = (1, 1, 1, 2, 5)  # sums of each
+# Standard deviations of its noise that the information of several sums, of which each is taken
+# where the ones before it led, must have in every direction together, and in that of an effect.
+_EVERYWHERE, _OF_EFFECTS = 2.0, 3.0
 # Of a step, by how much it moves records' logits or log hazards: their standard deviation. Newton's
 # first step of a logistic regression from 0 is never longer, whatever the bounds of columns are.
 _LONGEST_STEP = 2.0
@@ -77,8 +78,12 @@ class Triangle:
 
     def squares(self, weights: Array, w: Array) -> Array:
         """(n, size) weights (n,) times w w', w (n, width)."""
-        left, right = self._pairs
-        return np.asarray(weights[:, None] * w[:, left] * w[:, right] * self._lengths)
+        squares, end = np.empty((len(w), self.size)), 0
+        for place in range(self.width):  # by rows of the triangle: to gather pairs takes long
+            begin, end = end, end + self.width - place
+            squares[:, begin:end] = (weights * w[:, place])[:, None] * w[:, place:]
+        squares *= self._lengths
+        return squares
 
     def entries(self, matrix: Array) -> Array:
         """(size,) of a matrix (width, width)."""
@@ -91,10 +96,6 @@ class Triangle:
         whole[left, right] = whole[right, left] = entries / self._lengths
         return whole
 
-    def each(self) -> Array:
-        """(size, width, width) the matrix of every entry that is 1 and alone."""
-        return np.array([self.matrix(one) for one in np.eye(self.size)])
-
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         return np.triu_indices(self.width)
@@ -103,6 +104,50 @@ class Triangle:
     def _lengths(self) -> Array:
         left, right = self._pairs
         return np.where(left == right, 1.0, math.sqrt(2.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryNoise:
+    """Independent noise of 1 in each entry of a `Triangle`, as effects see it: turned' G turned.
+
+    G, whose entries have a variance of 1 on the diagonal and of 1/2 beside it, turns a fixed matrix
+    X into G X G, on average (X' + tr(X)) / 2. All that is asked of the noise follows from that, and
+    no matrix of a single entry is made. G may stand for products of two triangles' entries.
+
+    Args:
+        turned: (sent, q) from effects to those that were sent.
+        inner: width of the second triangle; 1 where there is one alone.
+    """
+
+    turned: Array
+    inner: int = 1
+
+    def deviations(self, vectors: Array) -> Array:
+        """(n,) of v' M v, by vectors (q, n)."""
+        sides = (self.turned @ vectors).reshape(-1, self.inner, vectors.shape[1])
+        squares = np.einsum("ian,ibn->nab", sides, sides)
+        total = np.trace(squares, axis1=1, axis2=2)
+        return np.asarray(np.sqrt(((squares**2).sum(axis=(1, 2)) + total**2) / 2))
+
+    def squared(self, half: Array) -> Array:
+        """(n, n) the mean of (half' M half)^2, with half (q, n)."""
+        sides = self.turned @ half
+        return np.asarray(sides.T @ self._mean(sides @ sides.T) @ sides)
+
+    def along(self, step: Array) -> Array:
+        """(q, q) covariance of M times a step (q,)."""
+        side = self.turned @ step
+        return np.asarray(self.turned.T @ self._mean(np.outer(side, side)) @ self.turned)
+
+    def _mean(self, fixed: Array) -> Array:
+        """Of G X G, by a fixed X (sent, sent)."""
+        outer = len(fixed) // self.inner
+        one = fixed.reshape(outer, self.inner, outer, self.inner)
+        traces = np.trace(one, axis1=0, axis2=2)
+        one = (one.transpose(2, 1, 0, 3) + np.einsum("ij,ab->iajb", np.eye(outer), traces)) / 2
+        traces = np.trace(one, axis1=1, axis2=3)
+        one = (one.transpose(0, 3, 2, 1) + np.einsum("ij,ab->iajb", traces, np.eye(self.inner))) / 2
+        return np.asarray(one.reshape(fixed.shape))
 
 
 class Sum(NamedTuple):
@@ -222,9 +267,9 @@ class NewtonRegression(Regression, Iterated):
         return ()
 
     @property
-    def entries(self) -> Array:
-        """(size, q, q) the information of which each entry that is sent, being 1, says alone."""
-        return self._triangle.each()
+    def entry_noise(self) -> EntryNoise:
+        """What noise in the entries of the information does to it."""
+        return EntryNoise(turned=np.eye(self.first + len(self.names)))
 
     @abstractmethod
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
@@ -258,8 +303,8 @@ class NewtonRegression(Regression, Iterated):
             for one in told
             for effects in [one.at[self.first :]]
         ]
-        entries = (turned.T @ self.entries @ turned)[:, seen][:, :, seen]
-        root = self._near(told, entries, numeric[seen], unit[shown])
+        noise = replace(self.entry_noise, turned=turned[:, seen])
+        root = self._near(told, noise, numeric[seen], unit[shown])
         if root is not None and shown.any() and np.all(root.far):
             moved = np.zeros(len(shown))
             moved[shown] = np.abs(root.values / unit[shown] - told[-1].at[self.first :])
@@ -271,16 +316,16 @@ class NewtonRegression(Regression, Iterated):
         answer = self.answer_of(root and root.among(shown))
         if answer.refusal != TOO_NOISY:
             return answer
-        alone = self._near(told[-1:], entries, numeric[seen], unit[shown])
+        alone = self._near(told[-1:], noise, numeric[seen], unit[shown])
         if len(told) > 1 and not self.answer_of(alone and alone.among(shown)).refusal:
             return replace(answer, refusal=APART)  # as the last sum alone has an answer
         return replace(answer, refusal=too_noisy(self.names, information, last.blur))
 
     def _near(
-        self, told: Sequence[Scored], entries: Array, numeric: NDArray[np.bool_], unit: Array
+        self, told: Sequence[Scored], noise: EntryNoise, numeric: NDArray[np.bool_], unit: Array
     ) -> Effects | None:
         """As `near_root` finds it, of effects by these units."""
-        root = near_root(told, entries, self.first, numeric)
+        root = near_root(told, noise, self.first, numeric)
         return root and root.per(unit)
 
     def _units(self, last: Scored, information: Array, numeric: NDArray[np.bool_]) -> Array:
@@ -320,7 +365,7 @@ class NewtonRegression(Regression, Iterated):
 
         def effects(guess: Guess) -> Effects | None:
             told = (self.guessed(guess, records, sigma / math.sqrt(sums)),)
-            root = Together(told, self.entries).effects
+            root = Together(told, self.entry_noise).effects
             return root and root.after(self.first)
 
         article = "an" if self.ratio.startswith("o") else "a"
@@ -336,13 +381,13 @@ class NewtonRegression(Regression, Iterated):
 
 
 def near_root(
-    told: Sequence[Scored], entries: Array, first: int, numeric: NDArray[np.bool_]
+    told: Sequence[Scored], noise: EntryNoise, first: int, numeric: NDArray[np.bool_]
 ) -> Effects | None:
     """What sums say together, the earliest of them left out that were taken too far off.
 
     Args:
         told: what each sum says, in their order.
-        entries: (size, q, q) of their information, see `NewtonRegression`.
+        noise: in the entries of their information.
         first: components before this one are no effects.
         numeric: (q,) which are effects of numbers.
 
@@ -355,7 +400,7 @@ def near_root(
     if np.linalg.norm(last.noise, 2) < _QUIET * np.linalg.eigvalsh(last.information)[0]:
         told = [last]  # which is nearest, and has no need of others
     for number in range(len(told)):
-        joint = Together(tuple(told[number:]), entries)
+        joint = Together(tuple(told[number:]), noise)
         found = joint.effects
         if found:
             found = replace(found, may_diverge=~numeric)
@@ -378,11 +423,11 @@ class Together:
 
     Args:
         told: what each sum says, the one that was taken nearest to the root last.
-        entries: (size, q, q) of their information, see `NewtonRegression`.
+        noise: in the entries of their information.
     """
 
     told: tuple[Scored, ...]
-    entries: Array
+    noise: EntryNoise
 
     @cached_property
     def weights(self) -> Array:
@@ -424,16 +469,29 @@ class Together:
         moved[-1] += mean / 2
         noise = np.einsum("s,sij->ij", self.weights**2, [one.noise for one in self.told])
         for one, step in zip(self.told, moved, strict=True):
-            noise += one.blur**2 * self._doubt(step)
+            noise += one.blur**2 * self.noise.along(step)
         shares = self.weights / 2 + np.eye(len(self.told))[-1] / 2
         blur = float(np.linalg.norm(shares * [one.blur for one in self.told]))
         spread = float(self.weights @ [one.spread for one in self.told])
+        if self._clearness(blur) < _EVERYWHERE:
+            return None
         return sandwich(
             Root(self.root, self.information / spread),
             noise / spread**2,
-            blur / spread * self.entries,
-            least=SEVERAL,
+            lambda vectors: blur / spread * self.noise.deviations(vectors),
+            least=_OF_EFFECTS,
         )
+
+    def _clearness(self, blur: float) -> float:
+        """How many standard deviations of its noise the information has in its worst direction.
+
+        In coordinates in which the information is the identity, the noise is a sum of known
+        matrices with independent factors, whose norm is about the root of that of the sum of their
+        squares (Tropp 2012).
+        """
+        values, vectors = np.linalg.eigh(self.information)
+        square = float(np.linalg.norm(self.noise.squared(vectors / np.sqrt(values)), 2))
+        return 1.0 / max(blur * math.sqrt(square), 1e-300)
 
     @property
     def agree(self) -> bool:
@@ -445,16 +503,11 @@ class Together:
         parts = zip(self.told, self.slopes, self.apart, self._bends(nothing), strict=True)
         for one, slope, apart, bends in parts:
             left = one.score + slope @ apart
-            covariance = one.noise + one.blur**2 * self._doubt(apart)
+            covariance = one.noise + one.blur**2 * self.noise.along(apart)
             covariance += _SAMPLED * spread * self.information + bends.T @ bends
             squares += float(left @ np.linalg.solve(covariance, left))
         degrees = (len(self.told) - 1) * len(self.root)
         return not degrees or squares <= chdtri(degrees, _CONTRADICTION)
-
-    def _doubt(self, step: Array) -> Array:
-        """(q, q) covariance of the information times a step, of noise of 1 in each entry."""
-        moved = self.entries @ step
-        return np.asarray(moved.T @ moved)
 
     def bent(self, doubt: Array) -> Array:
         """(q,) about how much the root is off as places were not at it.

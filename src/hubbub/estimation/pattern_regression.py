@@ -24,17 +24,9 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import Key, text, texts
+from hubbub.estimation.effects import HIDDEN, TOO_NOISY, Effects, Names, omitted, told
 from hubbub.estimation.intervals import chi_square_test, normal_quantile
-from hubbub.estimation.regression import (
-    HIDDEN,
-    TOO_NOISY,
-    Effects,
-    Names,
-    Patterns,
-    Regression,
-    omitted,
-    told,
-)
+from hubbub.estimation.regression import Patterns, Regression
 from hubbub.estimation.stacking import Margins, Told
 from hubbub.estimation.statistic import Answer, Array, Estimate, Levels, NoisyTest, OneSum
 from hubbub.estimation.statistic_keys import StatisticKeys, table_of

@@ -1,4 +1,4 @@
-"""Regressions: covariates in a record's vector, and effects with what leaves them uncertain.
+"""Regressions: covariates in a record's vector, and what is said of their effects.
 
 A numeric column is a number in [-1, 1]; classes are 0 or 1 each, but for the reference, which the
 others are compared with. Where there are no numbers, every combination of classes is a pattern.
@@ -10,21 +10,18 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.intervals import caution, normal_quantile, two_sided
+from hubbub.estimation.effects import PER_UNIT, TOO_NOISY, Effects, omitted
 from hubbub.estimation.statistic import (
-    LOGARITHM,
     Answer,
     Array,
     Cells,
-    Estimate,
     Expectation,
     Levels,
     Statistic,
@@ -33,7 +30,7 @@ from hubbub.estimation.statistic import (
     scaled,
 )
 
-PER_UNIT = "per unit"  # what an effect of a number compares
+LEFT_OUT = "records without the outcome or a covariate are left out"
 _MOST = 200  # patterns
 
 
@@ -238,205 +235,6 @@ def _block(cells: Cells, one: Levels | Column) -> Array:
     return np.where(places[:, None] < 0, np.nan, hot)
 
 
-# Effects of a regression, with what sampling and noise leave uncertain, and which are told.
-#
-# A score U whose noise has the covariance C, for records with the information I, has its root
-# uncertain by I^-1 (I + C) I^-1. That holds where I, which is as noisy as U is, is known well
-# enough to be inverted: the noise in it is linear in that of the sum, a known matrix for each of
-# its numbers. An effect is told where its sampling variance, of I^-1, stands clear of what noise in
-# I makes of it, however large the noise in U is: that is in the interval.
-
-# Standard deviations of its noise that the information must have in every direction together, and
-# in that of an effect which is told; in one sum, and in several, of which each is taken where the
-# ones before it led. Below, intervals hold too seldom (experiments/planned_answers.py).
-ONE_SUM, SEVERAL = (0.0, 2.0), (2.0, 3.0)
-_STEPS = 50  # of Newton's method
-# Weights, of the sum's noise, by which effects are drawn to none until there is a root.
-_DRAWN = (0.0, 0.25, 1.0)
-_ENDLESS = 6.0  # logarithm of a ratio that no interval reaches: one of 400
-# Of a direction of length 1, columns that have as much of it are named; where as little is left of
-# the information in it, of what it would be without correlation.
-_ALIASED, _ALIKE = 0.3, 0.1
-# Deviations of its noise below which a class's records, or its information, are none: an effect of
-# a class that nobody is in is not told, and takes no other with it.
-HIDDEN = 3.0
-LEFT_OUT = "records without the outcome or a covariate are left out"
-NOISE = "below the noise"
-NO_END = (
-    "the estimate does not converge, as happens where all records of a class have the "
-    "outcome, or none (separation)"
-)
-STILL_LED_ON = (
-    "its steps did not reach the estimate, as happens where a covariate predicts nearly "
-    "everybody's outcome (separation)"
-)
-TOO_NOISY = "the information in the records does not exceed the noise"
-Names = tuple[tuple[str, str], ...]  # column and level of each effect
-At = Callable[[Array], tuple[Array, Array]]  # from effects to the score there, and information
-# How far an interval is looked for, in how many halvings; and information that is none.
-_FURTHEST, _HALVINGS, _NONE = 20.0, 40, 1e-9
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effects:
-    """Effects of all covariates, without an intercept.
-
-    Args:
-        values: (q,) logarithms of ratios, or slopes.
-        covariance: (q, q) by sampling and noise.
-        clear: (q,) how clear of its noise the information of each is, over what it must be.
-        sampling: (q,) variances without noise.
-        wider: how many times wider intervals and tests take what sampling adds.
-        may_diverge: (q,) whether a large effect may have no end: no slope has none, and no number,
-            which may lie in a small part of its bounds.
-        far: (q,) whether the steps of an effect have not led there.
-        ways: of each, from how much less an effect is to the mean information on the way there,
-            over that at the estimate; empty where it is the same everywhere.
-        z: standard errors above each within which it must have an end: those of its interval.
-    """
-
-    values: Array
-    covariance: Array
-    clear: Array
-    sampling: Array
-    wider: float = 1.0
-    may_diverge: NDArray[np.bool_] | bool = True
-    far: NDArray[np.bool_] | bool = False
-    ways: tuple[Callable[[float], float], ...] = ()
-    z: float = 2.0
-
-    @property
-    def errors(self) -> Array:
-        """(q,) standard errors."""
-        return np.asarray(np.sqrt(np.diag(self.covariance)))
-
-    @property
-    def reach(self) -> Array:
-        """(q,) standard errors of intervals and tests."""
-        return np.asarray(np.sqrt(self.errors**2 + (self.wider**2 - 1.0) * self.sampling))
-
-    @cached_property  # far ends are looked for
-    def endless(self) -> NDArray[np.bool_]:
-        """(q,) whether no end of an effect is to be seen, as of a class without the outcome.
-
-        An interval from a ratio of 0 on has an end; one without an upper end says nothing.
-        """
-        places = range(len(self.ways))
-        above = [abs(self.deviations(one, -_FURTHEST)) < self.z for one in places]
-        return np.asarray(self._endless(self.reach) | np.array(above or [False]))
-
-    def deviations(self, place: int, apart: float) -> float:
-        """Standard errors that an estimate is off, if its effect is less by `apart`.
-
-        Noise adds to the score. On an effect it has what it has over the information on the way
-        from there to the estimate, not over that at the estimate: of few events it is larger below.
-        """
-        sampling = float(self.sampling[place])
-        noise = max(float(self.covariance[place, place]) - sampling, 0.0)
-        way = self.ways[place](apart) if self.ways and apart else 1.0
-        return apart / math.sqrt(self.wider**2 * sampling + noise / max(way, _NONE) ** 2)
-
-    def end(self, place: int, z: float) -> float:
-        """An effect that lies z standard errors above the estimate, or below it if z is negative.
-
-        Infinite where none lies so far.
-        """
-        if not self.ways:
-            return float(self.values[place] + z * self.reach[place])
-        near, far = 0.0, math.copysign(_FURTHEST, -z)
-        if abs(self.deviations(place, far)) < abs(z):
-            return math.copysign(math.inf, z)
-        for _ in range(_HALVINGS):
-            middle = (near + far) / 2
-            inside = abs(self.deviations(place, middle)) < abs(z)
-            near, far = (middle, far) if inside else (near, middle)
-        return float(self.values[place] - near)
-
-    @property
-    def hidden(self) -> NDArray[np.bool_]:
-        """(q,) whether noise hides its information, or its end, which it had without noise."""
-        return np.asarray((self.clear < 1.0) | ~self._endless(np.sqrt(self.sampling)))
-
-    def _endless(self, errors: Array) -> NDArray[np.bool_]:
-        return np.asarray((np.abs(self.values) + 2.0 * errors > _ENDLESS) & self.may_diverge)
-
-    def after(self, first: int) -> Effects:
-        """The same without those before this one."""
-        return replace(
-            self,
-            values=self.values[first:],
-            covariance=self.covariance[first:, first:],
-            clear=self.clear[first:],
-            sampling=self.sampling[first:],
-            may_diverge=np.broadcast_to(self.may_diverge, self.values.shape)[first:],
-            far=np.broadcast_to(self.far, self.values.shape)[first:],
-            ways=self.ways[first:],
-        )
-
-    def among(self, shown: NDArray[np.bool_]) -> Effects:
-        """The same where these are shown, beside others of which nothing is known."""
-        many, place = len(shown), np.flatnonzero(shown)
-        covariance = np.diag(np.full(many, math.inf))
-        covariance[np.ix_(place, place)] = self.covariance
-        values, clear, sampling = np.zeros((3, many))
-        values[place], clear[place], sampling[place] = self.values, self.clear, self.sampling
-        ways = dict(zip(place.tolist(), self.ways, strict=False))
-        may_diverge, far = np.zeros((2, many), dtype=np.bool_)
-        may_diverge[place], far[place] = self.may_diverge, self.far
-        return replace(
-            self,
-            values=values,
-            covariance=covariance,
-            clear=clear,
-            sampling=sampling,
-            may_diverge=may_diverge,
-            far=far,
-            ways=tuple(ways.get(one, float) for one in range(many)) if ways else (),
-        )
-
-    def per(self, unit: Array) -> Effects:
-        """The same effects on another unit of each covariate: times `unit`, (q,)."""
-        return replace(
-            self,
-            values=self.values * unit,
-            covariance=self.covariance * np.outer(unit, unit),
-            sampling=self.sampling * unit**2,
-        )
-
-    def rows(self, names: Names, ratio: str, confidence: float) -> tuple[Estimate, ...]:
-        """Estimates of those effects that are told; `ratio` says what exp(effect) is."""
-        z, shown = normal_quantile(confidence), _bounded_exp if ratio else float
-        return tuple(
-            Estimate(
-                quantity=ratio or ("slope" if level == PER_UNIT else "difference"),
-                column=column,
-                level=level,
-                value=shown(self.values[place]),
-                standard_error=float(self.errors[place]),
-                error_of=LOGARITHM if ratio else "",
-                low=shown(self.end(place, -z)),
-                high=shown(self.end(place, z)),
-                p_value=two_sided(self.deviations(place, float(self.values[place]))),
-            )
-            for place in told(self)
-            for column, level in [names[place]]
-        )
-
-
-class Root(NamedTuple):
-    """Where a noisy score is zero.
-
-    Args:
-        values: (q,) the root.
-        information: (q, q) at it, with what it was drawn by.
-        drawn: the weight by which effects were drawn to none; 0 where nothing had to be.
-    """
-
-    values: Array
-    information: Array
-    drawn: float = 0.0
-
-
 @dataclass(frozen=True, kw_only=True)
 class Regression(Statistic):
     """Effects of covariates on what is explained; incomplete records are left out.
@@ -515,172 +313,6 @@ class OfOutcome(Regression):
         return self.outcome.name
 
 
-def newton(at: At, width: int, sigma: float) -> Root | None:
-    """The root of a score by Newton's method, from no effects on.
-
-    Where noise leaves an effect without a root, as of a class in which nobody seems to have had the
-    outcome, all are drawn to none by a weight no larger than the noise's: the others hardly move,
-    and how clear an effect is counts without it.
-
-    Args:
-        at: from effects (width,) to the score there, and the information (width, width).
-        width: how many effects there are.
-        sigma: standard deviation of the noise in the sum.
-
-    Returns:
-        The root; None where there is no maximum to be found.
-    """
-    for weight in _DRAWN:
-        drawn, effects = weight * sigma, np.zeros(width)
-        for _ in range(_STEPS):
-            score, information = at(effects)
-            score, information = score - drawn * effects, information + drawn * np.eye(width)
-            if not definite(information):
-                break
-            step = np.linalg.solve(information, score)
-            effects = effects + step / max(1.0, float(np.abs(step).max()))
-            if np.abs(step).max() < 1e-9:
-                return Root(effects, information, drawn)
-    return None
-
-
-def definite(information: Array) -> bool:
-    """Whether noisy information is positive definite, and can be inverted in float64."""
-    if not np.isfinite(information).all():
-        return False
-    values = np.linalg.eigvalsh(information)
-    return bool(values[0] > 1e-9 * abs(values[-1]))
-
-
-def told(effects: Effects) -> list[int]:
-    """The numbers of the effects that are told."""
-    ended = np.logical_not(effects.endless | effects.far)
-    return [int(place) for place in np.flatnonzero((effects.clear >= 1.0) & ended)]
-
-
 def _is_clear(effects: Effects | None, times: float) -> bool:
     """Whether every effect is told, with so many times what it needs."""
     return effects is not None and bool(effects.clear.min() >= times)
-
-
-def sandwich(
-    root: Root,
-    noise: Array,
-    doubt: Array,
-    *,
-    first: int = 0,
-    least: tuple[float, float] = ONE_SUM,
-    score: Callable[[Array], Array] | None = None,
-) -> Effects | None:
-    """Effects whose score has so much noise; None where the information is not clear of its own.
-
-    Args:
-        root: of the score, its information positive definite.
-        noise: (q, q) covariance of the noise in the score.
-        doubt: (m, q, q) what each of m independent noises, of deviation 1, does to the information.
-        first: components before this one are no effects: an intercept.
-        least: how clear of its noise the information must be, as `ONE_SUM` says.
-        score: from effects to the score there, of ratios; None where the information is the same
-            everywhere.
-    """
-    if clearness(root.information, doubt) < least[0]:
-        return None
-    inverse = np.linalg.inv(root.information)
-    # The derivative of I^-1 along M is -I^-1 M I^-1, of whose diagonal this is the deviation.
-    off = np.einsum("ji,mjk,ki->mi", inverse, doubt, inverse, optimize=True)
-    own = np.diag(inverse - root.drawn * inverse @ inverse)  # without what it was drawn by
-    clear = own / np.maximum(np.linalg.norm(off, axis=0), 1e-300)
-    wider = caution(clear - least[1])
-    covariance = inverse + inverse @ noise @ inverse * np.outer(wider, wider)
-    return Effects(
-        values=np.asarray(root.values[first:]),
-        covariance=np.asarray(covariance[first:, first:]),
-        clear=np.asarray(clear[first:]) / least[1],
-        sampling=np.diag(inverse)[first:],
-        ways=_ways(score, root)[first:] if score else (),
-    )
-
-
-def _ways(score: Callable[[Array], Array], root: Root) -> tuple[Callable[[float], float], ...]:
-    """Of each effect the mean information on the way to others, over that at the root.
-
-    The way is straight, as it leaves the root where the other effects' scores stay none: near the
-    root that is the score of the likelihood's profile, and an upper end far from it comes early.
-    """
-
-    def way(along: Array, apart: float) -> float:
-        there = root.values - apart * along
-        with np.errstate(all="ignore"):  # far away ratios are no floats, and nothing is known
-            found = score(there) - root.drawn * there
-            mean = float(found @ along) / (apart * float(along @ root.information @ along))
-        return mean if math.isfinite(mean) else 0.0
-
-    inverse = np.linalg.inv(root.information)
-    return tuple(partial(way, own / own[place]) for place, own in enumerate(inverse))
-
-
-def clearness(information: Array, doubt: Array) -> float:
-    """How many standard deviations of its noise the information has in its worst direction.
-
-    In coordinates in which the information is the identity, the noise is a sum of known matrices
-    with independent factors, whose norm is about the root of that of the sum of their squares
-    (Tropp 2012).
-    """
-    values, vectors = np.linalg.eigh(information)
-    if not values[0] > 0:
-        return 0.0
-    half = vectors / np.sqrt(values)
-    white = np.einsum("ja,mjk,kb->mab", half, doubt, half, optimize=True)
-    square = np.linalg.norm(np.einsum("mab,mbc->ac", white, white, optimize=True), 2)
-    return float(1.0 / math.sqrt(max(float(square), 1e-300)))
-
-
-def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
-    """A sentence for each effect that is not told."""
-    if effects is None:
-        return ()
-    shown = told(effects)
-    reasons = np.select(
-        [np.broadcast_to(effects.far, len(names)), effects.hidden],
-        [STILL_LED_ON, NOISE],
-        NO_END,
-    )
-    return tuple(
-        f"{column}, {level}: {reasons[place]}"
-        for place, (column, level) in enumerate(names)
-        if shown and place not in shown
-    )
-
-
-def spelled(names: Names, chosen: NDArray[np.bool_]) -> str:
-    """Columns and levels of the effects that are chosen, each once."""
-    return "; ".join(dict.fromkeys(", ".join(names[place]) for place in np.flatnonzero(chosen)))
-
-
-def too_noisy(names: Names, information: Array, blur: float) -> str:
-    """That information does not exceed its noise, and which columns are why, if some are.
-
-    Args:
-        names: of the effects, as many times over as there are effects of each.
-        information: (q, q) of these effects.
-        blur: standard deviation of the noise in an entry of it.
-    """
-    own, cure = np.diag(information), "leave it out, or join rare classes with others"
-    hidden = own < HIDDEN * blur
-    if hidden.any():
-        return TOO_NOISY if hidden.all() else f"{TOO_NOISY} in {spelled(names, hidden)}: {cure}"
-    values, vectors = np.linalg.eigh(information / np.sqrt(np.outer(own, own)))
-    if values[0] > _ALIKE:
-        return TOO_NOISY
-    apart = np.abs(vectors[:, 0]) > _ALIASED
-    which = " and ".join(dict.fromkeys(names[place][0] for place in np.flatnonzero(apart)))
-    if " and " not in which:  # hardly anybody is in the class that others are compared with
-        return f"{TOO_NOISY} in {spelled(names, apart)}: {cure}"
-    return (
-        f"{TOO_NOISY}, because {which} carry nearly the same information (aliased): leave one "
-        "of them out"
-    )
-
-
-def _bounded_exp(value: float) -> float:
-    return math.exp(min(value, 700.0)) if value > -700.0 else 0.0

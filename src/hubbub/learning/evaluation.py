@@ -77,9 +77,8 @@ def beside_null(
             own, logs = np.log(predicted), np.log(np.maximum(known, target_type.low))
             scores["rmsle"] = _root((own - logs) ** 2, (logs.mean() - logs) ** 2)
         exposures = targets[:, 1] if targets.ndim == 2 else np.ones(len(known))
-        null = known.sum() / exposures.sum() * exposures
         counts = isinstance(target_type, Count) and target_type.unit == 1.0
-        scores |= _numbers(predicted, known, null, counts=counts)
+        scores |= _numbers(predicted, known, exposures, counts=counts)
     elif isinstance(target_type, TimeToEvent):
         scores = _times(target_type, outputs, targets)
     return {name: one for name, one in scores.items() if isfinite(one.value)}
@@ -105,15 +104,30 @@ def _classes(outputs: NDArray[Any], targets: NDArray[Any]) -> dict[str, Score]:
     return scores
 
 
-def _numbers(predicted: Array, known: Array, null: Array, *, counts: bool) -> dict[str, Score]:
-    """Errors beside those of everybody's mean, or rate; of counts, their deviance first."""
+def _numbers(predicted: Array, known: Array, exposures: Array, *, counts: bool) -> dict[str, Score]:
+    """Errors beside those of everybody's mean, or rate; of counts, their deviance first.
+
+    Absolute errors are beside those of the median, or of the rate that makes them least.
+    """
     scores: dict[str, Score] = {}
+    null = known.sum() / exposures.sum() * exposures
     if counts and known.mean() > 0:
         own, others = (scoring.deviances(rate, known) for rate in (predicted, null))
         scores["poisson_deviance"] = _mean(own, others)
     scores["rmse"] = _root((predicted - known) ** 2, (null - known) ** 2)
-    scores["mae"] = _mean(np.abs(predicted - known), np.abs(np.median(known) - known))
+    median = _median_rate(known, exposures) * exposures
+    scores["mae"] = _mean(np.abs(predicted - known), np.abs(median - known))
     return scores
+
+
+def _median_rate(known: Array, exposures: Array) -> float:
+    """The median of rates, each as often as its exposure says: with exposures of 1 the median."""
+    rates = np.divide(known, exposures, out=np.full(len(known), np.inf), where=exposures > 0)
+    order = np.argsort(rates)
+    before = exposures[order].cumsum()
+    middle = np.searchsorted(before, before[-1] / 2, side="left")
+    after = np.searchsorted(before, before[-1] / 2, side="right")
+    return float(rates[order][[middle, min(after, len(order) - 1)]].mean())
 
 
 def _times(

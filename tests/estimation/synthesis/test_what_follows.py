@@ -394,6 +394,22 @@ def test_intervals_of_coefficients_hold_and_noise_widens_them(many: list[Synthet
     assert one.standard_error > 1.05 * exact.standard_error
 
 
+@pytest.mark.parametrize("empty", [0, 4])
+def test_a_level_too_rare_for_the_noise_takes_no_other_coefficient_with_it(empty: int) -> None:
+    """Nobody is in it; by this seed's noise it would refuse all of them, or blur them."""
+    rng = np.random.default_rng(5)
+    stage = (rng.integers(0, 4, 2000) + 1 + empty) % 5
+    cells = {"stage": stage.astype(float), "y": (rng.random(2000) < 0.2).astype(float)}
+    design = design_of(categorical("stage", 5), categorical("y", 2), targets=(1,))
+    found = released(design, cells, sigma=5.0, seed=0).coefficients("y", "y1", "stage")
+    rare, first = f"stage{empty}", "stage1" if empty == 0 else "stage0"
+    assert found.pop(rare).note == (
+        f"left out: too few records for the noise; others are compared with {first}"
+    )
+    assert set(found) == {f"stage{k}" for k in range(5)} - {rare, first}
+    assert all(abs(one.value) < 6 * one.standard_error < 1.5 for one in found.values())
+
+
 def test_coefficients_need_a_measured_pair_and_a_level() -> None:
     design, cells = dependent(1500, seed=4)
     noisy = released(design, cells, sigma=20.0, seed=4)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hubbub.core.verification.replay.checking import verify
+from hubbub.estimation.effects import TOO_NOISY
 from hubbub.estimation.newton_sums import APART, FAR
-from hubbub.estimation.regression import TOO_NOISY
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.envelope import Missing, Phase
 from network.consortium import HOSPITALS, Consortium, table

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import sqrt
+from math import inf, nan, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import UserError
+from hubbub.estimation.effects import HIDDEN
 from hubbub.estimation.intervals import at, normal_quantile, ratio_interval
 from hubbub.estimation.synthesis.design import CodedColumn, Design, DesignBlock, Key
 
@@ -347,15 +348,17 @@ class Coefficient:
     """A logarithm of an odds ratio.
 
     Args:
-        value: the estimate.
+        value: the estimate; nan where there is none.
         standard_error: of sampling and noise together.
         low, high: ends of its interval.
+        note: why there is no estimate; empty where there is one.
     """
 
     value: float
     standard_error: float
     low: float
     high: float
+    note: str = ""
 
 
 def pair_coefficients(
@@ -371,7 +374,8 @@ def pair_coefficients(
 
     Returns:
         By the explaining column's levels but the first, or for a number under its name, a unit
-        more; records that lack a cell are left out.
+        more; records that lack a cell are left out. So are those of a level that is too rare for
+        the noise: its coefficient is a note, and if it is the first, the next is in its place.
 
     Raises:
         UserError: noise leaves too little for an estimate.
@@ -380,24 +384,44 @@ def pair_coefficients(
 
     counts, noise = _counts(components, pair)
     explained, explaining = (components.columns[k] for k in pair)
-    names, given = _features(explaining)
     rows, columns = (list(range(len(one.levels))) for one in (explained, explaining))  # not gaps
-    spread = noise[np.ix_(rows, columns, rows, columns)]
+    counts, noise = counts[np.ix_(rows, columns)], noise[np.ix_(rows, columns, rows, columns)]
     outcome = np.array([1.0 if k == event else 0.0 for k in rows])
-    found, errors = _solved(counts[np.ix_(rows, columns)], spread, outcome, given)
+    missed: dict[str, Coefficient] = {}
+    if explaining.levels.column.categories:
+        seen = _seen(counts, noise, outcome)
+        if seen.sum() < 2:
+            raise _too_small()
+        counts, noise = counts[:, seen], noise[:, seen][:, :, :, seen]
+        first, *names = np.array(explaining.levels.names)[seen].tolist()
+        given = np.column_stack((np.ones(1 + len(names)), np.eye(1 + len(names))[:, 1:]))
+        note = f"left out: too few records for the noise; others are compared with {first}"
+        gone = Coefficient(nan, inf, -inf, inf, note)
+        missed = {explaining.names[k]: gone for k in np.flatnonzero(~seen)}
+    else:
+        names = [explaining.name]
+        low, high = explaining.levels.column.bounds
+        edges = np.array([low, *explaining.levels.cuts, high])
+        given = np.column_stack((np.ones(len(columns)), (edges[1:] + edges[:-1]) / 2))
+    found, errors = _solved(counts, noise, outcome, given)
     reach = float(ndtri(0.5 + confidence / 2))
     spans = np.array([found, errors, found - reach * errors, found + reach * errors]).T[1:].tolist()
-    return {name: Coefficient(*span) for name, span in zip(names, spans, strict=True)}
+    told = {name: Coefficient(*span) for name, span in zip(names, spans, strict=True)} | missed
+    return {name: told[name] for name in (*explaining.levels.names, *names) if name in told}
 
 
-def _features(column: CodedColumn) -> tuple[list[str], Array]:
-    """Names of coefficients, and (levels, 1 + coefficients) what each level counts as."""
-    many = len(column.levels)
-    if column.levels.column.categories:
-        return list(column.names[1:many]), np.column_stack((np.ones(many), np.eye(many)[:, 1:]))
-    low, high = column.levels.column.bounds
-    edges = np.array([low, *column.levels.cuts, high])
-    return [column.name], np.column_stack((np.ones(many), (edges[1:] + edges[:-1]) / 2))
+def _seen(counts: Array, noise: Array, outcome: Array) -> NDArray[np.bool_]:
+    """(b,) whether a level's records with the outcome, and the others, stand above their noise."""
+    parts = np.array([outcome, 1.0 - outcome])
+    variance = np.einsum("pa,axcx,pc->px", parts, noise, parts)
+    return np.asarray((parts @ counts > np.maximum(HIDDEN * np.sqrt(variance), _SMALL)).all(axis=0))
+
+
+def _too_small() -> UserError:
+    return UserError(
+        "expected counts of the pair, from which coefficients follow, got some that the "
+        "noise has left too small; use fewer levels, or more epsilon"
+    )
 
 
 def _counts(components: Components, pair: tuple[int, int]) -> tuple[Array, Array]:
@@ -444,10 +468,7 @@ def _solved(counts: Array, noise: Array, outcome: Array, given: Array) -> tuple[
             inverse = np.linalg.inv(information)
             variance = inverse @ slope.T @ spread @ slope @ inverse
             return found / scale, np.sqrt(np.diag(variance)) / scale
-    raise UserError(
-        "expected counts of the pair, from which coefficients follow, got some that the "
-        "noise has left too small; use fewer levels, or more epsilon"
-    )
+    raise _too_small()
 
 
 # What noise alone will do to synthetic records, said before any record is touched.

@@ -270,7 +270,8 @@ class SyntheticData:
 
         Returns:
             Logarithms of odds ratios: by the column's levels but the first, or for a number under
-            its name, of one unit more. Records that lack a cell are left out.
+            its name, of one unit more. Records that lack a cell are left out, and so are levels too
+            rare for the noise: each has a note, and no first one of them is compared with.
 
         Raises:
             UserError: there is no such column or level, the pair was not measured level by level,
