@@ -16,7 +16,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.crosstab import Crosstab
-from hubbub.estimation.intervals import adjusted
+from hubbub.estimation.intervals import adjusted, ratio_interval
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.statistic import Answer, Levels
 from hubbub.estimation.survival import Survival
@@ -280,3 +280,13 @@ def crossed(rows: Levels) -> Crosstab:
 
 def told_p_values(found: Answer) -> list[Any]:
     return [one for one in (*found.rows, *found.tests) if one.p_value is not None]
+
+
+@pytest.mark.parametrize(("denominator", "told"), [(3.0, True), (1.9, False), (0.0, False)])
+def test_a_ratio_whose_denominator_may_be_nothing_may_be_anything(
+    denominator: float, told: bool
+) -> None:
+    """Fieller's interval has no ends where z standard errors of the denominator reach 0."""
+    ends = ratio_interval(5.0, denominator, (1.0, 0.0, 1.0), 1.96, (-100.0, 100.0))
+    assert (ends != (-100.0, 100.0)) is told
+    assert ends[0] < ends[1]

@@ -58,6 +58,7 @@ KINDS = {
     "incidence": Incidence(time=TIME, event=BLOOD, edges=GRID, by=BY_SEX),
     "rates": EventRates(time=TIME, event=DIED, horizon=8.0),
     "rates by group": EventRates(time=TIME, event=DIED, horizon=8.0, by=BY_AGE),
+    "rates of numbers": EventRates(time=SINCE, event=TIME, horizon=8.0),
     "centres": Centres(by=BY_BLOOD, outcome=DIED),
     "survival in strata": Survival(time=TIME, event=DIED, edges=GRID, by=BY_SEX, strata=BY_BLOOD),
     "cox in strata": Cox(time=TIME, event=DIED, edges=GRID, on=(BY_SEX,), strata=BY_AGE),
@@ -245,6 +246,12 @@ def test_p23_no_column_of_a_code_is_longer_than_the_first(bins: int, power: floa
     assert code.diameter <= math.sqrt(2) * code.sensitivity * ROUNDING
     np.testing.assert_allclose(code.counts @ code.matrix, np.eye(bins), atol=1e-9)
     np.testing.assert_allclose(code.totals @ code.matrix, np.tril(np.ones((bins, bins))), atol=1e-9)
+
+
+@pytest.mark.parametrize("bins", [1, 2, 5, 64])
+def test_p23_a_record_may_be_further_from_none_than_from_every_other(bins: int) -> None:
+    """At power 1 columns are ones from their bin on: two differ in one place fewer than all."""
+    assert PrefixCode(bins=bins, power=1.0).diameter == pytest.approx(math.sqrt(bins), rel=1e-12)
 
 
 @given(

@@ -17,6 +17,7 @@ from hubbub.testing.laws import too_often
 
 WEEKS = 84 / 30.4375  # twelve of them, in months
 MONTHS = Column(name="months", low=0, high=13 * WEEKS, step=WEEKS)
+LONG = Column(name="months", low=0, high=60)
 DIED = Column(name="died", categories=("no", "yes"))
 CAUSE = Column(name="cause", categories=("none", "relapse", "death"))
 ARM = Levels(column=Column(name="arm", categories=("usual", "new")))
@@ -120,6 +121,19 @@ def test_losses_of_one_arm_alone_are_no_difference_of_hazards():
             rejected[time] += log_rank([arms]).p_value < 0.05
     assert not too_often(rejected[MONTHS], 60, 0.05)
     assert too_often(rejected[plain], 15, 0.05)
+
+
+def test_bins_in_which_nobody_is_left_are_not_compared():
+    """Shares of noise alone in them would hide a difference of 11 standard errors elsewhere."""
+    asked = Survival(time=LONG, event=DIED, edges=tuple(map(float, range(0, 61, 5))), by=ARM)
+    rng = np.random.default_rng(5)
+    arm = rng.integers(0, 2, 3000)
+    months = np.minimum(rng.exponential(np.where(arm == 0, 5, 11)), 20.0)
+    cells = {"months": months, "died": (months < 20) * 1.0, "arm": arm.astype(float)}
+    for _ in range(5):
+        sums = asked.encode(cells).sum(axis=0) + 5.0 * rng.standard_normal(asked.size)
+        arms = [SurvivalCourse(asked.sets, one, 5.0) for one in sums.reshape(2, -1)]
+        assert log_rank([arms]).statistic > 50
 
 
 def test_a_hazard_ratio_of_visits_is_one_where_only_losses_differ():

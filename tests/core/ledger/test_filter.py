@@ -185,6 +185,14 @@ def test_p24_all_mechanisms_of_a_study_are_let_in_together(place):
     assert rows(place) == ["cap", "admit", *["charge"] * (STEPS + 2)]
 
 
+def test_p24_a_studys_attempts_are_set_aside_though_none_are_said_of_the_entrys_own_kind(place):
+    training = entry(**SAMPLED)
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(BOTH))
+        ledger.charge(training, study_attempts={training.kind: STEPS})
+        assert ledger.filter.admissions[0].counts == ((training.kind, STEPS),)
+
+
 def test_p24_what_nobody_has_counted_is_let_in_by_pieces(place):
     with Ledger(place) as ledger:
         ledger.set_cap(cap_of(3.0))

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hubbub.core.errors import IntegrityError
-from hubbub.core.ledger.hash_chain import Head
+from hubbub.core.ledger.hash_chain import Head, is_signed
 from hubbub.core.ledger.head_statement import HeadStatement, Witness, Witnessed
 from hubbub.core.ledger.privacy_ledger import Ledger
 from ledger.book import ROWS, assert_noticed, assert_one_sentence, entry, key_of, note_of, put
@@ -250,6 +250,14 @@ def test_p15_no_statement_can_be_made_into_a_row_of_the_chain(path):
     statement = stated(path)
     put(path, "signature", statement.signature, ROWS)
     assert_noticed(path)
+
+
+def test_p15_a_witness_signs_in_a_context_of_its_own(path, witness):
+    """No ledger signs these bytes, so whoever has one key for both vouches for nobody unseen."""
+    signed = witness.sign(stated(path))
+    content = signed.statement.signature + signed.statement.content
+    assert is_signed(witness.public, signed.signature, b"hubbub ledger witness v1" + content)
+    assert signed.statement.content.startswith(b"hubbub ledger statement v1")
 
 
 def test_p15_nothing_depends_on_the_time_that_a_statement_tells(path, witness):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
 
 import hubbub
 from hubbub import Study
@@ -762,6 +763,16 @@ def test_p16_a_query_beside_the_training_is_paid_out_of_the_epsilon_of_the_study
     )
     assert alone.upper < 0.95
     assert 0.999 < together.upper <= 1.0
+
+
+def test_p16_the_attack_power_of_a_plan_is_that_of_all_queries_together():
+    """Gaussian sums are one Gaussian test: its best power is known, and no bound is below it."""
+    made = plan_in_short(study(training=EVALUATED))
+    (scores,) = made.beside
+    noises = (made.stated.noise_multiplier, scores.mechanism.noise_multiplier)
+    apart = sqrt(sum(4 / noise**2 for noise in noises))
+    best = float(ndtr(ndtri(0.01) + apart))
+    assert best <= made.attack_power <= 1.1 * best
 
 
 def test_p3_whoever_knows_more_shares_knows_more_of_every_query():

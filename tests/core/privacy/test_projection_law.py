@@ -26,7 +26,12 @@ import hubbub
 from hubbub.core.errors import StudyError
 from hubbub.core.planning import exposure
 from hubbub.core.planning.accounts import account_of
-from hubbub.core.planning.mechanism import CLIP_MARGIN, SUM_MARGIN
+from hubbub.core.planning.mechanism import (
+    CLIP_MARGIN,
+    SUM_MARGIN,
+    WITHOUT_REPLACEMENT,
+    Mechanism,
+)
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import certificate_for, largest_batch
 from hubbub.core.planning.random_projection import RandomProjection
@@ -589,10 +594,27 @@ def certified(one: Study, numbers: int, parameters: int | None = None) -> Certif
 def test_only_gaussian_entries_are_charged_for_their_finite_precision() -> None:
     one = projected("gaussian", 401)
     found = certified(one, 401, 900_000).failure
-    assert found == pytest.approx(40 * (900_000 * 201 * 2.0**-71 + 2.0**-100), rel=1e-12)
+    assert found == pytest.approx(40 * (900_000 * 201 * 2.0**-71 + 2.0**-100), rel=1e-12, abs=0)
     assert certified(one, 401).failure > found  # a size that is not known is taken large
     for kind in ("sign", "layers"):
         assert certified(projected(kind, 401), 401, 900_000).failure == 0
+
+
+def test_p8_every_attempt_that_a_row_pays_for_may_have_a_matrix_that_is_far_off() -> None:
+    """A row of a kept list pays for four attempts, and each draws a matrix."""
+    kept = Mechanism(
+        purpose="training",
+        relation="substitute",
+        delta=1e-5,
+        steps=10,
+        records=100,
+        sampling=WITHOUT_REPLACEMENT,
+        sample_rate=0.25,
+        tokens="per-epoch",
+        projection=RandomProjection(kind="gaussian", dimension=401),
+    )
+    found = certificate_for(kept, study().parties, 401, 900_000).failure
+    assert found == pytest.approx(12 * (900_000 * 201 * 2.0**-71 + 2.0**-100), rel=1e-12, abs=0)
 
 
 def test_the_matrices_of_a_plan_fit_its_batches_and_its_margin() -> None:

@@ -491,8 +491,12 @@ def test_p6_the_certificate_is_for_the_widest_share() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"parties": {"compute_nodes": 2}}, {"training": {"noise": "correlated", "bands": 3}}],
-    ids=["nodes", "correlated"],
+    [
+        {"parties": {"compute_nodes": 2}},
+        {"training": {"noise": "correlated", "bands": 3}},
+        {"training": {"noise": "correlated", "bands": 3, "evaluate": {"every": 3, "epsilon": 0.3}}},
+    ],
+    ids=["nodes", "correlated", "beside independent"],
 )
 def test_p3_shares_stay_as_they_were_where_a_sum_may_open_for_fewer_or_noise_comes_back(
     given: dict[str, Any],

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 
+from hubbub.core.protocol.primitives.wire import Tag, unverified
+from hubbub.core.protocol.round.draw import draw_of
 from hubbub.core.session.ask import AbsentError
 from hubbub.core.session.rounds import NoisySums, Rounds
+from protocol.parties import world
 
+WORLD = world()
 PARAMETERS = np.zeros(0, np.float32)
 
 
@@ -50,3 +55,26 @@ def test_p9_a_lost_session_is_counted_to_the_end_of_its_epoch(
     _, made = sums.round(1, PARAMETERS, attempts)
     assert whole.round.call_args.args[-1] == attempts - counted
     assert made == counted + 1
+
+
+def test_p8_a_sum_comes_back_by_the_matrix_of_the_model_as_silos_read_it() -> None:
+    """They draw it by the digest of what arrived, which a shortened model is not before it left."""
+    numbers = replace(WORLD.round_parameters, short_models=True, parameters=2)
+    opened = mock.Mock(opening=())
+    opened.round.return_value = (np.zeros(2, np.int64), 1)
+    opened.aggregator.attempt.seed = bytes(32)
+    lift = mock.Mock(return_value=np.zeros(3))
+    sums = NoisySums(
+        set_up=mock.Mock(return_value=opened),
+        record=mock.Mock(),
+        round_parameters=numbers,
+        epoch=1,
+        lost=mock.Mock(),
+        lift=lift,
+    )
+    model = np.array([1.0, np.pi], np.float32)
+    sums.round(1, model, 1)
+    frame = unverified(WORLD.forge(0, Tag.MODEL, numbers.model_payload([1, 2, 3], model), round=1))
+    _, read = numbers.read_model(frame, "aggregator", frozenset(WORLD.roster.silos))
+    assert read.tobytes() != model.tobytes()
+    assert lift.call_args.args[1] == draw_of(bytes(32), 1, 0, read)

@@ -15,7 +15,7 @@ import pytest
 
 from hubbub import Study
 from hubbub.core.errors import HubbubError, StudyError, loggable
-from hubbub.core.study.foreign_code import bind, keep, source_hash
+from hubbub.core.study.foreign_code import bind, keep, knows, note, source_hash, user_state
 from hubbub.core.study.silo_records import attempted, named_object
 
 HONEST = "def records(party):\n    return 'honest'\n"
@@ -264,3 +264,13 @@ def test_what_own_code_says_of_records_is_in_no_log_whatever_error_it_raises() -
     assert "41.5" not in loggable(raised.value)
     with pytest.raises(StudyError):
         attempted(source, quotes=True)  # code that sees no record
+
+
+@pytest.mark.parametrize(("mode", "is_mine"), [(0o700, True), (0o770, False), (0o702, False)])
+def test_a_note_counts_only_where_nobody_else_can_have_put_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, is_mine: bool
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    note("python:model:net", "ab" * 32)
+    (user_state() / "code").chmod(mode)
+    assert knows("python:model:net", "ab" * 32) == is_mine

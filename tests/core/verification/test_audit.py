@@ -557,6 +557,13 @@ def test_what_is_shown_needs_less_than_the_noise_there_is() -> None:
     assert epsilon_shown(asked, strong, 0.999999) < shown
 
 
+def test_rates_and_right_guesses_share_what_the_confidence_leaves() -> None:
+    """Rates that say something at all of the confidence, and nothing at their part of it."""
+    rates = Rates(true=3000, positives=10_000, false=260, negatives=1000)
+    assert lower_bound(rates, 1e-3, 0.975) == 0 < lower_bound(rates, 1e-3, 0.95)
+    assert epsilon_shown(study(), rates, 0.95) == 0
+
+
 def test_correlated_scores_are_those_of_the_whole_covariance() -> None:
     """The likelihood ratio by the inverse of the covariance matrix, all coins being 1."""
     asked = study(**CORRELATED)

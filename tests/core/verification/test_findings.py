@@ -171,10 +171,11 @@ def test_features_were_standardised_as_silos_were_told(tmp_path: Path, collected
         # As much as its step had spent, and not as the attempts that the evidence counts.
         ((1.0, 2.0, 3.0), False),
         ((1.0, 2.0, float("nan")), False),
+        ((1.0, 2.0, "nan"), False),  # which is JSON, and a number for Python
     ],
 )
 def test_every_row_of_metrics_tells_what_was_spent_by_then(
-    tmp_path: Path, epsilons: tuple[float, ...], fits: bool
+    tmp_path: Path, epsilons: tuple[float | str, ...], fits: bool
 ) -> None:
     plan: Any = SimpleNamespace(epsilon_after=float, mechanism=SimpleNamespace(steps=4))
     rows = [json.dumps({"step": step, "epsilon": one}) for step, one in enumerate(epsilons, 1)]

@@ -222,6 +222,23 @@ def test_intervals_of_measured_shares_hold_and_are_not_too_wide(
     assert 0.92 < held[True] / held.total() < 0.98
 
 
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
+def test_errors_of_shares_are_of_noise_in_levels_and_in_their_number_and_of_sampling(
+    share: float,
+) -> None:
+    """P26: a share is L y / (e0 y), so its noise is that of (L - p e0) y over the number."""
+    design, records = design_of(categorical("a", 2), categorical("b", 2)), 1000
+    cells = {"a": (np.arange(records) < share * records) * 1.0, "b": np.zeros(records)}
+    data = released(design, cells, sigma=20.0, seed=3)
+    told, many = data.shares("a")["a1"], data.components.records
+    whole, level = (data.components.by[key].variance for key in ((), (0,)))
+    p = min(max(told.value, 1 / many), 1 - 1 / many)
+    noise = float(whole) * (1 / 2 - p) ** 2 + float(level[0]) / 2  # a level is n / 2 +- c / sqrt 2
+    assert told.standard_error == pytest.approx(
+        np.sqrt(noise / many**2 + p * (1 - p) / many), rel=1e-9
+    )
+
+
 def test_intervals_of_rare_levels_hold_with_little_noise() -> None:
     """Exactly, of 300 records with a level that 1 in 100 has: those of Wald held in .80."""
     design = design_of(categorical("a", 2), categorical("b", 2))

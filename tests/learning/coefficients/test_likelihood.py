@@ -76,6 +76,11 @@ def test_from_the_root_itself_one_step_stays_there() -> None:
     np.testing.assert_allclose([error for _, error in found], errors[1:], rtol=1e-4)
 
 
+def test_the_noise_of_a_mean_of_sums_falls_with_the_root_of_their_number() -> None:
+    one, four = (STEPS._mean([np.zeros(STEPS.size)] * many, 3.0)[1] for many in (1, 4))
+    assert four == one / 2
+
+
 def test_from_a_model_that_is_near_one_step_leads_there_to_second_order() -> None:
     wanted, errors = fitted(cells())
     apart = np.array([0.1, -0.2, 0.15, 0.1, -0.1])

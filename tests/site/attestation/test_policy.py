@@ -205,6 +205,10 @@ def test_real_evidence_is_enough_for_a_study_that_pins_it(name: str) -> None:
     with pytest.raises(AttestationError) as caught:
         judge(sample.evidence, role, b"\1" * 64, sample.at)
     assert caught.value.rule == "report-data"
+    if claims.made is not None:
+        with pytest.raises(AttestationError) as caught:
+            judge(sample.evidence, role, claims.report_data, claims.made + 601)
+        assert caught.value.rule == "freshness"
 
 
 @pytest.mark.parametrize(

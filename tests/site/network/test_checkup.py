@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from hubbub.core.errors import DataError
 from hubbub.core.protocol.primitives.wire import VERSION
@@ -191,6 +194,16 @@ def test_a_relay_behind_a_websocket(tmp_path: Path) -> None:
     assert [one.why for one in found] == [""]
     assert found[0].certificate is not None
     assert relay.pin_of(found[0].certificate) == here.relay.pin
+
+
+def test_a_key_that_is_like_the_rosters_in_all_but_its_last_byte_is_another(
+    tmp_path: Path,
+) -> None:
+    made = relay.RelayCertificate.made(tmp_path, "localhost")
+    shown = x509.load_pem_x509_certificate(made.path.read_bytes()).public_bytes(Encoding.DER)
+    relay.check(shown, made.pin)
+    with pytest.raises(ssl.SSLError, match="expected the relay's key"):
+        relay.check(shown, made.pin[:-1] + bytes([made.pin[-1] ^ 1]))
 
 
 def test_a_party_that_the_relay_does_not_know(there: Everybody, tmp_path: Path) -> None:

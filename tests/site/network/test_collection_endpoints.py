@@ -569,6 +569,10 @@ def test_p30_a_key_that_was_half_erased_is_gone_and_the_total_is_told_again(tabl
         table.parties.start("node-1")
         assert table.ask("node-1", Call.COLLECT_TOTAL, *base, *heads, *promises) == total
         assert not path.exists()
+    path.write_bytes(key)  # as where it died between the total and the key
+    table.parties.start("node-1")
+    assert table.ask("node-1", Call.COLLECT_KEY, table.collect) == [table.keys[0]]
+    assert not path.exists()
 
 
 # Attacks of other kinds -------------------------------------------------------------------------

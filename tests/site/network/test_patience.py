@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from hubbub.core.planning import noise_shares
 from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.protocol.agreement import masks
 from hubbub.core.session.ask import Absent, AbsentError
+from hubbub.site.network import waiting
 from hubbub.site.network.envelope import Missing, Refusal
 from hubbub.site.network.folder_files import GRAPHS, MOST_FRUITLESS, FruitlessError
 from hubbub.site.network.silo_endpoint import SiloEndpoint
@@ -363,3 +365,14 @@ def test_a_session_that_is_lost_is_followed_by_the_next_also_where_nobody_waits(
     )
     brief = replace(HASTY, waiting=0.0)
     assert parties.serve(engine, timeouts=brief).final["step"] >= 3
+
+
+@pytest.mark.parametrize(("took", "left"), [(0.25, 0.25), (1.125, 0.375), (0.5, 0.0)])
+def test_an_answer_leaves_at_the_next_multiple_of_the_pace(
+    monkeypatch: pytest.MonkeyPatch, took: float, left: float
+) -> None:
+    slept = list[float]()
+    clock = SimpleNamespace(monotonic=lambda: 5.0 + took, sleep=slept.append)
+    monkeypatch.setattr(waiting, "time", clock)
+    waiting.keep_pace(5.0, 0.5)
+    assert slept == [left]

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from hubbub.core.errors import ProtocolError
 from hubbub.core.session.ask import Call
-from hubbub.site.network.envelope import OFFER_LIMIT, SizeLimits, word_limit
+from hubbub.site.network.envelope import OFFER_LIMIT, Refusal, SizeLimits, request, word_limit
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.join import Machine, _Joined, relay_of
 from hubbub.site.network.nats.carrier import Answering
@@ -28,6 +29,7 @@ from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.lines import Party, asked, come, missing, relayed
 from network.relay import opened, terms_for
 from network.test_over_nats import Everybody
+from protocol.parties import world
 
 pytest.importorskip("nats", reason="needs the extra net")
 LARGE = 1 << 23
@@ -152,6 +154,20 @@ def test_a_call_before_any_session_is_expected_has_no_less_than_a_word() -> None
     roster = SimpleNamespace(parties=[SimpleNamespace(name="a")] * 3)
     requests = Requests(roster, bytes(32), None, EventLog(party="a"), Timeouts())  # type: ignore[arg-type]
     assert requests.largest_answer("ping") == word_limit(3)
+
+
+def test_a_refusal_of_another_request_refuses_nothing() -> None:
+    everybody, (one, other) = (
+        world(),
+        (request(Call.OPEN, bytes(16), [part]) for part in (b"a", b"b")),
+    )
+    frame = Refusal(why="budget", said="").sealed(one, everybody.keys[1], 1)
+    requests = Requests(everybody.roster, bytes(32), None, EventLog(party="a"), Timeouts())  # type: ignore[arg-type]
+    refused = requests._refusal(1, [frame], one)
+    assert refused is not None
+    assert refused.why == "budget"
+    with pytest.raises(ProtocolError, match="of something else"):
+        requests._refusal(1, [frame], other)
 
 
 def test_a_server_that_announces_a_message_larger_than_any_is_left() -> None:

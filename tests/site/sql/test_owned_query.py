@@ -443,11 +443,12 @@ def test_p31_a_least_value_has_one_text_however_rows_lie(engine: str):
 
 
 @pytest.mark.parametrize(
-    "name", ["pg_stat_activity", "sqlite_master", "duckdb_tables", "pragma_table_info"]
+    "name",
+    ["pg_stat_activity", "sqlite_master", "SQLITE_MASTER", "duckdb_tables", "pragma_table_info"],
 )
 def test_a_table_of_the_databases_own_is_refused_also_where_a_study_names_it(name: str):
     with pytest.raises(StudyError, match="the database's own"):
-        checked(f"SELECT pid FROM {name}", {name: "pid"}, patient="pid")  # noqa: S608
+        checked(f'SELECT pid FROM "{name}"', {name: "pid"}, patient="pid")  # noqa: S608
 
 
 def test_a_table_of_reference_is_joined_and_never_begun_with():

@@ -177,10 +177,8 @@ def column_of(
 
 def whole_units(column: Array) -> tuple[int, ...]:
     """A column of norm 1 in whole units, so that its norm is at most 1 without any rounding."""
-    units = np.trunc(column / np.linalg.norm(column) * UNIT).astype(int).tolist()
-    while sum(unit * unit for unit in units) > UNIT**2:  # pragma: no cover - trunc shortens
-        units[0] -= 1
-    return tuple(units)
+    # Towards zero, so shorter; `column_of` counts it again in whole numbers.
+    return tuple(np.trunc(column / np.linalg.norm(column) * UNIT).astype(int).tolist())
 
 
 # What the optimizer makes of noise -------------------------------------------------------------
