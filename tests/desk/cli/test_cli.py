@@ -17,6 +17,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from importlib import resources
 from math import isfinite
@@ -573,6 +574,15 @@ def test_the_status_of_a_party_that_has_not_begun_says_what_to_start(command, tm
     assert_one_sentence(done, 2)
     assert "hubbub join or hubbub serve has run" in done.err
     assert main(["status", "--json"]) == 2  # of the usual folder, which is not there
+
+
+def test_the_status_names_its_values_in_words(command, tmp_path):
+    status = {"party": "north", "time": time.time(), "connected": False, "unconnected": "no relay"}
+    (tmp_path / "status.json").write_text(json.dumps(status))
+    shown = command("status", tmp_path).out
+    assert "why not connected" in shown
+    assert "written, seconds ago" in shown
+    assert "unconnected" not in shown
 
 
 def test_interrupting_while_libraries_are_read_is_a_sentence():

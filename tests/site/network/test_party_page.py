@@ -140,7 +140,8 @@ def test_a_silo_whose_aggregator_has_left_reads_that_and_since_when(gather: Any)
 def test_who_cannot_take_part_reads_why(gather: Any) -> None:
     page = page_of(gather(), "ann")
     page.event_log.state(refusing="ledger: its ledger cannot be written")
-    assert "Not well: cannot take part: ledger: its ledger cannot be written." in words(page)
+    said = "Something is wrong: cannot take part: ledger: its ledger cannot be written."
+    assert said in words(page)
     page.event_log.line(False, "nobody listens")
     page.event_log.state(refusing="")
     assert "Not connected: nobody listens; try hubbub join --check." in words(page)

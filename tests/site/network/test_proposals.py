@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hubbub.core.errors import StudyError, UserError
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.core.session.ask import Call
 from hubbub.core.study.study import Study
+from hubbub.desk.cli.inbox_commands import _costs
 from hubbub.desk.cli.ledger_books import LedgerHistory
 from hubbub.desk.cli.main import main
 from hubbub.site.network import proposals
@@ -324,7 +326,7 @@ def test_no_answer_but_a_partys_own_to_this_request_counts(
 def test_only_what_the_aggregators_people_have_approved_is_proposed(parties: Watched) -> None:
     with pytest.raises(UserError, match="to be approved in an aggregator's folder"):
         Outbox(parties.aggregator).put(another(parties))
-    with pytest.raises(UserError, match="they alone reach the parties"):
+    with pytest.raises(UserError, match="only the aggregator can propose"):
         Outbox(parties.sites["ann"]).put(parties.study)
 
 
@@ -428,6 +430,17 @@ def test_the_inbox_says_what_a_study_would_cost_before_it_is_approved(
     come(parties, replace(study, name="one more", toml=""))
     (row,) = [one for one in json.loads(ask("--json")[1])["proposals"] if one["state"] == "pending"]
     assert row["cap_says"].endswith("of 1.3 with what is approved: would wait")
+
+
+@pytest.mark.parametrize(
+    ("role", "says"), [("silo", "nothing is spent yet"), ("node", "holds no records")]
+)
+def test_the_inbox_of_a_node_says_that_it_holds_no_records(
+    role: str, says: str, tmp_path: Path
+) -> None:
+    study = Study.from_table(table(NAMES, parties={"roster": "ab" * 32}))
+    folder: Any = SimpleNamespace(role=role)
+    assert _costs(study, tmp_path / "none.sqlite", folder)["cap_says"] == says
 
 
 def test_code_of_others_is_not_run_to_list_what_it_would_cost(

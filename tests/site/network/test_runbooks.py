@@ -90,7 +90,7 @@ def test_a_key_is_rotated_in_the_middle_of_a_training(play: Callable[..., Played
 
 @pytest.mark.slow
 def test_a_site_is_replaced_and_the_new_one_moves(play: Callable[..., Played]) -> None:
-    rotate, book, our = Runbook("Rotate a key"), Runbook("Replace a site"), play()
+    rotate, book, our = Runbook("Rotate a key"), Runbook("Add, replace or remove a site"), play()
     shutil.copy(our.folder / "study.toml", our.folder / "former.toml")
     former = done(our, *SILOS)
     our.silos[0] = "switzerland"

@@ -162,7 +162,7 @@ def _listed(options: argparse.Namespace, inbox: Inbox) -> int:
     ledger = options.ledger or options.home / LEDGER
     rows = [_row(inbox, proposal, ledger) for proposal in inbox.proposals()]
     if not options.json and rows:
-        head = ("study", "id", "since", "state", "costs", "cap, with it")
+        head = ("study", "id", "since", "state", "costs", "budget here")
         shown = [
             (
                 row["name"],
@@ -215,7 +215,7 @@ def _costs(study: Study, ledger: Path, party_folder: PartyFolder) -> dict[str, A
         "after": made.stated.epsilon,
         "cap": study.privacy.cap or None,
         "left": study.privacy.cap or None,
-        "cap_says": "nothing is spent yet",
+        "cap_says": "nothing is spent yet" if party_folder.role == "silo" else "holds no records",
     }
     if not ledger.is_file():
         return costs

@@ -385,7 +385,9 @@ def _status(options: argparse.Namespace) -> int:
     studies = status.pop("studies", {})
     # How long each call took is for programs.
     told = {key: value for key, value in status.items() if not key.startswith("seconds_")}
-    rows = [(key.replace("_", " "), _cell(key, value)) for key, value in told.items()]
+    rows = [
+        (_LABELS.get(key, key.replace("_", " ")), _cell(key, value)) for key, value in told.items()
+    ]
     table("State of the study", ("", ""), rows, texts=2)
     if len(studies) > 1:
         keys = ("study", "state", "step", "steps", "epsilon", "last_progress")
@@ -395,6 +397,14 @@ def _status(options: argparse.Namespace) -> int:
         if one.get("why"):
             say(f"{one['study']} ({one['state']}): {one['why']}")
     return 0
+
+
+_LABELS = {  # where the name of a value of the status does not say what it is
+    "unconnected": "why not connected",
+    "age_seconds": "written, seconds ago",
+    "come": "have joined",
+    "no_deposit": "why no deposit",
+}
 
 
 def _cell(key: str, value: object) -> str:

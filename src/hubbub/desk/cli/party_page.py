@@ -170,10 +170,10 @@ class PartyPage:
 
 
 _ENDING = (
-    "As of {time}; the page loads itself again every {seconds} s. All of it is public among the "
-    "parties or this party's own, and nothing depends on a record but through noisy sums."
+    "As of {time}; the page reloads every {seconds} s. All of it is public among the parties or "
+    "this party's own, and depends on records through noisy sums only."
 )
-_STUDIES = ("study", "stands", "steps", "epsilon", "id")
+_STUDIES = ("study", "state", "steps", "epsilon", "id")
 _ABSENT = ("party", "since", "why")
 _SPENT = ("study", "attempts", "sessions", "epsilon alone", "id")
 
@@ -181,7 +181,7 @@ _SPENT = ("study", "attempts", "sessions", "epsilon alone", "id")
 def _top(folder: PartyFolder, state: Mapping[str, Any], reason: str) -> Html:
     """Whose page it is, and whether all is well there."""
     since = f" since {_time(state['since'])}" if "since" in state else ""
-    words = f"Not well: {printable(reason)}." if reason else "Well."
+    words = f"Something is wrong: {printable(reason)}." if reason else "All is well."
     return tag(
         "header",
         tag("p", f"hubbub {VERSION}, {folder.role}", class_="kicker"),

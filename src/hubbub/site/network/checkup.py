@@ -186,7 +186,7 @@ def _data(party_folder: PartyFolder, machine: Machine) -> str:
         check_records(party_folder, study, machine)
         if said := _try_records(study, party_folder, machine):
             near.append(f"{study.name} has {said}")
-    found = "readable" if studies else "no approved study has any"
+    found = "readable" if studies else "no approved study still needs any"
     return "; ".join([found, *near])
 
 

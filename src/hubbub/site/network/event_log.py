@@ -73,7 +73,7 @@ _SENTENCES = {
     "reminder": "{study}: open until {until}; waiting for {missing}; hubbub join --once there",
     "seed": "{whom} cannot open what {silo} sealed for it; {silo} is left out; check both",
     "fixed": "the set is final: {silos} silos; waiting for all nodes: {missing}",
-    "charging": "{study}: its sum for {purpose} is asked for, then charged or refused",
+    "charging": "{study}: the ledger charges its sum of {purpose}, or refuses",
     "no-deposit": "{study}: the aggregator has taken no deposit of this folder: {why}",
     "deposited": "{study}: the deposit was made and is kept here; no other will ever be sent",
     "received": "{study}: the aggregator has the deposit; nothing is left to do here",

@@ -398,7 +398,7 @@ class PartyFolder:
             raise RefusedError(
                 "not-approved",
                 f"expected an approved study, got {study_id.hex()[:16]}; approve it with hubbub "
-                "approve, if it shall run",
+                "approve, if it should run",
             )
         return study, roster
 

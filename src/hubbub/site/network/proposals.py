@@ -250,8 +250,8 @@ class Outbox:
         if self.party_folder.role != "aggregator" or not self.party_folder.approves(study.id):
             raise UserError(
                 f"expected {study.name} to be approved in an aggregator's folder, it is not in "
-                f"{self.party_folder.home.resolve()}; the aggregator's people hubbub approve it "
-                "first, and they alone reach the parties"
+                f"{self.party_folder.home.resolve()}; only the aggregator can propose: run hubbub "
+                "approve there first"
             )
         if self._path(study.id, "toml").is_file():
             return
