@@ -909,3 +909,26 @@ def test_a_linear_model_begins_at_a_public_intercept_and_no_other_model_does():
         with pytest.raises(StudyError, match=r"model\.intercept to be absent"):
             model_from(stated)
     assert model_from({"kind": "logistic", "inputs": [3], "intercept": -4.5}).intercept == -4.5
+
+
+class Crowded(nn.Linear):
+    """A layer on a device that has room for so many records."""
+
+    room = 3
+
+    def forward(self, rows):
+        """As torch says it where memory is short."""
+        if len(rows) > self.room:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return super().forward(rows)
+
+
+def test_an_evaluation_for_which_memory_is_short_takes_fewer_records_at_once():
+    torch.manual_seed(0)
+    inputs, targets, model = torch.randn(11, 4), torch.arange(11) % 2, Crowded(4, 2)
+    crowded = evaluate(model, CLASSES, inputs, targets)
+    model.room = 11
+    assert crowded == pytest.approx(evaluate(model, CLASSES, inputs, targets), rel=1e-6)
+    model.room = 0
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        evaluate(model, CLASSES, inputs, targets)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from math import isfinite, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from hubbub.core.errors import DataError, StudyError, UserError
 from hubbub.core.study.silo_records import attempted, named_object
 from hubbub.core.tabular.records import Records, Standardisation
 from hubbub.learning import scoring
-from hubbub.learning.batches import Loss, Tensors, batch_of
+from hubbub.learning.batches import Loss, Tensors, batch_of, lacks_memory
 from hubbub.learning.models import LinearProbe, outputs_of
 from hubbub.learning.target_types import CLASSES, Amount, Classes, Count, TargetType, TimeToEvent
 from hubbub.learning.torch_settings import (
@@ -199,6 +199,7 @@ def _wilson(share: float, count: int) -> tuple[float, float]:
 
 
 _CHUNK = 1024  # records at once
+T = TypeVar("T")
 
 
 @torch.no_grad()
@@ -219,7 +220,7 @@ def evaluate(
         loss: one value per record, shape (n,).
         inputs: public records, (n, ...), or a tuple of such tensors, on any device.
         targets: (n, ...).
-        chunk: records evaluated at once, where the model is.
+        chunk: records evaluated at once, where the model is; fewer if memory is short.
         target_type: what the model is trained for; that of a classifier if it is left out.
         own: functions "python:module:name" that score targets and predictions.
 
@@ -251,20 +252,38 @@ def _outputs(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A model's outputs in eval mode, and its losses, record by record; its mode is put back."""
     batch, training = batch_of(inputs, targets), model.training
+    if not batch.size:
+        raise DataError("expected at least one record to evaluate, found none; check the test set")
     device = device_under(model)
-    outputs, losses = [], []
+
+    def of_piece(start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
+        piece = batch.piece(start, stop).each(lambda values: values.to(device))
+        outputs = model(*piece.inputs)
+        return outputs.cpu(), loss(outputs, piece.targets).cpu()
+
     model.eval()
     try:
         with computing(device or torch.device("cpu")):
-            for start in range(0, batch.size, chunk):
-                piece = batch.piece(start, start + chunk).each(lambda values: values.to(device))
-                outputs.append(model(*piece.inputs))
-                losses.append(loss(outputs[-1], piece.targets))
+            outputs, losses = zip(*_in_pieces(batch.size, chunk, of_piece), strict=True)
     finally:
         model.train(training)
-    if not outputs:
-        raise DataError("expected at least one record to evaluate, found none; check the test set")
-    return torch.cat(outputs).cpu(), torch.cat(losses).cpu()
+    return torch.cat(outputs), torch.cat(losses)
+
+
+def _in_pieces(size: int, chunk: int, of_piece: Callable[[int, int], T]) -> list[T]:
+    """What is computed of records start to stop - 1, in order; of fewer where memory is short."""
+    start, results = 0, list[T]()
+    while start < size or not results:
+        stop = min(start + chunk, size)
+        try:
+            results.append(of_piece(start, stop))
+        except RuntimeError as error:
+            if stop - start <= 1 or not lacks_memory(error):
+                raise
+            chunk = -(-(stop - start) // 2)
+            continue
+        start = stop
+    return results
 
 
 def _scored(name: str, targets: NDArray[Any], predicted: NDArray[Any]) -> float:
@@ -378,10 +397,13 @@ class Scorer(nn.Module):
 def scores(scorer: Scorer, features: NDArray[np.float32]) -> NDArray[np.float32]:
     """Predictions for records (n, ...), not yet standardised, a piece at a time; n may be 0."""
     device = scorer.shift.device
-    pieces = np.split(features, range(_CHUNK, len(features), _CHUNK))
+
+    def of_piece(start: int, stop: int) -> NDArray[np.float32]:
+        placed = torch.from_numpy(features[start:stop]).to(device)
+        return scorer(placed).cpu().numpy()  # type: ignore[no-any-return]
+
     with computing(device):
-        scored = [scorer(torch.from_numpy(piece).to(device)).cpu().numpy() for piece in pieces]
-    return np.concatenate(scored)
+        return np.concatenate(_in_pieces(len(features), _CHUNK, of_piece))
 
 
 def write_onnx(path: Path, scorer: Scorer, shape: tuple[int, ...]) -> None:
