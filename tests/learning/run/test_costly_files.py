@@ -19,7 +19,7 @@ from hubbub.core.session.in_process import Federation
 from hubbub.core.verification.evidence import claims
 from hubbub.core.verification.evidence.collecting import FILE
 from hubbub.core.verification.evidence.evidence_file import NOT_CHECKED, REDERIVED, with_signature
-from hubbub.core.verification.replay.checking import check_rows
+from hubbub.core.verification.replay.checking import row_findings
 from hubbub.desk.cli.main import main
 from run.finished import a_study, finished
 
@@ -168,5 +168,5 @@ def test_metrics_of_many_rows_are_looked_at_within_the_limit(
     accounts._epsilon_of.cache_clear()
     content = json.loads((folder / FILE).read_text())
     with limited(1):
-        assert check_rows(folder / "metrics.jsonl", planned, content).verdict == NOT_CHECKED
-    assert check_rows(folder / "metrics.jsonl", planned, content).verdict == REDERIVED
+        assert next(row_findings(folder / "metrics.jsonl", planned, content)).verdict == NOT_CHECKED
+    assert next(row_findings(folder / "metrics.jsonl", planned, content)).verdict == REDERIVED
