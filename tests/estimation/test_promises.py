@@ -405,3 +405,16 @@ def test_a_class_with_hardly_more_events_than_noise_makes_is_marked() -> None:
     )
     assert [any(BARELY in note for note in one.notes) for one in (few, more)] == [True, False]
     assert few.rows
+
+
+def test_few_events_are_marked_in_a_subgroup_too() -> None:
+    """Of 1,000 women of the first stage 9 died; elsewhere many did."""
+    asked = Logistic(outcome=DIED, on=(BY_SEX, BY_STAGE), subgroups="sex")
+    records = np.full((*asked.covariates.shape, 2), [700.0, 300.0])
+    records[0, 0] = [991.0, 9.0]
+    cells = np.linalg.solve(asked.layout.counts, records.reshape(-1, 2))
+    answer = asked.answer(cells.ravel(), 3.0)
+    first = BY_STAGE.names[0]
+    (note,) = [note for note in answer.notes if BARELY in note]
+    assert note == f"sex, m against f (stage: {first}): {BARELY}"
+    assert f"stage: {first}" in {row.group for row in answer.rows}

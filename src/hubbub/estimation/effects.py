@@ -331,7 +331,6 @@ def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
     if effects is None:
         return ()
     shown = told(effects)
-    barely = effects.barely & np.isin(np.arange(len(names)), shown)
     reasons = np.select(
         [np.broadcast_to(effects.far, len(names)), effects.hidden],
         [STILL_LED_ON, NOISE],
@@ -342,7 +341,13 @@ def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
         for place, (column, level) in enumerate(names)
         if shown and place not in shown
     )
-    return (*sentences, f"{spelled(names, barely)}: {BARELY}") if barely.any() else sentences
+    return (*sentences, *few_events(names, effects))
+
+
+def few_events(names: Names, effects: Effects) -> tuple[str, ...]:
+    """A sentence for effects that are told, but perhaps by noise; none where there are none."""
+    barely = effects.barely & np.isin(np.arange(len(effects.values)), told(effects))
+    return (f"{spelled(names, barely)}: {BARELY}",) if barely.any() else ()
 
 
 def spelled(names: Names, chosen: NDArray[np.bool_]) -> str:

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import Key, text, texts
-from hubbub.estimation.effects import HIDDEN, TOO_NOISY, Effects, Names, omitted, told
+from hubbub.estimation.effects import HIDDEN, TOO_NOISY, Effects, Names, few_events, omitted, told
 from hubbub.estimation.intervals import chi_square_test, normal_quantile
 from hubbub.estimation.regression import Patterns, Regression
 from hubbub.estimation.stacking import Margins, Told
-from hubbub.estimation.statistic import Answer, Array, Estimate, Levels, NoisyTest, OneSum
+from hubbub.estimation.statistic import Answer, Array, Levels, NoisyTest, OneSum
 from hubbub.estimation.statistic_keys import StatisticKeys, table_of
 
 _SHRUNK = 0.3  # the square of an interaction, for each covariate beyond the first
@@ -223,12 +223,15 @@ class PatternRegression(Regression, OneSum):
         rows = main.rows(names, self.ratio, self.confidence) if main else ()
         if not rows:
             return self.make_answer(TOO_NOISY, notes=(self.note,))
-        more = [*self._trends(cells, sigma), *self._of_subgroups(cells, sigma)]
-        return self.make_answer(
-            rows=(*rows, *more),
-            tests=tuple(self._tests(cells, main, sigma)),
-            notes=(self.note, *omitted(names, main)),
-        )
+        notes = [self.note, *omitted(names, main)]
+        for group, names, fit in (*self._trends(cells, sigma), *self._of_subgroups(cells, sigma)):
+            rows += tuple(
+                replace(row, group=group) for row in fit.rows(names, self.ratio, self.confidence)
+            )
+            where = f" ({group})" if group else ""
+            notes += few_events(tuple((column, level + where) for column, level in names), fit)
+        tests = tuple(self._tests(cells, main, sigma))
+        return self.make_answer(rows=rows, tests=tests, notes=tuple(notes))
 
     def _fit(
         self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
@@ -265,20 +268,20 @@ class PatternRegression(Regression, OneSum):
             if both and (test := wald(both, range(first, len(both.values)))) is not None:
                 yield replace(test, column=_pair(pair))
 
-    def _trends(self, cells: Array, sigma: float) -> Iterator[Estimate]:
-        """One row for each trend that is told."""
+    def _trends(self, cells: Array, sigma: float) -> Iterator[tuple[str, Names, Effects]]:
+        """Of no group, the name of each trend and its effect, with no other."""
         for name in self.trend:
             place = self._place(name)
             columns = np.array(self.covariates.column)
             others = self.covariates.table[:, columns != place]
             design = np.column_stack([self.covariates.grid[place], others])
             fit = self._fit(cells, design, sigma)
-            if fit is not None and 0 in told(fit):
-                names = ((name, PER_CLASS), *(("", "") for _ in range(others.shape[1])))
-                yield fit.rows(names, self.ratio, self.confidence)[0]
+            if fit is not None:
+                alone = np.append(fit.clear[0], np.zeros(others.shape[1]))
+                yield "", ((name, PER_CLASS),), replace(fit, clear=alone)
 
-    def _of_subgroups(self, cells: Array, sigma: float) -> Iterator[Estimate]:
-        """The effect of one covariate alone, in each class of the others."""
+    def _of_subgroups(self, cells: Array, sigma: float) -> Iterator[tuple[str, Names, Effects]]:
+        """Each class of the others, and the effects of one covariate alone in it."""
         if not self.subgroups:
             return
         place, columns = self._place(self.subgroups), np.array(self.covariates.column)
@@ -289,9 +292,7 @@ class PatternRegression(Regression, OneSum):
             for level, kept in enumerate(grid == np.arange(len(other))[:, None]):
                 fit = None if number == place else self._fit(cells, design, sigma, kept)
                 if fit is not None:
-                    group = f"{other.column.name}: {other.names[level]}"
-                    rows = fit.rows(names, self.ratio, self.confidence)
-                    yield from (replace(row, group=group) for row in rows)
+                    yield f"{other.column.name}: {other.names[level]}", names, fit
 
     def _subgroup_pairs(self) -> list[tuple[str, str]]:
         names = [covariate.column.name for covariate in self.on]

@@ -434,3 +434,7 @@ def test_coefficients_need_a_measured_pair_and_a_level() -> None:
         noisy.coefficients("a", design.columns[0].names[0], "c")
     with pytest.raises(UserError, match="expected a level of y"):
         noisy.coefficients("y", "perhaps", "a")
+    gaps = design_of(categorical("x", 2), categorical("y", 2, complete=False), targets=(1,))
+    cells = {"x": np.array([0.0, 1.0] * 500), "y": np.array([0.0, 1.0, np.nan, 1.0] * 250)}
+    with pytest.raises(UserError, match="expected a level of y, y0, y1, got 'missing'"):
+        released(gaps, cells, sigma=1.0, seed=0).coefficients("y", "missing", "x")

@@ -283,7 +283,7 @@ class SyntheticData:
         True
         """
         a, b = self._place(outcome), self._place(column)
-        levels = self.design.columns[a].names
+        levels = self.design.columns[a].levels.names  # a missing cell is none of them
         if level not in levels:
             raise UserError(f"expected a level of {outcome}, {', '.join(levels)}, got {level!r}")
         if a == b or not self.components.is_whole((min(a, b), max(a, b))):
