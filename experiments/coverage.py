@@ -27,10 +27,11 @@ from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.statistics_data import multiplier
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.cox import Cox
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.quantiles import Quantiles
-from hubbub.estimation.statistic import Answer, Levels, OneSum
+from hubbub.estimation.statistic import Answer, OneSum
 from hubbub.estimation.survival import Survival
 
 Array = NDArray[np.float64]

@@ -27,13 +27,14 @@ from experiments.command import fill, options_of, parser_of
 from experiments.planned_answers import AGE, LAB, RARE, SEX, STAGE, TIME, word
 from experiments.results import Table
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation import baseline_table
 from hubbub.estimation.cox import Cox
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.stacking import Stacked, stack
-from hubbub.estimation.statistic import Answer, Iterated, Levels, OneSum
+from hubbub.estimation.statistic import Answer, Iterated, OneSum
 from hubbub.estimation.survival import Survival
 
 Array = NDArray[np.float64]

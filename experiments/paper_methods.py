@@ -24,6 +24,7 @@ from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.statistics_data import multiplier
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.baseline_table import Table as Baseline
 from hubbub.estimation.centres import Centres
 from hubbub.estimation.cox import Cox
@@ -32,7 +33,7 @@ from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.logistic_regression import Logistic
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
-from hubbub.estimation.statistic import Answer, Levels, OneSum
+from hubbub.estimation.statistic import Answer, OneSum
 from hubbub.estimation.survival import Survival
 
 Array = NDArray[Any]

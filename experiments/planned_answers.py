@@ -26,6 +26,7 @@ from experiments import statistics_data as data
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation import baseline_table
 from hubbub.estimation.cox import Cox, cox
 from hubbub.estimation.crosstab import Crosstab
@@ -34,7 +35,7 @@ from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic, logistic
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.stacking import stack
-from hubbub.estimation.statistic import Answer, Expectation, Iterated, Levels, OneSum
+from hubbub.estimation.statistic import Answer, Expectation, Iterated, OneSum
 from hubbub.estimation.survival import Survival
 
 Cells = dict[str, NDArray[np.float64]]

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from experiments import statistics_data as data
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation import baseline_table
 from hubbub.estimation.cox import Cox, cox
 from hubbub.estimation.crosstab import Crosstab
@@ -33,15 +34,7 @@ from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.stacking import stack
-from hubbub.estimation.statistic import (
-    Answer,
-    Estimate,
-    Iterated,
-    Levels,
-    NoisyTest,
-    OneSum,
-    Parameters,
-)
+from hubbub.estimation.statistic import Answer, Estimate, Iterated, NoisyTest, OneSum, Parameters
 from hubbub.estimation.survival import Survival
 
 Array = NDArray[np.float64]

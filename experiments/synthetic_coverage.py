@@ -27,7 +27,7 @@ import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.statistic import Levels
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.synthesis.components import combine, pair_coefficients
 from hubbub.estimation.synthesis.design import CodedColumn, Design
 from hubbub.estimation.synthesis.release import SyntheticData

@@ -27,7 +27,7 @@ from experiments.results import Table
 from experiments.synthetic_coverage import SUMS, noise_of, released
 from hubbub.core.errors import DataError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.statistic import Levels
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.synthesis.design import CodedColumn, Design
 
 Array = NDArray[np.float64]

@@ -15,6 +15,7 @@ from estimation.made_up import AGE, DIED, MARKER, PATIENTS, SEX, STAGE, TIME, pa
 from estimation.often import hold_as_often
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation import intervals, linear
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.cox import TIED, Cox, cox
@@ -27,7 +28,7 @@ from hubbub.estimation.logistic_regression import logistic
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
 from hubbub.estimation.stacking import stack
-from hubbub.estimation.statistic import Answer, Iterated, Levels, OneSum
+from hubbub.estimation.statistic import Answer, Iterated, OneSum
 from hubbub.estimation.survival import Survival
 from hubbub.testing.laws import too_often
 

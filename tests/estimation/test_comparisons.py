@@ -14,11 +14,12 @@ from estimation.often import hold_as_often
 from estimation.test_answers import MONTHS, PEERS, answer
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.crosstab import Crosstab
 from hubbub.estimation.intervals import adjusted, ratio_interval
 from hubbub.estimation.kinds import statistic_from
-from hubbub.estimation.statistic import Answer, Levels
+from hubbub.estimation.statistic import Answer
 from hubbub.estimation.survival import Survival
 
 CELLS = patients()

@@ -13,9 +13,10 @@ from scipy.stats import binom, norm
 from tests.estimation.asking.test_own_statistic import Above
 
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells
 from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.kinds import KINDS
-from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, OneSum, scaled
+from hubbub.estimation.statistic import Answer, Expectation, OneSum, scaled
 from hubbub.estimation.statistic_keys import StatisticKeys
 from hubbub.testing import check_statistic
 from hubbub.testing import statistics as suite

@@ -15,11 +15,12 @@ from estimation.often import hold_as_often
 from estimation.test_answers import MONTHS, PEERS
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.cox import Cox
 from hubbub.estimation.incidence import GroupIncidence, Incidence, compared_incidence
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.risk_sets import RiskSets
-from hubbub.estimation.statistic import Answer, Levels, OneSum
+from hubbub.estimation.statistic import Answer, OneSum
 from hubbub.estimation.survival import Survival
 from hubbub.testing.laws import too_often
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation import cox as cox_newton
 from hubbub.estimation import kinds
 from hubbub.estimation.baseline_table import Table
@@ -30,7 +31,7 @@ from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
 from hubbub.estimation.risk_sets import PrefixCode, RiskSets, rising
 from hubbub.estimation.stacking import stack
-from hubbub.estimation.statistic import Iterated, Levels
+from hubbub.estimation.statistic import Iterated
 from hubbub.estimation.survival import Survival
 
 AGE = Column(name="age", low=20, high=90)

@@ -14,13 +14,14 @@ from estimation.often import hold_as_often
 from estimation.test_answers import MONTHS, PEERS
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.centres import Centres
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.intervals import normal_quantile
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
-from hubbub.estimation.statistic import Answer, Levels, OneSum, in_own_groups
+from hubbub.estimation.statistic import Answer, OneSum, in_own_groups
 
 CAUSE = Column(name="cause", categories=("none", "relapse", "death"))
 CENTRE = Column(name="centre", categories=tuple("abcdefghij"))

@@ -11,13 +11,14 @@ import pytest
 from estimation.often import hold_as_often
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.cox import cox
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import logistic
 from hubbub.estimation.model_regressions import ProductEntries
 from hubbub.estimation.newton_sums import APART, EntryNoise, Scored, Together, Triangle
 from hubbub.estimation.stacking import Stacked, stack
-from hubbub.estimation.statistic import Answer, Levels
+from hubbub.estimation.statistic import Answer
 
 RELEASES, RECORDS = 200, 6800
 # The total noise of 67 silos, one of which may collude, at delta 1e-5, as if all sums were one.

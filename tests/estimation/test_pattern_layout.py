@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation import pattern_regression
 from hubbub.estimation.cox import Cox
 from hubbub.estimation.logistic_regression import Logistic
 from hubbub.estimation.pattern_regression import PatternLayout
 from hubbub.estimation.risk_sets import PrefixCode
 from hubbub.estimation.stacking import stack
-from hubbub.estimation.statistic import Levels
 
 SHAPES = st.lists(st.integers(2, 5), min_size=1, max_size=4)
 DIED = Column(name="died", categories=("no", "yes"), complete=True)

@@ -13,11 +13,12 @@ from scipy.stats import norm
 from estimation.made_up import AGE, DIED, SEX, STAGE, TIME
 from estimation.test_answers import MONTHS, PEERS, answer
 from hubbub.core.errors import StudyError
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.cox import Cox
 from hubbub.estimation.effects import NO_END, NOISE, Effects, omitted
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.logistic_regression import logistic
-from hubbub.estimation.statistic import Answer, Levels
+from hubbub.estimation.statistic import Answer
 from hubbub.estimation.survival import Survival
 from hubbub.testing.laws import too_often
 

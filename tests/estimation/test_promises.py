@@ -13,6 +13,7 @@ import pytest
 from estimation.made_up import AGE, DIED, MARKER, SEX, STAGE, TIME, patients
 from estimation.often import hold_as_often
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.cox import Cox, Stratum, cox
 from hubbub.estimation.crosstab import Crosstab
@@ -23,7 +24,7 @@ from hubbub.estimation.logistic_regression import Logistic, logistic
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.regression import SKEWED
 from hubbub.estimation.stacking import stack
-from hubbub.estimation.statistic import Iterated, Levels, OneSum
+from hubbub.estimation.statistic import Iterated, OneSum
 from hubbub.estimation.survival import Survival
 from hubbub.testing.laws import too_often
 

@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import chi2
 
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Levels
 from hubbub.estimation.incidence import GroupIncidence, Incidence, compared_incidence
-from hubbub.estimation.statistic import Array, Levels
 
 # Days by group, ALL, AML of low and of high risk: neither, relapse, death in remission.
 DAYS = (

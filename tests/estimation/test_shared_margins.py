@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from estimation.made_up import AGE, DIED, SEX, STAGE, TIME, patients
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.cox import Cox
 from hubbub.estimation.crosstab import Crosstab
@@ -15,7 +16,7 @@ from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.logistic_regression import Logistic, logistic
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.stacking import projected, stack
-from hubbub.estimation.statistic import Answer, Iterated, Levels, OneSum
+from hubbub.estimation.statistic import Answer, Iterated, OneSum
 from hubbub.estimation.survival import Survival
 
 COLUMNS = {one.name: one for one in (AGE, DIED, SEX, STAGE, TIME)}

@@ -9,9 +9,10 @@ import pytest
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.kinds import statistic_from
-from hubbub.estimation.statistic import Answer, Levels, OneSum
+from hubbub.estimation.statistic import Answer, OneSum
 from hubbub.estimation.survival import Survival, SurvivalCourse, log_rank
 from hubbub.testing.laws import too_often
 

@@ -22,20 +22,17 @@ import numpy as np
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells, Levels, column_of
 from hubbub.estimation import intervals
 from hubbub.estimation.stacking import Margin, Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     MISSING,
     TOO_FEW,
     Answer,
-    Array,
-    Cells,
     Estimate,
     Expectation,
-    Levels,
     NoisyTest,
     OneSum,
-    column_of,
     group_names,
     group_sums,
     in_own_groups,

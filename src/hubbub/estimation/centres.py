@@ -19,19 +19,10 @@ import numpy as np
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation import intervals
 from hubbub.estimation.stacking import Margins, number_of, of_parts
-from hubbub.estimation.statistic import (
-    TOO_FEW,
-    Answer,
-    Array,
-    Cells,
-    Estimate,
-    Expectation,
-    Levels,
-    OneSum,
-    one_hot,
-)
+from hubbub.estimation.statistic import TOO_FEW, Answer, Estimate, Expectation, OneSum, one_hot
 from hubbub.estimation.statistic_keys import BY, OUTCOME, StatisticKeys, table_of
 
 _SHRUNKEN = 4  # centres from which on shares are drawn to one another

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation import statistic_keys
 from hubbub.estimation.effects import Effects, Root, newton, sandwich, told
 from hubbub.estimation.intervals import CLEAR, chi_square_test
@@ -39,17 +40,7 @@ from hubbub.estimation.pattern_regression import (
 from hubbub.estimation.regression import FOLLOWED_OUT, SKEWED, USUAL, Guess, Patterns, Regression
 from hubbub.estimation.risk_sets import Followed, OnRiskSets, RiskSets
 from hubbub.estimation.stacking import Margins
-from hubbub.estimation.statistic import (
-    Answer,
-    Array,
-    Cells,
-    Expectation,
-    Iterated,
-    Levels,
-    NoisyTest,
-    OneSum,
-    Parameters,
-)
+from hubbub.estimation.statistic import Answer, Expectation, Iterated, NoisyTest, OneSum, Parameters
 from hubbub.estimation.statistic_keys import StatisticKeys
 
 PROPORTIONAL = "proportional hazards"

@@ -19,19 +19,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hubbub.core.errors import StudyError
+from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation import intervals
 from hubbub.estimation.stacking import Margins, number_of, of_parts
-from hubbub.estimation.statistic import (
-    TOO_FEW,
-    Answer,
-    Array,
-    Cells,
-    Estimate,
-    Expectation,
-    Levels,
-    OneSum,
-    one_hot,
-)
+from hubbub.estimation.statistic import TOO_FEW, Answer, Estimate, Expectation, OneSum, one_hot
 from hubbub.estimation.statistic_keys import COLUMNS, TEST, StatisticKeys, classed, table_of
 
 _TEST = "chi-square"

@@ -20,8 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.tabular.levels import Array
 from hubbub.estimation.intervals import caution, normal_quantile, two_sided
-from hubbub.estimation.statistic import LOGARITHM, Array, Estimate
+from hubbub.estimation.statistic import LOGARITHM, Estimate
 
 PER_UNIT = "per unit"  # what an effect of a number compares
 # Standard deviations of its noise that the information must have in the direction of an effect that

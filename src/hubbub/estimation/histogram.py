@@ -12,17 +12,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation.intervals import CLEAR, SURE, caution, count, normal_quantile, share
 from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     MISSING,
     TOO_FEW,
     Answer,
-    Array,
-    Cells,
     Estimate,
     Expectation,
-    Levels,
     OneSum,
     one_hot,
 )

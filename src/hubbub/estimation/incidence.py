@@ -19,20 +19,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation import intervals, statistic_keys
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising
 from hubbub.estimation.stacking import Margins
-from hubbub.estimation.statistic import (
-    Answer,
-    Array,
-    Cells,
-    Curve,
-    Estimate,
-    Expectation,
-    Levels,
-    NoisyTest,
-    group_names,
-)
+from hubbub.estimation.statistic import Answer, Curve, Estimate, Expectation, NoisyTest, group_names
 from hubbub.estimation.statistic_keys import StatisticKeys
 from hubbub.estimation.survival import SurvivalCourse
 

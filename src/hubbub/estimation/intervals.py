@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.estimation.statistic import LOGARITHM, Answer, Array, Estimate, NoisyTest
+from hubbub.core.tabular.levels import Array
+from hubbub.estimation.statistic import LOGARITHM, Answer, Estimate, NoisyTest
 
 # Blocks of a table whose number of records is not this many standard deviations of its noise above
 # zero are refused: shares of them would be uncertain by more than about a fifth.

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation import statistic_keys
 from hubbub.estimation.effects import (
     HIDDEN,
@@ -37,7 +38,7 @@ from hubbub.estimation.effects import (
     too_noisy,
 )
 from hubbub.estimation.regression import LEFT_OUT, Guess, OfOutcome
-from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels, OneSum, scaled
+from hubbub.estimation.statistic import Answer, Expectation, OneSum, scaled
 from hubbub.estimation.statistic_keys import StatisticKeys
 
 _WIDER = 1.1  # intervals, for residuals that fan out

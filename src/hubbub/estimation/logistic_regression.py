@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation import statistic_keys
 from hubbub.estimation.effects import Effects, newton, sandwich
 from hubbub.estimation.newton_sums import NewtonRegression, Scored
@@ -31,15 +32,7 @@ from hubbub.estimation.pattern_regression import (
 )
 from hubbub.estimation.regression import Guess, OfOutcome
 from hubbub.estimation.stacking import Margins, number_of, of_parts
-from hubbub.estimation.statistic import (
-    Answer,
-    Array,
-    Cells,
-    Expectation,
-    Levels,
-    Parameters,
-    one_hot,
-)
+from hubbub.estimation.statistic import Answer, Expectation, Parameters, one_hot
 from hubbub.estimation.statistic_keys import StatisticKeys
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hubbub.core.errors import StudyError
+from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation.effects import TOO_NOISY, Effects, Names, omitted, told
 from hubbub.estimation.intervals import normal_quantile
 from hubbub.estimation.newton_sums import (
@@ -25,15 +26,7 @@ from hubbub.estimation.newton_sums import (
     Triangle,
 )
 from hubbub.estimation.regression import Guess, OfOutcome
-from hubbub.estimation.statistic import (
-    Answer,
-    Array,
-    Cells,
-    Expectation,
-    Levels,
-    Parameters,
-    one_hot,
-)
+from hubbub.estimation.statistic import Answer, Expectation, Parameters, one_hot
 from hubbub.estimation.statistic_keys import StatisticKeys
 
 

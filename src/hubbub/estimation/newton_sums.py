@@ -21,6 +21,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.tabular.levels import Array
 from hubbub.estimation.effects import (
     HIDDEN,
     PER_UNIT,
@@ -34,7 +35,7 @@ from hubbub.estimation.effects import (
     too_noisy,
 )
 from hubbub.estimation.regression import Guess, Regression
-from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
+from hubbub.estimation.statistic import Answer, Expectation, Iterated, Parameters
 
 STEPS = (1, 1, 1, 2, 5)  # sums of each
 # Standard deviations of its noise that the information of several sums, of which each is taken

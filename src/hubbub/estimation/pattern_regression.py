@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import Key, text, texts
+from hubbub.core.tabular.levels import Array, Levels
 from hubbub.estimation.effects import HIDDEN, TOO_NOISY, Effects, Names, few_events, omitted, told
 from hubbub.estimation.intervals import chi_square_test, normal_quantile
 from hubbub.estimation.regression import Patterns, Regression
 from hubbub.estimation.stacking import Margins, Told
-from hubbub.estimation.statistic import Answer, Array, Levels, NoisyTest, OneSum
+from hubbub.estimation.statistic import Answer, NoisyTest, OneSum
 from hubbub.estimation.statistic_keys import StatisticKeys, table_of
 
 _SHRUNK = 0.3  # the square of an interaction, for each covariate beyond the first

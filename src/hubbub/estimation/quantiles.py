@@ -30,18 +30,16 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation import intervals, statistic_keys
 from hubbub.estimation.risk_sets import PrefixCode, rising
 from hubbub.estimation.stacking import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     TOO_FEW,
     Answer,
-    Array,
-    Cells,
     Curve,
     Estimate,
     Expectation,
-    Levels,
     NoisyTest,
     OneSum,
     group_names,

@@ -22,15 +22,13 @@ import numpy as np
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import number
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation import intervals
 from hubbub.estimation.statistic import (
     TOO_FEW,
     Answer,
-    Array,
-    Cells,
     Estimate,
     Expectation,
-    Levels,
     NoisyTest,
     OneSum,
     group_names,

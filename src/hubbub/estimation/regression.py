@@ -17,18 +17,9 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells, Levels, column_of
 from hubbub.estimation.effects import PER_UNIT, TOO_NOISY, Effects, omitted
-from hubbub.estimation.statistic import (
-    Answer,
-    Array,
-    Cells,
-    Expectation,
-    Levels,
-    Statistic,
-    column_of,
-    one_hot,
-    scaled,
-)
+from hubbub.estimation.statistic import Answer, Expectation, Statistic, one_hot, scaled
 
 LEFT_OUT = "records without the outcome or a covariate are left out"
 _MOST = 200  # patterns

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation.stacking import Margin, Margins, number_of, of_parts
-from hubbub.estimation.statistic import Array, Cells, Levels, OneSum, Statistic, one_hot
+from hubbub.estimation.statistic import OneSum, Statistic, one_hot
 
 
 @dataclass(frozen=True, kw_only=True)

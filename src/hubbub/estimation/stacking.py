@@ -22,21 +22,10 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError, StudyError
-from hubbub.core.tabular.levels import Levels
-from hubbub.estimation.statistic import (
-    Answer,
-    Array,
-    Cells,
-    Expectation,
-    Iterated,
-    OneSum,
-    Parameters,
-)
-
-MarginArray = NDArray[np.float64]
+from hubbub.core.tabular.levels import Array, Cells, Levels
+from hubbub.estimation.statistic import Answer, Expectation, Iterated, OneSum, Parameters
 
 _TOGETHER = 2  # columns that a margin names at most
 _MOST = 500  # equations
@@ -63,8 +52,8 @@ class Told(NamedTuple):
         row: (width,) a linear function of a part.
     """
 
-    inside: MarginArray
-    row: MarginArray
+    inside: Array
+    row: Array
 
 
 Margins = Mapping[Margin, Told]
@@ -75,7 +64,7 @@ def number_of(*classes: tuple[str, str]) -> Margin:
     return Margin("records", frozenset(classes))
 
 
-def of_parts(levels: Sequence[Levels], told: Mapping[Margin, MarginArray]) -> Margins:
+def of_parts(levels: Sequence[Levels], told: Mapping[Margin, Array]) -> Margins:
     """Margins of a block with a part for each combination of classes, the last column fastest.
 
     Args:
@@ -102,7 +91,7 @@ def of_parts(levels: Sequence[Levels], told: Mapping[Margin, MarginArray]) -> Ma
     return margins
 
 
-def equations(blocks: Sequence[tuple[slice, float, Margins]], size: int) -> MarginArray:
+def equations(blocks: Sequence[tuple[slice, float, Margins]], size: int) -> Array:
     """(k, size) rows that are 0 on a stacked vector without noise; the plainest, if there are many.
 
     Args:
@@ -123,7 +112,7 @@ def equations(blocks: Sequence[tuple[slice, float, Margins]], size: int) -> Marg
     return apart
 
 
-def projected(vector: MarginArray, apart: MarginArray) -> MarginArray:
+def projected(vector: Array, apart: Array) -> Array:
     """The nearest vector (size,) on which these rows (k, size) are 0."""
     if not len(apart):
         return vector

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.settings import Key
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.levels import Cells, Levels, column_of  # noqa: F401 (handed on to statistics)
+from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation.data_frame import data_frame
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from hubbub.estimation.statistic_keys import StatisticKeys
 
 Parameters = NDArray[np.float32]
-Array = NDArray[np.float64]
 
 MISSING = "missing"
 LOGARITHM = "logarithm"  # of a ratio, which a standard error is of

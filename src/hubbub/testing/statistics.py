@@ -28,18 +28,10 @@ import numpy as np
 from hubbub.core.settings import Section
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells
 from hubbub.estimation.kinds import KINDS, register
 from hubbub.estimation.stacking import RELATIONS, stack
-from hubbub.estimation.statistic import (
-    Answer,
-    Array,
-    Cells,
-    Estimate,
-    Iterated,
-    OneSum,
-    Parameters,
-    Statistic,
-)
+from hubbub.estimation.statistic import Answer, Estimate, Iterated, OneSum, Parameters, Statistic
 from hubbub.estimation.statistic_keys import COMMON, StatisticKeys
 from hubbub.testing.laws import as_declared, check_keys, completing, hold, too_often, trying
 

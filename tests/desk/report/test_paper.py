@@ -20,6 +20,7 @@ from hubbub.core.disk import write_text
 from hubbub.core.errors import StudyError, UserError
 from hubbub.core.tabular.cells import is_like_formula
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.desk.cli.main import main
 from hubbub.desk.report.answers import _cell, estimate_words, figure_of, p_words, printed, table_of
 from hubbub.desk.report.markup import join
@@ -31,7 +32,7 @@ from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.kinds import statistic_from, statistics_from
 from hubbub.estimation.queries.sums_query import tables_of
 from hubbub.estimation.stacking import stack
-from hubbub.estimation.statistic import Levels, OneSum
+from hubbub.estimation.statistic import OneSum
 
 COLUMNS = {one.name: one for one in (AGE, TIME, SEX, STAGE, DIED, MARKER)}
 ASKED: dict[str, dict[str, Any]] = {

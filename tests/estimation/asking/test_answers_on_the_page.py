@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
 from hubbub.desk.report.answers import sheet_of
 from hubbub.desk.report.markup import join
 from hubbub.desk.report.sheet import html_of
-from hubbub.estimation.statistic import Levels
 
 
 def survival(**curve: Any) -> dict[str, Any]:

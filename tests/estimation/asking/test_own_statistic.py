@@ -17,11 +17,12 @@ from hubbub.core.errors import StudyError
 from hubbub.core.settings import number
 from hubbub.core.study.study_file import json_schema
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Array, Cells
 from hubbub.core.verification.replay.checking import verify
 from hubbub.estimation import kinds
 from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.kinds import register
-from hubbub.estimation.statistic import Answer, Array, Cells, Estimate, Expectation, OneSum
+from hubbub.estimation.statistic import Answer, Estimate, Expectation, OneSum
 from hubbub.estimation.statistic_keys import COLUMN, StatisticKeys
 
 TOO_NOISY = "too few records for the noise"

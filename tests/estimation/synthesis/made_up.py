@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.tabular.cells import csv_text
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.statistic import Levels
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.synthesis.design import CodedColumn, Design
 
 Array = NDArray[np.float64]

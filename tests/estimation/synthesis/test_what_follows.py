@@ -19,7 +19,7 @@ from tests.estimation.synthesis.made_up import (
 import hubbub
 from hubbub.core.errors import UserError
 from hubbub.core.tabular.column import Column
-from hubbub.estimation.statistic import Levels
+from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.synthesis import components
 from hubbub.estimation.synthesis.components import (
     components_of,

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 
+Array = NDArray[np.float64]
 # By column name (n,) floats: numbers in the column's unit or the place of the category, nan if
 # missing.
-Cells = Mapping[str, NDArray[np.float64]]
+Cells = Mapping[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,19 +11,18 @@ variance say as much together, and one that is lost is not the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.tabular.levels import Array, Cells
 from hubbub.core.tabular.records import UnitRows
 from hubbub.core.tabular.table import CodedCells
 
-Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
-Cells = Mapping[str, Array]
 
 
 class StackedVector(Protocol):

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import UserError
+from hubbub.core.tabular.levels import Array
 from hubbub.estimation.effects import HIDDEN
 from hubbub.estimation.intervals import at, normal_quantile, ratio_interval
 from hubbub.estimation.synthesis.design import CodedColumn, Design, DesignBlock, Key
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

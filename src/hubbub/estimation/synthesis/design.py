@@ -19,10 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from hubbub.core.tabular.levels import Levels
+    from hubbub.core.tabular.levels import Array, Levels
 
-
-Array = NDArray[np.float64]
 MISSING, NO_CELL = "missing", "missing cell"  # the second beside a category of the first's name
 _GROUPS = 4
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.tabular.levels import Array
 from hubbub.estimation.synthesis.components import Components
 from hubbub.estimation.synthesis.design import CodedColumn, Design
 
@@ -141,7 +142,6 @@ def without_room(design: Design) -> tuple[str, ...]:
 # pairs, by iterative proportional fitting. Cliques form a junction tree, so the records'
 # distribution is the product of each column's given its parents.
 
-Array = NDArray[np.float64]
 _PROJECTIONS, _FITS = 60, 60
 _FLOOR = 1e-3  # of independence, that a cell keeps: no cell is impossible for being noisy
 

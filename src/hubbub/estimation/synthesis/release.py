@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import UserError
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.levels import Levels
+from hubbub.core.tabular.levels import Array, Levels
 from hubbub.estimation.data_frame import data_frame
 from hubbub.estimation.synthesis import components
 from hubbub.estimation.synthesis.components import (
@@ -40,7 +40,6 @@ from hubbub.estimation.synthesis.entropy_model import (
 )
 from hubbub.estimation.synthesis.synthetic_keys import RowRules
 
-Array = NDArray[np.float64]
 REFITS = 20
 MOST_UNASKED = 1_000_000  # records, as many as a study may ask for
 _REDRAWN, _NUMBERS_REDRAWN = 50, 20  # draws for records that break a rule; within their levels
