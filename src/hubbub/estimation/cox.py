@@ -132,7 +132,10 @@ class Stratum:
         """The same of each bin: (bins, q) and (bins, q, q)."""
         weights, means, _ = self._weighted(effects)
         score = np.tile(self.events.T @ self.design / 2, (2, 1)) - self._half[:, None] * means
-        information = self._half[:, None, None] * self._spread(weights, means)
+        x = self.design
+        squares = np.einsum("pk,pi,pj->kij", weights, x, x, optimize=True)
+        spread = np.asarray(squares - means[:, :, None] * means[:, None, :])  # of who is at risk
+        information = self._half[:, None, None] * spread
         bins = self.bins
         return score[:bins] + score[bins:], information[:bins] + information[bins:]
 
@@ -146,12 +149,6 @@ class Stratum:
         total = (exposed * ratios).sum(axis=0)
         weights = exposed * ratios / total
         return weights, weights.T @ self.design, ratios * self._half / total
-
-    def _spread(self, weights: Array, means: Array) -> Array:
-        """(2 bins, q, q) covariance of x over who is at risk."""
-        x = self.design
-        squares = np.einsum("pk,pi,pj->kij", weights, x, x, optimize=True)
-        return np.asarray(squares - means[:, :, None] * means[:, None, :])
 
     def noise(self, effects: Array, weights: Array | None = None) -> Array:
         """Covariance of the noise in the score, whose bins are multiplied by (bins, q, q) first."""
@@ -192,18 +189,18 @@ class PartialLikelihood:
     @cached_property
     def fit(self) -> Effects | None:
         """The effects; None where there is no root."""
-        if self.root is None:
+        if (root := self.root) is None:
             return None
-        noise = np.sum([stratum.noise(self.root.values) for stratum in self._strata], axis=0)
-        return sandwich(self.root, noise, self._doubt, score=self._score)
 
-    def _doubt(self, vectors: Array) -> Array:
-        assert self.root is not None, "asked of a fit"  # noqa: S101
-        each = [stratum.doubt(self.root.values, vectors) for stratum in self._strata]
-        return np.asarray(np.linalg.norm(np.concatenate(each), axis=0))
+        def doubt(vectors: Array) -> Array:
+            each = [stratum.doubt(root.values, vectors) for stratum in self._strata]
+            return np.asarray(np.linalg.norm(np.concatenate(each), axis=0))
 
-    def _score(self, effects: Array) -> Array:
-        return np.asarray(sum(stratum.score(effects) for stratum in self._strata))
+        def score(effects: Array) -> Array:
+            return np.asarray(sum(stratum.score(effects) for stratum in self._strata))
+
+        noise = np.sum([stratum.noise(root.values) for stratum in self._strata], axis=0)
+        return sandwich(root, noise, doubt, score=score)
 
     def _at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""

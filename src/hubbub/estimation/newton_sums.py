@@ -305,7 +305,7 @@ class NewtonRegression(Regression, Iterated):
             for effects in [one.at[self.first :]]
         ]
         noise = replace(self.entry_noise, turned=turned[:, seen])
-        root = self._near(told, noise, numeric[seen], unit[shown])
+        root = near_root(told, noise, self.first, numeric[seen], unit[shown])
         if root is not None and shown.any() and np.all(root.far):
             moved = np.zeros(len(shown))
             moved[shown] = np.abs(root.values / unit[shown] - told[-1].at[self.first :])
@@ -317,17 +317,10 @@ class NewtonRegression(Regression, Iterated):
         answer = self.answer_of(root and root.among(shown))
         if answer.refusal != TOO_NOISY:
             return answer
-        alone = self._near(told[-1:], noise, numeric[seen], unit[shown])
+        alone = near_root(told[-1:], noise, self.first, numeric[seen], unit[shown])
         if len(told) > 1 and not self.answer_of(alone and alone.among(shown)).refusal:
             return replace(answer, refusal=APART)  # as the last sum alone has an answer
         return replace(answer, refusal=too_noisy(self.names, information, last.blur))
-
-    def _near(
-        self, told: Sequence[Scored], noise: EntryNoise, numeric: NDArray[np.bool_], unit: Array
-    ) -> Effects | None:
-        """As `near_root` finds it, of effects by these units."""
-        root = near_root(told, noise, self.first, numeric)
-        return root and root.per(unit)
 
     def _units(self, last: Scored, information: Array, numeric: NDArray[np.bool_]) -> Array:
         """(effects,) by which an effect moves a record's logit or log hazard by 1 at the most.
@@ -382,7 +375,7 @@ class NewtonRegression(Regression, Iterated):
 
 
 def near_root(
-    told: Sequence[Scored], noise: EntryNoise, first: int, numeric: NDArray[np.bool_]
+    told: Sequence[Scored], noise: EntryNoise, first: int, numeric: NDArray[np.bool_], unit: Array
 ) -> Effects | None:
     """What sums say together, the earliest of them left out that were taken too far off.
 
@@ -391,6 +384,7 @@ def near_root(
         noise: in the entries of their information.
         first: components before this one are no effects.
         numeric: (q,) which are effects of numbers.
+        unit: (effects,) times this they are per unit of a record's vector.
 
     Returns:
         The effects, those marked from which even the last sum was too far; None where noise hides
@@ -408,7 +402,8 @@ def near_root(
             bent = joint.bent(errors * found.errors) > _BENT * found.errors
             doubt = np.diag(joint.bent(0.0 * found.errors) ** 2)
             far = bool((bent & ~found.endless)[first:].any())
-            root = replace(found, covariance=found.covariance + doubt, far=bent | far).after(first)
+            root = replace(found, covariance=found.covariance + doubt, far=bent | far)
+            root = root.after(first).per(unit)
             if not far:
                 return root if joint.agree else None
     return root

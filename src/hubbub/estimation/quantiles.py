@@ -227,6 +227,8 @@ class Quantiles(OneSum):
         names = [name for name, *_ in told]
         few = [name for name in group_names(self.by) if told and name not in names]
         kept = [place for place, name in enumerate(group_names(self.by)) if name in names]
+        blocks, code = sums.reshape(-1, self._code.bins)[kept], self._code.counts
+        tested = self.test and len(kept) > 1
         rows = tuple(
             replace(row, group=name)
             for name, block, noise in told
@@ -237,20 +239,13 @@ class Quantiles(OneSum):
             "" if told else TOO_FEW,
             rows=rows,
             curves=tuple(self._curve(name, block, noise) for name, block, noise in told),
-            tests=self._tests(sums.reshape(-1, self._code.bins)[kept], sigma),
+            tests=(rank_test(blocks @ code.T, code, sigma),) if tested else (),
             notes=(
                 f"records without {self.column.name}{' or group' if self.by else ''} are left out",
                 *(f"too few records of {name} for the noise" for name in few),
                 *([f"{', '.join(bounds)}: at a bound, or beyond it"] if bounds else []),
             ),
         )
-
-    def _tests(self, blocks: Array, sigma: float) -> tuple[NoisyTest, ...]:
-        """Whether groups that are told differ in their ranks."""
-        if not self.test or len(blocks) < 2:
-            return ()
-        rows = self._code.counts
-        return (rank_test(blocks @ rows.T, rows, sigma),)
 
     def _quantiles(self, sums: Array, sigma: float) -> Iterator[Estimate]:
         """The estimates for all probabilities."""

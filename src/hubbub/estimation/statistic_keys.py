@@ -409,14 +409,9 @@ def table_of(**keys: Any) -> dict[str, Any]:
 def _written(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_written(part) for part in value]
-    return classes_told(value) if isinstance(value, Levels | Column) else value
-
-
-def classes_told(one: Levels | Column) -> str | dict[str, list[float]]:
-    """How a column, or its classes, are written: by its name, or with its break points."""
-    if isinstance(one, Levels) and one.cuts:
-        return {one.column.name: list(one.cuts)}
-    return column_of(one).name
+    if isinstance(value, Levels) and value.cuts:
+        return {value.column.name: list(value.cuts)}
+    return column_of(value).name if isinstance(value, Levels | Column) else value
 
 
 def _cuts(path: str, value: Any, low: float, high: float) -> tuple[float, ...]:

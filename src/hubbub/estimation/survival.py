@@ -178,13 +178,6 @@ class SurvivalCourse:
         ]
         return np.cumsum(np.log(y / left) + 0.5 * (noise[0] / y**2 - noise[1] / left**2))
 
-    @cached_property
-    def _noise_rows(self) -> Array:
-        """(length, width): the cumulative hazard's noise as linear functions of the sum's."""
-        y, left = self._positive
-        rows = self.sets.exposed[: self.length] / y[:, None]
-        return np.asarray(np.cumsum(rows - self._left[: self.length] / left[:, None], axis=0))
-
     @classmethod
     def promised(cls, sets: RiskSets, records: float, sigma: float) -> bool:
         """Whether there will be a curve: to the horizon as guessed, cut short if skewed."""
@@ -201,7 +194,11 @@ class SurvivalCourse:
     @cached_property
     def covariance(self) -> Array:
         """(length, length) of the cumulative hazard, by noise, sampling and the doubt of slopes."""
-        rows = self._noise_rows * (self.sigma * self.wider)[:, None]
+        y, left = self._positive
+        # Its noise as linear functions of the sum's, (length, width).
+        rows = self.sets.exposed[: self.length] / y[:, None]
+        rows = np.cumsum(rows - self._left[: self.length] / left[:, None], axis=0)
+        rows = rows * (self.sigma * self.wider)[:, None]
         drawn = self.greenwood + self._doubt
         return np.asarray(rows @ rows.T + np.minimum.outer(drawn, drawn))
 

@@ -58,7 +58,10 @@ def people(many: int) -> dict[str, np.ndarray]:
 def made() -> SyntheticData:
     asked = synthesis_from({"targets": ["any"], **RULES}, COLUMNS, alone=True)
     design = Design(
-        columns=asked.columns, targets=asked.target_places, rounds=3, relation="add-remove"
+        columns=asked.columns,
+        targets=tuple(map(asked.names.index, asked.targets)),
+        rounds=3,
+        relation="add-remove",
     )
     return replace(released(design, people(4000), sigma=12.0, seed=3), rules=asked.rules)
 

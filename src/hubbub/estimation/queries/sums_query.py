@@ -46,6 +46,7 @@ from hubbub.core.verification.evidence.evidence_file import (
     wrong,
 )
 from hubbub.estimation.queries.sum_layout import StatisticTask, SumLayout, pooled
+from hubbub.estimation.statistic import Curve
 
 if TYPE_CHECKING:
     from hubbub.core.protocol.round.aggregator import RevealedSum
@@ -56,19 +57,17 @@ if TYPE_CHECKING:
 _MOST_BYTES = 2**30  # of the file that keeps sums: a hundred of a million numbers
 TABLES = "tables"
 _KINDS = ("", "-curves", "-tests")  # of tables of an answer, at the end of their files' names
-_CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
 # As a float is written; a whole number may be a code, which has no last digits.
 _NUMBER = re.compile(r"((?<![^,\n])-?\d+(?:\.\d+(?:e[-+]\d+)?|e[-+]\d+)(?![^,\n]))")
 _OTHER_BYTES = "other bytes than those made here, as of another version of what writes them"
-Kept = NDArray[np.float32]
 
 
-def write_sums(folder: Path, kept: Kept, name: str) -> None:
+def write_sums(folder: Path, kept: Parameters, name: str) -> None:
     """Keep what sums have given so far."""
     write_text(folder / name, json.dumps({"kept": kept.tolist()}))
 
 
-def sums_in(folder: Path, layout: SumLayout, name: str) -> Kept:
+def sums_in(folder: Path, layout: SumLayout, name: str) -> Parameters:
     """What a folder keeps of sums, see `SumLayout`; what stands before the first if there is none.
 
     Raises:
@@ -281,16 +280,12 @@ class SumsQuery(KeptQuery):
         return parameters.tobytes() if self.layout.made(parameters) else b""
 
     def has_enough(self, state: QueryState) -> bool:
-        return self.is_enough(state.parameters)
-
-    def is_enough(self, parameters: Parameters) -> bool:
-        return self.layout.is_enough(parameters)
+        return self.layout.is_enough(state.parameters)
 
     def check_complete(self, state: QueryState) -> None:
         """Refuse to go on with fewer sums than answers need."""
-        layout, kept = self.layout, state.parameters
-        if not layout.is_enough(kept):
-            least, made = layout.stacked.least_rounds, layout.made(kept)
+        if not self.has_enough(state):
+            least, made = self.layout.stacked.least_rounds, self.layout.made(state.parameters)
             raise IntegrityError(
                 f"expected {least} sums of the {self.purpose}, {made} are here, and the others "
                 "were charged and lost in an interruption; approve the study under another name "
@@ -358,16 +353,10 @@ def tables_of(answers: Mapping[str, Any]) -> dict[str, str]:
         # As no other answer's files are called, on disks that do not tell capitals apart either.
         own = file_name(name, lambda own: not taken & {own + kind for kind in _KINDS})
         taken.update(own.casefold() + kind for kind in _KINDS)
-        points = [point for curve in answer["curves"] for point in _points(curve)]
+        points = [point for curve in answer["curves"] for point in Curve(**curve).points()]
+        points = [{key: one for key, one in point.items() if key != "column"} for point in points]
         for kind, rows in zip(_KINDS, (answer["rows"], points, answer["tests"]), strict=True):
             if rows:
                 cells = ([row.get(column) for column in rows[0]] for row in rows)
                 files[f"{TABLES}/{own}{kind}.csv"] = csv_text([list(rows[0]), *cells])
     return files
-
-
-def _points(curve: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A row for each place of a curve."""
-    columns = [key for key in _CURVE if curve[key]]
-    for values in zip(*(curve[key] for key in columns), strict=True):
-        yield {"name": curve["name"], **dict(zip(columns, values, strict=True))}

@@ -210,7 +210,7 @@ class SynthesisQuery(SumsQuery):
         """What a record sends."""
         return Design(
             columns=self.asked.columns,
-            targets=self.asked.target_places,
+            targets=tuple(map(self.asked.names.index, self.asked.targets)),
             rounds=self.asked.sums,
             relation=self.privacy.relation,
         )

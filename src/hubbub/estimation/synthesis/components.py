@@ -379,8 +379,6 @@ def pair_coefficients(
     Raises:
         UserError: noise leaves too little for an estimate.
     """
-    from scipy.special import ndtri  # which takes long to import
-
     counts, noise = _counts(components, pair)
     explained, explaining = (components.columns[k] for k in pair)
     rows, columns = (list(range(len(one.levels))) for one in (explained, explaining))  # not gaps
@@ -403,7 +401,7 @@ def pair_coefficients(
         edges = np.array([low, *explaining.levels.cuts, high])
         given = np.column_stack((np.ones(len(columns)), (edges[1:] + edges[:-1]) / 2))
     found, errors = _solved(counts, noise, outcome, given)
-    reach = float(ndtri(0.5 + confidence / 2))
+    reach = normal_quantile(confidence)
     spans = np.array([found, errors, found - reach * errors, found + reach * errors]).T[1:].tolist()
     told = {name: Coefficient(*span) for name, span in zip(names, spans, strict=True)} | missed
     return {name: told[name] for name in (*explaining.levels.names, *names) if name in told}

@@ -209,7 +209,8 @@ class Design:
     def most_numbers(self) -> int:
         """How many numbers all chosen pairs together may have."""
         sizes = sorted((self._numbers((a, b)) for a, b in self.pairs), reverse=True)
-        return max(sum(sizes[: self.most_pairs]), self._first_pairs)
+        first = sum(self.columns[a].coarse * self.columns[b].coarse for a, b in self.pairs)
+        return max(sum(sizes[: self.most_pairs]), first)
 
     @property
     def most_pairs(self) -> int:
@@ -310,11 +311,6 @@ class Design:
     def _numbers(self, key: Key) -> int:
         """Of a whole component."""
         return int(np.prod([self.columns[k].size - 1 for k in key], dtype=int))
-
-    @property
-    def _first_pairs(self) -> int:
-        """Numbers of all pairs in the first sum."""
-        return sum(self.columns[a].coarse * self.columns[b].coarse for a, b in self.pairs)
 
     def _weighted(
         self, pairs: Sequence[tuple[int, int]], *, coarse: bool

@@ -266,12 +266,10 @@ class EntropyModel:
     def _near(self) -> dict[int, list[int]]:
         """The junction tree: which cliques are beside each other."""
         near: dict[int, list[int]] = {k: [] for k in range(len(self.cliques))}
-        for k, one in enumerate(self.cliques):
-            if k:
-                parents = one.step.parents
-                before = max((self._homes[p] for p in parents), default=0)
-                near[k].append(before)
-                near[before].append(k)
+        for k, one in enumerate(self.cliques[1:], 1):
+            before = max((self._homes[parent] for parent in one.step.parents), default=0)
+            near[k].append(before)
+            near[before].append(k)
         return near
 
 

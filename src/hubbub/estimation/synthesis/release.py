@@ -22,7 +22,6 @@ from hubbub.estimation.synthesis import components
 from hubbub.estimation.synthesis.components import (
     Coefficient,
     Combined,
-    Component,
     Components,
     Share,
     combine,
@@ -363,8 +362,11 @@ class SyntheticData:
         rng = np.random.default_rng(self._seed(999))
         for _ in range(many):
             noisy = {
-                key: Component(value=one.value + _fresh(rng, one), variance=one.variance)
+                key: replace(
+                    one, value=one.value + rng.standard_normal(one.value.shape) * deviation
+                )
                 for key, one in self.components.by.items()
+                for deviation in [np.sqrt(np.where(one.known, one.variance, 0.0))]
             }
             yield fitted(replace(self.components, by=noisy), self.choice, shrink=False)
 
@@ -390,12 +392,6 @@ def _raked(levels: NDArray[np.int64], wanted: NDArray[np.int64], sizes: Sequence
             weights *= (lacks / np.maximum(has, 1e-12))[levels[:, k]]
             weights = np.clip(weights / weights.mean(), 1e-12, 1e12) if len(weights) else weights
     return weights
-
-
-def _fresh(rng: np.random.Generator, one: Component) -> Array:
-    """Noise as a component has it already; none where nothing was measured."""
-    drawn = rng.standard_normal(one.value.shape)
-    return np.where(one.known, drawn * np.sqrt(np.where(one.known, one.variance, 0.0)), 0.0)
 
 
 def summary_of(data: SyntheticData) -> Mapping[str, Any]:

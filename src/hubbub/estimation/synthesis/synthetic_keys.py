@@ -407,11 +407,6 @@ class AskedSynthesis:
         return tuple(column.name for column in self.columns)
 
     @property
-    def target_places(self) -> tuple[int, ...]:
-        """Where the targets stand among the columns."""
-        return tuple(self.names.index(target) for target in self.targets)
-
-    @property
     def rules(self) -> RowRules:
         """What every record keeps."""
         columns = {one.name: one.levels.column for one in self.columns}

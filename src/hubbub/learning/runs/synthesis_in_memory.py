@@ -151,7 +151,7 @@ def synthetic(folder: str | Path) -> SyntheticData:
     query = synthesis_of(study)
     start = QueryState(parameters=query.layout.start)
     state = query.restored(home, start)
-    if not query.is_enough(state.parameters):
+    if not query.has_enough(state):
         raise UserError(
             f"expected a run in {home} that has finished its sums, it has {state.step} of "
             f"{query.mechanism.steps}; continue with hubbub run --resume"

@@ -33,7 +33,7 @@ from hubbub.core.study.data import Data, columns_of
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.levels import Levels
+from hubbub.core.tabular.levels import Cells, Levels
 from hubbub.core.tabular.target import COUNT
 from hubbub.estimation import newton_sums
 from hubbub.estimation.cox import cox
@@ -41,7 +41,7 @@ from hubbub.estimation.linear import Linear, log_linear
 from hubbub.estimation.logistic_regression import NewtonLogistic
 from hubbub.estimation.model_regressions import ModelRegression, NewtonMultinomial, NewtonPoisson
 from hubbub.estimation.newton_sums import Sum
-from hubbub.estimation.queries.sum_layout import Array, Cells, SumLayout
+from hubbub.estimation.queries.sum_layout import Array, SumLayout
 from hubbub.estimation.queries.sums_query import SumsQuery, promise_of, tables_of
 from hubbub.estimation.stacking import Stacked, stack
 from hubbub.estimation.statistic import Answer, Expectation, Iterated, OneSum
