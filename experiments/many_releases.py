@@ -207,7 +207,7 @@ def measured(name: str, runs: int) -> dict[str, object]:
         rejected += [test.p_value < 0.05 for test in answer.tests]
     coverages = {quantity: known.mean(found) for quantity, found in hits.items()}
     lowest = min(coverages, key=lambda one: coverages[one], default="")
-    plan = stacked.expected(setting.records, sigma * math.sqrt(stacked.rounds))["one"]
+    plan = stacked.expected_of("one", setting.records, sigma * math.sqrt(stacked.rounds))
     return {
         "epsilon": setting.epsilon,
         "records": setting.records,

@@ -159,7 +159,7 @@ def release(
 def planned(asked: OneSum | Iterated, records: int, sigma: float) -> Expectation:
     """What its plan says."""
     stacked = stack({"one": asked})
-    return stacked.expected(records, sigma * math.sqrt(stacked.rounds))["one"]
+    return stacked.expected_of("one", records, sigma * math.sqrt(stacked.rounds))
 
 
 def word(expected: Expectation) -> str:

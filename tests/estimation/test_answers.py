@@ -487,15 +487,15 @@ def cross_p(counts: np.ndarray, sigma: float) -> float:
 )
 def test_what_is_below_the_noise_is_refused_before_and_after(asked: OneSum | Iterated) -> None:
     stacked = stack({"asked": asked})
-    before = stacked.expected(PATIENTS, 2000.0)["asked"]
+    before = stacked.expected_of("asked", PATIENTS, 2000.0)
     assert not before.answered
     assert not before.possible
     assert "refused" in before.sentence
     after = answer(asked, 2000.0)
     assert after.refusal
     assert (after.rows, after.curves, after.tests) == ((), (), ())
-    assert stacked.expected(PATIENTS, 0.1)["asked"].answered
-    assert stacked.expected(PATIENTS, 1.0)["asked"].possible
+    assert stacked.expected_of("asked", PATIENTS, 0.1).answered
+    assert stacked.expected_of("asked", PATIENTS, 1.0).possible
     assert not answer(asked, 1.0).refusal
 
 

@@ -37,7 +37,7 @@ COX = Cox(time=TIME, event=DIED, edges=GRID, on=(BY_SEX, BY_STAGE))
 def test_large_data_are_told_at_a_tiny_epsilon() -> None:
     """100,000 records at epsilon .01: noise is three times sampling, and known to be."""
     asked, sigma, number = Logistic(outcome=DIED, on=(BY_SEX, BY_STAGE)), 244.0, 100_000
-    assert stack({"q": asked}).expected(number, sigma)["q"].answered
+    assert stack({"q": asked}).expected_of("q", number, sigma).answered
     counts = np.outer(np.full(6, number / 6), [0.7, 0.3]).ravel()
     rng = np.random.default_rng(1)
     found = asked.answer(counts + sigma * rng.standard_normal(12), sigma)
@@ -227,7 +227,7 @@ def test_a_linear_regression_is_answered_however_narrow_its_residuals_are(deviat
     """Within bounds of 60; noise drowns the variance of residuals of .05, and not that of 4."""
     rng = np.random.default_rng(11)
     x = np.clip(rng.normal(0, 1, 2000), -3, 3)
-    assert stack({"q": NARROW}).expected(2000, 4.0)["q"].answered
+    assert stack({"q": NARROW}).expected_of("q", 2000, 4.0).answered
     held = []
     for _ in range(400):
         y = 2 + 1.5 * x + rng.normal(0, deviation, 2000)
@@ -254,7 +254,7 @@ def skewed(number: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
 def largest_noise(asked: OneSum | Iterated, number: int) -> float:
     """With which a plan says yes, to a tenth."""
     sigma = 100.0
-    while not stack({"q": asked}).expected(number, sigma)["q"].answered:
+    while not stack({"q": asked}).expected_of("q", number, sigma).answered:
         sigma /= 1.1
     return sigma
 
@@ -331,12 +331,12 @@ def test_the_budget_makes_noise_the_same_part_of_every_questions_variance(relati
         "numbers": QUESTIONS["logistic on numbers"],
     }
     found = stack(asked, relation)
-    with_noise, without = (found.expected(3e8, sigma) for sigma in (500.0, 1e-3))
     worst = {
         name: max(
             (one / other) ** 2 - 1
             for (what, one), (_, other) in zip(
-                with_noise[name].errors, without[name].errors, strict=True
+                *(found.expected_of(name, 3e8, sigma).errors for sigma in (500.0, 1e-3)),
+                strict=True,
             )
             if what != "at risk"  # which noise alone leaves uncertain
         )

@@ -300,13 +300,12 @@ class Table(OneSum):
         names = [one.group for one in told]
         refused = [name for name in group_names(self.by) if name not in names]
         rows = [one.rows() for one in told]
-        notes = tuple(f"too few records of {group} for the noise" for group in refused if told)
         return self.make_answer(
             "" if told else TOO_FEW,
             rows=tuple(row for group in rows for row in group),
             tests=self._tests([one for one in told if one.group]) if self.by else (),
             notes=(
-                *notes,
+                *(f"too few records of {group} for the noise" for group in refused if told),
                 *(note for one, own in zip(told, rows, strict=True) for note in one.withheld(own)),
                 *((LEFT_OUT,) if self.by and told else ()),
             ),

@@ -229,14 +229,7 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
         """What a sum says of the effects, the intercept first, that was taken at `parameters`."""
         width, scale = self.covariates.width, self._scale
         information = self._triangle.matrix(sums[width:]) / scale
-        return Scored(
-            at=parameters.astype(np.float64),
-            score=sums[:width],
-            information=information,
-            noise=sigma**2 * np.eye(width),
-            blur=sigma / scale,
-            weight=float(information[0, 0]),
-        )
+        return self.plain(sums[:width], information, scale, sigma, parameters)
 
     @property
     def _scale(self) -> float:

@@ -179,14 +179,7 @@ class NewtonMultinomial(ModelRegression):
         """What a sum says of the effects that was taken at `parameters`."""
         score, entries = np.split(sums, [len(self.start)])
         information = self._entries.matrix(entries / self._scale)
-        return Scored(
-            at=parameters.astype(np.float64),
-            score=score,
-            information=information,
-            noise=sigma**2 * np.eye(len(score)),
-            blur=sigma / self._scale,
-            weight=float(np.trace(information[: self.first, : self.first])),
-        )
+        return self.plain(score, information, self._scale, sigma, parameters)
 
     def answer_with(self, found: Effects | None) -> Answer:
         """The answer that effects give, class by class, or a refusal where none is told."""

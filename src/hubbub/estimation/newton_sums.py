@@ -276,6 +276,19 @@ class NewtonRegression(Regression, Iterated):
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
         """What a sum says that was taken at `parameters`."""
 
+    def plain(
+        self, score: Array, information: Array, scale: float, sigma: float, at: Parameters
+    ) -> Scored:
+        """What a sum says that has the score as it is, and the information times a scale."""
+        return Scored(
+            at=at.astype(np.float64),
+            score=score,
+            information=information,
+            noise=sigma**2 * np.eye(len(score)),
+            blur=sigma / scale,
+            weight=float(np.trace(information[: self.first, : self.first])),
+        )
+
     def answer_from(self, sums: Array, sigmas: Array) -> Answer:
         return self.answer_of_sums(list(self._played(sums, sigmas))[1:])
 

@@ -339,17 +339,14 @@ class Stacked:
         sums = np.asarray(noisy, dtype=np.float64)
         return _joined([part.next(sums, sigma, self.rounds, parameters) for part in self._parts()])
 
-    def expected(self, records: float, sigma: float) -> dict[str, Expectation]:
-        """What may be said of each question, before any record is touched.
+    def expected_of(self, name: str, records: float, sigma: float) -> Expectation:
+        """What may be said of one question, before any record is touched.
 
         Args:
+            name: of the question.
             records: about how many records there are, from the study.
             sigma: standard deviation of all noise in each number of one noisy sum.
         """
-        return {name: self.expected_of(name, records, sigma) for name in self.names}
-
-    def expected_of(self, name: str, records: float, sigma: float) -> Expectation:
-        """The same of one question."""
         part = self._part(name)
         noise = sigma / part.unit / math.sqrt(self.rounds / part.asked.rounds)
         return part.asked.expected(records, noise)

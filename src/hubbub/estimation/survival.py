@@ -432,27 +432,19 @@ class CurveReadings:
         horizon = self._sets.edges[-1]
         if self._course.length < self._sets.bins:
             return []
-        names = self._names | {"level": f"to {horizon:g}"}
-        ends, what = (0.0, horizon), "restricted mean"
-        return [
-            intervals.estimate(
-                self._area, self._error, self._z, within=ends, quantity=what, **names
-            )
-        ]
+        names: dict[str, Any] = self._names | {"level": f"to {horizon:g}"}
+        names |= {"quantity": "restricted mean", "within": (0.0, horizon)}
+        return [intervals.estimate(self._area, self._error, self._z, **names)]
 
     def mean_less(self, other: CurveReadings) -> list[Estimate]:
         """The same less that of another group, whose records and noise are others."""
         if not (self.mean() and other.mean()):
             return []
         apart, error = self._area - other._area, math.hypot(self._error, other._error)
-        difference = intervals.estimate(
-            *(apart, error, self._z),
-            quantity="difference of restricted means",
-            column=self._sets.time.name,
-            level=f"{self.name} against {other.name}",
-            p_value=intervals.two_sided(apart / error),
-        )
-        return [difference]
+        names: dict[str, Any] = {"column": self._sets.time.name}
+        names["level"] = f"{self.name} against {other.name}"
+        what, p_value = "difference of restricted means", intervals.two_sided(apart / error)
+        return [intervals.estimate(apart, error, self._z, quantity=what, p_value=p_value, **names)]
 
     @cached_property
     def _parts(self) -> Array:

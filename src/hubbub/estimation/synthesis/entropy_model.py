@@ -115,13 +115,8 @@ def _most_dependent(many: int, excess: dict[tuple[int, int], float]) -> int:
 
 def _fitting(design: Design, column: int, wanted: list[int] | tuple[int, ...]) -> tuple[int, ...]:
     """As many of the wanted parents as a clique has room for, the first ones first."""
-    cells, kept = design.columns[column].size, []
-    for one in wanted:
-        cells *= design.columns[one].size
-        if cells > _MOST_CELLS:
-            break
-        kept.append(one)
-    return tuple(kept)
+    sizes = np.cumprod([design.columns[one].size for one in (column, *wanted)])
+    return tuple(wanted[: np.count_nonzero(sizes[1:] <= _MOST_CELLS)])
 
 
 def without_room(design: Design) -> tuple[str, ...]:
@@ -216,33 +211,30 @@ class EntropyModel:
     @cached_property
     def pairs(self) -> Mapping[tuple[int, int], Array]:
         """The joint shares of every pair of columns, exactly."""
-        tables: dict[tuple[int, int], Array] = {}
-        for one in range(len(self.names)):
-            for other, table in self._beside(one).items():
-                if one < other:
-                    tables[one, other] = table
-        return tables
+        return {
+            (one, other): table
+            for one in range(len(self.names))
+            for other, table in self._beside(one).items()
+            if one < other
+        }
 
     def _beside(self, column: int) -> dict[int, Array]:
         """The joint shares of one column with each other, along the junction tree."""
-        at = self._homes
-        size = self.cliques[at[column]].table.shape[-1]
-        joint: dict[int, Array] = {}  # (levels of the column, *clique) by the clique's number
-        start = self.cliques[at[column]]
-        eye = np.eye(size).reshape(size, *([1] * (start.table.ndim - 1)), size)
-        joint[at[column]] = start.table[None] * eye
-        waiting = [at[column]]
+        home = self._homes[column]
+        start = self.cliques[home].table
+        eye = np.expand_dims(np.eye(start.shape[-1]), tuple(range(1, start.ndim)))
+        joint = {home: start[None] * eye}  # (levels of the column, *clique) by the clique's number
+        waiting = [home]
         while waiting:
             now = waiting.pop()
             for near in self._near[now]:
                 if near not in joint:
                     joint[near] = self._passed(joint[now], now, near)
                     waiting.append(near)
-        beside = {}
-        for other, home in at.items():
-            axes = tuple(range(1, joint[home].ndim - 1))
-            beside[other] = joint[home].sum(axis=axes)
-        return beside
+        return {
+            other: joint[place].sum(axis=tuple(range(1, joint[place].ndim - 1)))
+            for other, place in self._homes.items()
+        }
 
     def _passed(self, joint: Array, source: int, target: int) -> Array:
         """A joint table with a column, carried over what two cliques share."""
@@ -296,9 +288,8 @@ def fitted(components: Components, choice: PairChoice, *, shrink: bool = True) -
     cliques: list[Clique] = []
     for step in choice.steps:
         cliques.append(_clique(step, alone, tables, cliques))
-    return EntropyModel(
-        names=tuple(column.name for column in components.columns), cliques=tuple(cliques)
-    )
+    names = tuple(column.name for column in components.columns)
+    return EntropyModel(names=names, cliques=tuple(cliques))
 
 
 def _proper(shares: Array) -> Array:
@@ -373,14 +364,14 @@ def _clique(
     column, parents = step.column, step.parents
     if not parents:
         return Clique(step=step, table=alone[column])
-    joint = _joint_of(parents, before, alone)
-    given = []
-    for parent in parents:
-        pair = _pair(parent, column)
-        given.append(tables[pair] if pair[0] == parent else tables[pair].T)
-    table = joint[..., None] * alone[column]
+    given = [
+        tables[parent, column] if parent < column else tables[column, parent].T
+        for parent in parents
+    ]
     if len(parents) == 1:
         return Clique(step=step, table=given[0])
+    joint = _joint_of(parents, before, alone)
+    table = joint[..., None] * alone[column]
     for _ in range(_FITS):
         for k, wanted in enumerate(given):
             axes = tuple(one for one in range(len(parents)) if one != k)
