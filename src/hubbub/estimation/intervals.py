@@ -38,6 +38,7 @@ SURE, COMPLETE = 2.5, 0.8
 LEAST_OF_RATIOS = 0.3
 _LARGEST = 700.0  # logarithm of a ratio: beyond, it is no float
 _LEAST_MARGIN, _HALVINGS = 0.05, 60  # of what caution looks for
+_REACH = 1.96  # standard deviations of the intervals that it makes hold
 
 
 def normal_quantile(confidence: float) -> float:
@@ -47,7 +48,7 @@ def normal_quantile(confidence: float) -> float:
     return float(-ndtri((1.0 - confidence) / 2.0))
 
 
-def caution(margins: Array, z: float = 1.96) -> Array:
+def caution(margins: Array) -> Array:
     """How many times wider noise is to be taken where answers are told only above a limit.
 
     The lower end of an interval for the mean of a normal number that is seen only where it is above
@@ -55,7 +56,6 @@ def caution(margins: Array, z: float = 1.96) -> Array:
 
     Args:
         margins: how far above the limit, in standard deviations of the noise.
-        z: standard deviations that the intervals reach.
 
     Returns:
         As many factors, 1 far above the limit.
@@ -66,9 +66,9 @@ def caution(margins: Array, z: float = 1.96) -> Array:
     low, high = above - 200.0, above  # of the mean, less the limit
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        below = log_ndtr(middle - above) - log_ndtr(middle) < log_ndtr(-z)
+        below = log_ndtr(middle - above) - log_ndtr(middle) < log_ndtr(-_REACH)
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.maximum((above - low) / z, 1.0)
+    return np.maximum((above - low) / _REACH, 1.0)
 
 
 def ratio_interval(

@@ -54,11 +54,7 @@ class Linear(OfOutcome, OneSum):
     """
 
     kind = "linear"
-    keys: ClassVar = {
-        "outcome": statistic_keys.OUTCOME,
-        "covariates": statistic_keys.COVARIATES,
-        "reference": statistic_keys.REFERENCE,
-    }
+    keys: ClassVar = statistic_keys.OF_OUTCOME
     methods = "differences of means are from linear regressions"
     note = (
         f"{LEFT_OUT}; standard errors assume the same spread of residuals everywhere; "

@@ -51,11 +51,7 @@ class _OddsRatios(OfOutcome):
     """What both ways have in common: an outcome of two categories, the second explained."""
 
     kind = "logistic"
-    keys: ClassVar = {
-        "outcome": statistic_keys.OUTCOME,
-        "covariates": statistic_keys.COVARIATES,
-        "reference": statistic_keys.REFERENCE,
-    } | OF_PATTERNS
+    keys: ClassVar = statistic_keys.OF_OUTCOME | OF_PATTERNS
     methods = "odds ratios are from logistic regressions"
     ratio = "odds ratio"
     supposed = ", if a quarter of the records have the outcome"

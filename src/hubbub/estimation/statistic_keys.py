@@ -153,6 +153,8 @@ REFERENCE = table(
     'table such as `{ stage = "II" }`',
     default="none",
 )
+# Of a regression whose covariates explain one column.
+OF_OUTCOME = {"outcome": OUTCOME, "covariates": COVARIATES, "reference": REFERENCE}
 
 
 _MOST_COVARIATES = 30

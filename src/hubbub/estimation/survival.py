@@ -194,22 +194,17 @@ class SurvivalCourse:
     @cached_property
     def covariance(self) -> Array:
         """(length, length) of the cumulative hazard, by noise, sampling and the doubt of slopes."""
-        y, left = self._positive
-        # Its noise as linear functions of the sum's, (length, width).
-        rows = self.sets.exposed[: self.length] / y[:, None]
-        rows = np.cumsum(rows - self._left[: self.length] / left[:, None], axis=0)
-        rows = rows * (self.sigma * self.wider)[:, None]
-        drawn = self.greenwood + self._doubt
-        return np.asarray(rows @ rows.T + np.minimum.outer(drawn, drawn))
-
-    @cached_property
-    def _doubt(self) -> Array:
-        """(length,) variance of the cumulative hazard by how the hazard may change inside bins."""
         end, (y, left) = self.length, self._positive
+        # Its noise as linear functions of the sum's, (length, width).
+        rows = self.sets.exposed[:end] / y[:, None]
+        rows = np.cumsum(rows - self._left[:end] / left[:, None], axis=0)
+        rows = rows * (self.sigma * self.wider)[:, None]
+        # How the hazard may change inside bins.
         hazard = np.log(y / left)
         rough = roughness(self.sets.ticks[: end + 1], hazard)
         inside = np.maximum(self.inside[:end], 0.0) / 4
-        return np.cumsum((hazard * rough * inside / y) ** 2)
+        drawn = self.greenwood + np.cumsum((hazard * rough * inside / y) ** 2)
+        return np.asarray(rows @ rows.T + np.minimum.outer(drawn, drawn))
 
     @cached_property
     def greenwood(self) -> Array:
