@@ -237,6 +237,24 @@ def test_p24_a_study_chosen_late_stays_late_under_a_fixed_cap_and_the_adaptive_o
         assert [len(one.counts) for one in ledger.filter.admissions] == [1, 1]
 
 
+def test_p24_what_an_older_version_wrote_as_left_after_a_fixed_cap_is_not_believed(place):
+    """It took all studies before that cap for the first one, and left too much."""
+    third, fourth = (entry(study=name * 32, noise_multiplier=1e5) for name in (b"3", b"4"))
+    left = RemainingBudget(shift=0.2, delta=1e-6)
+    old = Admission(study=third.study, counts=((third.kind, 1),), left=left)
+    with Ledger(place) as ledger:
+        for studies, one in (("adaptive", FIRST), ("fixed", {**RARE, "study": OTHER})):
+            ledger.set_cap(cap_of(2.002, studies))
+            ledger.charge(entry(**one), attempts=1)
+        ledger.set_cap(cap_of(2.1))
+        with ledger._chain.writing():
+            ledger._chain.append(json.dumps({"admit": old.to_dict()}), ledger._catch_up())
+    with Ledger(place) as ledger:
+        assert ledger.filter.admissions[-1] == old
+        with pytest.raises(BudgetError):
+            ledger.charge(fourth, attempts=1)
+
+
 def test_p24_what_was_let_in_is_no_second_study_under_a_fixed_cap_between(place):
     with Ledger(place) as ledger:
         ledger.set_cap(cap_of(2 * BOTH))
@@ -319,6 +337,19 @@ def test_p24_certificates_have_to_fit_what_is_kept_for_them(place):
         with pytest.raises(BudgetError, match="their sessions exceed it"):
             ledger.charge(again, attempts=STEPS)
         ledger.charge(entry(2, session=b"g" * 16, **SAMPLED, certificate=small), attempts=STEPS)
+
+
+@pytest.mark.parametrize(("cap", "others"), [(1.001 * ONE, 0), (2 * BOTH, 1)])
+def test_p24_no_study_is_let_in_whose_own_certificates_are_refused_later(place, cap, others):
+    first, later = Certificate(epsilon=1e-9), Certificate(failure=5e-6)
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(cap))
+        for _ in range(others):
+            ledger.charge(entry(study=OTHER, noise_multiplier=1e4), attempts=1)
+        one = entry(1, **SAMPLED, certificate=first)
+        with pytest.raises(BudgetError):
+            ledger.charge(one, attempts=STEPS, study_certificate=first.after(later))
+        ledger.charge(one, attempts=STEPS, study_certificate=first.after(first))
 
 
 def test_p24_certificates_beside_a_study_that_leaves_nothing_are_held_against_the_cap(place):

@@ -286,6 +286,7 @@ ASKED = {"sensitivity": 1.0, "epsilon": 1.0, "delta": 1e-5}
         [[1.0], [-np.inf]],
         [[1e300], [1.0], [1.0]],
         [[1e9], [1.0], [1.0]],
+        [[np.longdouble("1e400")], [1.0]],
         *NOT_ARRAYS,
         [["a"], ["b"]],
         [[1j], [2.0]],
@@ -303,7 +304,8 @@ def test_what_is_no_vector_of_real_numbers_is_refused_before_any_noise(vectors):
 @pytest.mark.parametrize(
     "options",
     [
-        *({"sensitivity": bad} for bad in (0, -1.0, np.nan, np.inf, "1", True)),
+        # Lengths past these over- or underflow, which once let vectors of any length through.
+        *({"sensitivity": bad} for bad in (0, -1.0, np.nan, np.inf, "1", True, 9e-31, 2e30)),
         *({"epsilon": bad} for bad in (0, -1.0, 51, np.nan, np.inf, "1")),
         *({"delta": bad} for bad in (0, 1, 0.5, np.nan, -1e-5)),
         *({"colluders": bad} for bad in (3, 4, -1, 1.5, "1")),
@@ -320,7 +322,7 @@ def test_settings_without_a_guarantee_are_refused_by_name(options):
 @pytest.mark.parametrize(
     "options",
     [
-        {"sensitivity": np.float32(1)},
+        *({"sensitivity": one} for one in (np.float32(1), 1e30)),
         {"epsilon": np.float64(1)},
         {"epsilon": np.float32(1), "delta": np.float32(1e-5)},
         {"epsilon": Fraction(1)},
@@ -349,8 +351,9 @@ def test_p6_a_private_sum_pays_for_the_rounding_of_the_vectors_and_takes_no_long
     # Two neighbours' vectors, each rounded as a float64 and in steps of the grid.
     error = 4 * 2.0**-53 * (2.0**30 + 1)
     assert planned[0].mechanism.clip >= little["sensitivity"] * (1 + error)
-    with pytest.raises(StudyError, match="vectors no longer than"):
-        hubbub.private_sum([long, 0 * long, 0 * long], **little)
+    for unit in (1.0, 1e-30, 1e30):
+        with pytest.raises(StudyError, match="vectors no longer than"):
+            hubbub.private_sum([unit * long, 0 * long, 0 * long], **little | {"sensitivity": unit})
 
 
 def test_numpys_own_number_of_nodes_gives_the_same_sum():

@@ -214,8 +214,8 @@ def test_steps_of_metrics_go_up_and_what_else_they_say_is_told_as_not_computed(
         ({"epsilon": 3.0}, (2.0, None), "wrong"),
         ({"delta": 1e-4}, (2.0, 3.0), "wrong"),
         ({"relation": "substitute"}, (2.0, 3.0), "wrong"),
-        ({"epsilon": "3"}, (), NOT_VERIFIABLE),
-        ({"epsilon": []}, (2.0, 3.0), "wrong"),
+        *(({"epsilon": no}, (2.0, 3.0), "wrong") for no in ("3", "nan", [], True, 10**400)),
+        ({}, (2.0, "nan"), "wrong"),
         ({}, (3.0,), NOT_VERIFIABLE),  # the other silo may have spent more
         ({}, (), NOT_VERIFIABLE),
         ({"epsilon": 2.0}, (3.0,), "wrong"),
@@ -319,7 +319,7 @@ def test_what_the_evidence_has_no_digest_of_is_told_in_folders_too(tmp_path: Pat
         (tmp_path / name).write_text("1")
     study: Any = SimpleNamespace(asks=asks(), data=SimpleNamespace(standardise=1))
     content = {"files": {"tables/ages.csv": "", "sums.json": ""}}
-    (found,) = _beside(tmp_path, study, content)
+    (found,) = _beside(tmp_path, study, content, [])
     assert found.claim.startswith("that these say what")
     assert "files say: page.html, tables/more.html; evidence.json has no digest" in found.claim
 

@@ -32,6 +32,7 @@ from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.evidence_file import (
     NOT_VERIFIABLE,
     REDERIVED,
+    SIGNED,
     Finding,
     with_signature,
 )
@@ -404,6 +405,22 @@ def test_no_transcript_stands_for_a_session_that_was_dropped(
     path = tmp_path / "evidence.json"
     path.write_text(with_signature(told, true.keys.sign))
     assert {one.claim for one in check(path) if not one.holds} == {"each transcript is listed once"}
+
+
+def test_words_that_nobody_has_signed_vouch_for_no_total(
+    runs: Callable[[str], Forger], tmp_path: Path
+) -> None:
+    """As many words as there are silos, all of one of them or under a false signature."""
+    forger = copied(runs("tables"), tmp_path / "run")
+    true, total = content_of(forger.folder), "states the epsilon that the silos signed"
+    assert [one.verdict for one in verify(forger.folder) if total in one.claim] == [SIGNED]
+    first, *others = true["silos"]
+    for parts in ([first, *[first] * len(others)], [first | {"ledger": 0}, *others]):
+        text = with_signature(true | {"silos": parts}, forger.keys.sign)
+        (forger.folder / "evidence.json").write_text(text)
+        found = verify(forger.folder)
+        assert not all(one.holds for one in found)
+        assert not any(total in one.claim for one in found)
 
 
 def test_a_session_by_another_name_is_missing(

@@ -55,6 +55,7 @@ class PrivacyFilter:
     made: Mapping[bytes, Counts]  # the same, by study
     admissions: tuple[Admission, ...] = ()  # since then
     left: Admission | None = None  # the last of them, if it was made under this cap
+    is_resumed: bool = False  # after a fixed cap
 
     @classmethod
     def beginning(cls, cap: Cap, tally: Tally) -> PrivacyFilter:
@@ -79,11 +80,13 @@ class PrivacyFilter:
             )
             if counts := tuple((kind, count) for kind, count in counts if count > 0):
                 whole = whole.with_admission(Admission(study=study, counts=counts, left=None))
-        return whole.under(cap)
+        return replace(whole.under(cap), is_resumed=True)
 
     def with_admission(self, one: Admission) -> PrivacyFilter:
         """With one more study."""
-        return replace(self, admissions=(*self.admissions, one), left=one)
+        # P24: versions to 0.2 wrote too much `left` after a fixed cap, so there it is found anew.
+        left = None if self.is_resumed else one
+        return replace(self, admissions=(*self.admissions, one), left=left)
 
     def admission(
         self, entry: Entry, attempts: int | None, study: Mapping[LedgerMechanism, int], tally: Tally
@@ -91,7 +94,8 @@ class PrivacyFilter:
         """What has to be written before an entry may be; None if it was set aside already.
 
         Known are perhaps the most `attempts` of its study and mechanism that there will ever be,
-        and those of all of the `study`'s mechanisms. BudgetError: the cap has no room for them.
+        and those of all of the `study`'s mechanisms; the entry's certificate is of all their
+        sessions then. BudgetError: the cap has no room for them.
         """
         attempts_made = tally.attempts(entry.study, entry.kind)
         # P24: a study is compared with the cap as a whole, once; then its attempts are only
@@ -106,10 +110,7 @@ class PrivacyFilter:
         counts = self.wanted(entry.study, {**study, entry.kind: most})
         self._check_unit(counts)
         left = self._left_after(counts)
-        # P24: a certificate for each kind's session, none of which has a name yet.
-        mine = Certified.by(entry)
-        each = {mine._replace(session=bytes((number,))) for number in range(len(counts))}
-        if left is None and not self._fits_alone(counts, tally.certified | each):
+        if left is None and not self._fits_alone(counts, tally.certified | {Certified.by(entry)}):
             raise self._refusal(entry.study, counts, tally)
         return Admission(study=entry.study, counts=counts, left=left)
 

@@ -15,6 +15,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Self
@@ -26,6 +27,7 @@ from hubbub.core.ledger.head_statement import HeadStatement
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.tally import Tally, attempts_of
 from hubbub.core.planning.plan import Plan
+from hubbub.core.privacy.certificate import Certificate
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
 
 Content = Entry | Cap | Admission | Closing
@@ -68,6 +70,7 @@ class Ledger:
         *,
         attempts: int | None = None,
         study_attempts: Mapping[LedgerMechanism, int] | None = None,
+        study_certificate: Certificate | None = None,
     ) -> None:
         """Write an entry durably, or refuse it.
 
@@ -77,6 +80,8 @@ class Ledger:
                 whichever sessions made them; None: only the cap limits them.
             study_attempts: the same for all mechanisms of its study, which an adaptive cap lets in
                 together.
+            study_certificate: of all the study's sessions together, so that none of them is
+                refused for it later.
 
         Raises:
             SpentError: the study was closed or has made its attempts; nothing is written.
@@ -98,7 +103,7 @@ class Ledger:
                     )
                 self._tally.check_units([entry.kind], self._path)
                 self._tally.check_attempts(entry, attempts, self._path)
-                let_in = self._check_cap(entry, attempts, study_attempts or {})
+                let_in = self._check_cap(entry, attempts, study_attempts or {}, study_certificate)
                 rows: list[tuple[Row, Content]] = []
                 # P24: all of the study is set aside before its first attempt, in the same
                 # transaction.
@@ -168,16 +173,23 @@ class Ledger:
             self._chain.rehearse()
 
     def _check_cap(
-        self, entry: Entry, attempts: int | None, study_attempts: Mapping[LedgerMechanism, int]
+        self,
+        entry: Entry,
+        attempts: int | None,
+        study_attempts: Mapping[LedgerMechanism, int],
+        certificate: Certificate | None,
     ) -> Admission | None:
         """The cap has room for an entry; under an adaptive one, what is to be let in before it."""
         if self._filter is None:
             if self._cap is not None:
                 self._tally.check_cap(entry, self._cap, attempts)
             return None
-        let_in = self._filter.admission(entry, attempts, study_attempts, self._tally)
-        after = self._filter if let_in is None else self._filter.with_admission(let_in)
-        after.check(entry, self._tally)
+        whole = entry if certificate is None else replace(entry, certificate=certificate)
+        let_in = self._filter.admission(whole, attempts, study_attempts, self._tally)
+        if let_in is None:
+            self._filter.check(entry, self._tally)
+        else:  # P24: let in with what all of its sessions certify
+            self._filter.with_admission(let_in).check(whole, self._tally)
         return let_in
 
     def set_cap(self, cap: Cap) -> None:

@@ -59,6 +59,7 @@ class LocalBackend:
         most = self._most(kind, planned.mechanism.rows)
         rows = {} if self.plan is None else attempts_of(self.plan)
         whole = {one: self._most(one, count) for one, count in rows.items()}
+        certificate = None if self.plan is None else self.plan.certificate
 
         def record(index: int, session: Session, charge: Charge) -> None:
             # P15: what earlier charges have paid for is on the disk before the next charge is.
@@ -66,7 +67,12 @@ class LocalBackend:
             entry = entry_of(planned, session, charge, kind)
             beside = {one: counts[index] for one, counts in whole.items() if index in counts}
             try:
-                self.ledgers[index].charge(entry, attempts=most.get(index), study_attempts=beside)
+                self.ledgers[index].charge(
+                    entry,
+                    attempts=most.get(index),
+                    study_attempts=beside,
+                    study_certificate=certificate,
+                )
             except BudgetError as error:
                 raise BudgetError(f"{self.study.parties.names[index - 1]}: {error}") from None
 

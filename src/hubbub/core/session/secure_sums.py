@@ -149,7 +149,7 @@ def private_sum(
         vectors: each silo's own sum over its records, finite real numbers of one shape (m,); at
             least two vectors.
         sensitivity: L2 norm that bounds one record's part in a vector, in the unit of the vectors;
-            the caller's promise.
+            from 1e-30 to 1e30; the caller's promise.
         epsilon: in [0.001, 50]; no unit.
         delta: probability, in [1e-12, 0.1].
         colluders: how many silos may join the adversary, from 0 to two less than there are.
@@ -172,7 +172,8 @@ def private_sum(
     (True, 1e-05)
     """
     reals = _reals(vectors)
-    sensitivity = arguments.positive("sensitivity", sensitivity)
+    # P6: so that numbers are rounded relatively, and squares of lengths are float64s.
+    sensitivity = arguments.within("sensitivity", sensitivity, least=1e-30, most=1e30)
     if diameter is not None:
         sensitivity = _half(diameter, sensitivity, relation)
     colluders = arguments.whole("colluders", colluders, least=0, most=max(len(reals) - 2, 0))
@@ -241,7 +242,8 @@ def _reals(vectors: Sequence[ArrayLike]) -> list[NDArray[np.float64]]:
     """The vectors as finite float64."""
     arrays = _arrays(vectors)
     for array in arrays:
-        if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        # A longer float may be finite, and past all float64.
+        if array.dtype.kind not in "iuf" or not (abs(array) <= np.finfo(np.float64).max).all():
             raise StudyError(
                 f"expected finite real numbers in the vectors, got {array.dtype} or others; "
                 "clean them first"

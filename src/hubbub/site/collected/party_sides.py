@@ -287,6 +287,7 @@ class SiloSide(PartySide):
             ),
             attempts=planned.mechanism.rows,
             study_attempts=attempts_of(asked.plan),
+            study_certificate=asked.plan.certificate,
         )
 
 

@@ -207,7 +207,12 @@ class SiloEndpoint(Endpoint):
             entry = entry_of(planned, session, charge, kind)
             self._ledger.check_units(plan)
             set_caps([self._ledger], study.privacy)
-            self._ledger.charge(entry, attempts=mechanism.rows, study_attempts=study_attempts)
+            self._ledger.charge(
+                entry,
+                attempts=mechanism.rows,
+                study_attempts=study_attempts,
+                study_certificate=plan.certificate,
+            )
 
         attempts = mechanism.attempts_per_list
         return SiloParty(

@@ -119,14 +119,14 @@ def checked_part(part: object, silo: Identity, *, study: bytes, sessions: Iterab
         and set(ledger) == {"head", "rows"}
         and len(bytes.fromhex(ledger["head"])) == 32
         and all(type(count) is int and 0 <= count < _MOST for count in counts)
-        and (total is None or _is_spending(total))
+        and (total is None or is_spending(total))
     )
     if not fits or not silo.verifies(bytes.fromhex(part["signature"]), part_words(part)):
         raise ValueError("expected a silo's own words about this study")
     return part
 
 
-def _is_spending(total: object) -> bool:
+def is_spending(total: object) -> bool:
     """Whether this is what was ever spent on a data set."""
     if not isinstance(total, dict) or set(total) != {"epsilon", "delta", "relation"}:
         return False

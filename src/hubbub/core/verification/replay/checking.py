@@ -36,6 +36,7 @@ from hubbub.core.verification.evidence.collecting import (
     FILE,
     digests_of,
     files_of,
+    is_spending,
     names_of,
     summary_of,
 )
@@ -182,16 +183,19 @@ def spending_findings(path: Path, study: Study, content: Plain) -> Iterator[Find
     asked = (study.privacy.delta, study.privacy.relation)
     try:
         stated = read_plain(path)
-        told = [part["data_set"] for part in content["silos"] if part["data_set"]]
+        total = {name: stated[name] for name in ("epsilon", "delta", "relation")}
+        told = [part["data_set"] for part in content["silos"] if part["data_set"] is not None]
+        if not all(map(is_spending, (total, *told))):
+            raise ValueError("no epsilon at a delta")
         like = [one for one in told if (one["delta"], one["relation"]) == asked]
-        signed_for = [inf if one["epsilon"] is None else float(one["epsilon"]) for one in like]
-        epsilon = inf if stated["epsilon"] is None else float(stated["epsilon"])
-        at = (stated["delta"], stated["relation"])
+        epsilon, *signed_for = (
+            inf if one["epsilon"] is None else float(one["epsilon"]) for one in (total, *like)
+        )
     except MALFORMED as error:
         yield wrong(claim, f"it cannot be read ({type(error).__name__}); {RESTORE}").on(SPENDING)
         return
     worst = max(signed_for, default=0.0)
-    if at != asked:
+    if (total["delta"], total["relation"]) != asked:
         yield wrong(claim, f"it is at another delta or relation than the study; {RESTORE}")
     elif epsilon < worst or (epsilon > worst and len(like) == study.parties.silos):
         yield wrong(claim, f"it states {epsilon:.6g}, they signed {worst:.6g}; {RESTORE}")
@@ -199,9 +203,7 @@ def spending_findings(path: Path, study: Study, content: Plain) -> Iterator[Find
         yield signed(claim)
     else:
         yield not_verifiable(f"that {claim}: not all have told it")
-    yield not_verifiable(
-        f"what {path.name} says of caps and of what was before, which nothing here computes"
-    ).on(SPENDING)
+    yield not_verifiable(f"what {path.name} says besides, which nothing here computes").on(SPENDING)
 
 
 _BEYOND = (
@@ -253,9 +255,9 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     if content is not None and (type(claimed) is not dict or claimed.get("id") != study.id.hex()):
         why = f"it is about another study; {RESTORE}"
         return [*findings, wrong(f"{FILE} is about the study in study.toml", why)]
-    if content is not None:
-        findings += _beside(folder, study, content)
     claims = [not_verifiable(_NO_EVIDENCE)] if content is None else check_content(content)
+    if content is not None:
+        findings += _beside(folder, study, content, claims)
     if beyond:
         return [*findings, *map(not_checked, _BEYOND), *claims]
     if remade_plan is None:
@@ -272,7 +274,9 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     return findings + claims
 
 
-def _beside(folder: Path, study: Study, content: Plain) -> Iterator[Finding]:
+def _beside(
+    folder: Path, study: Study, content: Plain, claims: Sequence[Finding]
+) -> Iterator[Finding]:
     """Files that a run of this study does not give, whose readers would believe them; its audit."""
     given = {*files_of(folder, study.asks)}
     given -= {folder / STANDARDISED} if study.data.standardise is None else set()
@@ -290,7 +294,8 @@ def _beside(folder: Path, study: Study, content: Plain) -> Iterator[Finding]:
         )
     if (folder / AUDIT).exists():
         yield _audit_kept(folder / AUDIT, content).on(AUDIT)
-    if (folder / SPENDING).exists():
+    # Only words that were verified say what silos have signed, and each silo once.
+    if (folder / SPENDING).exists() and all(one.holds for one in claims):
         yield from spending_findings(folder / SPENDING, study, content)
 
 
