@@ -203,11 +203,8 @@ def apart(files: Sequence[Sequence[float]]) -> Mapping[int, tuple[tuple[float, f
         )
     }
     if len(halves) == 2 and alone:
-        second = max(halves)
-        alone = {second: alone[second]}
+        alone.pop(min(halves))
     elif len(halves) - len(alone) < 2:
-        return {}
-    if not alone:
         return {}
     others = [value for k, values in enumerate(files) if k not in alone for value in values]
     return {k: (half, median(others)) for k, half in alone.items()}
@@ -403,8 +400,8 @@ def candidates(columns: Mapping[str, Sequence[str]]) -> list[list[str]]:
     either = [name for name in dict.fromkeys((*answers, *classes)) if _is_filled(columns[name], 2)]
 
     def called(ranks: Sequence[str]) -> list[str]:
-        ranked = [(rank, name) for name in either if (rank := _rank(name, ranks, _EARLIER))]
-        return [name for _, name in sorted(ranked, key=lambda pair: pair[0])]
+        by_rank = {name: _rank(name, ranks, _EARLIER) for name in either}
+        return sorted(filter(by_rank.get, either), key=by_rank.__getitem__)
 
     def of_two_values(names: Sequence[str]) -> list[str]:
         return [name for name in names if len(values[name]) == 2 and _is_filled(columns[name], 10)]
@@ -427,11 +424,9 @@ def candidates(columns: Mapping[str, Sequence[str]]) -> list[list[str]]:
         sorted(of_two_values(answers) + counting, key=is_trait),
         sorted(of_two_values(classes), key=is_trait),
     ]
-    earlier: set[str] = set()  # a column stands in its first tier
-    kept = []
-    for tier in tiers:
-        kept.append([name for name in dict.fromkeys(tier) if name not in earlier])
-        earlier |= {*tier}
+    # A column stands in its first tier.
+    first = {name: place for place, tier in reversed([*enumerate(tiers)]) for name in tier}
+    kept = [[n for n in dict.fromkeys(tier) if first[n] == k] for k, tier in enumerate(tiers)]
     *meant, two_values = kept  # of which one may be the target where nothing else can
     return [tier for tier in meant if tier] or [tier for tier in (two_values,) if tier]
 

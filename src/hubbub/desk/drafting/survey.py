@@ -105,11 +105,8 @@ def repeated_keys(tables: Sequence[RawTable], names: Sequence[str]) -> list[Repe
     ranked = []
     for name in names:
         words = words_in(name)
-        is_ending = bool(words) and words[-1] in _ENDINGS
-        if {*words[-2:-1]} & _PEOPLE if is_ending else {*words[-1:]} & _PEOPLE:
-            rank = 0  # called after people
-        else:
-            rank = 1 if is_named_key(name) else 2
+        called = words[-2:-1] if {*words[-1:]} & _ENDINGS else words[-1:]
+        rank = 0 if {*called} & _PEOPLE else 1 if is_named_key(name) else 2  # 0: after people
         if (key := _repeated(name, rank, distinct)) is not None:
             ranked.append((rank, key))
     return [key for _, key in sorted(ranked, key=lambda pair: pair[0])]
@@ -251,13 +248,10 @@ def joined(table: RawTable, key: str) -> RawTable:
     for person, row in zip(map(patient_key, table.column(key)), table.rows, strict=True):
         if person:
             kept = people.setdefault(person, list(row))
-            kept[:] = [
-                new if is_missing(old, number=False) else old
-                for old, new in zip(kept, row, strict=True)
-            ]
-    rows = map(tuple, people.values())
-    of_people = RawTable.of(table.origin, table.header, rows, table.faults)
-    return replace(of_people, named=table.named, separator=table.separator)
+            pairs = zip(kept, row, strict=True)
+            kept[:] = [new if is_missing(old, number=False) else old for old, new in pairs]
+    rows = tuple(map(tuple, people.values()))
+    return replace(table, rows=rows, numbers=tuple(range(1, len(rows) + 1)), read=len(rows))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,8 +354,7 @@ def survey_of(raw: Sequence[RawTable], paths: Sequence[Path]) -> Survey:
         for old, new in zip(table.header, header, strict=True):
             if old != new and table.named:
                 what = f"this column is spelled {new!r} in other files"
-                remedy = "spell it the same in all files"
-                faults.append(Fault(file=table.origin, column=old, what=what, remedy=remedy))
+                faults.append(table.fault(what, "spell it the same in all files", old))
         tables.append(replace(table, header=header))
     return Survey(paths=tuple(paths), tables=tuple(tables), faults=tuple(faults))
 
@@ -430,12 +423,9 @@ def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
     key = given.patient or (keys[0].name if keys else "")
     if given.records_are_units or key not in survey.common:  # which a draft refuses
         return
-    choices = [
-        *(Option(f"{k.name} is the person", ("--patient", k.name)) for k in keys[:3]),
-        Option(
-            "every row is a different person, or the records are public", ("--records-are-units",)
-        ),
-    ]
+    choices = [Option(f"{k.name} is the person", ("--patient", k.name)) for k in keys[:3]]
+    nobody = "every row is a different person, or the records are public"
+    choices.append(Option(nobody, ("--records-are-units",)))
     asks = given.can_join and (given.patient is None or _is_bare(survey, given))
     if asks and (two := scattered(survey.full, key)):
         means = (
