@@ -273,10 +273,7 @@ def _three_digits(value: float) -> str:
 # The figure that goes with an answer. Survival figures are as papers print them: a point-wise
 # interval around each curve, the p-value in the figure, and the numbers at risk below the axis.
 
-_RATIOS = (
-    *("hazard ratio", "odds ratio", "rate ratio", "relative risk"),
-    "ratio of geometric means",
-)
+_RATIOS = ("hazard ratio", "odds ratio", "rate ratio", "relative risk", "ratio of geometric means")
 _MOST_CURVES, _MOST_TIMES = 6, 8
 _WHAT = {  # is on the vertical axis, by the kind of answer
     "survival": "share without the event",

@@ -5,7 +5,7 @@ It reads the plan's plain values, and what the ledgers said after a run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 from typing import Any
 
@@ -71,28 +71,21 @@ def spent_words(spending: Mapping[str, Any]) -> str:
     )
 
 
-def _to_patients(found: Mapping[str, Any] | None, stated: float | None) -> list[str]:
+def _to_patients(found: Mapping[str, Any] | None, stated: float | None) -> Iterator[str]:
     """What holds for who has several records, where each record is a unit."""
     if found is None or found["is_unit"]:
-        return []
-    epsilon = found["epsilon"]
-    if epsilon is None:
-        return [
-            (
-                "no guarantee for patients: the guarantee is for one record, and for "
-                f"{found['who']} epsilon is above 50 or has no bound; name the patients' "
-                "column in data.patient to protect patients"
-            )
-        ]
-    if epsilon > max(_WEAK, stated or 0.0):
-        return [
-            (
-                f"weak guarantee for patients: for {found['who']} epsilon is "
-                f"{at_most(epsilon)}, not {at_most(stated)}; name the patients' column in "
-                "data.patient to protect patients"
-            )
-        ]
-    return []
+        return
+    if (epsilon := found["epsilon"]) is None:
+        yield (
+            "no guarantee for patients: the guarantee is for one record, and for "
+            f"{found['who']} epsilon is above 50 or has no bound; name the patients' "
+            "column in data.patient to protect patients"
+        )
+    elif epsilon > max(_WEAK, stated or 0.0):
+        yield (
+            f"weak guarantee for patients: for {found['who']} epsilon is {at_most(epsilon)}, not "
+            f"{at_most(stated)}; name the patients' column in data.patient to protect patients"
+        )
 
 
 # What it cost: epsilon for every adversary, and what that means in plain words.
@@ -106,11 +99,6 @@ Exposure = Mapping[str, Any]
 def stated(plan: Plan) -> Exposure:
     """The adversary to whom the study's epsilon is promised; its silos are the study's T."""
     return next(row for row in plan["epsilon"] if row["adversary"] == plan["stated_adversary"])
-
-
-def against(plan: Plan, mode: trust_models.Mode) -> str | None:
-    """The adversary against whom the stated epsilon holds in this mode; None: against nobody."""
-    return mode.holds_against(plan["stated_adversary"])
 
 
 def axis(
@@ -153,12 +141,13 @@ def plainly(plan: Plan, against: str) -> str:
     )
 
 
-def cost(plan: Plan, mode: trust_models.Mode, up: charts.Scale) -> markup.Html:
+def cost(plan: Plan, mode: trust_models.Mode, who: str | None, up: charts.Scale) -> markup.Html:
     """The section; the table of adversaries is the federation's, baselines have other ones.
 
-    `up` is the axis for epsilon by coalition.
+    `who` is the adversary against whom epsilon holds, None where it is nobody; `up` is the axis for
+    epsilon by coalition.
     """
-    who, heading = against(plan, mode), "What it cost"
+    heading = "What it cost"
     if who is None:
         return markup.section(heading, markup.tag("p", mode.beyond))
     if mode is not trust_models.FEDERATED:
@@ -320,13 +309,10 @@ def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:
 
 Cells = tuple[str, str, str]
 
+_LEFT = "σ that the stated adversary cannot subtract, over the clip C"
 # Name, key in the plan, and what it is; σ stands for a standard deviation.
 _NOISE = (
-    (
-        "noise multiplier",
-        "noise_multiplier",
-        "σ that the stated adversary cannot subtract, over the clip C",
-    ),
+    ("noise multiplier", "noise_multiplier", _LEFT),
     ("total noise multiplier", "total_noise_multiplier", "the same if every silo takes part"),
     ("noise share", "share_sigma", "σ of what one silo adds if all take part, in the sum's units"),
     ("noise share on the grid", "share_sigma_grid", "the same in grid steps"),
@@ -339,13 +325,10 @@ _SIZE = (
     ("mask partners", "degree", "silos with which each shares masks (without compute nodes)"),
     ("δ", "delta", "the tiny probability that ε does not hold"),
 )
+_FEWER = "the same, and the probability that masks reveal the sum of fewer silos"
 _CERTIFICATE = (
     ("certificate: added to ε", "epsilon", "for rounding and finite precision, in every ε here"),
-    (
-        "certificate: added to δ",
-        "delta",
-        "the same, and the probability that masks reveal the sum of fewer silos",
-    ),
+    ("certificate: added to δ", "delta", _FEWER),
 )
 
 
@@ -371,16 +354,13 @@ def number_rows(plan: Plan) -> list[Cells]:
     if not plan.get("trains", True):
         size_of = ("numbers", "dimension", "what a sum consists of")
     factor = f"1 + {plan['certificate']['delta_factor'] - 1:.2g}"
-    power = at_most(100 * plan["attack_power_at_1_percent"])
+    power = f"{at_most(100 * plan['attack_power_at_1_percent'])} in 100"
+    found = "people identified at most, if 1 in 100 others is wrongly accused"
     return [
         *rows,
         *_amounts(plan, (size_of, *_SIZE)),
         ("upload", size(plan["upload_bytes_per_step"]), "what a silo sends for each sum"),
-        (
-            "attack",
-            f"{power} in 100",
-            "people identified at most, if 1 in 100 others is wrongly accused",
-        ),
+        ("attack", power, found),
         *_amounts(plan["certificate"], _CERTIFICATE),
         ("certificate: factor on δ", factor, "by which the ideal δ is multiplied"),
     ]

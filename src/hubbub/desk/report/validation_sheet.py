@@ -138,11 +138,10 @@ def next_step(validation: Validation) -> str:
 def _figures(everybody: Mapping[str, Any]) -> Iterator[Figure]:
     """The calibration plot and the decision curve, each with its points, where there is one."""
     curve, decisions = everybody["calibration"], everybody["decisions"]
-    drawings = (
-        [("calibration", curve, ("predicted", "observed"), _calibration_chart(curve))]
-        if curve
-        else []
-    )
+    drawings = []
+    if curve:
+        axes = ("predicted", "observed")
+        drawings.append(("calibration", curve, axes, _calibration_chart(curve)))
     if drawn := decision_chart(decisions):
         drawings.append(("decisions", decisions[0], ("threshold", "net benefit"), drawn))
     for name, own, head, (chart, words) in drawings:

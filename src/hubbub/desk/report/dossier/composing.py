@@ -190,13 +190,8 @@ def blanks_of() -> dict[str, Blank]:
 
 def draft_of() -> str:
     """A file with every blank open, and what is asked above it."""
-    lines = [
-        (
-            "# Questions that only people can answer: write a text for each name. Unanswered "
-            "ones stay open."
-        ),
-        "",
-    ]
+    asked = "# Questions that only people can answer: write a text for each name."
+    lines = [f"{asked} Unanswered ones stay open.", ""]
     for name, blank in blanks_of().items():
         lines += [f"# {blank.ask}", tomli_w.dumps({name: ""})]
     return "\n".join(lines)

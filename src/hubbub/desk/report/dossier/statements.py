@@ -168,8 +168,7 @@ def membership(run: Run) -> str:
 def outsiders(run: Run) -> str:
     """What holds against whoever gets the results only."""
     rows = (row for row in run.plan.epsilon if row["adversary"].startswith("outsider"))
-    row = next(rows, None)
-    if row is None:
+    if (row := next(rows, None)) is None:
         raise NotShownError("the plan has no row for it")
     return (
         "Against anybody who sees only published results, epsilon is at most "
