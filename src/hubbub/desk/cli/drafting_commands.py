@@ -66,31 +66,27 @@ def add_commands(commands: Any) -> None:
         _init,
         argument("files", "one CSV or Parquet file for each silo", Path, nargs="*"),
         argument(
-            "--query",
+            "--query FILE",
             "a file with one SELECT, instead of files; it is run on the databases in sources.toml",
             Path,
-            metavar="FILE",
         ),
         argument(
-            "--person",
+            "--person TABLE=COLUMN",
             "for each table of the query, the column with the person's key",
-            metavar="TABLE=COLUMN",
             action="append",
             default=[],
         ),
         argument(
-            "--data",
+            "--data DIR",
             "the folder of sources.toml; default here, or hubbub-home",
             Path,
             default=Path(),
-            metavar="DIR",
         ),
-        argument("--target", "the column to predict; default: it is guessed", metavar="COLUMN"),
+        argument("--target COLUMN", "the column to predict; default: it is guessed"),
         (  # at most one of these
             argument(
-                "--patient",
+                "--patient COLUMN",
                 "the column with the person's key: all rows of one patient are protected together",
-                metavar="COLUMN",
             ),
             argument(
                 "--records-are-units",
@@ -99,46 +95,38 @@ def add_commands(commands: Any) -> None:
             ),
         ),
         argument(
-            "--join",
+            "--join COLUMN",
             "one row for each value of this column, with the first value of every other "
             "column; needs --tidy",
-            metavar="COLUMN",
         ),
         argument(
-            "--codes",
+            "--codes COLUMNS",
             "columns whose whole numbers are codes, so categories; separated by commas",
-            metavar="COLUMNS",
         ),
         argument(
-            "--amounts",
+            "--amounts COLUMNS",
             "columns whose few whole numbers are counts, scores or grades; separated by commas",
-            metavar="COLUMNS",
         ),
         argument("--kind", "kind of target; default: it is guessed", choices=("class", *KINDS)),
         argument(
-            "--event",
-            "the column that says whether the time in --time ended with the event",
-            metavar="COLUMN",
+            "--event COLUMN", "the column that says whether the time in --time ended with the event"
         ),
         argument(
-            "--time",
+            "--time COLUMN",
             "the column with the time until the event; default with --event: it is guessed",
-            metavar="COLUMN",
         ),
         argument(
-            "--test-share",
+            "--test-share SHARE",
             "share of each silo's records that scores the model instead of training it",
             float,
-            metavar="SHARE",
         ),
         argument(
             "--out", "file for the study; default study.toml", Path, default=Path("study.toml")
         ),
         argument(
-            "--tidy",
+            "--tidy DIR",
             "also write corrected copies, which a run can read, into this folder",
             Path,
-            metavar="DIR",
         ),
         argument("--replace", "overwrite existing files", bool),
     )
@@ -149,16 +137,9 @@ def add_commands(commands: Any) -> None:
         "list everything that is wrong with a study's files",
         _check,
         STUDY,
-        argument("--silo", "only this silo's file", metavar="NAME"),
-        argument(
-            "--data", "folder of the files; default here", Path, default=Path(), metavar="DIR"
-        ),
-        argument(
-            "--mapping",
-            "draft this silo's mapping file, for you to review",
-            Path,
-            metavar="FILE",
-        ),
+        argument("--silo NAME", "only this silo's file"),
+        argument("--data DIR", "folder of the files; default here", Path, default=Path()),
+        argument("--mapping FILE", "draft this silo's mapping file, for you to review", Path),
     )
 
 

@@ -71,13 +71,12 @@ def add_commands(commands: Any) -> None:
         ledger,
         argument("--head", "a head that `show` printed and you noted elsewhere"),
         argument(
-            "--witness",
+            "--witness FILE",
             "statements that other parties kept (what `head` or `witness` printed with --json)",
             Path,
             nargs="+",
             action="extend",
             default=[],
-            metavar="FILE",
         ),
     )
     add_command(
@@ -112,12 +111,11 @@ def add_commands(commands: Any) -> None:
         _witness,
         argument("statement", "the output of `hubbub ledger head --json`", Path),
         argument(
-            "--key",
+            "--key NAME.key",
             "the witness's key; if it does not exist it is created, with a list beside "
             "it of what it signed",
             Path,
             required=True,
-            metavar="NAME.key",
         ),
     )
     add_command(
@@ -147,12 +145,11 @@ def add_commands(commands: Any) -> None:
             bool,
         ),
         argument(
-            "--law",
+            "--law NOISE RATE STEPS",
             "reserve room for this many training steps, with at most this rate and at "
             "least this noise; reserved steps cost nothing extra for being chosen late. "
             "State it before the first study",
             nargs=3,
-            metavar=("NOISE", "RATE", "STEPS"),
         ),
         relation("add-remove", "add-remove"),
     )

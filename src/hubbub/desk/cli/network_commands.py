@@ -82,12 +82,11 @@ def add_commands(commands: Any) -> None:
         argument("--deadline", "seconds to wait in each phase; default 60", float),
         argument("--waiting", "seconds to wait for missing parties; default 3600", float),
         argument(
-            "--until",
+            "--until DATE",
             "keep a study's sum open, so that parties can come one after the other; from this "
             "time on a quorum of silos suffices: 2026-12-24 (its end), or 2026-12-24T18:00, "
             "both UTC",
             _moment,
-            metavar="DATE",
         ),
         argument(
             "--grace", "seconds to wait for late silos once enough have answered; default 30", float
@@ -104,10 +103,9 @@ def add_commands(commands: Any) -> None:
             "--relay-certificate", "PEM file: the certificate of the leaf relay at --relay", Path
         ),
         argument(
-            "--socket",
+            "--socket PATH",
             "take requests at this socket instead of a relay, as Flower's ClientApp hands them in",
             Path,
-            metavar="PATH",
         ),
         argument("--roster", "where nothing is approved yet: the roster, kept in --home", Path),
         argument("--ledger", "the data set's ledger; default in --home", Path),
@@ -119,11 +117,10 @@ def add_commands(commands: Any) -> None:
             bool,
         ),
         argument(
-            "--patience",
+            "--patience SECONDS",
             "with --once: how long to wait for a silent aggregator; default 120",
             float,
             default=120.0,
-            metavar="SECONDS",
         ),
         *process,
     )
@@ -137,11 +134,10 @@ def add_commands(commands: Any) -> None:
             "--check", "check whether its process is alive and well; exit code 1 if not", bool
         ),
         argument(
-            "--most-age",
+            "--most-age SECONDS",
             "with --check: the oldest acceptable status; one is written every 30 s; default 120",
             float,
             default=120.0,
-            metavar="SECONDS",
         ),
     )
 

@@ -69,13 +69,12 @@ def add_commands(commands: Any) -> None:
         LEDGERS,
         argument("--baseline", "trusted, local-dp, alone or non-private"),
         AUDIT,
-        argument("--resume", "continue the run in this folder instead", Path, metavar="DIR"),
+        argument("--resume DIR", "continue the run in this folder instead", Path),
         argument("--trust-code", f"with --resume: {TRUST_WORDS}", bool),
         argument(
-            "--log",
+            "--log LOG",
             "also send metrics and epsilon to tensorboard:DIR, mlflow:URI, jsonl (standard "
             "error) or jsonl:FILE",
-            metavar="LOG",
         ),
         DEVICE,
     )

@@ -33,16 +33,14 @@ _LONGEST = 200  # letters of a study's name
 _LEDGERS = Path("runs/ledgers")  # where `hubbub run` has them
 TRIAL = (
     argument(
-        "--epsilon",
+        "--epsilon EPSILON",
         "this epsilon instead of the study's, to try it out; parts of it keep their share",
-        metavar="EPSILON",
     ),
     argument(
-        "--set",
+        "--set KEY=VALUE",
         "another value, to try it out, such as training.steps=100; may be repeated",
         action="append",
         default=[],
-        metavar="KEY=VALUE",
     ),
 )
 
@@ -50,11 +48,10 @@ TRIAL = (
 def add_commands(commands: Any) -> None:
     """Register the command."""
     ledgers = argument(
-        "--ledgers",
+        "--ledgers DIR",
         "folder of the silos' ledgers, to see what their records have spent; default: "
         f"that of the last run of these files, or {_LEDGERS}, if it exists",
         Path,
-        metavar="DIR",
     )
     words = "show what a study means: noise, and epsilon for each adversary"
     add_command(commands, "plan", words, _plan, STUDY, *TRIAL, ledgers)

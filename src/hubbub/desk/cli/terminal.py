@@ -55,9 +55,12 @@ class Argument(NamedTuple):
 
 
 def argument(name: str, words: str, kind: Callable[[str], Any] = str, **settings: Any) -> Argument:
-    """One argument: a word that must be typed, or an option, whose name begins with dashes."""
+    """One argument: a word that must be typed, or an option with dashes, as in "--out FILE"."""
+    name, *values = name.split()
     how: dict[str, Any] = {} if kind is str else {"type": kind}
     how = {"action": "store_true"} if kind is bool else how
+    if values:  # what the help calls them
+        how["metavar"] = tuple(values) if values[1:] else values[0]
     return Argument(name, {"help": words, **how, **settings})
 
 
@@ -328,11 +331,10 @@ _MOST = 4096
 
 
 PASSPHRASE = argument(
-    "--passphrase-fd",
+    "--passphrase-fd N",
     "descriptor to read the keys' passphrase from; default: systemd's credential "
     f"{CREDENTIAL}, or ask",
     int,
-    metavar="N",
 )
 
 
