@@ -22,16 +22,7 @@ from hubbub.core.planning.study_plan import plan
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.target import KINDS
-from hubbub.desk.cli.terminal import (
-    STUDY,
-    add_command,
-    answer,
-    argument,
-    emit,
-    say,
-    table,
-    writing,
-)
+from hubbub.desk.cli.terminal import STUDY, add_command, answer, argument, emit, say, table, writing
 from hubbub.desk.drafting.asked_query import AskedQuery
 from hubbub.desk.drafting.draft_files import draft_text, mapping_draft, write_tidy
 from hubbub.desk.drafting.raw_table import Fault
@@ -221,11 +212,8 @@ def _write(options: argparse.Namespace, drafted: Draft) -> int:
     words, command = _next(options, drafted, faults, is_ready=is_ready)
     following = shlex.join(["hubbub", *command])
     if options.json:
-        result = _described(drafted, left_out, faults) | {
-            "ready": is_ready,
-            "out": str(options.out),
-        }
-        emit(result | {"next": following, "too_wide": too_wide(study)})
+        said = {"ready": is_ready, "out": str(options.out), "next": following}
+        emit(_described(drafted, left_out, faults) | said | {"too_wide": too_wide(study)})
     else:
         _show(options, drafted, left_out)
         list_faults(faults)
@@ -427,14 +415,11 @@ def _last_words(
         )
     else:
         lines.append(f"epsilon {EPSILON:g}: all of it trains the model; {_TOO_FEW}")
-    private = "; ".join(made.private)
-    lines += [
-        (
-            "Read from your files: agree on these with your partners, or replace them, "
-            f"before you share the study: {private}"
-        ),
-        "nothing was sent; the list above is for you only",
-    ]
+    lines.append(
+        "Read from your files: agree on these with your partners, or replace them, before you "
+        f"share the study: {'; '.join(made.private)}"
+    )
+    lines.append("nothing was sent; the list above is for you only")
     is_read = not any(fault.refused for fault in faults)
     if not made.files and (options.tidy is not None or is_read):
         lines.append(
@@ -459,10 +444,8 @@ def _next(
         words = f"review {out}; {then} hubbub plan, and train with"
         return words, ["run", out]
     if options.tidy is not None:
-        words = (
-            "a run still refuses what is marked as wrong above: correct it, and check again with"
-        )
-        return words, ["check", out]
+        words = "a run still refuses what is marked as wrong above"
+        return f"{words}: correct it, and check again with", ["check", out]
     if options.query:
         party = next(name for name in made.parties if any(name in fault.file for fault in faults))
         words = "correct them in the database, or let each site map its own, beginning with"

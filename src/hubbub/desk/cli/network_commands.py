@@ -228,10 +228,9 @@ def _served(options: argparse.Namespace) -> int:
             )
     content: dict[str, Any] = {"seconds": time.monotonic() - began}
     if out is None:
-        words = (
-            "the statistics before the training are collected; hubbub serve without --until trains"
-        )
-        answer(options, {"collected": True, **content}, f"{study.name}: {words}")
+        words = "the statistics before the training are collected"
+        words = f"{study.name}: {words}; hubbub serve without --until trains"
+        answer(options, {"collected": True, **content}, words)
         return 0
     final = json.loads((out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     content = {"out": str(out), "final": final, **content}
@@ -320,17 +319,15 @@ def _logging(
     options: argparse.Namespace, party_folder: PartyFolder, show: Tell
 ) -> Iterator[EventLog]:
     """What happens at a party, told to people and whoever collects events, while it takes part."""
-    from hubbub.site.network.monitor import monitored
+    from hubbub.site.network.monitor import exported, monitored
 
-    exported: AbstractContextManager[Tell] = nullcontext(lambda _: None)
+    collector: AbstractContextManager[Tell] = nullcontext(lambda _: None)
     if options.otlp:
-        from hubbub.site.network.monitor import exported as exporting
-
-        exported = exporting(party_folder.name, warn)
+        collector = exported(party_folder.name, warn)
     # A polite request to end is like Ctrl-C: what was started is ended too.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with exported as send:
+        with collector as send:
 
             def tell(event: dict[str, Any]) -> None:
                 show(event)

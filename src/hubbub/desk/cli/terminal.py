@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hubbub.core.disk import why_of
+from hubbub.core.disk import json_value, read_bytes, why_of
 from hubbub.core.errors import UncountedWarning, UserError
 
 if TYPE_CHECKING:
@@ -193,7 +193,6 @@ def _printable(text: str) -> str:
 
 def read_answers(folder: Path) -> dict[str, Any]:
     """The answers in the folder of a run as plain values, by name; none if it asked nothing."""
-    from hubbub.core.disk import json_value, read_bytes
     from hubbub.estimation.queries.statistics_query import ANSWERS  # which takes long to import
 
     path = folder / ANSWERS
