@@ -378,9 +378,8 @@ def _status(options: argparse.Namespace) -> int:
     studies = status.pop("studies", {})
     # How long each call took is for programs.
     told = {key: value for key, value in status.items() if not key.startswith("seconds_")}
-    rows = [
-        (_LABELS.get(key, key.replace("_", " ")), _cell(key, value)) for key, value in told.items()
-    ]
+    names = {key: _LABELS.get(key, key.replace("_", " ")) for key in told}
+    rows = [(names[key], _cell(key, value)) for key, value in told.items()]
     table("State of the study", ("", ""), rows, texts=2)
     if len(studies) > 1:
         keys = ("study", "state", "step", "steps", "epsilon", "last_progress")

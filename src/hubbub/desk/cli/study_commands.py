@@ -144,14 +144,14 @@ def _plan(options: argparse.Namespace) -> int:
     show_plan(made)
     if spent:
         goal = study.privacy
+        rows = [
+            (who, at_most(own.spent), at_most(own.after), own.words) for who, own in spent.items()
+        ]
         table(
             f"Total spent by these records (at delta {goal.delta:g}, {goal.relation}, if "
             "all studies were fixed before the first)",
             ("silo", "epsilon so far", "with this study", "its cap"),
-            [
-                (name, at_most(own.spent), at_most(own.after), own.words)
-                for name, own in spent.items()
-            ],
+            rows,
         )
     return 0
 

@@ -195,19 +195,17 @@ def apart(files: Sequence[Sequence[float]]) -> Mapping[int, tuple[tuple[float, f
     """
     quarters = {k: quantiles(values, n=4) for k, values in enumerate(files) if len(values) >= _FEW}
     halves = {k: (low, high) for k, (low, _, high) in quarters.items()}
-    alone = {
-        k: half
-        for k, half in halves.items()
-        if not any(
-            half[0] <= other[1] and other[0] <= half[1] for j, other in halves.items() if j != k
-        )
-    }
+    alone = {}
+    for k, (low, high) in halves.items():
+        others = [half for j, half in halves.items() if j != k]
+        if not any(low <= end and start <= high for start, end in others):
+            alone[k] = low, high
     if len(halves) == 2 and alone:
         alone.pop(min(halves))
     elif len(halves) - len(alone) < 2:
         return {}
-    others = [value for k, values in enumerate(files) if k not in alone for value in values]
-    return {k: (half, median(others)) for k, half in alone.items()}
+    rest = [value for k, values in enumerate(files) if k not in alone for value in values]
+    return {k: (half, median(rest)) for k, half in alone.items()}
 
 
 # A time, and what says whether it ended with the event: an event alone forgets how long people were

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from itertools import compress
+from itertools import compress, count
 from pathlib import Path
 from typing import Any
 
@@ -288,14 +288,8 @@ class _Reading:
     def _without_title(self, lines: list[list[str]]) -> list[list[str]]:
         """Without lines above the header that have far fewer cells than the table."""
         width = Counter(map(len, lines)).most_common(1)[0][0] if lines else 0
-        first = next(
-            (
-                k
-                for k, line in enumerate(lines)
-                if 2 * sum(map(bool, line)) > width and not _COMMENT.match(line[0])
-            ),
-            0,
-        )
+        wide = (2 * sum(map(bool, own)) > width and not _COMMENT.match(own[0]) for own in lines)
+        first = next(compress(count(), wide), 0)
         if not first or width < 2:
             return lines
         title = " ".join(filter(None, lines[0]))

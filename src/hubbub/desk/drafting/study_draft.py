@@ -218,9 +218,8 @@ def _columns(
         decimals = [table.decimal(name) for table in survey.full]
         drafted = column_draft(name, survey.by_file[name], decimals, is_code=is_code)
         if is_code and name not in given.codes:
-            drafted = drafted.with_note(
-                "treated as codes, because of its name: --amounts if it counts or measures"
-            )
+            note = "treated as codes, because of its name: --amounts if it counts or measures"
+            drafted = drafted.with_note(note)
         if kept * _FEWER < lost:
             drafted = drafted.with_note(
                 f"filled in for {kept:.0%} of the rows with a target, empty in {lost:.0%} "

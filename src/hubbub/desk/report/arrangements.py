@@ -113,8 +113,6 @@ def interval(values: Sequence[float], metric: str = "") -> tuple[float | None, f
 
 
 # Whether joining was worth it: arrangements of the study side by side, with intervals.
-#
-# It shows an `ArrangementTable` and says in one sentence what follows from it; it trains nothing.
 
 _LINES = (
     "Dot: the mean; line: its 95 % interval. Where intervals overlap, the difference may "

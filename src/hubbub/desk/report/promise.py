@@ -89,8 +89,6 @@ def _to_patients(found: Mapping[str, Any] | None, stated: float | None) -> Itera
 
 
 # What it cost: epsilon for every adversary, and what that means in plain words.
-#
-# It reads the plan's plain values and calculates nothing but e to the epsilon.
 
 Plan = Mapping[str, Any]
 Exposure = Mapping[str, Any]
@@ -303,9 +301,6 @@ def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:
 
 
 # The numbers of the plan, for those who check it, and what the run took: seconds and bytes.
-#
-# It reads the plan's plain values and says of each what it is. It knows the sizes of messages from
-# these and from the frame that all have.
 
 Cells = tuple[str, str, str]
 
@@ -390,9 +385,8 @@ def traffic(plan: Plan, attempts: int, seconds: float | None) -> markup.Html:
     )
     caption = "Data sent for these attempts, without the set-up"
     head = ("Quantity", "per attempt", "total")
-    return markup.section(
-        "What it took", markup.tag("p", words), markup.table(caption, head, rows, numeric=(1, 2))
-    )
+    shown = markup.table(caption, head, rows, numeric=(1, 2))
+    return markup.section("What it took", markup.tag("p", words), shown)
 
 
 def download(plan: Plan) -> int | None:
