@@ -138,13 +138,7 @@ def _picture(mechanism: dict[str, Any], epsilon: float, delta: float) -> str:
     )
     words = f"epsilon {no_less(epsilon, 4)} at delta {no_less(delta, 4)}"
     above = "No mechanism with this noise is above the upper curve (certified)."
-    chart = charts.lines(
-        series,
-        axes,
-        described=f"{above} {words}.",
-        extra=[
-            tag("text", f"Dot: {words}", x=charts.LEFT, y=34),
-            charts.dot((epsilon, max(delta, lowest)), words, axes),
-        ],
-    )
+    dot = charts.dot((epsilon, max(delta, lowest)), words, axes)
+    extra = [tag("text", f"Dot: {words}", x=charts.LEFT, y=34), dot]
+    chart = charts.lines(series, axes, described=f"{above} {words}.", extra=extra)
     return charts.alone(chart, _HEIGHT)

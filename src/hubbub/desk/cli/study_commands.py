@@ -189,11 +189,9 @@ def show_plan(made: Plan) -> None:
         is_named=True,
     )
     if made.joint_batches:
-        table(
-            "Joint batches beside Poisson sampling, at the same noise",
-            ("adversary", "records owned", "joint batches", "Poisson"),
-            as_table(made.joint_batches),
-        )
+        title = "Joint batches beside Poisson sampling, at the same noise"
+        head = ("adversary", "records owned", "joint batches", "Poisson")
+        table(title, head, as_table(made.joint_batches))
     rows = [(name, words, value) for name, value, words in number_rows(plain)]
     table("Noise and messages", ("quantity", "what it is", "value"), rows, texts=2)
     _show_statistics(made)

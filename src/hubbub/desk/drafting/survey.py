@@ -47,10 +47,9 @@ _ROW_KEY = re.compile(r"[\w-]+")
 _FEW_ROWS = 8  # below which nothing looks like a key
 _FIRST_CODE = 1000
 _PEOPLE = word_set(
-    """
-    patient patients pat person subject subj participant proband member customer client resident
-    insuree mrn pid usubjid pt patientid personid subjectid patid subjid zper versicherter
-    """
+    "patient patients pat person subject subj participant proband member customer client "
+    "resident insuree mrn pid usubjid pt patientid personid subjectid patid subjid zper "
+    "versicherter"
 )
 _ENDINGS = word_set("id nr no key code number nummer num hash ref")
 _FEW_PEOPLE = 8  # different values, below which nothing looks like people
@@ -501,13 +500,8 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
     names = [name for tier in tiers for name in tier]
     if pairs:
         pair = pairs[0]
-        choices = [
-            _learn_time(pair.time, pair.event),
-            _learn(
-                pair.event,
-                " as yes or no; its column of times, which shows when that was known, is left out",
-            ),
-        ]
+        left = "; its column of times, which shows when that was known, is left out"
+        choices = [_learn_time(pair.time, pair.event), _learn(pair.event, f" as yes or no{left}")]
         if not pair.is_sure:
             choices.reverse()
         others = [name for name in names if name not in (pair.time, pair.event)]

@@ -41,12 +41,18 @@ class Mode:
     views: tuple[View, ...]
 
 
-_EXACT = ("Adds up, and sees every silo's exact sum.", "every silo's exact sum of gradients")
 _SILO = View(
     "silo",
     "Each keeps its own records and sees the published results.",
     "its own records; every published result",
     "other silos' records or sums",
+)
+_EXACT = View(
+    "aggregator",
+    "Adds up, and sees every silo's exact sum.",
+    "every silo's exact sum of gradients, in every step",
+    "raw records",
+    against=None,
 )
 _OUTSIDER = View(
     "outsider",
@@ -103,17 +109,7 @@ BASELINES = {
         trust="the aggregator, with everything",
         beyond="The aggregator sees exact sums: nothing is guaranteed against it.",
         sent="exact sums, without noise",
-        views=(
-            _SILO,
-            View(
-                "aggregator",
-                f"{_EXACT[0]} It adds the noise.",
-                f"{_EXACT[1]}, in every step",
-                "raw records",
-                against=None,
-            ),
-            _OUTSIDER,
-        ),
+        views=(_SILO, replace(_EXACT, brief=f"{_EXACT.brief} It adds the noise."), _OUTSIDER),
     ),
     "local-dp": Mode(
         label="local noise",
@@ -157,9 +153,7 @@ BASELINES = {
         sent="exact sums, without noise",
         views=(
             replace(_SILO, against=None),
-            View(
-                "aggregator", _EXACT[0], f"{_EXACT[1]}, in every step", "raw records", against=None
-            ),
+            _EXACT,
             View(
                 "outsider",
                 "Anybody who has the models; they may reveal records.",

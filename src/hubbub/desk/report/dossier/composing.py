@@ -157,15 +157,11 @@ def compose(facts: Facts, written: Mapping[str, str] | None = None) -> Dossier:
         study=str(facts.value("study.name")),
         study_id=str(facts.value("study.id")),
         chapters=tuple(
-            Chapter(
-                title=chapter.title, source=chapter.source, parts=[*map(answered, chapter.parts)]
-            )
-            for chapter in CHAPTERS
+            Chapter(title=own.title, source=own.source, parts=[*map(answered, own.parts)])
+            for own in CHAPTERS
         ),
         trusted=tuple(claim for claim, verdict in verdicts if verdict == "not verifiable"),
-        wrongs=tuple(
-            f"{claim}: {verdict}" for claim, verdict in verdicts if verdict.startswith("wrong")
-        ),
+        wrongs=tuple(f"{claim}: {why}" for claim, why in verdicts if why.startswith("wrong")),
     )
 
 

@@ -146,11 +146,8 @@ def _column(
 
 
 def _records(answer: Answer, group: str) -> float:
-    return next(
-        float(row["value"])
-        for row in answer["rows"]
-        if row["quantity"] == "records" and row["group"] == group
-    )
+    rows = (row for row in answer["rows"] if row["quantity"] == "records")
+    return next(float(row["value"]) for row in rows if row["group"] == group)
 
 
 def _counted(known: Mapping[tuple[str, str, str], Row], level: str, group: str, all_: float) -> str:

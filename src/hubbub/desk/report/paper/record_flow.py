@@ -78,12 +78,8 @@ def flow_figure(known: Sequence[Counted], unit: str, sites: int | None) -> Figur
     """The same as boxes: all above, each question below, and who is left out of it beside it."""
     whole = _whole(known)
     where = f" of {sites} sites" if sites else ""
-    top, y = _box(
-        [f"{_told(whole)} {unit}s{where}", f"by the noisy count of “{whole.name}”"],
-        (charts.EDGE, charts.WIDTH - charts.EDGE),
-        charts.EDGE,
-        _WIDE,
-    )
+    head = [f"{_told(whole)} {unit}s{where}", f"by the noisy count of “{whole.name}”"]
+    top, y = _box(head, (charts.EDGE, charts.WIDTH - charts.EDGE), charts.EDGE, _WIDE)
     parts, start, middle = [*top], y, y
     for one in known:
         y += _GAP
