@@ -388,12 +388,8 @@ def _of_answers(name: str, values: Spellings) -> TargetDraft:
 
 
 def _pair(name: str, ones: Iterable[str], zeros: Iterable[str], note: str) -> TargetDraft:
-    return TargetDraft(
-        name=name,
-        positive=tuple(sorted(ones)),
-        negative=tuple(sorted(zeros)),
-        notes=(note,) if note else (),
-    )
+    yes, no, notes = tuple(sorted(ones)), tuple(sorted(zeros)), (note,) if note else ()
+    return TargetDraft(name=name, positive=yes, negative=no, notes=notes)
 
 
 def _of_several(name: str, values: Spellings) -> TargetDraft:

@@ -251,15 +251,11 @@ def limit(at: float, text: str, axes: Axes) -> markup.Html:
 def off_scale(at: Sequence[float], text: str, axes: Axes) -> markup.Html:
     """Crosses above the upper edge, for values that have no place on the vertical axis."""
     y, places = axes.up.end - 12, [axes.across.place(x) for x in at]
-    crosses = [
-        markup.tag(
-            "path",
-            markup.tag("title", f"{amount(x)}: {text}"),
-            d=f"M{place - 5:g} {y - 5:g}l10 10m0 -10l-10 10",
-            class_="cross",
-        )
-        for x, place in zip(at, places, strict=True)
-    ]
+    crosses = []
+    for x, place in zip(at, places, strict=True):
+        title = markup.tag("title", f"{amount(x)}: {text}")
+        drawn = f"M{place - 5:g} {y - 5:g}l10 10m0 -10l-10 10"
+        crosses.append(markup.tag("path", title, d=drawn, class_="cross"))
     x = places[0]
     side, gap = ("end", -12) if x > (LEFT + RIGHT) / 2 else ("start", 8)
     place = y + 4 if side == "end" else y + 28

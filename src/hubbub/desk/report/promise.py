@@ -218,16 +218,10 @@ def _table(plan: Plan) -> markup.Html:
 
 def exposure_rows(plan: Plan) -> list[tuple[str, ...]]:
     """Of each adversary its name, ε at most, who it is, the promise, and the noise that hides."""
-    rows: list[tuple[str, ...]] = [
-        (
-            row["adversary"],
-            at_most(row["epsilon"]),
-            explained(row["adversary"]),
-            _promise(row, plan),
-            amount(row["noise_multiplier"]),
-        )
-        for row in plan["epsilon"]
-    ]
+    rows: list[tuple[str, ...]] = []
+    for row in plan["epsilon"]:
+        who, noise = row["adversary"], amount(row["noise_multiplier"])
+        rows.append((who, at_most(row["epsilon"]), explained(who), _promise(row, plan), noise))
     # The promised adversary once more, about a patient, where the unit is a record.
     patient, row = plan.get("patient"), stated(plan)
     if patient is None or patient["is_unit"]:
@@ -264,13 +258,10 @@ def _figure(plan: Plan, up: charts.Scale) -> markup.Html:
     extra = [charts.limit(limit, f"T = {limit}", axes)]
     if over:
         extra.append(charts.off_scale(over, NO_PROMISE, axes))
-    words = ", ".join(f"{silos}: {at_most(epsilon)}" for silos, epsilon in worst.items())
-    chart = charts.lines(
-        [charts.Series(name="epsilon", points=tuple(known.items()))],
-        axes,
-        described=f"Line chart of epsilon by number of colluding silos. {words}. T is {limit}.",
-        extra=extra,
-    )
+    points = ", ".join(f"{silos}: {at_most(epsilon)}" for silos, epsilon in worst.items())
+    words = f"Line chart of epsilon by number of colluding silos. {points}. T is {limit}."
+    series = [charts.Series(name="epsilon", points=tuple(known.items()))]
+    chart = charts.lines(series, axes, described=words, extra=extra)
     words = (
         "The worst adversary for each number of colluding silos. The study is planned for T = "
         f"{limit} (dashed line); beyond it the guarantee weakens step by step."
