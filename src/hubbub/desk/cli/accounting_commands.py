@@ -30,21 +30,19 @@ def add_commands(commands: Any) -> None:
         ),
         argument("--sampling", "how batches are drawn", choices=SAMPLINGS, default="poisson"),
         argument(
-            "--plot",
+            "--plot FILE.svg",
             "also write the curve of delta against epsilon, upper and lower bounds, as "
             "an SVG file; a dot marks the answer",
             Path,
-            metavar="FILE.svg",
         ),
     )
     noise = argument("--noise-multiplier", "sigma / C", float, required=True)
     delta = argument("--delta", "1e-15 to below 1", float, required=True)
     units = argument(
-        "--records-per-unit",
+        "--records-per-unit K",
         "most records of one protected unit, such as a patient; default 1",
         int,
         default=1,
-        metavar="K",
     )
     words = "certified epsilon of DP-SGD at a delta"
     add_command(commands, "epsilon", words, _epsilon, *mechanism, noise, delta, units)
@@ -140,13 +138,7 @@ def _picture(mechanism: dict[str, Any], epsilon: float, delta: float) -> str:
     )
     words = f"epsilon {no_less(epsilon, 4)} at delta {no_less(delta, 4)}"
     above = "No mechanism with this noise is above the upper curve (certified)."
-    chart = charts.lines(
-        series,
-        axes,
-        described=f"{above} {words}.",
-        extra=[
-            tag("text", f"Dot: {words}", x=charts.LEFT, y=34),
-            charts.dot((epsilon, max(delta, lowest)), words, axes),
-        ],
-    )
+    dot = charts.dot((epsilon, max(delta, lowest)), words, axes)
+    extra = [tag("text", f"Dot: {words}", x=charts.LEFT, y=34), dot]
+    chart = charts.lines(series, axes, described=f"{above} {words}.", extra=extra)
     return charts.alone(chart, _HEIGHT)

@@ -40,8 +40,8 @@ def add_commands(commands: Any) -> None:
         "make evidence on this machine, over 64 bytes",
         _quote,
         argument("--platform", has, choices=sorted(PLATFORMS), required=True),
-        argument("--report-data", bound, required=True, metavar="HEX"),
-        argument("--out", "the quote", Path, required=True, metavar="FILE"),
+        argument("--report-data HEX", bound, required=True),
+        argument("--out FILE", "the quote", Path, required=True),
     )
     add_command(
         parts,
@@ -50,20 +50,18 @@ def add_commands(commands: Any) -> None:
         _verify,
         argument("file", "a quote, a report or a document", Path),
         argument("--policy", "TOML with the keys of [attestation.silo]", Path, required=True),
-        argument("--collateral", "what the vendor publishes", Path, metavar="FILE"),
+        argument("--collateral FILE", "what the vendor publishes", Path),
         argument(
-            "--at",
+            "--at TIME",
             "time of verification, as 2026-01-31T12:00 (UTC) or in seconds since 1970; default: "
             "now",
             default="",
-            metavar="TIME",
         ),
-        argument("--report-data", bound, default="", metavar="HEX"),
+        argument("--report-data HEX", bound, default=""),
         argument(
-            "--max-age",
+            "--max-age SECONDS",
             "the oldest that a dated document may be at the time of verification; default: any age",
             int,
-            metavar="SECONDS",
         ),
     )
     add_command(
@@ -72,7 +70,7 @@ def add_commands(commands: Any) -> None:
         "what to pin for a build, or for this machine",
         _measure,
         argument("--platform", has, choices=sorted(PLATFORMS), default="software"),
-        argument("--build", "Gramine's .sig, or JSON of nitro-cli", Path, metavar="FILE"),
+        argument("--build FILE", "Gramine's .sig, or JSON of nitro-cli", Path),
     )
 
 

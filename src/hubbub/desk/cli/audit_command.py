@@ -68,6 +68,7 @@ def _audit(options: argparse.Namespace) -> int:
 def _show_audit(study: Study, found: Audit) -> None:
     """The audit as a table for people, and what follows from it."""
     rates = found.rates
+    measured = f"measured in them, at least ({found.confidence:.6g} confidence)"
     table(
         f"{study.name}: epsilon against the {found.plan.stated.adversary} "
         f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
@@ -75,10 +76,7 @@ def _show_audit(study: Study, found: Audit) -> None:
         [
             ("promised", at_most(found.promised)),
             ("of which the training's sums may reveal", at_most(found.audited)),
-            (
-                f"measured in them, at least ({found.confidence:.6g} confidence)",
-                at_least(found.lower),
-            ),
+            (measured, at_least(found.lower)),
             (f'right guesses of "{found.side}"', _share(rates.true, rates.positives)),
             (f'wrong guesses of "{found.side}"', _share(rates.false, rates.negatives)),
         ],
@@ -93,10 +91,8 @@ def _show_audit(study: Study, found: Audit) -> None:
         say(f"shuffled token lists: the same in all steps in {seen.kept} of {seen.lists} runs")
     say(f"{found.runs} runs of {found.canaries} canaries in {found.seconds:.0f} s")
     if found.contradicted:
-        say(
-            "CONTRADICTED: more was measured than these sums may reveal; "
-            f"{remedy(found.confidence)}"
-        )
+        more = "CONTRADICTED: more was measured than these sums may reveal"
+        say(f"{more}; {remedy(found.confidence)}")
     else:
         say("not contradicted; this proves nothing, and more runs give a sharper test")
 

@@ -156,16 +156,9 @@ def _rehearse(options: argparse.Namespace) -> int:
         f"delta {repeats * privacy.delta:g}, on top of the run itself"
     )
     if options.json:
-        emit(
-            {
-                "rehearsal": True,
-                "repeats": repeats,
-                "mean": {name: float(np.mean(column)) for name, column in values.items()},
-                "values": values,
-                "epsilon": plan.stated.epsilon,
-                "note": cost,
-            }
-        )
+        means = {name: float(np.mean(column)) for name, column in values.items()}
+        told = {"mean": means, "values": values, "epsilon": plan.stated.epsilon, "note": cost}
+        emit({"rehearsal": True, "repeats": repeats, **told})
         return 0
     table(
         f"REHEARSAL of {study.name}: results to expect from a run at epsilon "
@@ -381,15 +374,9 @@ def _demo_network(options: argparse.Namespace) -> int:
     seconds = {"network": began - start, "in-process": end - began}
     finals = {"network": apart["final"], "in-process": beside.final}
     if options.json:
-        emit(
-            {
-                "auc": {place: final["auc"] for place, final in finals.items()},
-                "epsilon": beside.plan.stated.epsilon,
-                "delta": study.privacy.delta,
-                "seconds": end - start,
-                "out": str(out),
-            }
-        )
+        aucs = {place: final["auc"] for place, final in finals.items()}
+        spent = {"epsilon": beside.plan.stated.epsilon, "delta": study.privacy.delta}
+        emit({"auc": aucs, **spent, "seconds": end - start, "out": str(out)})
         return 0
     rows = [
         (_PLACES[key], f"{final['auc']:.3f}", at_most(final["epsilon"]), f"{seconds[key]:.0f}")

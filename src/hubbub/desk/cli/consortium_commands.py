@@ -175,13 +175,10 @@ def _roster(options: argparse.Namespace) -> int:
     if not options.json:
         _show_roster(roster)
     keys = ("name", "role", "fingerprint")
+    parties = [dict(zip(keys, row, strict=True)) for row in _rows(roster)]
     answer(
         options,
-        {
-            "digest": digest,
-            "relay": relay,
-            "parties": [dict(zip(keys, row, strict=True)) for row in _rows(roster)],
-        },
+        {"digest": digest, "relay": relay, "parties": parties},
         "write this into the study, so that its id is bound to these keys:",
         "    [parties]",
         f'    roster = "{digest}"',
@@ -366,9 +363,8 @@ def show_study(
     table("The study in full", ("", ""), list(_flat(said)), texts=2)
     if hashes:
         rows = [(name, known_hash or "not found here") for name, known_hash in hashes.items()]
-        table(
-            "Code that runs at this party, with the SHA-256 of its source", ("", ""), rows, texts=2
-        )
+        title = "Code that runs at this party, with the SHA-256 of its source"
+        table(title, ("", ""), rows, texts=2)
     else:
         say("code that runs at this party: only hubbub's own")
     training = study.training

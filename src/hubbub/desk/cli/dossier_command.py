@@ -21,12 +21,10 @@ from hubbub.desk.report.dossier.composing import compose, draft_of, read_written
 from hubbub.desk.report.dossier.facts import Facts
 from hubbub.desk.report.dossier.written_files import as_docx, as_html
 
-_ANSWERS = (  # what people are given of a run, beside a model
-    "statistics.json",
-    "synthetic.json",
-    "synthetic.csv",
-    "validation.json",
-    "coefficients.json",
+# What people are given of a run, beside a model.
+_ANSWERS = (
+    *("statistics.json", "synthetic.json", "synthetic.csv"),
+    *("validation.json", "coefficients.json"),
 )
 _FORMATS = {".html": lambda dossier: as_html(dossier).encode(), ".docx": as_docx}
 
@@ -67,9 +65,8 @@ def _dossier(options: argparse.Namespace) -> int:
             {key: getattr(sentence, key) for key in ("ask", "text", "standing", "fields")}
             for sentence in dossier.sentences
         ]
-        emit(
-            {"dossier": str(out), "sentences": said, "open": dossier.open, "wrong": dossier.wrongs}
-        )
+        shown = {"sentences": said, "open": dossier.open, "wrong": dossier.wrongs}
+        emit({"dossier": str(out), **shown})
         return int(bool(dossier.wrongs))
     for claim in dossier.wrongs:
         say(f"does not hold: {claim}")

@@ -22,16 +22,7 @@ from hubbub.core.planning.study_plan import plan
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.target import KINDS
-from hubbub.desk.cli.terminal import (
-    STUDY,
-    add_command,
-    answer,
-    argument,
-    emit,
-    say,
-    table,
-    writing,
-)
+from hubbub.desk.cli.terminal import STUDY, add_command, answer, argument, emit, say, table, writing
 from hubbub.desk.drafting.asked_query import AskedQuery
 from hubbub.desk.drafting.draft_files import draft_text, mapping_draft, write_tidy
 from hubbub.desk.drafting.raw_table import Fault
@@ -66,31 +57,27 @@ def add_commands(commands: Any) -> None:
         _init,
         argument("files", "one CSV or Parquet file for each silo", Path, nargs="*"),
         argument(
-            "--query",
+            "--query FILE",
             "a file with one SELECT, instead of files; it is run on the databases in sources.toml",
             Path,
-            metavar="FILE",
         ),
         argument(
-            "--person",
+            "--person TABLE=COLUMN",
             "for each table of the query, the column with the person's key",
-            metavar="TABLE=COLUMN",
             action="append",
             default=[],
         ),
         argument(
-            "--data",
+            "--data DIR",
             "the folder of sources.toml; default here, or hubbub-home",
             Path,
             default=Path(),
-            metavar="DIR",
         ),
-        argument("--target", "the column to predict; default: it is guessed", metavar="COLUMN"),
+        argument("--target COLUMN", "the column to predict; default: it is guessed"),
         (  # at most one of these
             argument(
-                "--patient",
+                "--patient COLUMN",
                 "the column with the person's key: all rows of one patient are protected together",
-                metavar="COLUMN",
             ),
             argument(
                 "--records-are-units",
@@ -99,46 +86,38 @@ def add_commands(commands: Any) -> None:
             ),
         ),
         argument(
-            "--join",
+            "--join COLUMN",
             "one row for each value of this column, with the first value of every other "
             "column; needs --tidy",
-            metavar="COLUMN",
         ),
         argument(
-            "--codes",
+            "--codes COLUMNS",
             "columns whose whole numbers are codes, so categories; separated by commas",
-            metavar="COLUMNS",
         ),
         argument(
-            "--amounts",
+            "--amounts COLUMNS",
             "columns whose few whole numbers are counts, scores or grades; separated by commas",
-            metavar="COLUMNS",
         ),
         argument("--kind", "kind of target; default: it is guessed", choices=("class", *KINDS)),
         argument(
-            "--event",
-            "the column that says whether the time in --time ended with the event",
-            metavar="COLUMN",
+            "--event COLUMN", "the column that says whether the time in --time ended with the event"
         ),
         argument(
-            "--time",
+            "--time COLUMN",
             "the column with the time until the event; default with --event: it is guessed",
-            metavar="COLUMN",
         ),
         argument(
-            "--test-share",
+            "--test-share SHARE",
             "share of each silo's records that scores the model instead of training it",
             float,
-            metavar="SHARE",
         ),
         argument(
             "--out", "file for the study; default study.toml", Path, default=Path("study.toml")
         ),
         argument(
-            "--tidy",
+            "--tidy DIR",
             "also write corrected copies, which a run can read, into this folder",
             Path,
-            metavar="DIR",
         ),
         argument("--replace", "overwrite existing files", bool),
     )
@@ -149,16 +128,9 @@ def add_commands(commands: Any) -> None:
         "list everything that is wrong with a study's files",
         _check,
         STUDY,
-        argument("--silo", "only this silo's file", metavar="NAME"),
-        argument(
-            "--data", "folder of the files; default here", Path, default=Path(), metavar="DIR"
-        ),
-        argument(
-            "--mapping",
-            "draft this silo's mapping file, for you to review",
-            Path,
-            metavar="FILE",
-        ),
+        argument("--silo NAME", "only this silo's file"),
+        argument("--data DIR", "folder of the files; default here", Path, default=Path()),
+        argument("--mapping FILE", "draft this silo's mapping file, for you to review", Path),
     )
 
 
@@ -240,11 +212,8 @@ def _write(options: argparse.Namespace, drafted: Draft) -> int:
     words, command = _next(options, drafted, faults, is_ready=is_ready)
     following = shlex.join(["hubbub", *command])
     if options.json:
-        result = _described(drafted, left_out, faults) | {
-            "ready": is_ready,
-            "out": str(options.out),
-        }
-        emit(result | {"next": following, "too_wide": too_wide(study)})
+        said = {"ready": is_ready, "out": str(options.out), "next": following}
+        emit(_described(drafted, left_out, faults) | said | {"too_wide": too_wide(study)})
     else:
         _show(options, drafted, left_out)
         list_faults(faults)
@@ -446,14 +415,11 @@ def _last_words(
         )
     else:
         lines.append(f"epsilon {EPSILON:g}: all of it trains the model; {_TOO_FEW}")
-    private = "; ".join(made.private)
-    lines += [
-        (
-            "Read from your files: agree on these with your partners, or replace them, "
-            f"before you share the study: {private}"
-        ),
-        "nothing was sent; the list above is for you only",
-    ]
+    lines.append(
+        "Read from your files: agree on these with your partners, or replace them, before you "
+        f"share the study: {'; '.join(made.private)}"
+    )
+    lines.append("nothing was sent; the list above is for you only")
     is_read = not any(fault.refused for fault in faults)
     if not made.files and (options.tidy is not None or is_read):
         lines.append(
@@ -478,10 +444,8 @@ def _next(
         words = f"review {out}; {then} hubbub plan, and train with"
         return words, ["run", out]
     if options.tidy is not None:
-        words = (
-            "a run still refuses what is marked as wrong above: correct it, and check again with"
-        )
-        return words, ["check", out]
+        words = "a run still refuses what is marked as wrong above"
+        return f"{words}: correct it, and check again with", ["check", out]
     if options.query:
         party = next(name for name in made.parties if any(name in fault.file for fault in faults))
         words = "correct them in the database, or let each site map its own, beginning with"

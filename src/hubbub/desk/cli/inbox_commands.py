@@ -61,7 +61,7 @@ def add_commands(commands: Any) -> None:
         _inbox,
         argument("id", "the first digits of its id, or its name", nargs="?"),
         argument("--approve", "take part in it, after the same review as hubbub approve", bool),
-        argument("--decline", "take no part in it, for this reason", metavar="REASON"),
+        argument("--decline REASON", "take no part in it, for this reason"),
         _HOME,
         argument("--ledger", "the data set's ledger; default in --home", Path),
         argument("--data", "for a silo: the folder of records; default --home", Path),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -24,15 +24,19 @@ from hubbub.core.ledger.privacy_ledger import Content, Ledger
 from hubbub.core.ledger.tally import Tally, attempts_of
 from hubbub.core.number_format import at_least, at_most, several
 from hubbub.core.planning.plan import Plan
+from hubbub.core.privacy import arguments
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import COMMANDS
 from hubbub.desk.cli.terminal import finite, moment
 
 
-def counted_at(cap: Cap | None) -> tuple[float, str]:
-    """At which delta and relation epsilon is counted, unless somebody says otherwise."""
-    return (cap.delta, cap.relation) if cap else (1e-5, "add-remove")
+def counted_at(
+    cap: Cap | None, delta: float | None = None, relation: str | None = None
+) -> tuple[float, str]:
+    """At which delta and relation epsilon is counted: as somebody says, or as the cap does."""
+    usual = (cap.delta, cap.relation) if cap else (1e-5, "add-remove")
+    return arguments.delta(usual[0] if delta is None else delta), relation or usual[1]
 
 
 class Outlook(NamedTuple):
@@ -296,11 +300,6 @@ class LedgerHistory:
             party=party, names=names, approved=approved, sessions=sessions, commands=commands
         )
 
-    def last_of(self, sessions: Set[bytes]) -> float | None:
-        """When the newest known one of these sessions began."""
-        known = self.sessions.keys() & sessions
-        return max((self.sessions[session] for session in known), default=None)
-
 
 def spent_by_study(
     tally: Tally, history: LedgerHistory, delta: float, relation: str
@@ -309,13 +308,14 @@ def spent_by_study(
     studies = []
     for study in tally.studies():
         sessions = tally.session_ids(study)
+        known = [history.sessions[session] for session in history.sessions.keys() & sessions]
         alone = tally.epsilon(study=study, delta=delta, relation=relation)
         studies.append(
             {
                 "study": study.hex(),
                 "name": history.names.get(study, ""),
                 "approved": moment(history.approved.get(study)),
-                "last_session": moment(history.last_of(sessions)),
+                "last_session": moment(max(known, default=None)),
                 "steps": tally.attempts(study),
                 "sessions": len(sessions),
                 "epsilon": finite(alone),

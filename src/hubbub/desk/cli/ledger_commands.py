@@ -71,13 +71,12 @@ def add_commands(commands: Any) -> None:
         ledger,
         argument("--head", "a head that `show` printed and you noted elsewhere"),
         argument(
-            "--witness",
+            "--witness FILE",
             "statements that other parties kept (what `head` or `witness` printed with --json)",
             Path,
             nargs="+",
             action="extend",
             default=[],
-            metavar="FILE",
         ),
     )
     add_command(
@@ -112,12 +111,11 @@ def add_commands(commands: Any) -> None:
         _witness,
         argument("statement", "the output of `hubbub ledger head --json`", Path),
         argument(
-            "--key",
+            "--key NAME.key",
             "the witness's key; if it does not exist it is created, with a list beside "
             "it of what it signed",
             Path,
             required=True,
-            metavar="NAME.key",
         ),
     )
     add_command(
@@ -147,12 +145,11 @@ def add_commands(commands: Any) -> None:
             bool,
         ),
         argument(
-            "--law",
+            "--law NOISE RATE STEPS",
             "reserve room for this many training steps, with at most this rate and at "
             "least this noise; reserved steps cost nothing extra for being chosen late. "
             "State it before the first study",
             nargs=3,
-            metavar=("NOISE", "RATE", "STEPS"),
         ),
         relation("add-remove", "add-remove"),
     )
@@ -162,7 +159,7 @@ def _show(options: argparse.Namespace) -> int:
     with _existing(options.ledger) as ledger:
         books = LedgerBooks.of(ledger)
         tally, cap, head = ledger.tally, ledger.cap, ledger.head.hex()
-    delta, relation = _counted(cap, options.delta, options.relation)
+    delta, relation = counted_at(cap, options.delta, options.relation)
     studies = spent_by_study(tally, LedgerHistory.beside(options.ledger), delta, relation)
     spent = finite(tally.epsilon(delta=delta, relation=relation))
     if options.json:
@@ -278,7 +275,7 @@ def _export_trails(options: argparse.Namespace) -> int:
             with _existing(path / LEDGER if is_home else path) as ledger:
                 cap, contents = ledger.cap, list(ledger.contents())
                 heads[history.party] = ledger.head.hex()
-        delta, relation = _counted(cap, None, options.relation)
+        delta, relation = counted_at(cap, None, options.relation)
         at = ""  # a line without a time stands behind the one before it
         for line in trail(contents, history, delta=delta, relation=relation):
             placed.append((at := max(at, line["time"]), line))
@@ -286,19 +283,11 @@ def _export_trails(options: argparse.Namespace) -> int:
     if options.json:
         emit({"head": next(iter(heads.values()), None), "heads": heads, "trail": lines})
     else:
-        shown = [{**line, "epsilon": _digits(line["epsilon"])} for line in lines]
-        sys.stdout.write(csv_text([HEAD, *(tuple(line.values()) for line in shown)]))
+        for line in lines:
+            spent = line["epsilon"]
+            line["epsilon"] = at_most(None) if spent is None else no_less(spent, 6)
+        sys.stdout.write(csv_text([HEAD, *(tuple(line.values()) for line in lines)]))
     return 0
-
-
-def _digits(epsilon: float | None) -> str:
-    return at_most(None) if epsilon is None else no_less(epsilon, 6)
-
-
-def _counted(cap: Cap | None, delta: float | None, relation: str | None) -> tuple[float, str]:
-    """At which delta and relation epsilon is counted: as somebody says, or as the cap does."""
-    usual_delta, usual_relation = counted_at(cap)
-    return arguments.delta(usual_delta if delta is None else delta), relation or usual_relation
 
 
 def _missing(options: argparse.Namespace) -> int:

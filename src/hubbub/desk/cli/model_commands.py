@@ -10,14 +10,7 @@ from typing import Any
 from hubbub.core.disk import write_text
 from hubbub.core.errors import UserError
 from hubbub.core.tabular.cells import csv_text
-from hubbub.desk.cli.terminal import (
-    TRUST_CODE,
-    add_command,
-    answer,
-    argument,
-    emit,
-    writing,
-)
+from hubbub.desk.cli.terminal import TRUST_CODE, add_command, answer, argument, emit, writing
 
 
 def add_commands(commands: Any) -> None:

@@ -82,12 +82,11 @@ def add_commands(commands: Any) -> None:
         argument("--deadline", "seconds to wait in each phase; default 60", float),
         argument("--waiting", "seconds to wait for missing parties; default 3600", float),
         argument(
-            "--until",
+            "--until DATE",
             "keep a study's sum open, so that parties can come one after the other; from this "
             "time on a quorum of silos suffices: 2026-12-24 (its end), or 2026-12-24T18:00, "
             "both UTC",
             _moment,
-            metavar="DATE",
         ),
         argument(
             "--grace", "seconds to wait for late silos once enough have answered; default 30", float
@@ -104,10 +103,9 @@ def add_commands(commands: Any) -> None:
             "--relay-certificate", "PEM file: the certificate of the leaf relay at --relay", Path
         ),
         argument(
-            "--socket",
+            "--socket PATH",
             "take requests at this socket instead of a relay, as Flower's ClientApp hands them in",
             Path,
-            metavar="PATH",
         ),
         argument("--roster", "where nothing is approved yet: the roster, kept in --home", Path),
         argument("--ledger", "the data set's ledger; default in --home", Path),
@@ -119,11 +117,10 @@ def add_commands(commands: Any) -> None:
             bool,
         ),
         argument(
-            "--patience",
+            "--patience SECONDS",
             "with --once: how long to wait for a silent aggregator; default 120",
             float,
             default=120.0,
-            metavar="SECONDS",
         ),
         *process,
     )
@@ -137,11 +134,10 @@ def add_commands(commands: Any) -> None:
             "--check", "check whether its process is alive and well; exit code 1 if not", bool
         ),
         argument(
-            "--most-age",
+            "--most-age SECONDS",
             "with --check: the oldest acceptable status; one is written every 30 s; default 120",
             float,
             default=120.0,
-            metavar="SECONDS",
         ),
     )
 
@@ -232,10 +228,9 @@ def _served(options: argparse.Namespace) -> int:
             )
     content: dict[str, Any] = {"seconds": time.monotonic() - began}
     if out is None:
-        words = (
-            "the statistics before the training are collected; hubbub serve without --until trains"
-        )
-        answer(options, {"collected": True, **content}, f"{study.name}: {words}")
+        words = "the statistics before the training are collected"
+        words = f"{study.name}: {words}; hubbub serve without --until trains"
+        answer(options, {"collected": True, **content}, words)
         return 0
     final = json.loads((out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     content = {"out": str(out), "final": final, **content}
@@ -324,17 +319,15 @@ def _logging(
     options: argparse.Namespace, party_folder: PartyFolder, show: Tell
 ) -> Iterator[EventLog]:
     """What happens at a party, told to people and whoever collects events, while it takes part."""
-    from hubbub.site.network.monitor import monitored
+    from hubbub.site.network.monitor import exported, monitored
 
-    exported: AbstractContextManager[Tell] = nullcontext(lambda _: None)
+    collector: AbstractContextManager[Tell] = nullcontext(lambda _: None)
     if options.otlp:
-        from hubbub.site.network.monitor import exported as exporting
-
-        exported = exporting(party_folder.name, warn)
+        collector = exported(party_folder.name, warn)
     # A polite request to end is like Ctrl-C: what was started is ended too.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with exported as send:
+        with collector as send:
 
             def tell(event: dict[str, Any]) -> None:
                 show(event)
@@ -385,9 +378,8 @@ def _status(options: argparse.Namespace) -> int:
     studies = status.pop("studies", {})
     # How long each call took is for programs.
     told = {key: value for key, value in status.items() if not key.startswith("seconds_")}
-    rows = [
-        (_LABELS.get(key, key.replace("_", " ")), _cell(key, value)) for key, value in told.items()
-    ]
+    names = {key: _LABELS.get(key, key.replace("_", " ")) for key in told}
+    rows = [(names[key], _cell(key, value)) for key, value in told.items()]
     table("State of the study", ("", ""), rows, texts=2)
     if len(studies) > 1:
         keys = ("study", "state", "step", "steps", "epsilon", "last_progress")

@@ -103,18 +103,14 @@ class PartyPage:
             here = ""
             with suppress(UserError):
                 here = self.folder.roster.digest.hex()
-            why = (
-                "records are not read yet"
-                if study.parties.roster == here
-                else "roster was replaced"
-            )
+            is_here = study.parties.roster == here
+            why = "records are not read yet" if is_here else "roster was replaced"
             where = f"not answered: its {why}"
         done = state.get("step", state.get("attempts"))
         step = f"{done} of {state['steps']}" if done is not None and "steps" in state else ""
         epsilon = f"{at_most(state['epsilon'])} of " if "epsilon" in state else "at most "
         goal = f"{epsilon}{study.privacy.epsilon:g} at delta {study.privacy.delta:g}"
-        cells = (study.name, where, step, goal, study.id.hex()[:16])
-        return tuple(_text(cell) for cell in cells)
+        return tuple(map(_text, (study.name, where, step, goal, study.id.hex()[:16])))
 
     def _ledger_now(self) -> tuple[Html, list[str]]:
         """What the ledger holds and what follows; one that takes long is looked at seldom."""
@@ -218,19 +214,11 @@ def _spent(ledger: Path | None) -> tuple[Html, list[str]]:
         return tag("p", "There is no ledger yet: nothing is spent."), []
     books = LedgerBooks.of(ledger)
     delta, relation = counted_at(books.cap)
-    rows = [
-        tuple(
-            _text(cell)
-            for cell in (
-                study["name"] or "not known here",
-                str(study["steps"]),
-                str(study["sessions"]),
-                at_most(study["epsilon"]),
-                study["study"][:16],
-            )
-        )
-        for study in spent_by_study(books.tally, LedgerHistory.beside(ledger), delta, relation)
-    ]
+    rows = []
+    for study in spent_by_study(books.tally, LedgerHistory.beside(ledger), delta, relation):
+        counts = str(study["steps"]), str(study["sessions"]), at_most(study["epsilon"])
+        name = study["name"] or "not known here"
+        rows.append(tuple(map(_text, (name, *counts, study["study"][:16]))))
     spent = at_most(finite(books.tally.epsilon(delta=delta, relation=relation)))
     words = [f"spent in all: epsilon {spent} at delta {delta:g} ({relation})", *books.words]
     shown = [tag("p", f"{line[:1].upper()}{line[1:]}.") for line in words]

@@ -69,13 +69,12 @@ def add_commands(commands: Any) -> None:
         LEDGERS,
         argument("--baseline", "trusted, local-dp, alone or non-private"),
         AUDIT,
-        argument("--resume", "continue the run in this folder instead", Path, metavar="DIR"),
+        argument("--resume DIR", "continue the run in this folder instead", Path),
         argument("--trust-code", f"with --resume: {TRUST_WORDS}", bool),
         argument(
-            "--log",
+            "--log LOG",
             "also send metrics and epsilon to tensorboard:DIR, mlflow:URI, jsonl (standard "
             "error) or jsonl:FILE",
-            metavar="LOG",
         ),
         DEVICE,
     )
@@ -143,10 +142,8 @@ def _interrupted(out: Path, baseline: str | None) -> str:
         return "interrupted before the run began; nothing was charged"
     if baseline is not None:
         return f"interrupted; the unfinished baseline is in {out}; run it again from the start"
-    again = f"hubbub run --resume {shlex.quote(str(out))}"
-    return (
-        f"interrupted; what was charged stays charged; the run is in {out}; continue with: {again}"
-    )
+    again = f"continue with: hubbub run --resume {shlex.quote(str(out))}"
+    return f"interrupted; what was charged stays charged; the run is in {out}; {again}"
 
 
 def _new_run(options: argparse.Namespace) -> tuple[Study, Path]:

@@ -30,7 +30,7 @@ def add_commands(commands: Any) -> None:
             nargs="*",
             metavar="data STUDY",
         ),
-        argument("--out", "write it there", Path, metavar="FILE"),
+        argument("--out FILE", "write it there", Path),
     )
 
 

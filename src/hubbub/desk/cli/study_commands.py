@@ -33,16 +33,14 @@ _LONGEST = 200  # letters of a study's name
 _LEDGERS = Path("runs/ledgers")  # where `hubbub run` has them
 TRIAL = (
     argument(
-        "--epsilon",
+        "--epsilon EPSILON",
         "this epsilon instead of the study's, to try it out; parts of it keep their share",
-        metavar="EPSILON",
     ),
     argument(
-        "--set",
+        "--set KEY=VALUE",
         "another value, to try it out, such as training.steps=100; may be repeated",
         action="append",
         default=[],
-        metavar="KEY=VALUE",
     ),
 )
 
@@ -50,11 +48,10 @@ TRIAL = (
 def add_commands(commands: Any) -> None:
     """Register the command."""
     ledgers = argument(
-        "--ledgers",
+        "--ledgers DIR",
         "folder of the silos' ledgers, to see what their records have spent; default: "
         f"that of the last run of these files, or {_LEDGERS}, if it exists",
         Path,
-        metavar="DIR",
     )
     words = "show what a study means: noise, and epsilon for each adversary"
     add_command(commands, "plan", words, _plan, STUDY, *TRIAL, ledgers)
@@ -147,14 +144,14 @@ def _plan(options: argparse.Namespace) -> int:
     show_plan(made)
     if spent:
         goal = study.privacy
+        rows = [
+            (who, at_most(own.spent), at_most(own.after), own.words) for who, own in spent.items()
+        ]
         table(
             f"Total spent by these records (at delta {goal.delta:g}, {goal.relation}, if "
             "all studies were fixed before the first)",
             ("silo", "epsilon so far", "with this study", "its cap"),
-            [
-                (name, at_most(own.spent), at_most(own.after), own.words)
-                for name, own in spent.items()
-            ],
+            rows,
         )
     return 0
 
@@ -192,11 +189,9 @@ def show_plan(made: Plan) -> None:
         is_named=True,
     )
     if made.joint_batches:
-        table(
-            "Joint batches beside Poisson sampling, at the same noise",
-            ("adversary", "records owned", "joint batches", "Poisson"),
-            as_table(made.joint_batches),
-        )
+        title = "Joint batches beside Poisson sampling, at the same noise"
+        head = ("adversary", "records owned", "joint batches", "Poisson")
+        table(title, head, as_table(made.joint_batches))
     rows = [(name, words, value) for name, value, words in number_rows(plain)]
     table("Noise and messages", ("quantity", "what it is", "value"), rows, texts=2)
     _show_statistics(made)

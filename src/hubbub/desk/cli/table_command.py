@@ -39,12 +39,8 @@ def _table(options: argparse.Namespace) -> int:
     out.mkdir(parents=True, exist_ok=True)
     for name, file in files.items():
         write_bytes(inside(out, name), file)
-    words = f"written to {out}: {', '.join(files)}"
-    answer(
-        options,
-        {"out": str(out), "files": list(files), "methods": " ".join(paper.sentences)},
-        words,
-    )
+    said = {"out": str(out), "files": list(files), "methods": " ".join(paper.sentences)}
+    answer(options, said, f"written to {out}: {', '.join(files)}")
     return 0
 
 

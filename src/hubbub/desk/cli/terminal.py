@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hubbub.core.disk import why_of
+from hubbub.core.disk import json_value, read_bytes, why_of
 from hubbub.core.errors import UncountedWarning, UserError
 
 if TYPE_CHECKING:
@@ -55,9 +55,12 @@ class Argument(NamedTuple):
 
 
 def argument(name: str, words: str, kind: Callable[[str], Any] = str, **settings: Any) -> Argument:
-    """One argument: a word that must be typed, or an option, whose name begins with dashes."""
+    """One argument: a word that must be typed, or an option with dashes, as in "--out FILE"."""
+    name, *values = name.split()
     how: dict[str, Any] = {} if kind is str else {"type": kind}
     how = {"action": "store_true"} if kind is bool else how
+    if values:  # what the help calls them
+        how["metavar"] = tuple(values) if values[1:] else values[0]
     return Argument(name, {"help": words, **how, **settings})
 
 
@@ -190,7 +193,6 @@ def _printable(text: str) -> str:
 
 def read_answers(folder: Path) -> dict[str, Any]:
     """The answers in the folder of a run as plain values, by name; none if it asked nothing."""
-    from hubbub.core.disk import json_value, read_bytes
     from hubbub.estimation.queries.statistics_query import ANSWERS  # which takes long to import
 
     path = folder / ANSWERS
@@ -328,11 +330,10 @@ _MOST = 4096
 
 
 PASSPHRASE = argument(
-    "--passphrase-fd",
+    "--passphrase-fd N",
     "descriptor to read the keys' passphrase from; default: systemd's credential "
     f"{CREDENTIAL}, or ask",
     int,
-    metavar="N",
 )
 
 

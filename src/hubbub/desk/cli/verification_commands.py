@@ -34,12 +34,11 @@ def add_commands(commands: Any) -> None:
         _report,
         argument("folder", "folder of a run", Path),
         argument(
-            "--with",
+            "--with RUN",
             "folders of other runs, such as baselines of the same study, to show side by side",
             Path,
             nargs="+",
             default=[],
-            metavar="RUN",
         ),
     )
 

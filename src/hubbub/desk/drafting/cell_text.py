@@ -132,9 +132,7 @@ def plain_number(text: str, decimal: str = ".") -> str | None:
     core = seen(text).strip(_UNITS).replace("\u2212", "-")  # the minus of typesetters
     ways = (_with_comma, _with_point) if decimal == "," else (_with_point, _with_comma)
     numbers = (way(core) for way in ways)
-    return next(
-        (text for text in numbers if text is not None and number_in(text) is not None), None
-    )
+    return next((text for text in numbers if text and number_in(text) is not None), None)
 
 
 @lru_cache(_KEPT)

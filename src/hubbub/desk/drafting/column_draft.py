@@ -187,11 +187,9 @@ def _number(name: str, by_file: Sequence[Read], *, mixed: bool) -> ColumnDraft |
     if limits := sorted({cell for cell, number in read if number and is_limit(cell)}):
         notes.append(f"read as their numbers: {', '.join(limits[:_LISTED])}")
     if unread := strange | {cell for cell, number in numbers if number in gone}:
-        counted = sum(cell in unread for cell, _ in read)
-        words = f"{', '.join(sorted(unread))} ({counted} of {len(read)} cells)"
-        notes.append(f"read as missing: {words}")
-    left = [cell for cell, n in numbers if float(n) in impossible and n not in gone]
-    if left:
+        counted = f"{sum(cell in unread for cell, _ in read)} of {len(read)} cells"
+        notes.append(f"read as missing: {', '.join(sorted(unread))} ({counted})")
+    if left := [cell for cell, n in numbers if float(n) in impossible and n not in gone]:
         notes.append(
             f"{len(left)} values are impossible, such as {left[0]}: they count as the "
             "nearer bound; list them as missing if that is wrong"
@@ -233,7 +231,6 @@ def _are_numbers(
 def _number_notes(values: Sequence[float], low: float, high: float) -> list[str]:
     """How the values lie within the bounds."""
     different, notes = set(values), []
-    several = len(different) > _FEW_VALUES
     outside = sum(not low <= value <= high for value in values)
     if outside and len(values) < _MANY:
         notes.append(f"{outside} of {len(values)} values lie outside")
@@ -242,10 +239,9 @@ def _number_notes(values: Sequence[float], low: float, high: float) -> list[str]
     rest = different - {most}
     few = rest <= _DIGITS and len(rest) > 1 and max(rest) - min(rest) == len(rest) - 1
     if few and most in UNKNOWN | {9} and most > max(rest) + 1:
-        notes.append(
-            f"{most:g} lies apart from the others: if it means “unknown”, list it as missing"
-        )
-    if several and low >= 0 and median(values) - low < (high - low) / _TAIL:
+        means = "if it means “unknown”, list it as missing"
+        notes.append(f"{most:g} lies apart from the others: {means}")
+    if len(different) > _FEW_VALUES and low >= 0 and median(values) - low < (high - low) / _TAIL:
         notes.append('a long tail: for its quantiles or histogram use spacing = "log"')
     return notes
 

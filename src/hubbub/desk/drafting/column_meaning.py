@@ -28,21 +28,18 @@ from hubbub.desk.drafting.cell_text import (
 # Codes, whose size means nothing, or amounts.
 
 _CODES = word_set(
-    """
-    race ethnicity ethnic marital ward site centre center hospital clinic department dept region
-    district type kind code category sex gender religion language insurance payer payor disposition
-    source reason occupation job employment housing blood country nationality arm treatment trt
-    drug mode origin rasse station familienstand geschlecht beruf konfession versicherung diagnosis
-    """
+    "race ethnicity ethnic marital ward site centre center hospital clinic department dept "
+    "region district type kind code category sex gender religion language insurance payer payor "
+    "disposition source reason occupation job employment housing blood country nationality arm "
+    "treatment trt drug mode origin rasse station familienstand geschlecht beruf konfession "
+    "versicherung diagnosis"
 )
 _AMOUNTS = word_set(
-    """
-    age alter score scale count num number anzahl n no of visits admissions children kids siblings
-    days weeks months years hours year grade stage level pain severity parity gravida apgar gcs
-    ecog karno asa nyha index points rating comorbidities nodes falls doses cigarettes drinks
-    education los stay time duration grad stadium punkte jahre tage rank previous prior episodes
-    events lesions vessels instance visit tumors size
-    """
+    "age alter score scale count num number anzahl n no of visits admissions children kids "
+    "siblings days weeks months years hours year grade stage level pain severity parity gravida "
+    "apgar gcs ecog karno asa nyha index points rating comorbidities nodes falls doses "
+    "cigarettes drinks education los stay time duration grad stadium punkte jahre tage rank "
+    "previous prior episodes events lesions vessels instance visit tumors size"
 )
 _FEWEST_CODES, _MOST_CODES, _LARGEST_CODE = 3, 20, 30  # different ones; the largest: no 99 is one
 UNKNOWN = frozenset({88, 99, 999})  # numbers that stand for “not known” beside few others
@@ -195,22 +192,17 @@ def apart(files: Sequence[Sequence[float]]) -> Mapping[int, tuple[tuple[float, f
     """
     quarters = {k: quantiles(values, n=4) for k, values in enumerate(files) if len(values) >= _FEW}
     halves = {k: (low, high) for k, (low, _, high) in quarters.items()}
-    alone = {
-        k: half
-        for k, half in halves.items()
-        if not any(
-            half[0] <= other[1] and other[0] <= half[1] for j, other in halves.items() if j != k
-        )
-    }
+    alone = {}
+    for k, (low, high) in halves.items():
+        others = [half for j, half in halves.items() if j != k]
+        if not any(low <= end and start <= high for start, end in others):
+            alone[k] = low, high
     if len(halves) == 2 and alone:
-        second = max(halves)
-        alone = {second: alone[second]}
+        alone.pop(min(halves))
     elif len(halves) - len(alone) < 2:
         return {}
-    if not alone:
-        return {}
-    others = [value for k, values in enumerate(files) if k not in alone for value in values]
-    return {k: (half, median(others)) for k, half in alone.items()}
+    rest = [value for k, values in enumerate(files) if k not in alone for value in values]
+    return {k: (half, median(rest)) for k, half in alone.items()}
 
 
 # A time, and what says whether it ended with the event: an event alone forgets how long people were
@@ -228,24 +220,18 @@ _TIMES = re.compile(  # names of times that end with something
 _BARE = frozenset({"time", "t", "zeit"})  # which may be a time of day, or of a visit
 _LENGTHS = word_set("time days weeks months duration los stay tage")
 _NO_TIMES = word_set(
-    """
-    age since gestation gestational prior before ago last first birth diabetes waiting wait
-    diagnosis symptom symptoms start status admission date year of
-    """
+    "age since gestation gestational prior before ago last first birth diabetes waiting wait "
+    "diagnosis symptom symptoms start status admission date year of"
 )
 _EVENTS = listed(  # the sooner, the likelier
-    """
-    event status died dead death deceased fustat stat censored cens censor censoring vital
-    mortality relapse recurrence progression failure fail delta ereignis zensiert tod tot
-    verstorben gestorben rezidiv progress exitus recurred relapsed progressed evt
-    """
+    "event status died dead death deceased fustat stat censored cens censor censoring vital "
+    "mortality relapse recurrence progression failure fail delta ereignis zensiert tod tot "
+    "verstorben gestorben rezidiv progress exitus recurred relapsed progressed evt"
 )
 _NO_EVENTS = word_set(
-    """
-    smoking smoker marital insurance employment menopausal meno er performance hormone receptor pr
-    hr vaccination socioeconomic asa ecog admission discharge date cause family prior history
-    mutation node nodal treatment work
-    """
+    "smoking smoker marital insurance employment menopausal meno er performance hormone receptor "
+    "pr hr vaccination socioeconomic asa ecog admission discharge date cause family prior "
+    "history mutation node nodal treatment work"
 )
 _FEWEST_TIMES = 10
 _MEANING = re.compile(r"[0-4]|.*(dead|alive|died|living|deceased|censor|event|relaps|progress).*")
@@ -355,37 +341,27 @@ MOST_CLASSES = 10
 # Names of targets: the three tiers in which they are preferred.
 _STATED = ("target", "label", "outcome", "y")
 _HAPPENED = listed(
-    """
-    num class event died death dead deceased mortality readmitted readmission relapse recurrence
-    verstorben tod
-    """
+    "num class event died death dead deceased mortality readmitted readmission relapse "
+    "recurrence verstorben tod"
 )
 _FOUND = ("diagnosis", "disease", "result", "response", "status")
 _COUNTED = word_set(
-    """
-    visits admissions readmissions hospitalizations hospitalisations falls exacerbations episodes
-    seizures relapses claims attacks count counts infections events consultations complications
-    crashes
-    """
+    "visits admissions readmissions hospitalizations hospitalisations falls exacerbations "
+    "episodes seizures relapses claims attacks count counts infections events consultations "
+    "complications crashes"
 )
 _PAID = word_set(
-    """
-    cost costs charge charges expenditure expenditures expenses los stay amount price spending bill
-    kosten payment reimbursement
-    """
+    "cost costs charge charges expenditure expenditures expenses los stay amount price spending "
+    "bill kosten payment reimbursement"
 )
 _TRAITS = word_set(  # who somebody is, which is learned from more often than it is learned
-    """
-    sex gender female male geschlecht race ethnicity ethnic black white hispanic married marital
-    kids child children smoker self smoking insured insurance rural urban employed education treat
-    treatment trt arm rx group
-    """
+    "sex gender female male geschlecht race ethnicity ethnic black white hispanic married "
+    "marital kids child children smoker self smoking insured insurance rural urban employed "
+    "education treat treatment trt arm rx group"
 )
 _EARLIER = word_set(
-    """
-    prior previous prev history hist before baseline past family mother father parental cause date
-    type code group last
-    """
+    "prior previous prev history hist before baseline past family mother father parental cause "
+    "date type code group last"
 )
 _FEWEST_AMOUNTS = 20  # different values
 _FEWEST_COUNTS = 6
@@ -403,8 +379,8 @@ def candidates(columns: Mapping[str, Sequence[str]]) -> list[list[str]]:
     either = [name for name in dict.fromkeys((*answers, *classes)) if _is_filled(columns[name], 2)]
 
     def called(ranks: Sequence[str]) -> list[str]:
-        ranked = [(rank, name) for name in either if (rank := _rank(name, ranks, _EARLIER))]
-        return [name for _, name in sorted(ranked, key=lambda pair: pair[0])]
+        by_rank = {name: _rank(name, ranks, _EARLIER) for name in either}
+        return sorted(filter(by_rank.get, either), key=by_rank.__getitem__)
 
     def of_two_values(names: Sequence[str]) -> list[str]:
         return [name for name in names if len(values[name]) == 2 and _is_filled(columns[name], 10)]
@@ -427,11 +403,9 @@ def candidates(columns: Mapping[str, Sequence[str]]) -> list[list[str]]:
         sorted(of_two_values(answers) + counting, key=is_trait),
         sorted(of_two_values(classes), key=is_trait),
     ]
-    earlier: set[str] = set()  # a column stands in its first tier
-    kept = []
-    for tier in tiers:
-        kept.append([name for name in dict.fromkeys(tier) if name not in earlier])
-        earlier |= {*tier}
+    # A column stands in its first tier.
+    first = {name: place for place, tier in reversed([*enumerate(tiers)]) for name in tier}
+    kept = [[n for n in dict.fromkeys(tier) if first[n] == k] for k, tier in enumerate(tiers)]
     *meant, two_values = kept  # of which one may be the target where nothing else can
     return [tier for tier in meant if tier] or [tier for tier in (two_values,) if tier]
 

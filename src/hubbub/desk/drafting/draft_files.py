@@ -21,14 +21,7 @@ from hubbub.core.tabular.cells import CellFault, canonical, csv_text, number_in
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.records import patient_key
 from hubbub.core.tabular.target import target_table
-from hubbub.desk.drafting.cell_text import (
-    folded,
-    is_date,
-    is_limit,
-    meant_by_truth,
-    measured,
-    seen,
-)
+from hubbub.desk.drafting.cell_text import folded, is_date, is_limit, meant_by_truth, measured, seen
 from hubbub.desk.drafting.column_meaning import UNITS, Unit, is_absent
 from hubbub.desk.drafting.raw_table import RawTable
 from hubbub.desk.drafting.study_draft import EPSILON, Draft
@@ -128,14 +121,12 @@ def _column(column: Column) -> str:
 
 def _training(made: Draft) -> list[str]:
     usual = made.usual
-    begun = (
-        f"intercept = {made.intercept:g}                 # from records: log-odds of the outcome"
-    )
+    begun = "# from records: log-odds of the outcome"
     return [
         "[model]",
         'kind = "logistic"',
         *([f"outputs = {made.target.outputs}"] if made.target.outputs > 1 else []),
-        *([begun] if made.intercept else []),
+        *([f"intercept = {made.intercept:g}                 {begun}"] if made.intercept else []),
         "",
         "[training]                       # a rule that suits most studies",
         f"steps = {usual.steps}",
@@ -218,8 +209,7 @@ def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str,
         By party, how many rows were left out, of all that follow the header.
     """
     targets = [folder / f"{name}.csv" for name in made.parties[: len(made.tables)]]
-    there = [path for path in targets if path.exists()]
-    if there and not replace:
+    if (there := [path for path in targets if path.exists()]) and not replace:
         raise UserError(
             f"expected no file {there[0]}, found one; name another folder with --tidy, or add "
             "--replace"
@@ -238,21 +228,18 @@ def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str,
 def _tidy_rows(made: Draft, table: RawTable) -> list[list[str]]:
     """The records that have a target, with the columns in use."""
     target = made.target
-    targets = [table.plain(name) for name in target.columns]
+    first, *others = (table.plain(name) for name in target.columns)
     if target.outcome is not None:
-        targets[0] = _measured(targets[0])
+        first = _measured(first)
     else:
-        targets[0] = [target.respelled.get(cell, cell) for cell in map(seen, targets[0])]
+        first = [target.respelled.get(cell, cell) for cell in map(seen, first)]
     # What a run would refuse of the target is left out here.
-    rule = target.rule
-    is_read = {cell: not isinstance(rule(cell), CellFault) for cell in set(targets[0])}
+    is_read = {cell: not isinstance(target.rule(cell), CellFault) for cell in set(first)}
     columns = []
     for column in made.used:
         cells = table.column(column.name)
-        is_text = bool(column.categories)
-        columns.append(
-            [*map(seen, cells)] if is_text else _measured(cells, table.decimal(column.name))
-        )
+        decimal = table.decimal(column.name)
+        columns.append([*map(seen, cells)] if column.categories else _measured(cells, decimal))
     whose = ["1"] * len(table.rows)
     if made.patient:  # by a number of this copy alone; empty where the file does not say
         numbers: dict[str, str] = {}
@@ -260,8 +247,8 @@ def _tidy_rows(made: Draft, table: RawTable) -> list[list[str]]:
         whose = [numbers.setdefault(key, str(1 + len(numbers))) if key else "" for key in keys]
     return [
         ([number] if made.patient else []) + row
-        for number, *row in zip(whose, *targets, *columns, strict=True)
-        if number and not any(map(is_absent, row[: len(targets)])) and is_read[row[0]]
+        for number, *row in zip(whose, first, *others, *columns, strict=True)
+        if number and is_read[row[0]] and not any(map(is_absent, row[: 1 + len(others)]))
     ]
 
 
@@ -344,8 +331,7 @@ def _number_lines(cells: Sequence[str], column: Column) -> Iterator[str]:
         return sum(low <= unit.of(number) <= high for number in numbers) / max(len(numbers), 1)
 
     if numbers and inside(Unit(1.0)) < _FEW_INSIDE:
-        units = [unit for unit in UNITS if inside(unit) >= _MANY_INSIDE][:_PROPOSED]
-        if units:
+        if units := [unit for unit in UNITS if inside(unit) >= _MANY_INSIDE][:_PROPOSED]:
             yield "# hardly any value is within the bounds: is it another unit?"
         yield from (f"# {unit}   # {unit.words}" for unit in units)
         return  # a spelling becomes what it says, in the study's unit

@@ -11,11 +11,11 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from itertools import compress
+from itertools import compress, count
 from pathlib import Path
 from typing import Any
 
@@ -118,13 +118,9 @@ class RawTable:
         """A table of which every row is a record."""
         own = tuple(rows)
         numbers = tuple(range(1, len(own) + 1))
+        head = tuple(header)
         return cls(
-            origin=origin,
-            header=tuple(header),
-            rows=own,
-            numbers=numbers,
-            read=len(own),
-            faults=faults,
+            origin=origin, header=head, rows=own, numbers=numbers, read=len(own), faults=faults
         )
 
     def column(self, name: str) -> list[str]:
@@ -132,9 +128,15 @@ class RawTable:
         index = self.header.index(name)
         return [row[index] for row in self.rows]
 
-    def odd(self, what: str, remedy: str, column: str = "") -> Fault:
+    def fault(self, what: str, remedy: str, column: str = "", rows: Sequence[int] = ()) -> Fault:
+        """What is wrong with this file, and in which rows if it is in single ones."""
+        row, count = (rows[0], len(rows)) if rows else (None, 1)
+        found = Fault(file=self.origin, column=column, what=what, remedy=remedy)
+        return replace(found, row=row, count=count)
+
+    def odd(self, what: str, remedy: str, column: str = "", rows: Sequence[int] = ()) -> Fault:
         """What a run takes of this file, and people should see."""
-        return Fault(file=self.origin, column=column, what=what, remedy=remedy, refused=False)
+        return replace(self.fault(what, remedy, column, rows), refused=False)
 
     def plain(self, name: str) -> list[str]:
         """The cells of one column, numbers with a decimal comma as every program reads them."""
@@ -286,14 +288,8 @@ class _Reading:
     def _without_title(self, lines: list[list[str]]) -> list[list[str]]:
         """Without lines above the header that have far fewer cells than the table."""
         width = Counter(map(len, lines)).most_common(1)[0][0] if lines else 0
-        first = next(
-            (
-                k
-                for k, line in enumerate(lines)
-                if 2 * sum(map(bool, line)) > width and not _COMMENT.match(line[0])
-            ),
-            0,
-        )
+        wide = (2 * sum(map(bool, own)) > width and not _COMMENT.match(own[0]) for own in lines)
+        first = next(compress(count(), wide), 0)
         if not first or width < 2:
             return lines
         title = " ".join(filter(None, lines[0]))

@@ -16,6 +16,7 @@ from itertools import combinations, islice, permutations, product, takewhile
 from keyword import iskeyword
 from math import ceil, floor, log, log10
 from pathlib import Path
+from string import ascii_letters, digits
 from typing import Any
 
 import numpy as np
@@ -84,10 +85,8 @@ class Draft:
     def rules(self) -> LikelyRules:
         """What holds in every row of the files."""
         full = [table for table in self.tables if table.rows]
-        cells = {
-            column.name: [cell for table in full for cell in table.column(column.name)]
-            for column in self.used
-        }
+        names = [column.name for column in self.used]
+        cells = {name: [cell for table in full for cell in table.column(name)] for name in names}
         return likely_rules(self.used, cells)
 
     @property
@@ -118,9 +117,8 @@ class Draft:
 
         Of .5, .3 and .2 the training has 17, 6 and 3 % more noise, which adds up in squares.
         """
-        parts = (0.5, 0.3, 0.2)
         usual = sum(self.records >= most for most in _MANY)
-        return parts[usual::-1]
+        return (0.5, 0.3, 0.2)[usual::-1]
 
     @property
     def private(self) -> tuple[str, ...]:
@@ -173,7 +171,7 @@ def draft(survey: Survey, given: Answers) -> Draft:
     most = max((max(Counter(own).values()) for own in whose), default=0)
     names += _STANDINS if len(names) == 1 else ()
     total, largest = sum(units) * len(names) // len(survey.tables), max(*units, 1)
-    digits = int(10 ** max(1, floor(log10(max(total, 1))) - 1))  # but two; of small numbers, one
+    unit = int(10 ** max(1, floor(log10(max(total, 1))) - 1))  # two digits; of small numbers, one
     power = int(10 ** max(1, floor(log10(largest))))
     return Draft(
         parties=names,
@@ -182,7 +180,7 @@ def draft(survey: Survey, given: Answers) -> Draft:
         columns=columns,
         tables=survey.tables,
         faults=survey.faults,
-        records=max(total // digits * digits, len(names)),
+        records=max(total // unit * unit, len(names)),
         capacity=ceil(1.2 * largest / power) * power,  # a round number with a fifth of room
         patient=given.patient or "",
         intercept=0.0 if wanted.outcome or wanted.classes else _log_odds(happened),
@@ -220,9 +218,8 @@ def _columns(
         decimals = [table.decimal(name) for table in survey.full]
         drafted = column_draft(name, survey.by_file[name], decimals, is_code=is_code)
         if is_code and name not in given.codes:
-            drafted = drafted.with_note(
-                "treated as codes, because of its name: --amounts if it counts or measures"
-            )
+            note = "treated as codes, because of its name: --amounts if it counts or measures"
+            drafted = drafted.with_note(note)
         if kept * _FEWER < lost:
             drafted = drafted.with_note(
                 f"filled in for {kept:.0%} of the rows with a target, empty in {lost:.0%} "
@@ -277,7 +274,7 @@ def _whose(survey: Survey, patient: str | None) -> list[list[str]]:
 # What parties are called after their files, and the one pattern that leads to all of them.
 
 _ENDS = (".csv", ".parquet", "/")
-_LETTER = re.compile(r"[a-zA-Z0-9]")
+_LETTERS = ascii_letters + digits
 
 
 def party_names(paths: Sequence[Path]) -> tuple[tuple[str, ...], str]:
@@ -312,13 +309,9 @@ def _shared(texts: Sequence[str]) -> tuple[str, str]:
         folder, _, file = texts[0].removesuffix("/").rpartition("/")
         after = "/" if texts[0].endswith("/") else "." + file.rpartition(".")[2]
         return f"{folder}/" if folder else "", after
-    before = _alike(texts)
-    while before and _LETTER.match(before[-1]):
-        before = before[:-1]
+    before = _alike(texts).rstrip(_LETTERS)
     after = _alike([text[len(before) :][::-1] for text in texts])[::-1]
-    while after and _LETTER.match(after[0]):
-        after = after[1:]
-    return before, after
+    return before, after.lstrip(_LETTERS)
 
 
 def _alike(texts: Sequence[str]) -> str:

@@ -47,10 +47,9 @@ _ROW_KEY = re.compile(r"[\w-]+")
 _FEW_ROWS = 8  # below which nothing looks like a key
 _FIRST_CODE = 1000
 _PEOPLE = word_set(
-    """
-    patient patients pat person subject subj participant proband member customer client resident
-    insuree mrn pid usubjid pt patientid personid subjectid patid subjid zper versicherter
-    """
+    "patient patients pat person subject subj participant proband member customer client "
+    "resident insuree mrn pid usubjid pt patientid personid subjectid patid subjid zper "
+    "versicherter"
 )
 _ENDINGS = word_set("id nr no key code number nummer num hash ref")
 _FEW_PEOPLE = 8  # different values, below which nothing looks like people
@@ -105,11 +104,8 @@ def repeated_keys(tables: Sequence[RawTable], names: Sequence[str]) -> list[Repe
     ranked = []
     for name in names:
         words = words_in(name)
-        is_ending = bool(words) and words[-1] in _ENDINGS
-        if {*words[-2:-1]} & _PEOPLE if is_ending else {*words[-1:]} & _PEOPLE:
-            rank = 0  # called after people
-        else:
-            rank = 1 if is_named_key(name) else 2
+        called = words[-2:-1] if {*words[-1:]} & _ENDINGS else words[-1:]
+        rank = 0 if {*called} & _PEOPLE else 1 if is_named_key(name) else 2  # 0: after people
         if (key := _repeated(name, rank, distinct)) is not None:
             ranked.append((rank, key))
     return [key for _, key in sorted(ranked, key=lambda pair: pair[0])]
@@ -251,13 +247,10 @@ def joined(table: RawTable, key: str) -> RawTable:
     for person, row in zip(map(patient_key, table.column(key)), table.rows, strict=True):
         if person:
             kept = people.setdefault(person, list(row))
-            kept[:] = [
-                new if is_missing(old, number=False) else old
-                for old, new in zip(kept, row, strict=True)
-            ]
-    rows = map(tuple, people.values())
-    of_people = RawTable.of(table.origin, table.header, rows, table.faults)
-    return replace(of_people, named=table.named, separator=table.separator)
+            pairs = zip(kept, row, strict=True)
+            kept[:] = [new if is_missing(old, number=False) else old for old, new in pairs]
+    rows = tuple(map(tuple, people.values()))
+    return replace(table, rows=rows, numbers=tuple(range(1, len(rows) + 1)), read=len(rows))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,8 +353,7 @@ def survey_of(raw: Sequence[RawTable], paths: Sequence[Path]) -> Survey:
         for old, new in zip(table.header, header, strict=True):
             if old != new and table.named:
                 what = f"this column is spelled {new!r} in other files"
-                remedy = "spell it the same in all files"
-                faults.append(Fault(file=table.origin, column=old, what=what, remedy=remedy))
+                faults.append(table.fault(what, "spell it the same in all files", old))
         tables.append(replace(table, header=header))
     return Survey(paths=tuple(paths), tables=tuple(tables), faults=tuple(faults))
 
@@ -430,12 +422,9 @@ def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
     key = given.patient or (keys[0].name if keys else "")
     if given.records_are_units or key not in survey.common:  # which a draft refuses
         return
-    choices = [
-        *(Option(f"{k.name} is the person", ("--patient", k.name)) for k in keys[:3]),
-        Option(
-            "every row is a different person, or the records are public", ("--records-are-units",)
-        ),
-    ]
+    choices = [Option(f"{k.name} is the person", ("--patient", k.name)) for k in keys[:3]]
+    nobody = "every row is a different person, or the records are public"
+    choices.append(Option(nobody, ("--records-are-units",)))
     asks = given.can_join and (given.patient is None or _is_bare(survey, given))
     if asks and (two := scattered(survey.full, key)):
         means = (
@@ -511,13 +500,8 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
     names = [name for tier in tiers for name in tier]
     if pairs:
         pair = pairs[0]
-        choices = [
-            _learn_time(pair.time, pair.event),
-            _learn(
-                pair.event,
-                " as yes or no; its column of times, which shows when that was known, is left out",
-            ),
-        ]
+        left = "; its column of times, which shows when that was known, is left out"
+        choices = [_learn_time(pair.time, pair.event), _learn(pair.event, f" as yes or no{left}")]
         if not pair.is_sure:
             choices.reverse()
         others = [name for name in names if name not in (pair.time, pair.event)]

@@ -126,12 +126,8 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
     if data.patient not in table.header:
         yield from _absent(table, data.patient)
         return
-    nobody = CellFault(
-        GAP,
-        "a patient",
-        "an empty cell, so the record belongs to nobody",
-        "fill it in, or remove it",
-    )
+    found = "an empty cell, so the record belongs to nobody"
+    nobody = CellFault(GAP, "a patient", found, "fill it in, or remove it")
     yield from _rows(table, data.patient, lambda cell: 0.0 if patient_key(cell) else nobody)
     counts = Counter(map(patient_key, table.column(data.patient)))
     yield from likely_namesakes(table, data.patient)
@@ -151,7 +147,7 @@ def _absent(table: RawTable, name: str) -> Iterator[Fault]:
         if near := [own for own in table.header if folded(own) == folded(name)]:
             what = f"the header has {near[0]!r}, which differs only in case or spaces"
             remedy = f"write {name!r} in the file's first line"
-        yield Fault(file=table.origin, column=name, what=what, remedy=remedy)
+        yield table.fault(what, remedy, name)
 
 
 def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
@@ -180,14 +176,14 @@ def _outside(table: RawTable, column: Column) -> Iterator[Fault]:
     impossible = set(cannot_be(column.name, [number for number, _ in there]))
     if slips := [(number, row) for number, row in there if number in impossible]:
         remedy = "it counts as the nearer bound: correct the cell, or list it as missing"
-        yield _seen(table, column.name, f"{slips[0][0]:g} cannot be", remedy, slips)
+        yield _odd(table, column, f"{slips[0][0]:g} cannot be", remedy, slips)
     if column.step:
         near = 1e-6 * column.step
         within = [(number, row) for number, row in there if low <= number <= high]
         if off := [pair for pair in within if abs(pair[0] - column.nearest(pair[0])) > near]:
             what = f"{off[0][0]:.15g} is not {low:g} plus whole steps of {column.step:g}"
             remedy = "it will count as the nearest valid value: correct the cells, or the step"
-            yield _seen(table, column.name, what, remedy, off)
+            yield _odd(table, column, what, remedy, off)
     outside = [
         (number, row)
         for number, row in there
@@ -207,7 +203,11 @@ def _outside(table: RawTable, column: Column) -> Iterator[Fault]:
     if far := [pair for pair in outside if not low - span <= pair[0] <= high + span]:
         what = f"{far[0][0]:g} lies far outside {low:g} to {high:g}"
         remedy = "a typing error, or another unit? It will count as the nearer bound"
-        yield _seen(table, column.name, what, remedy, far)
+        yield _odd(table, column, what, remedy, far)
+
+
+def _odd(table: RawTable, column: Column, what: str, remedy: str, numbers: Numbers) -> Fault:
+    return table.odd(what, remedy, column.name, [row for _, row in numbers])
 
 
 def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
@@ -246,8 +246,8 @@ def _lumps(table: RawTable, study: Study) -> Iterator[Fault]:
         if isinstance(column, Column) and not column.step and column.name in table.header:
             told[column.name] = max(told.get(column.name, 0), len(edges) - 1)
     for name, bins in told.items():
-        numbers = [number_in(canonical(cell)) for cell in table.column(name)]
-        values = [number for number in numbers if number is not None]
+        cells = map(canonical, table.column(name))
+        values = [number for cell in cells if (number := number_in(cell)) is not None]
         different = len(set(values))
         if len(values) > _FEW and different <= min(_LUMPS * bins, len(values) // _LUMP):
             step = common_step(values)
@@ -284,21 +284,10 @@ def _rows(
     # A kind is told by its first cell, with all of its rows.
     first = {flaw.kind: flaw for flaw in reversed(flaws.values())}  # of each kind, the first cell's
     for kind in list(rows)[:_MOST_KINDS]:
-        yield _found(table, name, first[kind].what, first[kind].remedy, rows[kind])
+        yield table.fault(first[kind].what, first[kind].remedy, name, rows[kind])
     if rest := [row for kind in list(rows)[_MOST_KINDS:] for row in rows[kind]]:
         what = f"{len(rows) - _MOST_KINDS} other spellings are refused too"
-        yield _found(table, name, what, "correct them, or the study", rest)
-
-
-def _found(table: RawTable, name: str, what: str, remedy: str, rows: Sequence[int]) -> Fault:
-    return Fault(
-        file=table.origin, column=name, what=what, remedy=remedy, row=rows[0], count=len(rows)
-    )
-
-
-def _seen(table: RawTable, name: str, what: str, remedy: str, numbers: Numbers) -> Fault:
-    """What a run takes of some numbers, and people should see."""
-    return replace(_found(table, name, what, remedy, [row for _, row in numbers]), refused=False)
+        yield table.fault(what, "correct them, or the study", name, rest)
 
 
 def _target(table: RawTable, data: Data) -> Iterator[Fault]:

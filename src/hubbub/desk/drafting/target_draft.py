@@ -250,8 +250,8 @@ def _at_least_two(ends: Sequence[float], step: float) -> tuple[float, ...]:
     """Times of a grid, to five digits, of which one alone is none."""
     first, *rest = sorted({float(f"{time:.5g}") for time in ends})
     if not rest:
-        rest = [float(f"{first + step:.5g}")]
-        rest = rest if rest[0] > first else [2 * first]
+        second = float(f"{first + step:.5g}")
+        rest = [second if second > first else 2 * first]
     return (first, *rest)
 
 
@@ -305,9 +305,8 @@ def _event_of(columns: Columns, name: str) -> TargetDraft:
         )
     if not is_censoring(name) or {"censored", "event"} & {*map(folded, draft.positive)}:
         return draft
-    note = (
-        f"{name!r} says who was censored, so its {draft.positive[0]!r} does not count as an event"
-    )
+    ended = draft.positive[0]
+    note = f"{name!r} says who was censored, so its {ended!r} does not count as an event"
     return replace(draft, positive=draft.negative, negative=draft.positive, notes=(note,))
 
 
@@ -389,12 +388,8 @@ def _of_answers(name: str, values: Spellings) -> TargetDraft:
 
 
 def _pair(name: str, ones: Iterable[str], zeros: Iterable[str], note: str) -> TargetDraft:
-    return TargetDraft(
-        name=name,
-        positive=tuple(sorted(ones)),
-        negative=tuple(sorted(zeros)),
-        notes=(note,) if note else (),
-    )
+    yes, no, notes = tuple(sorted(ones)), tuple(sorted(zeros)), (note,) if note else ()
+    return TargetDraft(name=name, positive=yes, negative=no, notes=notes)
 
 
 def _of_several(name: str, values: Spellings) -> TargetDraft:

@@ -16,6 +16,7 @@ from hubbub.desk.report import charts, markup
 from hubbub.desk.report.sheet import Figure, Sheet, Table
 
 Answer = Mapping[str, Any]
+Row = Mapping[str, Any]  # of an answer
 _LEAST_P, _SMALL_P, _MOST_P = 0.001, 0.0995, 0.99  # as papers print p-values
 _SHARES = ("survival", "incidence", "risk difference")
 _MOST_PLACES = 8  # of a curve in a table
@@ -56,7 +57,7 @@ def tables_of(answer: Answer) -> Mapping[str, Table]:
         return _two_way(answer)
     tables = {"": table_of(answer), "over time": _curves(answer)}
     if rows := [row for row in answer["rows"] if _is_comparison(answer, row)]:
-        compared = _with_p_values(_pivoted(rows, _label, lambda _: ""), rows)
+        compared = _with_p_values(_pivoted(rows, _label, lambda _: ""), rows, _label)
         tables = {"": tables[""], "compared": compared, "over time": tables["over time"]}
     return {what: table for what, table in tables.items() if table is not None}
 
@@ -76,11 +77,11 @@ def table_of(answer: Answer) -> Table | None:
     table = _pivoted(rows, _label, lambda row: row["group"])
     if answer["kind"] == "table":
         return _with_tests(table, rows, answer["tests"])
-    return _with_p_values(table, rows)
+    return _with_p_values(table, rows, _label)
 
 
 def _two_way(answer: Answer) -> Mapping[str, Table]:
-    of: dict[str, list[Mapping[str, Any]]] = {}
+    of: dict[str, list[Row]] = {}
     for row in answer["rows"]:
         of.setdefault(row["column"], []).append(row)
     tables = {}
@@ -92,39 +93,28 @@ def _two_way(answer: Answer) -> Mapping[str, Table]:
     return tables
 
 
-def _is_comparison(answer: Answer, row: Mapping[str, Any]) -> bool:
+def _is_comparison(answer: Answer, row: Row) -> bool:
     """Whether a row compares groups, whose numbers the other rows are."""
     of_groups = answer["kind"] == "crosstab" and not row["group"]
     return of_groups or row["quantity"].startswith("difference of")
 
 
-def _with_p_values(
-    table: Table,
-    rows: Sequence[Mapping[str, Any]],
-    label: Callable[[Mapping[str, Any]], str] | None = None,
-) -> Table:
+def _with_p_values(table: Table, rows: Sequence[Row], label: Callable[[Row], str]) -> Table:
     """The table, with the p-values of its rows if they have some."""
-    named = label or _label
-    tested = {named(row): p_cell(row) for row in rows if row["p_value"] is not None}
+    tested = {label(row): p_cell(row) for row in rows if row["p_value"] is not None}
     if not tested:
         return table
     shown = tuple((*row, tested.get(row[0], "")) for row in table.rows)
     return Table((*table.head, "p"), shown)
 
 
-def _with_tests(
-    table: Table, rows: Sequence[Mapping[str, Any]], tests: Sequence[Mapping[str, Any]]
-) -> Table:
+def _with_tests(table: Table, rows: Sequence[Row], tests: Sequence[Row]) -> Table:
     """The table, with the test of each column, where groups differ, in its first row."""
     tested = {test["column"]: test for test in tests if test.get("column")}
     if not tested:
         return table
     first = {row["column"]: _label(row) for row in reversed(rows)}
-    known = {first[column]: one for column, one in tested.items() if column in first}
-    cells = {
-        label: (p_cell(one), "" if one["smd"] is None else f"{one['smd']:.3f}")
-        for label, one in known.items()
-    }
+    cells = {first[column]: test_cells(one) for column, one in tested.items() if column in first}
     shown = tuple((*row, *cells.get(row[0], ("", ""))) for row in table.rows)
     return Table((*table.head, "p", "SMD"), shown)
 
@@ -167,6 +157,11 @@ def p_cell(tested: Mapping[str, Any]) -> str:
     return p_words(tested["p_value"]) + _adjusted(tested)
 
 
+def test_cells(test: Row) -> tuple[str, str]:
+    """The p-value of a test, and the standardised mean difference where there is one."""
+    return p_cell(test), "" if test["smd"] is None else f"{test['smd']:.3f}"
+
+
 def _adjusted(tested: Mapping[str, Any]) -> str:
     """What Holm makes of it, where it was asked for."""
     after = tested.get("p_adjusted")
@@ -182,7 +177,7 @@ def p_words(value: float | None, *, equal: str = "") -> str:
     return f"{equal}{value:.{3 if value < _SMALL_P else 2}f}"
 
 
-def estimate_words(row: Mapping[str, Any], longest: int = 99) -> str:
+def estimate_words(row: Row, longest: int = 99) -> str:
     """An estimate with its interval, to two digits of the interval's width, or as many as fit.
 
     Below 10 at least two places, as ratios have; and as many as part the interval's ends.
@@ -203,7 +198,7 @@ def printed(cell: str) -> str:
     return re.sub(r"(?<![^\s(])-(?=\d)", "−", dashed)
 
 
-def _pivoted(rows: Sequence[Mapping[str, Any]], down: Any, across: Any) -> Table:
+def _pivoted(rows: Sequence[Row], down: Any, across: Any) -> Table:
     """Rows and columns in the order in which they first come."""
     names = list(dict.fromkeys(across(row) for row in rows))
     pivoted: dict[str, dict[str, list[str]]] = {}
@@ -218,17 +213,17 @@ def _pivoted(rows: Sequence[Mapping[str, Any]], down: Any, across: Any) -> Table
     return Table(head, tuple(body))
 
 
-def _label(row: Mapping[str, Any]) -> str:
+def _label(row: Row) -> str:
     about = ": ".join(filter(None, (row["column"], row["level"])))
     plain = row["quantity"] in ("share", "records")
     return about if about and plain else ", ".join(filter(None, (about, row["quantity"])))
 
 
-def _label_of_group(row: Mapping[str, Any]) -> str:
+def _label_of_group(row: Row) -> str:
     return "; ".join(filter(None, (row["group"], _label(row))))
 
 
-def _cell(row: Mapping[str, Any]) -> str:
+def _cell(row: Row) -> str:
     """A number with the ends of its interval."""
     if row["value"] is None:
         return NOT_KNOWN
@@ -246,7 +241,7 @@ def _is_share(quantity: str) -> bool:
     return quantity.startswith("share") or quantity in _SHARES
 
 
-def _shown(row: Mapping[str, Any]) -> Any:
+def _shown(row: Row) -> Any:
     """How numbers of a row are written: with more digits where an interval's ends need them.
 
     As of a ratio per unit of a column, whose ends by three digits would all be 1.02.
@@ -273,15 +268,10 @@ def _three_digits(value: float) -> str:
 # The figure that goes with an answer. Survival figures are as papers print them: a point-wise
 # interval around each curve, the p-value in the figure, and the numbers at risk below the axis.
 
-_RATIOS = (
-    *("hazard ratio", "odds ratio", "rate ratio", "relative risk"),
-    "ratio of geometric means",
-)
+_RATIOS = ("hazard ratio", "odds ratio", "rate ratio", "relative risk", "ratio of geometric means")
 _MOST_CURVES, _MOST_TIMES = 6, 8
-_WHAT = {  # is on the vertical axis, by the kind of answer
-    "survival": "share without the event",
-    "incidence": "share with the event",
-}
+# What is on the vertical axis, by the kind of answer.
+_WHAT = {"survival": "share without the event", "incidence": "share with the event"}
 _LONGEST = 20  # letters of an estimate with its interval
 _ESTIMATE_ROOM = 154  # for an estimate with its interval, right of a forest
 _AT_RISK, _LINE = 62, 16  # where numbers at risk begin below the axis, and how high a line is
@@ -391,7 +381,7 @@ def _histogram(answer: Answer) -> Figure:
     return Figure(chart, words, charts.HEIGHT)
 
 
-def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
+def _forest(answer: Answer, rows: Sequence[Row]) -> Figure:
     """Effects with their intervals, ratios on a logarithmic axis."""
     ratio = rows[0]["quantity"] in _RATIOS
     name, none = rows[0]["quantity"], 1.0 if ratio else 0.0

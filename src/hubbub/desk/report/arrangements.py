@@ -15,7 +15,7 @@ import numpy as np
 
 from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_most, finite
 from hubbub.core.planning import plan_rows
-from hubbub.desk.report import charts, markup, promise, scores, trust_models
+from hubbub.desk.report import charts, markup, scores, trust_models
 from hubbub.desk.report.sheet import Table, table_html
 from hubbub.learning import metric_words
 from hubbub.learning.metric_words import MetricWords, words_of
@@ -113,8 +113,6 @@ def interval(values: Sequence[float], metric: str = "") -> tuple[float | None, f
 
 
 # Whether joining was worth it: arrangements of the study side by side, with intervals.
-#
-# It shows an `ArrangementTable` and says in one sentence what follows from it; it trains nothing.
 
 _LINES = (
     "Dot: the mean; line: its 95 % interval. Where intervals overlap, the difference may "
@@ -181,9 +179,8 @@ def _figure(found: ArrangementTable) -> markup.Html:
     ]
     pairs = zip(items, found.arrangements, strict=True)
     words = "; ".join(f"{item.label} {_in_words(one, metric)}" for item, one in pairs)
-    chart = charts.intervals(
-        items, across, label=f"test {name}", described=f"Intervals of {name}: {words}."
-    )
+    words = f"Intervals of {name}: {words}."
+    chart = charts.intervals(items, across, label=f"test {name}", described=words)
     known = any(item.ends for item in items)
     way = f", {metric.better} is better" if metric.better else ""
     return markup.figure(chart, f"Test {name}{way}. {_LINES if known else _DOTS}")
@@ -245,6 +242,11 @@ class ReportedRun:
         return trust_models.MODES[self.baseline or "federated"]
 
     @property
+    def against(self) -> str | None:
+        """The adversary against whom its epsilon holds; None: against nobody."""
+        return plan_rows.promised_against(self.plan["stated_adversary"], self.baseline)
+
+    @property
     def last(self) -> Row:
         """The last row of its metrics; empty if there is none."""
         return self.metrics[-1] if self.metrics else {}
@@ -253,19 +255,13 @@ class ReportedRun:
 def side_by_side(runs: Sequence[ReportedRun]) -> markup.Html:
     """The section."""
     shown_metrics = metric_words.metrics_of([row for run in runs for row in run.metrics])
-    head = (
-        "Run",
-        "arrangement",
-        "steps",
-        *map(metric_words.name_of, shown_metrics),
-        "ε at most",
-        "against",
-    )
+    names = map(metric_words.name_of, shown_metrics)
+    head = ("Run", "arrangement", "steps", *names, "ε at most", "against")
     rows = []
     for run in runs:
-        against = promise.against(run.plan, run.mode)
         spent = at_most(_spent(run)) if run.metrics else NOT_KNOWN
         values = (words_of(key).shown(finite(run.last, key)) for key in shown_metrics)
+        against = run.against
         who = ("none", _NOBODY) if against is None else (spent, plan_rows.spoken(against))
         rows.append([run.folder, run.mode.label, amount(run.last.get("step")), *values, *who])
     numeric = range(2, 4 + len(shown_metrics))
@@ -297,12 +293,8 @@ def arrangements_of(runs: Sequence[ReportedRun]) -> ArrangementTable | None:
     together = [[one for one in same if one.mode is mode] for mode in trust_models.MODES.values()]
     arrangements = [_arrangement(some, metric[0]) for some in together if some]
     how = "For the runs shown side by side on this page, scored on the same test records."
-    return ArrangementTable(
-        metric=metric[0],
-        arrangements=tuple(filter(None, arrangements)),
-        how=how,
-        note=UNCHARGED_BASELINES,
-    )
+    found = tuple(filter(None, arrangements))
+    return ArrangementTable(metric=metric[0], arrangements=found, how=how, note=UNCHARGED_BASELINES)
 
 
 def _arrangement(runs: Sequence[ReportedRun], metric: str) -> Arrangement | None:
@@ -311,7 +303,7 @@ def _arrangement(runs: Sequence[ReportedRun], metric: str) -> Arrangement | None
     if not values:
         return None
     low, high = interval(values, metric)
-    against = promise.against(runs[0].plan, runs[0].mode)
+    against = runs[0].against
     return Arrangement(
         name=runs[0].baseline or "federated",
         mean=sum(values) / len(values),

@@ -251,15 +251,11 @@ def limit(at: float, text: str, axes: Axes) -> markup.Html:
 def off_scale(at: Sequence[float], text: str, axes: Axes) -> markup.Html:
     """Crosses above the upper edge, for values that have no place on the vertical axis."""
     y, places = axes.up.end - 12, [axes.across.place(x) for x in at]
-    crosses = [
-        markup.tag(
-            "path",
-            markup.tag("title", f"{amount(x)}: {text}"),
-            d=f"M{place - 5:g} {y - 5:g}l10 10m0 -10l-10 10",
-            class_="cross",
-        )
-        for x, place in zip(at, places, strict=True)
-    ]
+    crosses = []
+    for x, place in zip(at, places, strict=True):
+        title = markup.tag("title", f"{amount(x)}: {text}")
+        drawn = f"M{place - 5:g} {y - 5:g}l10 10m0 -10l-10 10"
+        crosses.append(markup.tag("path", title, d=drawn, class_="cross"))
     x = places[0]
     side, gap = ("end", -12) if x > (LEFT + RIGHT) / 2 else ("start", 8)
     place = y + 4 if side == "end" else y + 28
@@ -286,9 +282,7 @@ def intervals(
     for index, item in enumerate(items):
         parts += _whisker(item, across, 8 + _PITCH * index)
     middle = (across.start + across.end) / 2
-    parts.append(
-        markup.tag("text", label, x=middle, y=foot + 38, text_anchor="middle", class_="axis")
-    )
+    parts.append(word(label, middle, foot + 38, "middle", "axis"))
     return drawing(parts, foot + _BELOW, described)
 
 
@@ -311,15 +305,14 @@ def bars(
         low, high = (up.place(end) for end in one.ends)
         top = up.place(one.value)
         title = markup.tag("title", f"{one.name}: {one.value:.3g}")
-        height = max(up.place(0) - top, 0.0)
+        size = {"width": width - 2, "height": max(up.place(0) - top, 0.0)}
         parts += [
-            markup.tag("rect", title, x=x + 1, y=top, width=width - 2, height=height, class_="bar"),
+            markup.tag("rect", title, x=x + 1, y=top, **size, class_="bar"),
             markup.tag("line", x1=middle, x2=middle, y1=low, y2=high, class_="whisker other"),
         ]
         if index % every == 0 and middle + room / 2 <= WIDTH:
-            parts.append(
-                markup.tag("text", one.name, x=middle, y=up.start + 19, text_anchor="middle")
-            )
+            place = {"x": middle, "y": up.start + 19}
+            parts.append(markup.tag("text", one.name, **place, text_anchor="middle"))
     return axes.drawn(parts, described)
 
 
@@ -337,22 +330,18 @@ def _frame(axes: Axes) -> list[markup.Html]:
     rows = [
         markup.tag(
             "g",
-            markup.tag(
-                "line", x1=LEFT, x2=RIGHT, y1=up.place(tick), y2=up.place(tick), class_="grid"
-            ),
-            markup.tag("text", amount(tick), x=LEFT - 8, y=up.place(tick) + 4, text_anchor="end"),
+            markup.tag("line", x1=LEFT, x2=RIGHT, y1=y, y2=y, class_="grid"),
+            markup.tag("text", amount(tick), x=LEFT - 8, y=y + 4, text_anchor="end"),
             class_="tick-up",
         )
-        for tick in up.ticks
+        for tick, y in zip(up.ticks, map(up.place, up.ticks), strict=True)
     ]
     turned = f"rotate(-90 16 {height:g})"
     return [
         *rows,
         *_ticks_across(across, up.start, up.start),
         markup.tag("line", x1=LEFT, x2=RIGHT, y1=up.start, y2=up.start, class_="edge"),
-        markup.tag(
-            "text", labels[0], x=middle, y=up.start + 38, text_anchor="middle", class_="axis"
-        ),
+        word(labels[0], middle, up.start + 38, "middle", "axis"),
         markup.tag("text", labels[1], x=16, y=height, transform=turned, text_anchor="middle"),
     ]
 
@@ -382,13 +371,8 @@ def _line(one: Series, axes: Axes, index: int) -> markup.Html:
     ]
     line = markup.tag("polyline", points=" ".join(axes.path(one.points)))
     # The name is what tests and people who save the picture find the line by.
-    return markup.tag(
-        "g",
-        markup.tag("g", *marks, class_="marks"),
-        line,
-        class_=f"series-{index}",
-        data_name=one.name,
-    )
+    marked = markup.tag("g", *marks, class_="marks")
+    return markup.tag("g", marked, line, class_=f"series-{index}", data_name=one.name)
 
 
 def _mark(place: tuple[float, float], shape: str, title: str) -> markup.Html:
@@ -406,11 +390,9 @@ def _whisker(item: Interval, across: Scale, top: float) -> list[markup.Html]:
     parts = [markup.tag("text", item.label, x=across.start, y=top + 13, class_="strong")]
     if item.ends:
         low, high = (across.place(min(max(end, across.low), across.high)) for end in item.ends)
-        for x1, x2, y1, y2 in (
-            (low, high, y, y),
-            *((end, end, y - 5, y + 5) for end in (low, high)),
-        ):
-            parts.append(markup.tag("line", x1=x1, x2=x2, y1=y1, y2=y2, class_=f"whisker {kind}"))
+        for x1, x2, up in ((low, high, 0), (low, low, 5), (high, high, 5)):
+            ends = {"x1": x1, "x2": x2, "y1": y - up, "y2": y + up}
+            parts.append(markup.tag("line", **ends, class_=f"whisker {kind}"))
     parts.append(markup.tag("circle", cx=x, cy=y, r=5, class_=kind))
     told = item.told or f"{item.value:.3f}"
     parts.append(markup.tag("text", told, x=across.end + 14, y=y + 5))

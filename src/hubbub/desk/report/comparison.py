@@ -77,10 +77,8 @@ class Comparison:
             low, high = interval(self.values[mode], self.metric)
             who = promised_against(self.plan.stated.adversary, mode)
             epsilon = None if who is None else self.plan.stated.epsilon
-            own = Arrangement(
-                name=mode, mean=mean, low=low, high=high, epsilon=epsilon, adversary=who
-            )
-            arrangements.append(own)
+            ends = {"low": low, "high": high, "epsilon": epsilon}
+            arrangements.append(Arrangement(name=mode, mean=mean, **ends, adversary=who))
         return ArrangementTable(metric=self.metric, arrangements=tuple(arrangements), how=how)
 
 
@@ -144,9 +142,8 @@ def compare(
         first=first,
     )
     if out is not None:
-        write_text(
-            out / report_of_run.COMPARISON, json.dumps(comparison.table().to_dict(), indent=2)
-        )
+        text = json.dumps(comparison.table().to_dict(), indent=2)
+        write_text(out / report_of_run.COMPARISON, text)
         report_of_run.write_report(out)
     return comparison
 
@@ -161,10 +158,12 @@ def _check_asked(study: Study, metric: str | None) -> None:
     own = {name.rpartition(":")[2] for name in study.training.metrics}
     known = {name for name in METRICS if study.training.evaluate or not is_held_back(name)} | own
     if metric is not None and metric not in known:
-        listed = ", ".join(sorted(known))
-        raise StudyError(
-            f"expected one of the metrics {listed}, got {metric!r}; choose one of them"
-        )
+        raise _none_of(metric, sorted(known))
+
+
+def _none_of(metric: str, known: Sequence[str]) -> StudyError:
+    listed = ", ".join(known)
+    return StudyError(f"expected one of the metrics {listed}, got {metric!r}; choose one of them")
 
 
 def _check_metric(metric: str | None, prepared: prepared_study.PreparedStudy) -> None:
@@ -175,9 +174,7 @@ def _check_metric(metric: str | None, prepared: prepared_study.PreparedStudy) ->
     shaken = np.random.default_rng(0).normal(start, 0.01).astype(np.float32)
     known = metrics_of([prepared.evaluate(shaken)])
     if metric not in known:
-        raise StudyError(
-            f"expected one of the metrics {', '.join(known)}, got {metric!r}; choose one of them"
-        )
+        raise _none_of(metric, known)
 
 
 def _prepared(

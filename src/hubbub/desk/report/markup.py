@@ -66,20 +66,14 @@ def table(
     narrow screen every row is a block of its own, whose cells say their column.
     """
     kinds = ["number" if column in numeric else "words" for column in range(len(head))]
+    column = {"scope": "col", "role": "columnheader"}
     names = zip(head, kinds, strict=True)
-    columns = (
-        tag("th", name, scope="col", role="columnheader", class_=kind) for name, kind in names
-    )
+    columns = (tag("th", name, **column, class_=kind) for name, kind in names)
     top = tag("tr", *columns, role="row")
-    body = [
-        tag(
-            "tr",
-            *_cells(row, head, kinds),
-            role="row",
-            class_="marked" if index in marked else "plain",
-        )
-        for index, row in enumerate(rows)
-    ]
+    body = []
+    for index, row in enumerate(rows):
+        kind = "marked" if index in marked else "plain"
+        body.append(tag("tr", *_cells(row, head, kinds), role="row", class_=kind))
     parts = (tag("caption", caption), tag("thead", top), tag("tbody", *body))
     # Roles are said, as a block that a narrow screen makes of a row would lose its own. What is
     # wider than the page all the same scrolls in a box.

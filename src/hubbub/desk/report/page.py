@@ -12,14 +12,7 @@ from typing import Any
 from hubbub.core.number_format import NOT_KNOWN, Row, amount, at_most, chance, finite, several
 from hubbub.core.planning import plan_rows
 from hubbub.core.runs import renderers
-from hubbub.desk.report import (
-    answers,
-    arrangements,
-    markup,
-    promise,
-    trust_models,
-    who_sees_what,
-)
+from hubbub.desk.report import answers, arrangements, markup, promise, trust_models, who_sees_what
 from hubbub.desk.report.markup import Html, section, table, tag
 from hubbub.desk.report.scores import (
     Scores,
@@ -107,9 +100,9 @@ _SHOWN = 25  # beyond so many silos nobody reads the table
 def ledgers(parts: Sequence[Part]) -> Html:
     """The section; without parts it says where to look."""
     words = (
-        "Every silo keeps a ledger of its own, outside this run. It writes the cost of "
-        "an answer to disk before the answer leaves, and refuses once its cap is "
-        "reached. After a crash a ledger may count too much, never too little."
+        "Every silo keeps a ledger of its own, outside this run. It writes the cost of an answer "
+        "to disk before the answer leaves, and refuses once its cap is reached. After a crash a "
+        "ledger may count too much, never too little."
     )
     if not parts:
         hint = tag("p", "What the ledgers hold, ", tag("code", "hubbub ledger show"), " says.")
@@ -220,9 +213,8 @@ def render(
         scores: on public test records beside a model that knows nothing, by metric.
         validation: what the study's private validation says.
     """
-    trains = plan.get("trains", True)
     mode = trust_models.FEDERATED if baseline is None else trust_models.BASELINES[baseline]
-    against = promise.against(plan, mode)
+    against = plan_rows.promised_against(plan["stated_adversary"], baseline)
     last = int(metrics[-1]["step"]) if metrics else 0
     made = last if attempts is None else attempts
     so_far, by_coalition = promise.axis(plan, mode, metrics)
@@ -236,18 +228,18 @@ def render(
     ]
     title = "Before you rely on it"
     warnings = [section(title, tag("ul", *items), class_="warnings")] if items else []
+    learned = []
+    if plan.get("trains", True):
+        elsewhere = validated is not None
+        learned = [learning(metrics, against, so_far, scores or {}, validated=elsewhere)]
     sections = [
         _summary(plan, metrics, mode, against, checked, spending, parts, scores or {}, validated),
         *([joining] if joining and comparison else []),  # which was asked for
         *warnings,
         *([_asked(statistics)] if statistics else []),
         *([section(validated.sheet.title, *html_of(validated.sheet))] if validated else []),
-        *(
-            [learning(metrics, against, so_far, scores or {}, validated=validated is not None)]
-            if trains
-            else []
-        ),
-        promise.cost(plan, mode, by_coalition),
+        *learned,
+        promise.cost(plan, mode, against, by_coalition),
         *([joining] if joining and not comparison else []),
         *([arrangements.side_by_side(beside)] if beside else []),
         _views(plan, mode),
@@ -274,12 +266,10 @@ def _summary(
     """The first screen: what happened in one sentence, a picture, and a few figures."""
     validation = [_tile(*validated.telling)] if validated and validated.telling else []
     tiles = [*(validation or _learned_tile(metrics, scores)), *_privacy_tiles(plan, against)]
-    if mode is trust_models.FEDERATED:
-        tiles += _spent_tile(spending, parts)
-    if mode is trust_models.FEDERATED:
+    if is_federated := mode is trust_models.FEDERATED:
         remark = "each silo sent only numbers that look random"
+        tiles += _spent_tile(spending, parts)
         tiles.append(_tile("records that left a silo", "none", remark))
-    is_federated = mode is trust_models.FEDERATED
     alarms = promise.broken(plan, spending) if is_federated else []
     words = following(scores, metrics[-1] if metrics else {}, validated).removeprefix("next: ")
     advice = [f"What to do next: {words}."] if is_federated and plan.get("trains", True) else []
@@ -347,14 +337,13 @@ def _privacy_tiles(plan: Plan, against: str | None) -> list[Html]:
         f"{promise.strength(epsilon)} guarantee: how much {plan_rows.spoken(against)} can learn "
         f"about one {promise.unit_of(plan)}; 0 is nothing"
     )
+    found = (
+        "people whose record was used, while wrongly accusing 1 in 100 others; blind guessing "
+        "finds 1"
+    )
     return [
         _tile("privacy cost ε (epsilon), at most", at_most(epsilon), remark),
-        _tile(
-            "an attacker finds at most",
-            f"{power} in 100",
-            "people whose record was used, while wrongly accusing 1 in 100 others; blind guessing "
-            "finds 1",
-        ),
+        _tile("an attacker finds at most", f"{power} in 100", found),
     ]
 
 
@@ -380,12 +369,8 @@ def _spent_tile(
 
 
 def _tile(name: str, value: str, remark: str) -> Html:
-    return tag(
-        "div",
-        tag("dt", name),
-        tag("dd", value, class_="figure"),
-        tag("dd", remark, class_="remark"),
-    )
+    told = tag("dd", value, class_="figure"), tag("dd", remark, class_="remark")
+    return tag("div", tag("dt", name), *told)
 
 
 def _views(plan: Plan, mode: trust_models.Mode) -> Html:

@@ -5,7 +5,7 @@ It reads the plan's plain values, and what the ledgers said after a run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 from typing import Any
 
@@ -71,33 +71,24 @@ def spent_words(spending: Mapping[str, Any]) -> str:
     )
 
 
-def _to_patients(found: Mapping[str, Any] | None, stated: float | None) -> list[str]:
+def _to_patients(found: Mapping[str, Any] | None, stated: float | None) -> Iterator[str]:
     """What holds for who has several records, where each record is a unit."""
     if found is None or found["is_unit"]:
-        return []
-    epsilon = found["epsilon"]
-    if epsilon is None:
-        return [
-            (
-                "no guarantee for patients: the guarantee is for one record, and for "
-                f"{found['who']} epsilon is above 50 or has no bound; name the patients' "
-                "column in data.patient to protect patients"
-            )
-        ]
-    if epsilon > max(_WEAK, stated or 0.0):
-        return [
-            (
-                f"weak guarantee for patients: for {found['who']} epsilon is "
-                f"{at_most(epsilon)}, not {at_most(stated)}; name the patients' column in "
-                "data.patient to protect patients"
-            )
-        ]
-    return []
+        return
+    if (epsilon := found["epsilon"]) is None:
+        yield (
+            "no guarantee for patients: the guarantee is for one record, and for "
+            f"{found['who']} epsilon is above 50 or has no bound; name the patients' "
+            "column in data.patient to protect patients"
+        )
+    elif epsilon > max(_WEAK, stated or 0.0):
+        yield (
+            f"weak guarantee for patients: for {found['who']} epsilon is {at_most(epsilon)}, not "
+            f"{at_most(stated)}; name the patients' column in data.patient to protect patients"
+        )
 
 
 # What it cost: epsilon for every adversary, and what that means in plain words.
-#
-# It reads the plan's plain values and calculates nothing but e to the epsilon.
 
 Plan = Mapping[str, Any]
 Exposure = Mapping[str, Any]
@@ -106,11 +97,6 @@ Exposure = Mapping[str, Any]
 def stated(plan: Plan) -> Exposure:
     """The adversary to whom the study's epsilon is promised; its silos are the study's T."""
     return next(row for row in plan["epsilon"] if row["adversary"] == plan["stated_adversary"])
-
-
-def against(plan: Plan, mode: trust_models.Mode) -> str | None:
-    """The adversary against whom the stated epsilon holds in this mode; None: against nobody."""
-    return mode.holds_against(plan["stated_adversary"])
 
 
 def axis(
@@ -153,12 +139,13 @@ def plainly(plan: Plan, against: str) -> str:
     )
 
 
-def cost(plan: Plan, mode: trust_models.Mode, up: charts.Scale) -> markup.Html:
+def cost(plan: Plan, mode: trust_models.Mode, who: str | None, up: charts.Scale) -> markup.Html:
     """The section; the table of adversaries is the federation's, baselines have other ones.
 
-    `up` is the axis for epsilon by coalition.
+    `who` is the adversary against whom epsilon holds, None where it is nobody; `up` is the axis for
+    epsilon by coalition.
     """
-    who, heading = against(plan, mode), "What it cost"
+    heading = "What it cost"
     if who is None:
         return markup.section(heading, markup.tag("p", mode.beyond))
     if mode is not trust_models.FEDERATED:
@@ -231,16 +218,10 @@ def _table(plan: Plan) -> markup.Html:
 
 def exposure_rows(plan: Plan) -> list[tuple[str, ...]]:
     """Of each adversary its name, ε at most, who it is, the promise, and the noise that hides."""
-    rows: list[tuple[str, ...]] = [
-        (
-            row["adversary"],
-            at_most(row["epsilon"]),
-            explained(row["adversary"]),
-            _promise(row, plan),
-            amount(row["noise_multiplier"]),
-        )
-        for row in plan["epsilon"]
-    ]
+    rows: list[tuple[str, ...]] = []
+    for row in plan["epsilon"]:
+        who, noise = row["adversary"], amount(row["noise_multiplier"])
+        rows.append((who, at_most(row["epsilon"]), explained(who), _promise(row, plan), noise))
     # The promised adversary once more, about a patient, where the unit is a record.
     patient, row = plan.get("patient"), stated(plan)
     if patient is None or patient["is_unit"]:
@@ -277,13 +258,10 @@ def _figure(plan: Plan, up: charts.Scale) -> markup.Html:
     extra = [charts.limit(limit, f"T = {limit}", axes)]
     if over:
         extra.append(charts.off_scale(over, NO_PROMISE, axes))
-    words = ", ".join(f"{silos}: {at_most(epsilon)}" for silos, epsilon in worst.items())
-    chart = charts.lines(
-        [charts.Series(name="epsilon", points=tuple(known.items()))],
-        axes,
-        described=f"Line chart of epsilon by number of colluding silos. {words}. T is {limit}.",
-        extra=extra,
-    )
+    points = ", ".join(f"{silos}: {at_most(epsilon)}" for silos, epsilon in worst.items())
+    words = f"Line chart of epsilon by number of colluding silos. {points}. T is {limit}."
+    series = [charts.Series(name="epsilon", points=tuple(known.items()))]
+    chart = charts.lines(series, axes, described=words, extra=extra)
     words = (
         "The worst adversary for each number of colluding silos. The study is planned for T = "
         f"{limit} (dashed line); beyond it the guarantee weakens step by step."
@@ -314,19 +292,13 @@ def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:
 
 
 # The numbers of the plan, for those who check it, and what the run took: seconds and bytes.
-#
-# It reads the plan's plain values and says of each what it is. It knows the sizes of messages from
-# these and from the frame that all have.
 
 Cells = tuple[str, str, str]
 
+_LEFT = "σ that the stated adversary cannot subtract, over the clip C"
 # Name, key in the plan, and what it is; σ stands for a standard deviation.
 _NOISE = (
-    (
-        "noise multiplier",
-        "noise_multiplier",
-        "σ that the stated adversary cannot subtract, over the clip C",
-    ),
+    ("noise multiplier", "noise_multiplier", _LEFT),
     ("total noise multiplier", "total_noise_multiplier", "the same if every silo takes part"),
     ("noise share", "share_sigma", "σ of what one silo adds if all take part, in the sum's units"),
     ("noise share on the grid", "share_sigma_grid", "the same in grid steps"),
@@ -339,13 +311,10 @@ _SIZE = (
     ("mask partners", "degree", "silos with which each shares masks (without compute nodes)"),
     ("δ", "delta", "the tiny probability that ε does not hold"),
 )
+_FEWER = "the same, and the probability that masks reveal the sum of fewer silos"
 _CERTIFICATE = (
     ("certificate: added to ε", "epsilon", "for rounding and finite precision, in every ε here"),
-    (
-        "certificate: added to δ",
-        "delta",
-        "the same, and the probability that masks reveal the sum of fewer silos",
-    ),
+    ("certificate: added to δ", "delta", _FEWER),
 )
 
 
@@ -371,16 +340,13 @@ def number_rows(plan: Plan) -> list[Cells]:
     if not plan.get("trains", True):
         size_of = ("numbers", "dimension", "what a sum consists of")
     factor = f"1 + {plan['certificate']['delta_factor'] - 1:.2g}"
-    power = at_most(100 * plan["attack_power_at_1_percent"])
+    power = f"{at_most(100 * plan['attack_power_at_1_percent'])} in 100"
+    found = "people identified at most, if 1 in 100 others is wrongly accused"
     return [
         *rows,
         *_amounts(plan, (size_of, *_SIZE)),
         ("upload", size(plan["upload_bytes_per_step"]), "what a silo sends for each sum"),
-        (
-            "attack",
-            f"{power} in 100",
-            "people identified at most, if 1 in 100 others is wrongly accused",
-        ),
+        ("attack", power, found),
         *_amounts(plan["certificate"], _CERTIFICATE),
         ("certificate: factor on δ", factor, "by which the ideal δ is multiplied"),
     ]
@@ -410,9 +376,8 @@ def traffic(plan: Plan, attempts: int, seconds: float | None) -> markup.Html:
     )
     caption = "Data sent for these attempts, without the set-up"
     head = ("Quantity", "per attempt", "total")
-    return markup.section(
-        "What it took", markup.tag("p", words), markup.table(caption, head, rows, numeric=(1, 2))
-    )
+    shown = markup.table(caption, head, rows, numeric=(1, 2))
+    return markup.section("What it took", markup.tag("p", words), shown)
 
 
 def download(plan: Plan) -> int | None:

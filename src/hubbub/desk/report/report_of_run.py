@@ -101,12 +101,7 @@ def _answer_to(folder: Path, table: str) -> Any:
     return next((_optional(path, None) for path in files), None)
 
 
-def _page(
-    folder: Path,
-    beside: Sequence[Path],
-    seconds: float | None,
-    thorough: bool,
-) -> str:
+def _page(folder: Path, beside: Sequence[Path], seconds: float | None, thorough: bool) -> str:
     run = _run(folder)
     metrics = run.metrics
     compared = _optional(folder / COMPARISON, None)

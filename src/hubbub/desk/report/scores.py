@@ -6,7 +6,7 @@ right in ninety-nine. It reads plain values, as `Score.to_dict` and `validation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hubbub.core.number_format import Row, amount, at_most, finite
@@ -55,9 +55,8 @@ def verdict(name: str, score: Mapping[str, Any]) -> str:
     """Whether a model is better than one that ignores the record."""
     how = {None: "cannot be told from", True: "better than", False: "worse than"}
     null = "" if score["null"] is None else f" ({shown(score['null'])})"
-    return (
-        f"{how[score['is_better']]} {_NULLS.get(name, 'predicting the mean for everybody')}{null}"
-    )
+    nothing = _NULLS.get(name, "predicting the mean for everybody")
+    return f"{how[score['is_better']]} {nothing}{null}"
 
 
 def score_table(scores: Scores, caption: str) -> Table:
@@ -243,24 +242,22 @@ def metric_figure(
     return _over_steps(series, rows, up, label, f"{title}: {words}" if title else words)
 
 
-def _words(found: Sequence[str], validated: bool) -> list[str]:
-    if not found and validated:
-        return [
-            (
-                "The study names no public test records, so there is no score for each step; "
-                "the final score is shown above."
-            )
-        ]
-    if not found:
-        return [
-            (
-                "This run was not scored, because the study names no public test records. "
-                "Judge the model on records that were not used to train it."
-            )
-        ]
-    where = "Measured on public test records, not on the silos' records."
-    known = [] if all(map(is_held_back, found)) else [where]
-    return [" ".join([*known, *(words_of(key).meaning for key in found)]), _STEPS]
+def _words(found: Sequence[str], validated: bool) -> Iterator[str]:
+    if found:
+        where = "Measured on public test records, not on the silos' records."
+        known = [] if all(map(is_held_back, found)) else [where]
+        yield " ".join([*known, *(words_of(key).meaning for key in found)])
+        yield _STEPS
+    elif validated:
+        yield (
+            "The study names no public test records, so there is no score for each step; the final "
+            "score is shown above."
+        )
+    else:
+        yield (
+            "This run was not scored, because the study names no public test records. Judge the "
+            "model on records that were not used to train it."
+        )
 
 
 def _points(rows: Sequence[Row], key: str) -> tuple[tuple[float, float], ...]:
@@ -271,21 +268,16 @@ def _points(rows: Sequence[Row], key: str) -> tuple[tuple[float, float], ...]:
 def _over_steps(
     series: Sequence[charts.Series], rows: Sequence[Row], up: charts.Scale, label: str, words: str
 ) -> markup.Html:
-    across = charts.linear(
-        [0.0, *(row["step"] for row in rows)], charts.LEFT, charts.RIGHT, whole=True
-    )
+    steps = [0.0, *(row["step"] for row in rows)]
+    across = charts.linear(steps, charts.LEFT, charts.RIGHT, whole=True)
     axes = charts.Axes(across=across, up=up, labels=("training steps", label))
     chart = charts.lines(series, axes, described=f"Line chart: {words}.")
     return markup.figure(chart, f"{words[0].upper()}{words[1:]}.")
 
 
 def _metric_table(rows: Sequence[Row], found: Sequence[str], *, promised: bool) -> markup.Html:
-    head = [
-        "Step",
-        *(["ε so far"] if promised else []),
-        *(["loss"] if found else []),
-        *map(name_of, found),
-    ]
+    spent, loss = ["ε so far"] if promised else [], ["loss"] if found else []
+    head = ["Step", *spent, *loss, *map(name_of, found)]
     body = [
         [
             amount(row["step"]),

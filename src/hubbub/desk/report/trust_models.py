@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hubbub.core.planning.plan_rows import AGAINST, STATED
+from hubbub.core.planning.plan_rows import STATED
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,23 @@ class Mode:
     label: str
     meaning: str  # what happens
     trust: str  # who has to be trusted with records or exact sums
-    # Against whom the epsilon holds: `STATED`, or in words; None, against nobody.
-    against: str | None
     beyond: str  # what the promise leaves out
     sent: str  # what leaves a silo, in a few words
     views: tuple[View, ...]
 
-    def holds_against(self, stated: str) -> str | None:
-        """The adversary against whom epsilon holds, or None; `stated` is the plan's."""
-        return stated if self.against == STATED else self.against
 
-
-_EXACT = ("Adds up, and sees every silo's exact sum.", "every silo's exact sum of gradients")
 _SILO = View(
     "silo",
     "Each keeps its own records and sees the published results.",
     "its own records; every published result",
     "other silos' records or sums",
+)
+_EXACT = View(
+    "aggregator",
+    "Adds up, and sees every silo's exact sum.",
+    "every silo's exact sum of gradients, in every step",
+    "raw records",
+    against=None,
 )
 _OUTSIDER = View(
     "outsider",
@@ -65,7 +65,6 @@ FEDERATED = Mode(
     label="together (hubbub)",
     meaning="Every silo adds a share of the noise, and only the noisy sum of all is ever seen.",
     trust="nobody, as long as no more silos collude than the study allows",
-    against=STATED,
     beyond="",
     sent="numbers with noise that look random",
     views=(
@@ -108,26 +107,14 @@ BASELINES = {
         label="trusted aggregator",
         meaning="One party receives every silo's exact sum and adds the noise itself.",
         trust="the aggregator, with everything",
-        against=AGAINST["trusted"],
         beyond="The aggregator sees exact sums: nothing is guaranteed against it.",
         sent="exact sums, without noise",
-        views=(
-            _SILO,
-            View(
-                "aggregator",
-                f"{_EXACT[0]} It adds the noise.",
-                f"{_EXACT[1]}, in every step",
-                "raw records",
-                against=None,
-            ),
-            _OUTSIDER,
-        ),
+        views=(_SILO, replace(_EXACT, brief=f"{_EXACT.brief} It adds the noise."), _OUTSIDER),
     ),
     "local-dp": Mode(
         label="local noise",
         meaning="Every silo adds all the noise it needs before it sends anything.",
         trust="nobody",
-        against=AGAINST["local-dp"],
         beyond="This holds however many others collude; with joint batches, as long as they own "
         "no more records than the plan says.",
         sent="sums, each with all of its silo's noise",
@@ -146,7 +133,6 @@ BASELINES = {
         label="each silo alone",
         meaning="Every silo trains its own model at the same ε; scores are averages.",
         trust="nobody: nothing but a silo's own model leaves it",
-        against=AGAINST["alone"],
         beyond="Nothing else leaves a silo.",
         sent="each silo's own model",
         views=(
@@ -163,14 +149,11 @@ BASELINES = {
         label="no privacy",
         meaning="No noise is added: what the data could give if nobody needed protection.",
         trust="everybody who sees a sum or a model",
-        against=AGAINST["non-private"],
         beyond="This baseline adds no noise: it guarantees nothing to anybody, so there is no ε.",
         sent="exact sums, without noise",
         views=(
             replace(_SILO, against=None),
-            View(
-                "aggregator", _EXACT[0], f"{_EXACT[1]}, in every step", "raw records", against=None
-            ),
+            _EXACT,
             View(
                 "outsider",
                 "Anybody who has the models; they may reveal records.",

@@ -39,13 +39,10 @@ def told(validation: Validation) -> SheetOfModel:
         return SheetOfModel(sheet=sheet_of(validation), next_step=next_step(validation))
     name, score = next(iter(validation["all"]["scores"].items()))
     who = whose(validation)
+    remark = f"{interval_of(score)} (95 %, sampling and noise): {verdict(name, score)}. On {who}"
     return SheetOfModel(
         sheet=sheet_of(validation),
-        telling=(
-            score_name(name),
-            shown(score["value"]),
-            f"{interval_of(score)} (95 %, sampling and noise): {verdict(name, score)}. On {who}",
-        ),
+        telling=(score_name(name), shown(score["value"]), remark),
         next_step=next_step(validation),
         methods=f"The model was validated on {who}, by a noisy sum over public bins of predictions "
         "and outcomes. Intervals contain the values that the noisy counts do not contradict.",
@@ -138,11 +135,10 @@ def next_step(validation: Validation) -> str:
 def _figures(everybody: Mapping[str, Any]) -> Iterator[Figure]:
     """The calibration plot and the decision curve, each with its points, where there is one."""
     curve, decisions = everybody["calibration"], everybody["decisions"]
-    drawings = (
-        [("calibration", curve, ("predicted", "observed"), _calibration_chart(curve))]
-        if curve
-        else []
-    )
+    drawings = []
+    if curve:
+        axes = ("predicted", "observed")
+        drawings.append(("calibration", curve, axes, _calibration_chart(curve)))
     if drawn := decision_chart(decisions):
         drawings.append(("decisions", decisions[0], ("threshold", "net benefit"), drawn))
     for name, own, head, (chart, words) in drawings:

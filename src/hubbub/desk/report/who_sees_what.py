@@ -63,8 +63,7 @@ def _bound(view: trust_models.View, plan: Plan) -> str | None:
     if view.against is None:
         return _NO_PROMISE
     name = view.against or plan["stated_adversary"]
-    rows = (row for row in plan["epsilon"] if row["adversary"] == name)
-    row = next(rows, None)
+    row = next((row for row in plan["epsilon"] if row["adversary"] == name), None)
     return None if row is None else _epsilon(row["epsilon"])
 
 

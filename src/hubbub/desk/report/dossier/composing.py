@@ -157,15 +157,11 @@ def compose(facts: Facts, written: Mapping[str, str] | None = None) -> Dossier:
         study=str(facts.value("study.name")),
         study_id=str(facts.value("study.id")),
         chapters=tuple(
-            Chapter(
-                title=chapter.title, source=chapter.source, parts=[*map(answered, chapter.parts)]
-            )
-            for chapter in CHAPTERS
+            Chapter(title=own.title, source=own.source, parts=[*map(answered, own.parts)])
+            for own in CHAPTERS
         ),
         trusted=tuple(claim for claim, verdict in verdicts if verdict == "not verifiable"),
-        wrongs=tuple(
-            f"{claim}: {verdict}" for claim, verdict in verdicts if verdict.startswith("wrong")
-        ),
+        wrongs=tuple(f"{claim}: {why}" for claim, why in verdicts if why.startswith("wrong")),
     )
 
 
@@ -190,13 +186,8 @@ def blanks_of() -> dict[str, Blank]:
 
 def draft_of() -> str:
     """A file with every blank open, and what is asked above it."""
-    lines = [
-        (
-            "# Questions that only people can answer: write a text for each name. Unanswered "
-            "ones stay open."
-        ),
-        "",
-    ]
+    asked = "# Questions that only people can answer: write a text for each name."
+    lines = [f"{asked} Unanswered ones stay open.", ""]
     for name, blank in blanks_of().items():
         lines += [f"# {blank.ask}", tomli_w.dumps({name: ""})]
     return "\n".join(lines)

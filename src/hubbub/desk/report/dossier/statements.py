@@ -71,9 +71,9 @@ def records(run: Run) -> str:
     """How many records, as far as it is public."""
     stated, capacity = run.asked.data.records, run.asked.data.capacity
     things = f"{run.plan.unit}s"
-    total = (
-        f"{amount(stated)} {things} of all silos together" if stated else f"no number of {things}"
-    )
+    total = f"no number of {things}"
+    if stated:
+        total = f"{amount(stated)} {things} of all silos together"
     most = f", at most {', '.join(map(amount, capacity[:_MANY]))} by silo" if capacity else ""
     return f"The study states {total}{most}; this number is public and was not counted here."
 
@@ -168,8 +168,7 @@ def membership(run: Run) -> str:
 def outsiders(run: Run) -> str:
     """What holds against whoever gets the results only."""
     rows = (row for row in run.plan.epsilon if row["adversary"].startswith("outsider"))
-    row = next(rows, None)
-    if row is None:
+    if (row := next(rows, None)) is None:
         raise NotShownError("the plan has no row for it")
     return (
         "Against anybody who sees only published results, epsilon is at most "

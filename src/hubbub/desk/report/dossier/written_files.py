@@ -55,10 +55,8 @@ def as_html(dossier: Dossier) -> str:
         contents.append(tag("li", link, f": {held}"))
     elements = [tag("header", *opening, tag("ol", *contents))]
     if dossier.wrongs:
-        items = (tag("li", claim, class_="alarm") for claim in dossier.wrongs)
-        elements.append(
-            tag("section", tag("h2", WRONG_TITLE), tag("ul", *items), class_="warnings")
-        )
+        wrongs = tag("ul", *(tag("li", claim, class_="alarm") for claim in dossier.wrongs))
+        elements.append(tag("section", tag("h2", WRONG_TITLE), wrongs, class_="warnings"))
     for number, chapter in enumerate(dossier.chapters, 1):
         parts = [tag("h2", chapter.title), tag("p", chapter.source), *map(_part, chapter.parts)]
         elements.append(tag("section", join(parts, "\n"), id=f"chapter-{number}"))

@@ -127,10 +127,7 @@ def written(paper: Sheet, kind: str) -> Mapping[str, bytes]:
             rows = [[table.caption], list(table.head), *map(list, table.rows)]
             text = csv_text([*rows, *([note] for note in table.notes)])
             tables[f"{table.name}.csv"] = text.encode()
-        return {
-            **tables,
-            "methods.txt": "\n".join([*paper.sentences, ""]).encode(),
-        }
+        return {**tables, "methods.txt": "\n".join([*paper.sentences, ""]).encode()}
     if kind == "docx":
         return {"tables.docx": _docx(paper)}
     if kind == "latex":

@@ -14,7 +14,15 @@ from hubbub.core.disk import file_name
 from hubbub.core.number_format import NOT_KNOWN, amount, at_most
 from hubbub.core.planning.plan_rows import spoken
 from hubbub.core.runs.renderers import render
-from hubbub.desk.report.answers import Answer, estimate_words, p_cell, printed, sheet_of
+from hubbub.desk.report.answers import (
+    Answer,
+    Row,
+    estimate_words,
+    p_cell,
+    printed,
+    sheet_of,
+    test_cells,
+)
 from hubbub.desk.report.paper.record_flow import Counted, counted, flow_figure, flow_table
 from hubbub.desk.report.sheet import Sheet, SheetOfModel, Table, full
 from hubbub.estimation.kinds import methods_of
@@ -27,7 +35,6 @@ from hubbub.estimation.kinds import methods_of
 EFFECTS = ("logistic", "multinomial", "poisson", "linear", "cox")  # kinds of answers that are such
 GEOMETRIC = "ratio of geometric means"
 _AGAINST = " against "
-Row = Mapping[str, Any]
 
 
 def effects_table(answer: Answer) -> Table:
@@ -90,10 +97,8 @@ def table_one(answer: Answer, quantiles: Sequence[Answer]) -> Table:
         own = [row for row in answer["rows"] if row["column"] == column]
         described = [*_column(column, own, counts), *_medians(column, groups, quantiles)]
         for place, (label, cells) in enumerate(described):
-            test = tests.get(column) if place == 0 else None
-            last = ("", "")
-            if test is not None:
-                last = p_cell(test), "" if test["smd"] is None else f"{test['smd']:.3f}"
+            is_tested = place == 0 and column in tests
+            last = test_cells(tests[column]) if is_tested else ("", "")
             rows.append((label, *cells, *(last if tests else ())))
     return Table(tuple(head), tuple(rows))
 
@@ -141,11 +146,8 @@ def _column(
 
 
 def _records(answer: Answer, group: str) -> float:
-    return next(
-        float(row["value"])
-        for row in answer["rows"]
-        if row["quantity"] == "records" and row["group"] == group
-    )
+    rows = (row for row in answer["rows"] if row["quantity"] == "records")
+    return next(float(row["value"]) for row in rows if row["group"] == group)
 
 
 def _counted(known: Mapping[tuple[str, str, str], Row], level: str, group: str, all_: float) -> str:
@@ -254,13 +256,10 @@ def methods_sentence(
             methods["ratios of geometric means are from linear regressions of logarithms"] = None
         elif not answer["refusal"]:
             methods[methods_of(answer["kind"])] = None
-    tests = dict.fromkeys(
-        test["name"] for one in told["statistics"].values() for test in one["tests"]
-    )
-    named = (*methods, *(_NAMED.get(test) for test in tests))
-    done = "; ".join(filter(None, named))
-    changed = "exchanged" if told["relation"] == "substitute" else "added or removed"
     every = told["statistics"].values()
+    tests = dict.fromkeys(test["name"] for answer in every for test in answer["tests"])
+    done = "; ".join(filter(None, (*methods, *(_NAMED.get(test) for test in tests))))
+    changed = "exchanged" if told["relation"] == "substitute" else "added or removed"
     parts = [part for answer in every for part in (*answer["rows"], *answer["tests"])]
     family = any(part.get("p_adjusted") is not None for part in parts)
     epsilon = told["epsilon"]
@@ -276,8 +275,7 @@ def methods_sentence(
     )
     adjusted = "; p-values of the family were adjusted by Holm's method." if family else "."
     scored = validation.methods if validation else ""
-    own = done and full(done)
-    return " ".join(filter(None, (own, scored, promised + adjusted)))
+    return " ".join(filter(None, (done and full(done), scored, promised + adjusted)))
 
 
 def _printed_answer(name: str, answer: Answer, answers: Mapping[str, Answer]) -> Sheet:

@@ -61,15 +61,10 @@ def counted(
 def flow_table(known: Sequence[Counted], unit: str) -> Table:
     """A line for each question."""
     whole = _whole(known)
-    rows = [
-        (
-            f"{one.title} ({one.name})",
-            f"{one.value:,.0f}",
-            f"{_REACH * one.error:,.0f}",
-            f"{fewer:,.0f}" if (fewer := _fewer(one, whole)) else "",
-        )
-        for one in known
-    ]
+    rows = []
+    for one in known:
+        numbers, fewer = (f"{one.value:,.0f}", f"{_REACH * one.error:,.0f}"), _fewer(one, whole)
+        rows.append((f"{one.title} ({one.name})", *numbers, f"{fewer:,.0f}" if fewer else ""))
     head = ("question", f"{unit}s", "± by noise (95 %)", "fewer than in the largest")
     return Table(head, tuple(rows))
 
@@ -78,12 +73,8 @@ def flow_figure(known: Sequence[Counted], unit: str, sites: int | None) -> Figur
     """The same as boxes: all above, each question below, and who is left out of it beside it."""
     whole = _whole(known)
     where = f" of {sites} sites" if sites else ""
-    top, y = _box(
-        [f"{_told(whole)} {unit}s{where}", f"by the noisy count of “{whole.name}”"],
-        (charts.EDGE, charts.WIDTH - charts.EDGE),
-        charts.EDGE,
-        _WIDE,
-    )
+    head = [f"{_told(whole)} {unit}s{where}", f"by the noisy count of “{whole.name}”"]
+    top, y = _box(head, (charts.EDGE, charts.WIDTH - charts.EDGE), charts.EDGE, _WIDE)
     parts, start, middle = [*top], y, y
     for one in known:
         y += _GAP
