@@ -230,6 +230,39 @@ def test_a_full_disk_keeps_a_study_waiting_and_ends_no_other(
     assert "it is not decided on yet" in why[parties.study.name]
 
 
+def test_studies_begin_in_the_order_of_their_names_among_those_that_all_were_asked_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = Watched.gather(tmp_path / "parties", tiny())
+    queue = [replace(parties.study, name=name, toml="") for name in ("a", "b", "c")]
+    studies = serving(parties, tmp_path / "studies", *queue)
+    began, outbox = list[str](), Outbox(parties.aggregator)
+    monkeypatch.setattr(Studies, "_begin", lambda _, one: began.append(one.study.name))
+
+    def decide(study: Study, states: dict[str, str]) -> None:
+        for name, state in states.items():
+            outbox.note(study.id, name, Standing(state=state))
+        studies.look()
+
+    studies.look()
+    assert [one.name for one in outbox.studies()] == ["a", "b", "c"]
+    approved = dict.fromkeys(parties.study.parties.names, "approved")
+    decide(queue[1], approved)
+    decide(queue[0], {"ann": "approved"})
+    assert began == [], "bob and cyn were not asked of the first one yet"
+    decide(queue[0], {"bob": "absent", "cyn": "approved"})
+    assert began == ["b"], "who is away may decide at any time"
+    decide(queue[0], {"bob": "approved"})
+    assert began[1:] == ["a", "b"]
+    began.clear()
+    for one in studies.left:
+        one.came -= 60.0
+    monkeypatch.setattr(Outbox, "standings", lambda _, study: {} if study == queue[0].id else known)
+    known = {name: Standing(state="approved") for name in approved}
+    studies.look()
+    assert began == ["b", "c"], "of which no answer can be kept hinders none for long"
+
+
 def test_a_study_killed_before_its_report_is_not_done_and_goes_on_without_paying(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
