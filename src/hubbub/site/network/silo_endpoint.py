@@ -85,7 +85,6 @@ class SiloEndpoint(Endpoint):
         self._books = ExitStack()
         self._ledger = self._books.enter_context(Ledger(ledger))
         self._books.enter_context(self._ledger.held())  # no other process charges it meanwhile
-        self._studies: dict[bytes, PreparedStudy] = {}  # its records, as they are
         self._ended: list[bytes] = []  # studies that are over, and in memory; the newest last
         self._side = self.side(
             ledger=self._ledger,
@@ -143,7 +142,8 @@ class SiloEndpoint(Endpoint):
             )
             _check_count(study, self.party_folder.name, prepared.counts[0])
             self._studies[study.id] = prepared
-        return self._studies[study.id]
+        held: PreparedStudy = self._studies[study.id]  # its records, as they are
+        return held
 
     def _featured(self, plain: PreparedStudy, query: Query, offer: SessionOffer) -> PreparedStudy:
         """The records as a query wants them: with standardised features, or as they are."""
