@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,11 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import NoRoomError
-from hubbub.core.ledger.entry import Cap
+from hubbub.core.ledger.entry import Cap, Entry
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.tally import kind_of
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 from hubbub.site.network import aggregator_process, proposals
@@ -145,6 +149,37 @@ def test_nobody_pays_for_a_study_that_one_cap_has_no_room_for(tmp_path: Path, st
     if studies == "fixed":
         parties.sites["bob"].withdraw(first.id)  # its people end it there: its place is free
         assert parties.serve(timeouts=HASTY, out=tmp_path / "second").final["step"] == 4
+
+
+def test_a_fixed_cap_looks_only_at_studies_that_were_begun_and_are_not_over(
+    tmp_path: Path,
+) -> None:
+    """Of sixty that are approved, or over, none is read and planned whenever one is opened."""
+    parties = Watched.gather(tmp_path, tiny())
+    seat = parties.seats["bob"]
+    assert isinstance(seat, SiloEndpoint)
+    names, ledger = ("idle", "over", "begun", "withdrawn", "new"), seat._ledger
+    studies = {name: replace(parties.study, name=name, toml="") for name in names}
+    for name, study in studies.items():
+        parties.sites["bob"].approve(study, parties.aggregator.roster)
+        made, of = plan(study), {"study": study.id, "session": bytes(16), "round": 1, "attempt": 0}
+        if name not in ("idle", "new"):
+            ledger.charge(Entry(**of, kind=kind_of(made.main), certificate=made.certificate))
+    ledger.close_study(studies["over"].id)
+    parties.sites["bob"].withdraw(studies["withdrawn"].id)
+    ledger.set_cap(Cap(epsilon=50.0, delta=1e-5, relation="add-remove"))
+    looked, real = list[bytes](), seat._plans_of
+
+    def watched(ids: Iterable[bytes]) -> list[Plan]:
+        looked.extend(ids)
+        return real(looked)
+
+    seat._plans_of = watched  # type: ignore[method-assign]
+    assert [one.study.name for one in real(study.id for study in studies.values())] == [
+        name for name in names if name != "withdrawn"
+    ]
+    seat.check_able(plan(studies["new"]))
+    assert looked == [studies[name].id for name in ("begun", "withdrawn")]
 
 
 def _stopped(_step: int, _row: Any) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -114,17 +114,17 @@ class SiloEndpoint(Endpoint):
             return
         log = self.log_of(begins.study)
         try:
-            self._ledger.check_room(begins, beside=self._begun_plans)
+            self._ledger.check_room(begins, beside=self._plans_of)
         except NoRoomError as error:  # its people alone can make room
             log.state(state=QUEUED, why=loggable(error))
             raise
         if log.current("why"):
             log.state(state=WAITING, why="")
 
-    def _begun_plans(self) -> list[Plan]:
-        """Of the studies that have a place in the ledger, and are approved here."""
-        studies = self.party_folder.studies()
-        return [plan(study) for study in studies if self._ledger.spent_on(study.id)]
+    def _plans_of(self, studies: Iterable[bytes]) -> list[Plan]:
+        """Of those of some studies that are approved here."""
+        found = (self.party_folder.study(study, unread=True) for study in studies)
+        return [plan(study) for study in found if study is not None]
 
     def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
         """The plan from the records here; they are read once."""
