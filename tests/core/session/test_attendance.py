@@ -67,3 +67,22 @@ def test_who_waits_for_the_next_session_returns_once() -> None:
     attendance.absent[BOB] = GONE
     assert [attendance.ask_absent() for _ in range(3)] == [True] * 3
     assert returns == {BOB: 1}
+
+
+@pytest.mark.parametrize("answer", [[b"known"], []], ids=["gone", "started anew"])
+def test_one_return_that_the_sessions_of_several_purposes_see_counts_once(
+    answer: list[bytes],
+) -> None:
+    """A silo that was restarted once is not asked for later than one of a single purpose."""
+    peers, returns = Answering(answer), Counter[int]()
+    sessions = [
+        Attendance(peers=peers, session=bytes(16), silos={1, 2, 3}, gaps_end=False)
+        for _ in range(3)
+    ]
+    for one in sessions:
+        one.ask_again_every(0.0, lambda: peers.clock, returns)
+    for expected in (1, 2) if answer else (1,):
+        for one in sessions:
+            one.absent[BOB] = GONE
+            one.ask_absent()
+            assert returns == {BOB: expected}

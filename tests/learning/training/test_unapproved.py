@@ -68,6 +68,25 @@ def test_a_plan_that_needs_what_only_code_knows_says_what_to_state(sprung) -> No
     assert not sprung.exists()
 
 
+def test_planning_runs_nothing_wherever_a_study_names_code(sprung) -> None:
+    """So whoever plans studies that others approved, to see what fits under a cap, runs none."""
+    name = '"python:trap_of_a_stranger:records"'
+    own = f"inputs = [26]\nloss = {name}\n"
+    frozen = (
+        'inputs = [26]\nfrozen = { weights = "a.npz", sha256 = "'
+        + "ab" * 32
+        + f'", module = {name} }}\n'
+    )
+    more = f"metrics = [{name}]\naugment = {{ kind = {name}, views = 2 }}\n\n[privacy]"
+    for model in (f"kind = {name}\n{own}", f"{KIND}\n{frozen}"):
+        text = HEART.replace(SOURCE, f"source = {name}").replace(KIND, model)
+        study = Study.parse(text.replace("[privacy]", more))
+        assert len(study.own_code) >= 4
+        assert hubbub.plan(study).noise_multiplier > 0
+        assert not sprung.exists()
+    assert "trap_of_a_stranger" not in sys.modules
+
+
 @pytest.mark.slow
 def test_an_audit_reads_no_data_of_a_strangers(sprung) -> None:
     found = hubbub.audit(Study.parse(of_its_own()), runs=2, canaries=10)

@@ -804,6 +804,18 @@ def test_a_flood_of_one_party_or_study_hides_no_trouble_of_another(tmp_path, mon
     assert len(lines()) == 1003
 
 
+def test_made_up_parties_have_no_more_lines_and_are_forgotten(tmp_path, monkeypatch):
+    now, log = [0.0], EventLog(party="aggregator", folder=tmp_path)
+    monkeypatch.setattr("hubbub.site.network.event_log.time.monotonic", lambda: now[0])
+    path = tmp_path / "events.jsonl"
+    for turn in range(2):
+        for number in range(2500):
+            log.write("warning", "declined", {"whom": f"x{number}", "reason": "no"})
+        assert len(path.read_text().splitlines()) == 1000 * (1 + turn)
+        assert sum(map(len, log._last.values())) == 1000
+        now[0] += 3600.0
+
+
 def test_no_line_is_so_long_that_a_few_push_all_others_out(tmp_path):
     """An aggregator's offer may name its version in millions of letters."""
     event_log = EventLog(party="ann", folder=tmp_path)

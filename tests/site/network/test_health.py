@@ -148,6 +148,10 @@ def test_an_aggregator_that_ended_before_a_session_was_set_up_is_not_only_waited
     assert "answered; the aggregator's log says why; if this folder" in why
     joined._answer(request(Call.PING, session, []))
     assert seat.event_log.current("absent_why") == {}
+    for state in seat._sessions.values():
+        state.closed = True  # by the end of its study, in a session of another purpose
+    joined._left()
+    assert seat.event_log.current("absent_why") == {}
 
 
 @pytest.mark.slow

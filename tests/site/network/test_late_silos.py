@@ -21,7 +21,10 @@ from hubbub.core.session.ask import RESTARTED, AbsentError, Call
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import files, read
 from hubbub.site.network import folder_files
+from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.envelope import Missing, Refusal, answer, read_answer
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.requests import Requests
 from hubbub.site.network.waiting import Check, Timeouts, WaitedError
 from network.relay import HASTY, Jumping, Relay, Watched, opened
 
@@ -140,6 +143,30 @@ def test_who_comes_after_the_time_of_grace_is_not_in_the_first_session(gather: A
     parties.serve(timeouts=replace(HASTY, grace=20.0, clock=clock))
     assert 0.0 < sum(clock.slept) < 40.0
     assert rolls(parties)[0] == set(FIVE) - {"bob"}
+
+
+def test_who_is_there_and_does_not_answer_an_offer_is_waited_for_long_only_once(
+    gather: Any,
+) -> None:
+    parties, deadlines, silent = gather(), list[float](), {"bob"}
+
+    def phase(_name: str, asked: Mapping[str, bytes], deadline: float) -> Iterator[tuple[str, Any]]:
+        deadlines.append(deadline)
+        return ((name, Missing() if name in silent else b"") for name in asked)
+
+    requests = Requests(
+        parties.aggregator.roster, parties.study.id, phase, EventLog(party=""), Timeouts()
+    )
+    coordinator = Coordinator(parties.aggregator, parties.study, requests)
+    everybody, bob = dict.fromkeys((1, 2, 3), ()), {2: ()}
+    for asked, doubted in ((everybody, {2}), (bob, {2}), (everybody, {2})):
+        assert [index for index, _ in requests.ask(Call.OPEN, asked, bytes(16))] == [*asked]
+        assert coordinator._doubted_places == doubted, "it is asked alone next time"
+    silent.clear()
+    for _ in range(2):
+        list(requests.ask(Call.OPEN, bob, bytes(16)))
+    assert deadlines == [600.0, 60.0, 600.0, 60.0, 600.0]
+    assert not coordinator._doubted_places
 
 
 # Who is late -----------------------------------------------------------------------------------

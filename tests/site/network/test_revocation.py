@@ -37,11 +37,12 @@ from hubbub.site.network.nats.carrier import Answering
 from hubbub.site.network.nats.message_delivery import Message
 from hubbub.site.network.nats.relay import Relay as Where
 from hubbub.site.network.party_folder import IDENTITY, KEYS, ROSTER, PartyFolder, ReplacedError
+from hubbub.site.network.silo_endpoint import SiloEndpoint
 from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.collected import asking
 from network.consortium import Consortium
 from network.lines import free_port, wait
-from network.relay import HASTY, NAMES, Relay, Watched, opened, refusal, tiny
+from network.relay import HASTY, NAMES, Relay, Watched, gathered, opened, refusal, tiny
 from network.test_collection_endpoints import Table, payload
 from network.test_over_nats import Everybody
 
@@ -515,3 +516,18 @@ def test_who_refuses_the_new_study_is_waited_for(gather: Any) -> None:
     withdrawn(parties, "ann")
     with pytest.raises(WaitedError, match="ann: its administrator has not approved"):
         opened(parties, timeouts=Timeouts(waiting=0.1))
+
+
+def test_what_was_read_for_a_study_is_forgotten_when_it_is_withdrawn(tmp_path: Path) -> None:
+    """Approved again it is read again, as its records may have been corrected meanwhile."""
+    parties = gathered(tmp_path)
+    seat, study = parties.seats["bob"], parties.study
+    assert isinstance(seat, SiloEndpoint)
+    before = seat._prepared(study)
+    seat.look()
+    assert seat._prepared(study) is before
+    parties.sites["bob"].withdraw(study.id)
+    seat.look()
+    assert not seat._studies
+    parties.sites["bob"].approve(study, parties.aggregator.roster)
+    assert seat._prepared(study) is not before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,11 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import NoRoomError
-from hubbub.core.ledger.entry import Cap
+from hubbub.core.ledger.entry import Cap, Entry
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.tally import kind_of
+from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.study_plan import plan
 from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 from hubbub.site.network import aggregator_process, proposals
@@ -147,6 +151,37 @@ def test_nobody_pays_for_a_study_that_one_cap_has_no_room_for(tmp_path: Path, st
         assert parties.serve(timeouts=HASTY, out=tmp_path / "second").final["step"] == 4
 
 
+def test_a_fixed_cap_looks_only_at_studies_that_were_begun_and_are_not_over(
+    tmp_path: Path,
+) -> None:
+    """Of sixty that are approved, or over, none is read and planned whenever one is opened."""
+    parties = Watched.gather(tmp_path, tiny())
+    seat = parties.seats["bob"]
+    assert isinstance(seat, SiloEndpoint)
+    names, ledger = ("idle", "over", "begun", "withdrawn", "new"), seat._ledger
+    studies = {name: replace(parties.study, name=name, toml="") for name in names}
+    for name, study in studies.items():
+        parties.sites["bob"].approve(study, parties.aggregator.roster)
+        made, of = plan(study), {"study": study.id, "session": bytes(16), "round": 1, "attempt": 0}
+        if name not in ("idle", "new"):
+            ledger.charge(Entry(**of, kind=kind_of(made.main), certificate=made.certificate))
+    ledger.close_study(studies["over"].id)
+    parties.sites["bob"].withdraw(studies["withdrawn"].id)
+    ledger.set_cap(Cap(epsilon=50.0, delta=1e-5, relation="add-remove"))
+    looked, real = list[bytes](), seat._plans_of
+
+    def watched(ids: Iterable[bytes]) -> list[Plan]:
+        looked.extend(ids)
+        return real(looked)
+
+    seat._plans_of = watched  # type: ignore[method-assign]
+    assert [one.study.name for one in real(study.id for study in studies.values())] == [
+        name for name in names if name != "withdrawn"
+    ]
+    seat.check_able(plan(studies["new"]))
+    assert looked == [studies[name].id for name in ("begun", "withdrawn")]
+
+
 def _stopped(_step: int, _row: Any) -> None:
     raise RuntimeError("as a crash does")
 
@@ -169,12 +204,16 @@ def test_what_is_kept_of_studies_that_are_over_does_not_grow_with_their_number(
     log = EventLog(party="ann", folder=tmp_path)
     running = StudyLog.within(log, "running", bytes(32))
     running.state(state=TRAINING)
+    long = StudyLog.within(log, "long", bytes([80]) * 32)
+    long.state(state=TRAINING)
     for number in range(1, 80):
+        if number == 78:
+            long.state(state=DONE)
         StudyLog.within(log, f"s{number}", bytes([number]) * 32).state(state=DONE)
     kept = log.known()["studies"]
-    assert len(kept) == 52
     assert kept[bytes(8).hex()]["state"] == TRAINING
-    assert bytes([79] * 8).hex() in kept
+    done = [bytes([number] * 8).hex() for number in [*range(31, 78), 80, 78, 79]]
+    assert [*kept] == [bytes(8).hex(), *done], "the last that ended, whenever they began"
     parties = Watched.gather(tmp_path / "parties", tiny())
     seat, study = parties.seats["ann"], parties.study
     assert isinstance(seat, SiloEndpoint)
@@ -228,6 +267,39 @@ def test_a_full_disk_keeps_a_study_waiting_and_ends_no_other(
     why = {one.study.name: one.why for one in studies.left}
     assert "the disk says: No space left on device" in why["the second"]
     assert "it is not decided on yet" in why[parties.study.name]
+
+
+def test_studies_begin_in_the_order_of_their_names_among_those_that_all_were_asked_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = Watched.gather(tmp_path / "parties", tiny())
+    queue = [replace(parties.study, name=name, toml="") for name in ("a", "b", "c")]
+    studies = serving(parties, tmp_path / "studies", *queue)
+    began, outbox = list[str](), Outbox(parties.aggregator)
+    monkeypatch.setattr(Studies, "_begin", lambda _, one: began.append(one.study.name))
+
+    def decide(study: Study, states: dict[str, str]) -> None:
+        for name, state in states.items():
+            outbox.note(study.id, name, Standing(state=state))
+        studies.look()
+
+    studies.look()
+    assert [one.name for one in outbox.studies()] == ["a", "b", "c"]
+    approved = dict.fromkeys(parties.study.parties.names, "approved")
+    decide(queue[1], approved)
+    decide(queue[0], {"ann": "approved"})
+    assert began == [], "bob and cyn were not asked of the first one yet"
+    decide(queue[0], {"bob": "absent", "cyn": "approved"})
+    assert began == ["b"], "who is away may decide at any time"
+    decide(queue[0], {"bob": "approved"})
+    assert began[1:] == ["a", "b"]
+    began.clear()
+    for one in studies.left:
+        one.came -= 60.0
+    monkeypatch.setattr(Outbox, "standings", lambda _, study: {} if study == queue[0].id else known)
+    known = {name: Standing(state="approved") for name in approved}
+    studies.look()
+    assert began == ["b", "c"], "of which no answer can be kept hinders none for long"
 
 
 def test_a_study_killed_before_its_report_is_not_done_and_goes_on_without_paying(

@@ -119,12 +119,14 @@ class Ledger:
         """Refuse a study before its first charge whose unit does not go with those before (P21)."""
         self.tally.check_units(attempts_of(plan), self._path)
 
-    def check_room(self, plan: Plan, *, beside: Callable[[], Iterable[Plan]]) -> None:
+    def check_room(
+        self, plan: Plan, *, beside: Callable[[Iterable[bytes]], Iterable[Plan]]
+    ) -> None:
         """Refuse a study before its first charge that the cap could not see through to its end.
 
         What was begun before keeps its place. A cap for fixed studies holds no place by itself
-        (P15): there those that were begun, and are not over, count in full (`beside` gives their
-        plans); and where there is none, the study alone is left to `charge`.
+        (P15): there those that were begun, and are not over, count in full (`beside` gives plans by
+        their ids); and where there is none, the study alone is left to `charge`.
 
         Raises:
             NoRoomError: it has no room as things are; nothing is written.
@@ -137,7 +139,7 @@ class Ledger:
             if self._filter is not None:
                 names, fits = [], self._filter.has_room(plan, tally)
             else:
-                others = [one for one in beside() if one.study.id not in self._closed]
+                others = list(beside(one for one in tally.studies() if one not in self._closed))
                 names = [one.study.name for one in others]
                 # P15: each to its end, as each may still make all of its attempts.
                 after = reduce(Tally.after, [*others, plan], tally)

@@ -234,7 +234,8 @@ def check_link(frame: bytes, channel: Channel, silo: int, time: tuple[int, int])
 # each time. Whoever was not there when the session was set up waits for the next one, whatever it
 # says (docs/privacy.md P29); so does whoever's correlated noise has a gap (P25). Each return costs
 # the others a session or an attempt if it is followed by another absence, so the pause also doubles
-# with each return in a run: an answer between them, or a session, is no reason to forget it.
+# with each return in a run: an answer between them, or a session, is no reason to forget it. One
+# return is seen in the sessions of several purposes, and counts once.
 
 RESTARTED = "no-session"
 _MOST_DOUBLINGS = 10  # of the pause before somebody who failed again is asked for
@@ -263,8 +264,8 @@ class Attendance:
     _retry: tuple[float, Callable[[], float]] = (inf, time.monotonic)
     _next_retry: dict[int, float] = field(default_factory=dict)
     _failed: Counter[int] = field(default_factory=Counter)  # probations in a row
-    _returns: Counter[int] = field(default_factory=Counter)
-    _waits: set[int] = field(default_factory=set)  # who is back, for the next session
+    _returns: Counter[int] = field(default_factory=Counter)  # in all sessions of the run
+    _seen: Counter[int] = field(default_factory=Counter)  # those before it was last there, here
 
     def ask_again_every(
         self, seconds: float, now: Callable[[], float], returns: Counter[int]
@@ -275,7 +276,7 @@ class Attendance:
             seconds, now: the shortest pause, and a clock.
             returns: how often each party was back in the run, which is counted on here.
         """
-        self._retry, self._returns = (seconds, now), returns
+        self._retry, self._returns, self._seen = (seconds, now), returns, Counter(returns)
 
     @property
     def present(self) -> list[int]:
@@ -314,15 +315,14 @@ class Attendance:
             del self._next_retry[index]
             if isinstance(answer, Absent):
                 continue
-            if index not in self._waits:
+            if self._returns[index] == self._seen[index]:
                 self._returns[index] = min(self._returns[index] + 1, _MOST_RETURNS)
             known = index in {*self.silos, *self.peers.roster.nodes}
             if known and answer and not self.gaps_end:  # it knows the session
                 del self.absent[index]
                 self.on_probation.add(index)
-                continue
-            self._waits.add(index)
-            if not known:  # whatever it says (P29)
+                self._seen[index] = self._returns[index]
+            elif not known:  # whatever it says (P29)
                 self.absent[index] = Absent(why=RESTARTED, said="it came after the set-up")
             elif answer:
                 self.absent[index] = Absent(why=RESTARTED, said="its noise has a gap")  # P25

@@ -218,9 +218,10 @@ def _run(
 
 # Several studies, of a folder: each in a thread, over one line, by the order of their files' names.
 #
-# A study is proposed first; it begins once so many parties have approved it as it needs, and the
-# one before it has its first sum or waits itself. What caps have no room for waits until another
-# study is over, or a cap is raised. A study that stops keeps no other from going on.
+# A study is proposed first; it begins once so many parties have approved it as it needs, all were
+# asked of those before it, and the one before it has its first sum or waits itself. What caps have
+# no room for waits until another study is over, or a cap is raised. A study that stops keeps no
+# other from going on.
 
 _AT_ONCE = 4  # studies
 _AGAIN_SECONDS = 60.0  # until a study is tried again that had no room, or whose parties were away
@@ -239,6 +240,7 @@ class QueuedStudy:
     came: float = field(default_factory=time.monotonic)
     vain: int = -1  # studies that were over when it could not begin
     enough_since: float = 0.0  # parties had approved it as it needs; 0 while they have not
+    is_proposed: bool = True  # as far as is known, to all parties; they may not have decided
 
     def wait(self, why: str, state: str = QUEUED) -> None:
         """It waits, or is over without a result; told if that is news."""
@@ -293,20 +295,24 @@ class Studies:
                 "with, found another; start hubbub serve again"
             )
         self._take_in()
+        first = True  # among those of which all parties were not asked yet
         for one in self.studies.values():
             running = sum(other.state == RUNNING for other in self.studies.values())
             now = time.monotonic()
             if one.state != QUEUED or one.again > now:
                 continue
-            if self._is_wanted(one):
+            wanted = self._is_wanted(one)
+            if wanted and first:
                 if running >= _AT_ONCE:
                     one.wait(f"{_AT_ONCE} studies run at once; it begins when one of them is over")
                 elif not self._door.is_free:
                     one.wait("another study begins, and this one after its first step")
                 else:
                     self._begin(one)
-            elif not one.enough_since and now > one.came + self._timeouts.waiting:
+            elif not wanted and not one.enough_since and now > one.came + self._timeouts.waiting:
                 one.vain = self._over
+            # For a while: an answer that cannot be kept hinders no other study.
+            first = first and (one.is_proposed or now > one.came + self._timeouts.grace)
 
     def _take_in(self) -> None:
         """Read the folder; studies keep the order of their files' names, new ones come last."""
@@ -345,6 +351,7 @@ class Studies:
             one.wait(f"it cannot be proposed, the disk says: {why_of(error)}")
             return False
         said = Outbox(self._party).standings(study.id)
+        one.is_proposed = said.keys() >= {party.name for party in self._roster.parties[1:]}
         verdict, now = Verdict.of(study, self._party.roster, said), time.monotonic()
         if verdict.hopeless:
             reasons = listed({name: said[name].reason for name in verdict.declined})

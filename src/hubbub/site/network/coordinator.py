@@ -454,8 +454,10 @@ class Coordinator:
 
     @property
     def _doubted_places(self) -> set[int]:
+        # Who gave a sign of life, and then held a session up, does so once, and not for long again.
+        doubted = self._doubted | self.requests.unopened
         parties = enumerate(self.requests.roster.parties)
-        return {index for index, party in parties if party.name in self._doubted}
+        return {index for index, party in parties if party.name in doubted}
 
     def _count_sums(self) -> None:
         """What was reached makes up for sessions that were begun."""

@@ -194,6 +194,7 @@ class Endpoint(ABC):
         self._lock = threading.Lock()
         self._sessions: dict[tuple[bytes, str], SessionState] = {}  # the newest of study, purpose
         self._finished: dict[bytes, SessionState] = {}  # of each study: its end may come in it
+        self._studies: dict[bytes, Any] = {}  # what was prepared for each
         self._begun = 0  # sessions, since this party was started
         self._study_of: dict[bytes, bytes] = {}  # of each of them
         self._revoked: set[bytes] = set()  # those of them that were ended from here
@@ -252,7 +253,7 @@ class Endpoint(ABC):
         """
         with self._lock:
             begun = {session.study.id for session in self._sessions.values()}
-            for study in begun | self._refusals.studies:
+            for study in begun | self._refusals.studies | self._studies.keys():
                 if not self.party_folder.approves(study):
                     self._forget(study)
         self.party_folder.check_place()
@@ -277,7 +278,8 @@ class Endpoint(ABC):
     @property
     def is_answered_in_vain(self) -> bool:
         """Whether a session was answered here that is not set up."""
-        return any(session.party.agreed is None for session in self._sessions.values())
+        sessions = self._sessions.values()
+        return any(session.party.agreed is None and not session.closed for session in sessions)
 
     @property
     def largest_request(self) -> int:
@@ -412,6 +414,7 @@ class Endpoint(ABC):
                 self.log_of(one.study).state(state=WITHDRAWN)
                 self.event_log.state(state=TRAINING if self.at_work else WAITING)
         self._finished.pop(study, None)
+        self._studies.pop(study, None)  # what is approved again is read again
         self._refusals.forget(study)
 
     def _leave(self, key: tuple[bytes, str]) -> None:
@@ -551,15 +554,14 @@ class NodeEndpoint(Endpoint):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._plans: dict[bytes, Plan] = {}
         self._side = self.side()
 
     def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
         """The plan, from public numbers alone."""
-        if study.id not in self._plans:
+        if study.id not in self._studies:
             check_apart(study)
-            self._plans[study.id] = plan(study)
-        own = self._plans[study.id]
+            self._studies[study.id] = plan(study)
+        own: Plan = self._studies[study.id]
         if own.dimension is None:
             raise RefusedError(
                 "failed",

@@ -7,7 +7,8 @@ replaced all at once, and every half minute while the process lives. A log that 
 becomes `events.jsonl.1`, and a new one begins. Others can cause some events as often as they like,
 and have no line of another kind pushed out by them: of one kind so many are written at once, then
 one a minute, which says how many were left out. Nor do they hide another party's trouble of the
-same kind: of a party, and a study, that had none of it for an hour one more is written.
+same kind: of a party, and a study, that had none of it for an hour one more is written, of so many
+of them at most.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ LOG, STATUS = "events.jsonl", "status.json"
 _LARGEST = 1 << 23  # bytes of a log
 _LINES, _SECONDS = 1000, 60.0  # of one kind at once; until one more may be
 _HOUR = 60 * _SECONDS  # until one more may be of a party that had none meanwhile
-_MOST_PARTIES = 10_000  # of whom the last line is known, by kind
 _LONGEST = 4000  # characters of a value: the lines of one kind at once are half a log
 _PACED = frozenset(("step", "answered"))  # what nobody else has come faster
 _MOST_DONE = 50  # studies that are done, in the state
@@ -141,7 +141,7 @@ class EventLog:
     _state: dict[str, Any] = field(default_factory=dict, repr=False)
     _allowed: dict[str, tuple[float, float]] = field(default_factory=dict, repr=False)
     _left_out: Counter[str] = field(default_factory=Counter, repr=False)  # lines, by kind
-    _last: dict[tuple[Any, ...], float] = field(default_factory=dict, repr=False)  # of each party
+    _last: dict[str, dict[tuple[Any, ...], float]] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def note(self, event: str, **values: Any) -> None:
@@ -189,9 +189,12 @@ class EventLog:
             Who is missing in any of them, and why: no study hides whom another one misses.
         """
         with self._lock:
-            studies = {**self._state.get("studies", {}), key: dict(state)}
-            done = [one for one, its in studies.items() if its.get("state") == DONE and one != key]
-            for older in done[: max(0, len(done) - _MOST_DONE)]:  # the state is written often
+            studies = dict(self._state.get("studies", {}))
+            if state.get("state") == DONE:  # in the order in which they were, not begun
+                studies.pop(key, None)
+            studies[key] = dict(state)
+            done = [one for one, its in studies.items() if its.get("state") == DONE]
+            for older in done[:-_MOST_DONE]:  # the state is written often
                 del studies[older]
             self._state["studies"] = studies
             missed: dict[str, Any] = {}
@@ -283,7 +286,7 @@ class EventLog:
         line = {"time": time.time(), "level": level, "party": self.party, "event": event, **values}
         with self._lock, self._surviving():
             whom = values.get("whom", values.get("culprit", ""))
-            if self._is_flood(event, (event, values.get("study", ""), whom)):
+            if self._is_flood(event, (values.get("study", ""), whom)):
                 self._left_out[event] += 1
                 return
             if left_out := self._left_out.pop(event, 0):
@@ -300,18 +303,20 @@ class EventLog:
         """Whether more events of a kind have come than lines may be written of it, and this party.
 
         Args:
-            party: the kind, the study and the party of which the line is.
+            party: the study and the party of which the line is.
         """
         now = time.monotonic()
         lines, at = self._allowed.get(event, (_LINES, now))
         lines = min(_LINES, lines + (now - at) / _SECONDS)
-        first = now - self._last.get(party, -inf) >= _HOUR
+        last = self._last.setdefault(event, {})
+        if len(last) >= _LINES:  # whoever makes parties up has no more lines, and no memory
+            for other in [one for one, then in last.items() if now - then >= _HOUR]:
+                del last[other]
+        first = len(last) < _LINES and now - last.get(party, -inf) >= _HOUR
         flood = lines < 1 and not first and event not in _PACED
         self._allowed[event] = (lines if flood else max(0.0, lines - 1), now)
-        if not flood:
-            if len(self._last) >= _MOST_PARTIES:
-                self._last.clear()
-            self._last[party] = now
+        if not flood and (first or party in last):
+            last[party] = now
         return flood
 
     @contextmanager

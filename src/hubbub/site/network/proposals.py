@@ -260,11 +260,13 @@ class Outbox:
         write_text(self._path(study.id, "toml"), study.as_toml())
 
     def studies(self) -> Iterator[Study]:
-        """Those that are approved here, by their ids."""
+        """Those that are approved here, by their names."""
+        found = list[Study]()
         for path in sorted((self.party_folder.home / OUTBOX).glob("*.toml")):
             with suppress(HubbubError, OSError, ValueError):
                 if self.party_folder.approves(bytes.fromhex(path.stem)):
-                    yield self.party_folder.parsed(path, Study.parse)
+                    found.append(self.party_folder.parsed(path, Study.parse))
+        return iter(sorted(found, key=lambda study: study.name))
 
     def undecided(self, study: bytes) -> set[str]:
         """Who may still decide on a study."""

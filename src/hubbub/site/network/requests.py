@@ -87,6 +87,7 @@ class Requests(Peers):
         self.twice: set[str] = set()  # who was seen to take part in two processes
         self._study, self._phase = study, phase
         self._limits: dict[str, SizeLimits] = {}  # of the newest session, by purpose
+        self.unopened: set[str] = set()  # who was silent when it was offered a session last
         self._known = {"relay", *(party.name for party in roster.parties)}
 
     def expect(
@@ -126,6 +127,8 @@ class Requests(Peers):
         alike = {key: request(call, session, parts) for key, parts in distinct.items()}
         blobs = {self.roster.name(index): alike[id(parts)] for index, parts in requests.items()}
         waiting = {self.roster.name(index): index for index in requests}
+        if call is Call.OPEN and blobs.keys() <= self.unopened:  # it has had time to read records
+            deadline = min(deadline, self.timeouts.deadline)
         silent: dict[str, list[str]] = {}  # by why
         try:
             for party, blob in self._phase(call.name.lower(), blobs, deadline):
@@ -150,6 +153,8 @@ class Requests(Peers):
                 if not self._quiet:
                     listed = {"whom": few(names), "count": len(names)}
                     self.warn("missing", **listed, deadline=deadline, then=then)
+        if call is Call.OPEN:
+            self.unopened = (self.unopened - blobs.keys()).union(*silent.values())
         self.event_log.add(
             bytes_sent=sum(map(len, blobs.values())),
             bytes_received=received,

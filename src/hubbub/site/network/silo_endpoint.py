@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -85,7 +85,6 @@ class SiloEndpoint(Endpoint):
         self._books = ExitStack()
         self._ledger = self._books.enter_context(Ledger(ledger))
         self._books.enter_context(self._ledger.held())  # no other process charges it meanwhile
-        self._studies: dict[bytes, PreparedStudy] = {}  # its records, as they are
         self._ended: list[bytes] = []  # studies that are over, and in memory; the newest last
         self._side = self.side(
             ledger=self._ledger,
@@ -115,17 +114,17 @@ class SiloEndpoint(Endpoint):
             return
         log = self.log_of(begins.study)
         try:
-            self._ledger.check_room(begins, beside=self._begun_plans)
+            self._ledger.check_room(begins, beside=self._plans_of)
         except NoRoomError as error:  # its people alone can make room
             log.state(state=QUEUED, why=loggable(error))
             raise
         if log.current("why"):
             log.state(state=WAITING, why="")
 
-    def _begun_plans(self) -> list[Plan]:
-        """Of the studies that have a place in the ledger, and are approved here."""
-        studies = self.party_folder.studies()
-        return [plan(study) for study in studies if self._ledger.spent_on(study.id)]
+    def _plans_of(self, studies: Iterable[bytes]) -> list[Plan]:
+        """Of those of some studies that are approved here."""
+        found = (self.party_folder.study(study, unread=True) for study in studies)
+        return [plan(study) for study in found if study is not None]
 
     def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
         """The plan from the records here; they are read once."""
@@ -143,7 +142,8 @@ class SiloEndpoint(Endpoint):
             )
             _check_count(study, self.party_folder.name, prepared.counts[0])
             self._studies[study.id] = prepared
-        return self._studies[study.id]
+        held: PreparedStudy = self._studies[study.id]  # its records, as they are
+        return held
 
     def _featured(self, plain: PreparedStudy, query: Query, offer: SessionOffer) -> PreparedStudy:
         """The records as a query wants them: with standardised features, or as they are."""

@@ -54,7 +54,8 @@ class Timeouts:
     """How long the aggregator waits, in seconds."""
 
     deadline: float = 60.0  # for a phase of a round; who has not answered then is left out
-    opening: float = 600.0  # for a session's opening, in which silos read their records
+    # For a session's opening, in which silos read their records; once of who is silent at it.
+    opening: float = 600.0
     waiting: float = 3600.0  # for parties that a session cannot do without
     ask_again: float = 30.0  # until somebody who was left out is asked for
     ping: float = 5.0  # for a sign of life
