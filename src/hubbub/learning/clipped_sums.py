@@ -46,12 +46,7 @@ from hubbub.learning.batches import (
     single_value,
 )
 from hubbub.learning.device_sums import summed_at_once, takes_all_at_once
-from hubbub.learning.model_state import (
-    has_backward_hooks,
-    is_plain,
-    refuse_unsafe,
-    state_unchanged,
-)
+from hubbub.learning.model_state import has_backward_hooks, is_plain, refuse_unsafe, state_unchanged
 from hubbub.learning.models import Squeeze
 from hubbub.learning.parameters import ParameterLayout, layout_of
 from hubbub.learning.per_record import (

@@ -24,13 +24,7 @@ from hubbub.learning import scoring
 from hubbub.learning.batches import Loss, Tensors, batch_of, lacks_memory
 from hubbub.learning.models import LinearProbe, outputs_of
 from hubbub.learning.target_types import CLASSES, Amount, Classes, Count, TargetType, TimeToEvent
-from hubbub.learning.torch_settings import (
-    computing,
-    device_of,
-    device_under,
-    is_on,
-    made_on,
-)
+from hubbub.learning.torch_settings import computing, device_of, device_under, is_on, made_on
 
 # A model's scores on public records beside those of a model that knows nothing of a record: it
 # guesses, says the commoner class, or gives everybody the mean of the test records. Whether a model

@@ -36,15 +36,7 @@ from hubbub.core.protocol.projection.matrix import Array, Integers, quantum, to_
 from hubbub.learning.batches import Loss, Tensors
 from hubbub.learning.clipped_sums import ClippedSum, GradientSpace, clipped_sum
 from hubbub.learning.parameters import ParameterLayout, layout_of
-from hubbub.learning.per_record import (
-    Part,
-    Positions,
-    Rows,
-    Source,
-    Stack,
-    Windows,
-    written_out,
-)
+from hubbub.learning.per_record import Part, Positions, Rows, Source, Stack, Windows, written_out
 
 # The public matrices of a layer: a few sign vectors for its rows and a few for its columns.
 #

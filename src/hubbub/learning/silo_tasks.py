@@ -53,13 +53,7 @@ from hubbub.learning.parameters import layout_of, load_parameters
 from hubbub.learning.queries.beside_training import ScoreVector
 from hubbub.learning.self_check import checked_method
 from hubbub.learning.target_types import CLASSES, MOST_LOSS, TargetType
-from hubbub.learning.torch_settings import (
-    computing,
-    device_of,
-    is_on,
-    made_on,
-    seeded,
-)
+from hubbub.learning.torch_settings import computing, device_of, is_on, made_on, seeded
 from hubbub.learning.trial import (
     LookupsWithin,
     RaisingOperations,

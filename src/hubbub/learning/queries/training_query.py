@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import hubbub.learning as learning
 from hubbub.core.errors import HubbubError, IntegrityError
-from hubbub.core.planning.mechanism import (
-    INDEPENDENT,
-    SUM_MARGIN,
-    Mechanism,
-    StepNoise,
-    check_rows,
-)
+from hubbub.core.planning.mechanism import INDEPENDENT, SUM_MARGIN, Mechanism, StepNoise, check_rows
 from hubbub.core.planning.noise_correlation import Correlation, correlation_for
 from hubbub.core.planning.planned_query import PlannedQuery, record_clip
 from hubbub.core.planning.query import (

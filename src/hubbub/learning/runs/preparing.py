@@ -284,10 +284,7 @@ def _check_targets(name: str, records: Records, study: Study) -> None:
 
 
 def check_wanted(
-    study: Study,
-    out: str | Path | None,
-    baseline: str | None,
-    audit: str | Path | None = None,
+    study: Study, out: str | Path | None, baseline: str | None, audit: str | Path | None = None
 ) -> None:
     """Refuse what cannot be run, or leaves nothing that an audit could stand in."""
     if baseline is not None and baseline not in baselines.BASELINES:

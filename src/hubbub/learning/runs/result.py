@@ -372,11 +372,7 @@ def _write_released(folder: Path, released: Sequence[Released]) -> None:
 
 
 def write_model(
-    folder: Path,
-    plan: Plan,
-    model: Any,
-    shape: tuple[int, ...],
-    column_names: Sequence[str] = (),
+    folder: Path, plan: Plan, model: Any, shape: tuple[int, ...], column_names: Sequence[str] = ()
 ) -> None:
     """Put the trained model into a run's folder, with the shape of one record's features."""
     header = model_header(plan.study, shape)

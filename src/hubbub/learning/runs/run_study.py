@@ -162,11 +162,7 @@ def run_prepared(
         if out is not None:
             folder = stack.enter_context(
                 run_folder.RunFolder.fresh(
-                    Path(out),
-                    prepared.plan,
-                    baseline=baseline,
-                    ledgers=home,
-                    audit=audit,
+                    Path(out), prepared.plan, baseline=baseline, ledgers=home, audit=audit
                 )
             )
             folder.begin(_heads(study, books))

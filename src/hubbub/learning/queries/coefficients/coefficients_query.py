@@ -21,14 +21,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.plan_rows import PlanRow
 from hubbub.core.planning.planned_query import PlannedQuery
-from hubbub.core.planning.query import (
-    Parameters,
-    Query,
-    QueryState,
-    QueryWarnings,
-    Released,
-    Turn,
-)
+from hubbub.core.planning.query import Parameters, Query, QueryState, QueryWarnings, Released, Turn
 from hubbub.core.study.data import Data, columns_of
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study

@@ -340,8 +340,7 @@ class NoisyTable(_Noisy):
         counts = self.counts.T.ravel()
         sampled = np.maximum(counts, 0.0) if self.decoded is None else counts  # as in `covariance`
         return NoisySums(
-            counts=flat @ counts,
-            varies=(flat * sampled) @ flat.T + self.sigma**2 * noise @ noise.T,
+            counts=flat @ counts, varies=(flat * sampled) @ flat.T + self.sigma**2 * noise @ noise.T
         )
 
 
