@@ -130,12 +130,11 @@ def on_device(
 
 # A patient's rows as one record: the model on all of them, and the mean of their losses.
 #
-# Theory of operation (docs/privacy.md P21). Every method here sums clipped gradients of
-# *records*. A unit of k places is made one: its inputs are (k, ...), the model that sees them is
-# `UnitModel`, and its loss the weighted sum over its places, whose gradient is the mean of its
-# rows' gradients. So a unit is clipped once, as a record is, and whatever holds for records holds
-# for it. A place without a row has weight 0 and holds a row of the same unit, so that it adds
-# nothing of its own.
+# Theory of operation (docs/privacy.md P21). Every method here sums clipped gradients of *records*.
+# A unit of k places is made one: its inputs are (k, ...), the model that sees them is `UnitModel`,
+# and its loss the weighted sum over its places, whose gradient is the mean of its rows' gradients.
+# So a unit is clipped once, as a record is, and whatever holds for records holds for it. A place
+# without a row has weight 0 and holds a row of the same unit, so that it adds nothing of its own.
 
 # Targets (n, k), and the weights of the places (n, k).
 Weighted = tuple[torch.Tensor, ...]

@@ -368,9 +368,8 @@ class Model:
             number(
                 -20,
                 20,
-                'Where the bias of a `"logistic"` with one output starts, from '
-                "public knowledge: the log-odds of a rare outcome's rate, -4.5 for "
-                "one in ninety.",
+                'Where the bias of a `"logistic"` with one output starts, from public knowledge: '
+                "the log-odds of a rare outcome's rate, -4.5 for one in ninety.",
             )
         ),
     ] = 0.0
