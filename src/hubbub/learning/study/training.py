@@ -83,23 +83,15 @@ def training_from(stated: Mapping[str, Any], *, records: object) -> Training:
 
 
 def _augment(section: Section) -> Augment | None:
-    """How views of a record are made, if there are any."""
-    if "augment" not in section:
-        return None
-    return read(Augment, section.path("augment"), section.table("augment"), kind=_view_kind)
-
-
-def _view_kind(inner: Section) -> str:
-    """What makes a view."""
-    kind = str(read_key(Augment, inner, "kind"))
-    if kind != CROP_FLIP and not is_own(kind):
+    asked = read_inner(Augment, section, "augment")
+    if asked is not None and asked.kind != CROP_FLIP and not is_own(asked.kind):
+        inner = section_of(Augment, section.path("augment"), section.table("augment"))
         wanted = f'"{CROP_FLIP}" or "python:module:function"'
         raise inner.refusal("kind", wanted, "choose one of them")
-    return kind
+    return asked
 
 
 def _average(section: Section) -> Average | None:
-    """Which mean of the models of all steps is the result; the last of them if there is none."""
     asked = read_inner(Average, section, "average")
     if asked is not None:
         inner = section_of(Average, section.path("average"), section.table("average"))
@@ -109,7 +101,6 @@ def _average(section: Section) -> Average | None:
 
 
 def _metrics(section: Section) -> tuple[str, ...]:
-    """Functions that score predictions, each under the name that it has."""
     named = section.texts("metrics", Training.metrics)
     names = [name.rpartition(":")[2] for name in named]
     if len(named) > _MOST_METRICS or not all(map(is_own, named)) or len({*names}) < len(names):
@@ -142,7 +133,6 @@ def _sample_rate(section: Section, records: object) -> float:
 
 
 def _projection_kind(section: Section) -> str:
-    """Which matrices project; refused where nothing is projected."""
     if not section.content.get("projection"):
         section.absent("projection_kind", "with training.projection = 0, which projects nothing")
     return str(read_key(Training, section, "projection_kind"))
