@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from math import sqrt
+from math import prod, sqrt
 from threading import Lock
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
@@ -295,7 +295,6 @@ class TrainingTask(_Task):
 
 
 def _projecting(model: nn.Module, dimension: int, draw_key: bytes) -> Callable[..., ClippedSum]:
-    """A sum of gradients projected layer by layer."""
     layers = LayerProjection.of(model, dimension)
     return partial(layers.clipped_sum, model, draw_key=draw_key)
 
@@ -380,12 +379,8 @@ class Placed(Protocol):
     """Public cells, a row for each bin of predictions and a column for each outcome."""
 
     @property
-    def predictions(self) -> int:
-        """How many rows."""
-
-    @property
-    def outcomes(self) -> int:
-        """How many columns."""
+    def shape(self) -> tuple[int, int]:
+        """How many rows and columns."""
 
     def places(
         self, predicted: NDArray[Any], targets: NDArray[Any]
@@ -402,7 +397,7 @@ class CellMarks:
     @property
     def size(self) -> int:
         """How many cells."""
-        return self.cells.predictions * self.cells.outcomes
+        return prod(self.cells.shape)
 
     def columns(
         self,
@@ -413,8 +408,7 @@ class CellMarks:
     ) -> torch.Tensor:
         """(cells, n)."""
         predicted, known = target_type.compared(outputs, targets.cpu().numpy())
-        rows, columns = self.cells.places(predicted, known)
-        place = rows * self.cells.outcomes + columns
+        place = np.ravel_multi_index(self.cells.places(predicted, known), self.cells.shape)
         hot = np.zeros((self.size, len(place)))
         hot[place, np.arange(len(place))] = 1.0
         return torch.from_numpy(hot).to(outputs.device)
