@@ -359,7 +359,6 @@ class PaddedBatches:
         return found
 
     def _filled(self, piece: Rows, held: NDArray[np.bool_]) -> list[NDArray[Any]]:
-        """Inputs and targets of a piece."""
         places = (len(piece), self._places) if self._places else (len(piece),)
         inputs = np.repeat(self._null[None], len(piece), axis=0)
         known = self._records.targets

@@ -316,7 +316,6 @@ def clipped_sum(
 
 
 def _check_options(clip: float, chunk: int | None, method: str, precision: str) -> None:
-    """Refuse what is out of range."""
     if not (math.isfinite(clip) and 1e-30 <= clip <= 1e30):
         raise StudyError(f"expected a clip between 1e-30 and 1e30, found {clip}; try clip = 1.0")
     if chunk is not None and chunk < 1:

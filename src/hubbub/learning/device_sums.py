@@ -150,7 +150,6 @@ def _add_parts(
     factors: torch.Tensor,
     joined: dict[str, int],
 ) -> None:
-    """Each where it belongs."""
     for name, part in parts:
         if name:
             part.add_to(total[space.slices[name]], factors)

@@ -186,7 +186,6 @@ def _root(own: Array, null: Array) -> Score:
 
 
 def _wilson(share: float, count: int) -> tuple[float, float]:
-    """Wilson's interval of a share."""
     middle = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
     width = _Z * sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2)) / (1 + _Z**2 / count)
     return max(0.0, middle - width), min(1.0, middle + width)

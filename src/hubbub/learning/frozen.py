@@ -353,7 +353,6 @@ def _targets(base: nn.Module, names: tuple[str, ...]) -> list[nn.Linear]:
 
 
 def _adapt(layer: nn.Linear, rank: int) -> None:
-    """Put an adapter on a layer."""
     most = min(layer.in_features, layer.out_features)
     if rank > most:
         raise ModelError(

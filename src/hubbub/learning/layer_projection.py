@@ -317,7 +317,6 @@ def _shapes(layout: ParameterLayout) -> tuple[tuple[int, ...], ...]:
 
 
 def _check_key(draw_key: bytes) -> None:
-    """Refuse a key that AES-128 cannot take."""
     if len(draw_key) != KEY_BYTES:
         raise StudyError(
             f"expected a draw key of {KEY_BYTES} bytes, got {len(draw_key)}; derive it from the "
@@ -328,7 +327,6 @@ def _check_key(draw_key: bytes) -> None:
 def _lifted(
     matrix: LayerMatrix, numbers: NDArray[np.float64], draw_key: bytes
 ) -> NDArray[np.float64]:
-    """The lifted numbers of one parameter."""
     if matrix.kept:
         return numbers.astype(np.float64)
     largest = float(np.abs(numbers).max())

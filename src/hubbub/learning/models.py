@@ -245,7 +245,6 @@ class Squeeze(nn.Module):
 
 
 def _connected(widths: Sequence[int], bias: bool) -> list[nn.Module]:
-    """Linear layers with ReLU between them."""
     layers: list[nn.Module] = []
     for before, after in itertools.pairwise(widths):
         layers += [nn.Linear(before, after, bias=bias), nn.ReLU()]

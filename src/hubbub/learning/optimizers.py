@@ -165,7 +165,6 @@ class Optimizer:
         return new
 
     def _decay(self, step: int) -> float:
-        """The schedule's factor at this step."""
         if self._schedule == "constant" or self._steps is None:
             return 1.0
         done = min(step / self._steps, 1.0)

@@ -33,7 +33,7 @@ from hubbub.learning.frozen import low_rank_model
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.parameters import load_parameters
 from hubbub.learning.self_check import TriedMethod
-from hubbub.learning.study.model import LORA, Model, record_shape
+from hubbub.learning.study.model import LORA, record_shape
 from hubbub.learning.study.training import learning_of
 from hubbub.learning.target_types import Classes, TargetType
 from hubbub.learning.torch_settings import device_under
@@ -196,7 +196,18 @@ def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
             "connection or computed tensor in it (torch.nn.utils.parametrizations hold none)"
         ) from error
     if given is None:
-        module = _built(study, model, shape)
+        module = learning.build_model(
+            model.kind,
+            inputs=shape,
+            outputs=model.outputs,
+            hidden=model.hidden,
+            bias=model.bias,
+            seed=study.id,
+            intervals=len(study.data.outcome.grid) if study.data.outcome else 0,
+            intercept=model.intercept,
+            depth=model.depth,
+            width=model.width,
+        )
     if any(one.is_cuda for one in (*module.parameters(), *module.buffers())):
         module = module.cpu()  # where it is tried: what it cannot take stops a GPU
     return module if model.is_built_in else with_logits(study, module, shape)
@@ -207,22 +218,6 @@ def with_logits(study: Study, module: Any, shape: tuple[int, ...]) -> Any:
     own = is_own(study.data.source)  # whose targets may be class numbers of two classes, too
     single = learning_of(study)[0].outputs == 1
     return with_usual_outputs(module, shape, goal_of(study), single=single, pairs=not own)
-
-
-def _built(study: Study, model: Model, shape: tuple[int, ...]) -> Any:
-    """What the kind of model gives."""
-    return learning.build_model(
-        model.kind,
-        inputs=shape,
-        outputs=model.outputs,
-        hidden=model.hidden,
-        bias=model.bias,
-        seed=study.id,
-        intervals=len(study.data.outcome.grid) if study.data.outcome else 0,
-        intercept=model.intercept,
-        depth=model.depth,
-        width=model.width,
-    )
 
 
 def goal_of(study: Study) -> target_types.TargetType:

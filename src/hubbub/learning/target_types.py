@@ -356,7 +356,6 @@ def goal_for(outcome: Outcome | None, model: Model) -> TargetType:
 
 
 def _expect_outputs(outputs: int, wanted: int) -> None:
-    """A user's own model gives what the target's kind needs."""
     if outputs != wanted:
         shape = "(n,)" if wanted == 1 else f"(n, {wanted})"
         raise ModelError(

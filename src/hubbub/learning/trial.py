@@ -253,7 +253,6 @@ def _said(model: nn.Module, loss: Loss, row: Batch) -> list[torch.Tensor]:
 
 
 def _outputs(model: nn.Module, batch: Batch, seed: int = 0) -> list[torch.Tensor]:
-    """The tensors among the outputs for a batch."""
     with seeded(seed, device_under(model) or _CPU):
         return tensors_in(model(*batch.copied().inputs))
 

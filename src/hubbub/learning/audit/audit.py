@@ -212,7 +212,6 @@ def _chosen(
 
 
 def _joined(seen: Sequence[AuditRun], kind: int) -> Trials:
-    """The trials of several runs."""
     trials = [one.trials[kind] for one in seen]
     return Trials(
         scores=np.concatenate([trial.scores for trial in trials]),

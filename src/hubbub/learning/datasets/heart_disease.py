@@ -124,7 +124,6 @@ def heart_cells(party: str, *, split: int | None = None) -> dict[str, list[str]]
 
 
 def _checked(party: str, split: int) -> str:
-    """The party's own name."""
     party = _NUMBERED.get(party, party)
     if party not in (*HEART_SILOS, "test"):
         raise StudyError(
@@ -137,7 +136,6 @@ def _checked(party: str, split: int) -> str:
 
 
 def _chosen(rows: list[int]) -> dict[str, list[str]]:
-    """The cells of some rows."""
     return {name: [texts[row] for row in rows] for name, texts in _cells().items()}
 
 

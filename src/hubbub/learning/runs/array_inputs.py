@@ -100,7 +100,6 @@ def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
 
 
 def _stated(classes: Any) -> tuple[str, ...]:
-    """The classes that somebody has stated."""
     spelled = () if isinstance(classes, int) else tuple(map(_spelled, classes))
     if len(set(spelled)) < max(2, len(spelled)):
         raise DataError(
@@ -231,7 +230,6 @@ def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
 
 
 def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
-    """Numbers of a type."""
     table, wrong = _on_cpu(table), list[str]()
     with suppress(TypeError, ValueError):
         columns = {str(name): table[name] for name in column_names(table) or ()} or {"": table}
@@ -257,7 +255,6 @@ def _are_numbers(column: Any) -> bool:
 
 
 def _pair(who: str, table: Any) -> Table:
-    """Features and targets."""
     if not isinstance(table, tuple | list) or len(table) != 2:
         raise DataError(
             f"expected features and targets for {who}, such as (X, y), found "
@@ -272,7 +269,6 @@ def _on_cpu(values: Any) -> Any:
 
 
 def _values(targets: Any) -> list[Any]:
-    """Targets as plain values."""
     return np.asarray(_on_cpu(targets)).reshape(-1).tolist()
 
 

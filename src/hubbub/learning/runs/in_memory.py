@@ -280,7 +280,6 @@ def fit(
 
 
 def _outcome(target: Any, classes: object) -> Outcome | None:
-    """What targets are if they are no classes."""
     if target is None:
         return None
     if not isinstance(target, Mapping) or classes is not None:
@@ -293,7 +292,6 @@ def _outcome(target: Any, classes: object) -> Outcome | None:
 
 
 def _check_model(model: Any) -> None:
-    """Refuse what is neither a name nor a module."""
     if isinstance(model, str) or (hasattr(model, "state_dict") and not isinstance(model, type)):
         return
     named = ", ".join(f'"{kind}"' for kind in MODEL_KINDS if kind != LORA)

@@ -111,7 +111,6 @@ class Result:
         return text
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
         html: str = render("notebook", self)
         return html
 

@@ -358,7 +358,6 @@ def _compared(
 
 
 def _heads(study: Study, books: Mapping[int, Ledger]) -> dict[str, bytes]:
-    """The heads of the silos' ledgers, by name."""
     return {study.parties.names[index - 1]: book.head for index, book in books.items()}
 
 
@@ -424,6 +423,5 @@ def _terminal_bar(title: str, total: int) -> Iterator[Progress]:
 
 
 def _words(title: str, step: int, total: int, row: Mapping[str, float]) -> str:
-    """A study, its steps, and the newest metrics."""
     epsilon = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
     return ", ".join([f"{title}: {step} of {total} steps", *epsilon, *in_brief(row)])

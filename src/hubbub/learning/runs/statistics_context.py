@@ -175,7 +175,6 @@ class StatisticsContext:
         )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
         return f"<p>{escape(repr(self))}</p>"
 
     @property
@@ -402,7 +401,6 @@ class InMemoryLedgers:
         return _answers.setdefault(self._key(prepared.study), result)
 
     def _key(self, study: Study) -> tuple[bytes, frozenset[tuple[str, str]]]:
-        """A study of these tables."""
         return study.id, frozenset(self.tables.items())
 
 

@@ -187,7 +187,6 @@ class TrainedModel:
         return read_column(cells[outcome.exposure], outcome.rule_of(outcome.exposure), where)
 
     def _encoded(self, table: Any) -> NDArray[np.float32]:
-        """Features of a file or a table in memory."""
         origin = _origin(table)
         columns, target = silo_records.encoding(self.study)
         if not columns and is_own(self.study.data.source):

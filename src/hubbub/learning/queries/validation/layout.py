@@ -154,7 +154,6 @@ def layout_of(study: Study) -> ValidationLayout:
 
 
 def _kind(study: Study, asked: Validation) -> Kind:
-    """The cells of a study's target."""
     outcome, (model, _) = study.data.outcome, learning_of(study)
     if outcome is None:
         many = 2 if study.data.positive else max(len(study.data.classes), model.outputs, 2)
