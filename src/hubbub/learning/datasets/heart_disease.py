@@ -162,11 +162,7 @@ def practices(party: str, *, split: int = 0) -> Records:
 @lru_cache(maxsize=1)
 def _together(split: int) -> Records:
     """The training records of all hospitals."""
-    parts = [heart(name, split=split) for name in HEART_SILOS]
-    return Records(
-        inputs=np.concatenate([part.inputs for part in parts]),
-        targets=np.concatenate([part.targets for part in parts]),
-    )
+    return Records.together([heart(name, split=split) for name in HEART_SILOS])
 
 
 def _rows_of(party: str, split: int) -> list[int]:

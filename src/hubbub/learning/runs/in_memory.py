@@ -214,8 +214,7 @@ def fit(
                 "source": IN_MEMORY,
                 **({"target": dict(target or {})} if outcome else {"classes": list(names)}),
                 "records": units,
-                **({} if capacity is None else {"capacity": capacity}),
-                **({} if patients is None else {"patient": "patient"}),
+                **_stated(capacity=capacity, patient=None if patients is None else "patient"),
                 **({"most_per_patient": most_per_patient} if most_per_patient else {}),
                 **({"columns": stated} if stated else {}),
             },
@@ -224,19 +223,17 @@ def fit(
                 "inputs": list(shape),
                 "outputs": outputs,
                 **({"hidden": hidden} if hidden else {}),
-                **({} if intercept is None else {"intercept": intercept}),
+                **_stated(intercept=intercept),
             },
             "training": {
                 "steps": STEPS if steps is None else steps,
                 "sample_rate": sample_rate,
-                **({} if clip_norm is None else {"clip_norm": clip_norm}),
-                **({} if optimizer is None else {"optimizer": dict(optimizer)}),
-                **({} if augment is None else {"augment": dict(augment)}),
-                **({} if average is None else {"average": dict(average)}),
+                **_stated(
+                    clip_norm=clip_norm, optimizer=optimizer, augment=augment, average=average
+                ),
             },
             "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
-            **({} if statistics is None else {"statistics": statistics}),
-            **({} if validation is None else {"validation": validation}),
+            **_stated(statistics=statistics, validation=validation),
         }
     )
     # Clip, optimizer and bins follow the rules where they are not stated.
@@ -277,6 +274,11 @@ def fit(
         *([result.classes_in_words(names)] if classes is None and not outcome else []),
     ]
     return replace(learned.with_library(library_of(features)), made_public=tuple(read_off))
+
+
+def _stated(**keys: Any) -> dict[str, Any]:
+    """Those that somebody has given."""
+    return {key: value for key, value in keys.items() if value is not None}
 
 
 def _outcome(target: Any, classes: object) -> Outcome | None:

@@ -107,12 +107,10 @@ class Result:
     column_names: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        text: str = render("text", self)
-        return text
+        return str(render("text", self))
 
     def _repr_html_(self) -> str:
-        html: str = render("notebook", self)
-        return html
+        return str(render("notebook", self))
 
     @property
     def adversary(self) -> str:
@@ -181,8 +179,7 @@ class Result:
         Raises:
             OSError: the file cannot be written.
         """
-        written: Path = render("page", self, None if path is None else Path(path))
-        return written
+        return Path(render("page", self, None if path is None else Path(path)))
 
     @property
     def validation(self) -> Mapping[str, Any] | None:

@@ -43,16 +43,17 @@ CROP_FLIP = "crop-flip"  # of views
 PRECISIONS = ("float32", "tf32", "bf16")
 EXPONENTIAL, TAIL = "exponential", "tail"  # of averages
 # Written out in the canonical form, because both parties must use the same.
-_OPTIMIZERS: dict[str, dict[str, float]] = {
+OPTIMIZERS: dict[str, dict[str, float]] = {
     "adam": {"beta1": 0.9, "beta2": 0.999},
     "sgd": {"momentum": 0.0},
 }
+SCHEDULES = ("constant", "linear", "cosine")
 _DEFAULT_OPTIMIZER = {"name": "adam", "lr": 0.1}
 OPTIMIZER = {
-    "name": one_of("adam", "sgd", says="Adam, or gradient descent."),
+    "name": one_of(*OPTIMIZERS, says="Adam, or gradient descent."),
     "lr": number(0, 1e6, "Learning rate.", above=True),
     "schedule": one_of(
-        *("constant", "linear", "cosine"),
+        *SCHEDULES,
         says="How the learning rate falls to zero over all steps, if it does.",
         default='`"constant"`',
     ),
@@ -167,8 +168,8 @@ def _optimizer(section: Section) -> tuple[tuple[str, str | float], ...]:
             "optimizer", "a table with a name", 'write { name = "adam", lr = 0.1 }'
         )
     inner = Section("training.optimizer", stated, tuple(OPTIMIZER))
-    name = inner.text("name", None, options=tuple(_OPTIMIZERS))
-    defaults = _OPTIMIZERS[name]
+    name = inner.text("name", None, options=tuple(OPTIMIZERS))
+    defaults = OPTIMIZERS[name]
     for key in ("momentum", "beta1", "beta2"):
         if key not in defaults:
             inner.absent(key, f'for name = "{name}"')
