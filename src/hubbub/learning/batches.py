@@ -176,15 +176,12 @@ def per_unit_model(model: nn.Module, places: int) -> nn.Module:
     return UnitModel(model, places) if places else model
 
 
-# Which records are held back from training, to be asked about the model (docs/privacy.md P16).
-#
-# Each record decides it alone, so that one more or less changes nothing about the others.
-
-
 def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
-    """Which records are held back: about this share of them, each by its own bytes and the seed.
+    """Which records are held back from training, to be asked about the model (docs/privacy.md P16).
 
-    Of a patient all are or none, by the bytes of all of them in their order.
+    About this share of them, each by its own bytes and the seed alone, so that one more or less
+    changes nothing about the others. Of a patient all are or none, by the bytes of all of them in
+    their order.
 
     Args:
         records: n of them.

@@ -417,10 +417,6 @@ class CellMarks:
 Marks = ScoreMarks | CellMarks  # how a record becomes a vector
 
 
-# A silo's records beside a trained model: sums of what each says of itself.
-#
-# Nothing is clipped, since what a record adds is bounded by its marks (docs/privacy.md P16, P27).
-
 _ADD_REMOVE = ScoreMarks(ScoreVector.of("add-remove"))
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 
@@ -428,7 +424,8 @@ _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 class EvaluationTask(_Task):
     """A silo's records beside a trained model: the sum of what each says of itself by its marks.
 
-    Of patients it is the sum of what is each one's mean.
+    Of patients it is the sum of what is each one's mean. Nothing is clipped, since what a record
+    adds is bounded by its marks (docs/privacy.md P16, P27).
 
     Guarantees:
         1. A record's part depends on that record, on its row and on public numbers alone: it is

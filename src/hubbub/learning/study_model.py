@@ -40,16 +40,12 @@ from hubbub.learning.torch_settings import device_under
 from hubbub.learning.trial import first_taken
 from hubbub.learning.views import Views, views_of
 
-# A study's model as one machine makes gradients of it: the module, its first weights, the method.
-#
-# Silos of one process share it.
-
 Parameters = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learner:
-    """A model that is ready to learn."""
+    """A study's model as one machine makes gradients of it; silos of one process share it."""
 
     model: nn.Module = field(repr=False)  # steps are written into it to evaluate it
     # The same as the study's units see it, a patient's records at once; and as it is trained, all

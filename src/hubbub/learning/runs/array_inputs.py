@@ -26,6 +26,7 @@ from hubbub.core.tabular.target import Outcome
 _PATIENT = "patient"  # the column of keys that are handed over beside the tables
 _SHOWN = 5  # columns
 _FAR = 100.0
+MISSING = frozenset({"", "nan", "None", "NaT", "<NA>"})  # texts of what is not there
 _MOST = 100  # classes that are taken from targets without being stated
 # A silo's features and targets.
 Table = tuple[Any, Any]
@@ -112,7 +113,7 @@ def _stated(classes: Any) -> tuple[str, ...]:
 def _check_targets(who: str, targets: list[Any]) -> None:
     """Refuse what can be no class, before its values are taken for public ones."""
     for row, value in enumerate(targets):
-        if str(value).strip() in ("", "nan", "None", "NaT", "<NA>"):
+        if str(value).strip() in MISSING:
             raise DataError(
                 f"expected a target for every record of {who}, found none at {row}; leave "
                 "the record out"

@@ -127,11 +127,7 @@ def fit(
         name: of the study.
         out: folder for the results, with the silos' ledgers in `ledgers` beside it; None: write
             nothing, keep no ledger.
-        baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
-        progress: called after every step with its number, from 1, and the newest metrics; True
-            shows a bar, False none, and None one in a notebook.
-        device: "auto" (a GPU if there is one), "cpu" or "cuda".
-        log: where the rows of metrics, with epsilon, go too; see `run`.
+        baseline, progress, device, log: see `run`.
 
     Returns:
         The model, its metrics and its epsilon; with `statistics` their answers, with `validation`

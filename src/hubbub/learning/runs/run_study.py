@@ -192,10 +192,7 @@ def resume(
 
     Args:
         folder: of the run; the study is read from it, and the ledgers stay where they were.
-        progress: see `run`.
-        device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
-        notice: called with a few words before something slow, such as the mixing of a shuffled
-            token list.
+        progress, device, notice: see `run`.
         trust_code: code that the study names may run here, known or not.
         log: see `run`; rows that were made before are not told again.
 

@@ -406,8 +406,6 @@ def is_header_of(header: Mapping[str, str], study: Study) -> bool:
     return stated == model_header(study, ()) | {"inputs": header.get("inputs", "")}
 
 
-# One rule for how a model is trained where nobody says otherwise, from public numbers alone.
-
 STEPS, SAMPLE_RATE = 150, 0.2
 _SIGNAL = 4000.0  # at which the factors below hold as they are
 _CLIP, _RATE = 0.8, 0.2  # per |x|, and times |x|, of classes
@@ -421,7 +419,7 @@ _NETWORK_CLIP, _NETWORK_RATE = 1.5, 0.45  # of models of several layers, beside 
 
 @dataclass(frozen=True, kw_only=True)
 class UsualTraining:
-    """How a model is trained where nobody says otherwise, as in `Training`."""
+    """How a model is trained where nobody says otherwise, by public numbers; as in `Training`."""
 
     clip_norm: float
     lr: float  # of Adam, which falls linearly to 0

@@ -40,12 +40,9 @@ _FEWEST = 128  # groups of bins, whatever the noise
 _REACH = 2.0  # standard deviations by which the records beyond a bin stand out from their noise
 
 
-# Public bins of predictions and outcomes, and what each stands for; nothing of them is of records.
-
-
 @dataclass(frozen=True, kw_only=True)
 class Bins:
-    """Bins between public ends."""
+    """Public bins of predictions or outcomes, and what each stands for; nothing is of records."""
 
     cuts: tuple[float, ...]  # inner edges, rising; a value equal to one belongs to the bin above
     values: tuple[float, ...]  # what each bin stands for, one more than there are cuts
@@ -400,9 +397,6 @@ def fieller(above: float, below: float, aa: float, ab: float, bb: float) -> Scor
         return UNKNOWN
     low, high = (middle - sqrt(root)) / square, (middle + sqrt(root)) / square
     return ScoreInterval(value=above / below, low=low, high=high)
-
-
-# What a table says, as plain values: scores beside a model that knows nothing, and curves.
 
 
 @dataclass(frozen=True, kw_only=True)
