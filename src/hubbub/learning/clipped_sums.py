@@ -145,8 +145,7 @@ def chain_parts(
     losses = loss(values.unflatten(0, places) if places else values, batch.targets)
     if reached(losses) & layout.names.keys():
         raise RuntimeError("the loss holds a parameter")
-    edges = [site.edge for site in sites]
-    backprops = torch.autograd.grad(losses.sum(), edges, allow_unused=True)
+    backprops = torch.autograd.grad(losses.sum(), [s.edge for s in sites], allow_unused=True)
     return site_parts(sites, list(backprops))
 
 

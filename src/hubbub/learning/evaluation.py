@@ -143,8 +143,7 @@ def _rank(value: float, ups: int, downs: int) -> Score:
     Hanley and McNeil (1982), equation 1, inverted: the error is that at the end of the interval,
     so that a perfect score of three records is no certainty.
     """
-    low = _end(value, -1.0, ups, downs)
-    high = _end(value, 1.0, ups, downs)
+    low, high = (_end(value, side, ups, downs) for side in (-1.0, 1.0))
     better = True if low > 0.5 else False if high < 0.5 else None
     return Score(value=value, low=low, high=high, null=0.5, records=ups + downs, is_better=better)
 

@@ -79,10 +79,7 @@ class LinearProbe(nn.Module):
         kinds = {(one.dtype, one.device) for one in (*weights, *self._known)}
         same = bool(self._known) and len(kinds) == 1
         if not same or not all(map(torch.equal, weights, self._known)):
-            self._known = (
-                *(weight.detach().clone() for weight in weights),
-                least_squares(*weights),
-            )
+            self._known = *(w.detach().clone() for w in weights), least_squares(*weights)
         return self._known[-1]
 
 

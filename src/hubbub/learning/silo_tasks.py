@@ -295,8 +295,7 @@ class TrainingTask(_Task):
 
 
 def _projecting(model: nn.Module, dimension: int, draw_key: bytes) -> Callable[..., ClippedSum]:
-    layers = LayerProjection.of(model, dimension)
-    return partial(layers.clipped_sum, model, draw_key=draw_key)
+    return partial(LayerProjection.of(model, dimension).clipped_sum, model, draw_key=draw_key)
 
 
 def rows_tried(size: int, chunk: int) -> int:

@@ -234,8 +234,7 @@ def tried_model(study: Study) -> TriedMethod | None:
         return None
     target_type = goal_of(study)
     targets = target_type.some_targets(2)
-    if targets.dtype.kind == "f":
-        targets = targets.astype(np.float32)
+    targets = targets.astype(np.float32) if targets.dtype.kind == "f" else targets
     views = views_of(learning_of(study)[1].augment, shape)
     model = per_view_model(study, model_of(study, shape), views)
     return learning.method_and_work(model, shape, targets, target_type=target_type)

@@ -153,8 +153,7 @@ class TrainingAsk(Ask):
             features = features_of(record_shape(study, dimension))
             queries.append(StandardisingQuery(asked, data, privacy, features, dimension))
         if (evaluated := training.evaluate) is not None:
-            steps = training.steps
-            queries.append(EvaluationQuery(evaluated, data, privacy, steps, dimension))
+            queries.append(EvaluationQuery(evaluated, data, privacy, training.steps, dimension))
         return queries
 
     def own_code(self, study: Study) -> list[str]:

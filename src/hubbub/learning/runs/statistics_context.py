@@ -191,7 +191,6 @@ class StatisticsContext:
     @property
     def _used(self) -> str:
         """In words how much is spent and left, as shares of squares, which add up (P22)."""
-        # Squares of what a query lets be seen add up, epsilons do not.
         left = floor(1000 * min(map(self.budget.share_left, self.ledgers.tallies())))
         return f"{(1000 - left) / 10:g} % spent and {left / 10:g} % left"
 
@@ -465,8 +464,8 @@ class FolderLedgers:
         marked = self._marked(prepared.study)
         with fresh(self._mark(prepared.study), mode=PRIVATE) as file:
             write_all(file, marked)
-        out = self._folder(prepared.study)
-        return run_study.run_prepared(prepared, out, ledgers=self._ledgers)
+        folder = self._folder(prepared.study)
+        return run_study.run_prepared(prepared, folder, ledgers=self._ledgers)
 
     @property
     def _ledgers(self) -> Path:

@@ -75,8 +75,7 @@ class TrainedModel:
     @property
     def scorer(self) -> Any:
         """A torch module that takes features as the study encodes them and gives predictions."""
-        target_type = learning.goal_of(self.study)
-        return learning.Scorer(self.module, self.standardisation, target_type)
+        return learning.Scorer(self.module, self.standardisation, learning.goal_of(self.study))
 
     def to_onnx(self, path: Path) -> None:
         """Write the scorer for other programs.
