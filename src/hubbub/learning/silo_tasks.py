@@ -341,14 +341,9 @@ def rows_within(margin: float, products: int = 1) -> int:
     return max(1, int((sqrt(4 + sqrt(products) * most) - 2) / products))
 
 
-# What a record adds to an evaluation: a short vector of its score and loss, or the cell it is in.
-#
-# All of it is a function of the record's own prediction, target and loss.
-
-
 @dataclass(frozen=True)
 class ScoreMarks:
-    """How well a record is done, and its loss (docs/privacy.md P16)."""
+    """A short vector of how well a record is done, and of its loss (docs/privacy.md P16)."""
 
     vector: ScoreVector
 
@@ -413,7 +408,8 @@ class CellMarks:
         return torch.from_numpy(hot).to(outputs.device)
 
 
-Marks = ScoreMarks | CellMarks  # how a record becomes a vector
+# What a record adds to an evaluation follows from its own prediction, target and loss.
+Marks = ScoreMarks | CellMarks
 
 
 _ADD_REMOVE = ScoreMarks(ScoreVector.of("add-remove"))

@@ -241,18 +241,11 @@ def fit(
     if by := study.subgroups:
         parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}
     preparing.check_wanted(study, out, baseline)
-    features, _ = next(iter(silos.values()))
-    handed = InMemory(
-        records=parts,
-        column_names=by_place,
-        model=None if named else model,
-        # Statistics are made of the data frames beside the targets.
-        cells={}
-        if statistics is None
-        else array_inputs.tables_of(
-            {who: table[0] for who, table in silos.items()}, declared, patients, most_per_patient
-        ).cells,
-    )
+    handed = InMemory(records=parts, column_names=by_place, model=None if named else model)
+    frames = {who: table[0] for who, table in silos.items()}
+    if statistics is not None:  # which are made of the data frames beside the targets
+        tables_asked = array_inputs.tables_of(frames, declared, patients, most_per_patient)
+        handed = replace(handed, cells=tables_asked.cells)
     prepared = prepare(study, device=device, handed=handed)
     # A baseline charges nothing.
     if baseline is None:
@@ -269,7 +262,9 @@ def fit(
         *([f"how many {study.data.unit}s a silo may hold, to a factor of 2"] * (capacity is None)),
         *([result.classes_in_words(names)] if classes is None and not outcome else []),
     ]
-    return replace(learned.with_library(library_of(features)), made_public=tuple(read_off))
+    return replace(
+        learned.with_library(library_of(next(iter(frames.values())))), made_public=tuple(read_off)
+    )
 
 
 def _stated(**keys: Any) -> dict[str, Any]:

@@ -130,11 +130,10 @@ def _records(
     model, _ = learning_of(study)
 
     def of(name: str) -> Records:
-        loaded = (
-            silo_records.units_of(study.data, name, handed.records[name])
-            if handed
-            else silo_records.records(study, name, folder=folder)
-        )
+        if handed:
+            loaded = silo_records.units_of(study.data, name, handed.records[name])
+        else:
+            loaded = silo_records.records(study, name, folder=folder)
         # Without frozen layers torch, which takes seconds to load, is not needed yet.
         return learning.through_frozen(model.extractor, loaded) if model.extractor else loaded
 

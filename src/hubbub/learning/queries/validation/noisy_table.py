@@ -235,11 +235,6 @@ class NoisyTable(_Noisy):
         """How many records there are, with noise."""
         return float(self.counts.sum())
 
-    @property
-    def records_error(self) -> float:
-        """The noise in it."""
-        return float(self.range_errors(0, len(self.counts)))
-
     def range_errors(self, begin: ArrayLike, end: ArrayLike) -> Array:
         """The noise in the number of records of bins from one on and before another."""
         begin, end = np.asarray(begin), np.asarray(end)
@@ -495,11 +490,10 @@ def concordance(
         if number < coarsest and twice > _TWICE * grouped.noise(both[0]):
             break
         values = [float(pairs(grouped.counts)) for pairs in counted]
-        interval = (
-            grouped.quotient(values, both, twice)
-            if variance is None
-            else grouped.share(values, both, twice, variance)
-        )
+        if variance is None:
+            interval = grouped.quotient(values, both, twice)
+        else:
+            interval = grouped.share(values, both, twice, variance)
         number //= 2
     return interval
 
