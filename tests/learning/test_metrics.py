@@ -19,9 +19,9 @@ def found(seed: int) -> dict[str, float]:
         **of_times,
         "lifelines_c_index": of_times["c_index"],
         "auc": auc(logits, targets),
-        "brier": scoring.brier(logits, targets),
+        "brier": scoring.squared_errors(logits, targets).mean(),
         "calibration_slope": scoring.calibration_slope(logits, targets),
-        "poisson_deviance": scoring.poisson_deviance(some["rates"], some["targets"]),
+        "poisson_deviance": scoring.deviances(some["rates"], some["targets"]).mean(),
         **scoring.errors(some["rates"], some["targets"]),
     }
 

@@ -175,7 +175,7 @@ def test_what_is_drawn_there_follows_from_the_seed_and_no_other_gpu_is_touched(d
 class Cells:
     """Right and wrong by class."""
 
-    predictions, outcomes = 2, 3
+    shape = 2, 3
 
     def places(self, predicted, targets):
         return (predicted.argmax(1) == targets).astype(np.intp), targets

@@ -130,12 +130,11 @@ def on_device(
 
 # A patient's rows as one record: the model on all of them, and the mean of their losses.
 #
-# Theory of operation (docs/privacy.md P21). Every method here sums clipped gradients of
-# *records*. A unit of k places is made one: its inputs are (k, ...), the model that sees them is
-# `UnitModel`, and its loss the weighted sum over its places, whose gradient is the mean of its
-# rows' gradients. So a unit is clipped once, as a record is, and whatever holds for records holds
-# for it. A place without a row has weight 0 and holds a row of the same unit, so that it adds
-# nothing of its own.
+# Theory of operation (docs/privacy.md P21). Every method here sums clipped gradients of *records*.
+# A unit of k places is made one: its inputs are (k, ...), the model that sees them is `UnitModel`,
+# and its loss the weighted sum over its places, whose gradient is the mean of its rows' gradients.
+# So a unit is clipped once, as a record is, and whatever holds for records holds for it. A place
+# without a row has weight 0 and holds a row of the same unit, so that it adds nothing of its own.
 
 # Targets (n, k), and the weights of the places (n, k).
 Weighted = tuple[torch.Tensor, ...]
@@ -177,15 +176,12 @@ def per_unit_model(model: nn.Module, places: int) -> nn.Module:
     return UnitModel(model, places) if places else model
 
 
-# Which records are held back from training, to be asked about the model (docs/privacy.md P16).
-#
-# Each record decides it alone, so that one more or less changes nothing about the others.
-
-
 def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
-    """Which records are held back: about this share of them, each by its own bytes and the seed.
+    """Which records are held back from training, to be asked about the model (docs/privacy.md P16).
 
-    Of a patient all are or none, by the bytes of all of them in their order.
+    About this share of them, each by its own bytes and the seed alone, so that one more or less
+    changes nothing about the others. Of a patient all are or none, by the bytes of all of them in
+    their order.
 
     Args:
         records: n of them.
@@ -360,7 +356,6 @@ class PaddedBatches:
         return found
 
     def _filled(self, piece: Rows, held: NDArray[np.bool_]) -> list[NDArray[Any]]:
-        """Inputs and targets of a piece."""
         places = (len(piece), self._places) if self._places else (len(piece),)
         inputs = np.repeat(self._null[None], len(piece), axis=0)
         known = self._records.targets

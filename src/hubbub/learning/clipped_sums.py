@@ -46,12 +46,7 @@ from hubbub.learning.batches import (
     single_value,
 )
 from hubbub.learning.device_sums import summed_at_once, takes_all_at_once
-from hubbub.learning.model_state import (
-    has_backward_hooks,
-    is_plain,
-    refuse_unsafe,
-    state_unchanged,
-)
+from hubbub.learning.model_state import has_backward_hooks, is_plain, refuse_unsafe, state_unchanged
 from hubbub.learning.models import Squeeze
 from hubbub.learning.parameters import ParameterLayout, layout_of
 from hubbub.learning.per_record import (
@@ -150,8 +145,7 @@ def chain_parts(
     losses = loss(values.unflatten(0, places) if places else values, batch.targets)
     if reached(losses) & layout.names.keys():
         raise RuntimeError("the loss holds a parameter")
-    edges = [site.edge for site in sites]
-    backprops = torch.autograd.grad(losses.sum(), edges, allow_unused=True)
+    backprops = torch.autograd.grad(losses.sum(), [s.edge for s in sites], allow_unused=True)
     return site_parts(sites, list(backprops))
 
 
@@ -321,7 +315,6 @@ def clipped_sum(
 
 
 def _check_options(clip: float, chunk: int | None, method: str, precision: str) -> None:
-    """Refuse what is out of range."""
     if not (math.isfinite(clip) and 1e-30 <= clip <= 1e30):
         raise StudyError(f"expected a clip between 1e-30 and 1e30, found {clip}; try clip = 1.0")
     if chunk is not None and chunk < 1:

@@ -5,8 +5,7 @@ vector of float32 or bfloat16 numbers, or the outer product of two, however they
 norm is taken of the stored numbers in float64; they are multiplied by the record's factor, and
 added to those of others, in float64 as well. So forward, backward and the products that make a
 weight's gradient may be as short as a study lets them be: they change which function of the record
-is bounded, and not the bound. The sum of n rows errs by 2^-52 n^2 C at
-most (P6 i).
+is bounded, and not the bound. The sum of n rows errs by 2^-52 n^2 C at most (P6 i).
 
 A layer whose gradients take more memory than there is to spare beside what forward and backward
 have left is made for a few records at a time, all layers of these before those of the next. How
@@ -151,7 +150,6 @@ def _add_parts(
     factors: torch.Tensor,
     joined: dict[str, int],
 ) -> None:
-    """Each where it belongs."""
     for name, part in parts:
         if name:
             part.add_to(total[space.slices[name]], factors)

@@ -24,13 +24,7 @@ from hubbub.learning import scoring
 from hubbub.learning.batches import Loss, Tensors, batch_of, lacks_memory
 from hubbub.learning.models import LinearProbe, outputs_of
 from hubbub.learning.target_types import CLASSES, Amount, Classes, Count, TargetType, TimeToEvent
-from hubbub.learning.torch_settings import (
-    computing,
-    device_of,
-    device_under,
-    is_on,
-    made_on,
-)
+from hubbub.learning.torch_settings import computing, device_of, device_under, is_on, made_on
 
 # A model's scores on public records beside those of a model that knows nothing of a record: it
 # guesses, says the commoner class, or gives everybody the mean of the test records. Whether a model
@@ -149,8 +143,7 @@ def _rank(value: float, ups: int, downs: int) -> Score:
     Hanley and McNeil (1982), equation 1, inverted: the error is that at the end of the interval,
     so that a perfect score of three records is no certainty.
     """
-    low = _end(value, -1.0, ups, downs)
-    high = _end(value, 1.0, ups, downs)
+    low, high = (_end(value, side, ups, downs) for side in (-1.0, 1.0))
     better = True if low > 0.5 else False if high < 0.5 else None
     return Score(value=value, low=low, high=high, null=0.5, records=ups + downs, is_better=better)
 
@@ -192,7 +185,6 @@ def _root(own: Array, null: Array) -> Score:
 
 
 def _wilson(share: float, count: int) -> tuple[float, float]:
-    """Wilson's interval of a share."""
     middle = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
     width = _Z * sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2)) / (1 + _Z**2 / count)
     return max(0.0, middle - width), min(1.0, middle + width)

@@ -91,8 +91,8 @@ def frozen_layers(frozen: Frozen, folder: Path) -> nn.Sequential:
     tensors = read_pinned(weights_path(frozen.weights, folder), frozen.sha256)
     layers: list[nn.Module] = [Normalise(frozen.mean, frozen.std)] if frozen.mean else []
     if frozen.module:
-        module = _with_weights(frozen, tensors)
-        return nn.Sequential(*layers, module).requires_grad_(False).eval()
+        layers.append(_with_weights(frozen, tensors))
+        return nn.Sequential(*layers).requires_grad_(False).eval()
     names = [f"conv{number}" for number in range(1, 1 + _convolutions(tensors, frozen.weights))]
     for name in names:
         own = {key: tensors.get(f"{name}.{key}") for key in ("weight", "bias")}
@@ -353,7 +353,6 @@ def _targets(base: nn.Module, names: tuple[str, ...]) -> list[nn.Linear]:
 
 
 def _adapt(layer: nn.Linear, rank: int) -> None:
-    """Put an adapter on a layer."""
     most = min(layer.in_features, layer.out_features)
     if rank > most:
         raise ModelError(

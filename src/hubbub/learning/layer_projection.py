@@ -36,15 +36,7 @@ from hubbub.core.protocol.projection.matrix import Array, Integers, quantum, to_
 from hubbub.learning.batches import Loss, Tensors
 from hubbub.learning.clipped_sums import ClippedSum, GradientSpace, clipped_sum
 from hubbub.learning.parameters import ParameterLayout, layout_of
-from hubbub.learning.per_record import (
-    Part,
-    Positions,
-    Rows,
-    Source,
-    Stack,
-    Windows,
-    written_out,
-)
+from hubbub.learning.per_record import Part, Positions, Rows, Source, Stack, Windows, written_out
 
 # The public matrices of a layer: a few sign vectors for its rows and a few for its columns.
 #
@@ -325,7 +317,6 @@ def _shapes(layout: ParameterLayout) -> tuple[tuple[int, ...], ...]:
 
 
 def _check_key(draw_key: bytes) -> None:
-    """Refuse a key that AES-128 cannot take."""
     if len(draw_key) != KEY_BYTES:
         raise StudyError(
             f"expected a draw key of {KEY_BYTES} bytes, got {len(draw_key)}; derive it from the "
@@ -336,7 +327,6 @@ def _check_key(draw_key: bytes) -> None:
 def _lifted(
     matrix: LayerMatrix, numbers: NDArray[np.float64], draw_key: bytes
 ) -> NDArray[np.float64]:
-    """The lifted numbers of one parameter."""
     if matrix.kept:
         return numbers.astype(np.float64)
     largest = float(np.abs(numbers).max())

@@ -74,7 +74,6 @@ def manifest_records(
 
 
 def _stacked(manifest: Path, paths: Sequence[str], hashes: Sequence[str]) -> NDArray[np.float32]:
-    """All files, each into its place."""
     stack: NDArray[np.float32] | None = None
     for place, (name, digest) in enumerate(zip(paths, hashes, strict=True)):
         array = _listed(manifest, name, digest)
@@ -105,7 +104,6 @@ def _listed(manifest: Path, name: str, digest: str) -> NDArray[np.float32]:
 
 
 def _array(name: str, content: bytes) -> NDArray[np.float32]:
-    """The numbers in a file."""
     if name.lower().endswith(".npy"):
         read: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
         return read.astype(np.float32)

@@ -459,14 +459,11 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-# Which models cannot be trained with a per-record guarantee, and what to put in their place.
-#
-# A layer that mixes the records of a batch, or that remembers them in a buffer, gives a record more
-# influence than its clipped gradient.
-
-
 def refuse_unsafe(model: nn.Module) -> None:
-    """Refuse the known layers that mix records or remember them, and what shows no layers."""
+    """Refuse the known layers that mix records or remember them, and what shows no layers.
+
+    Such a layer gives a record more influence than its clipped gradient.
+    """
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise ModelError(

@@ -79,10 +79,7 @@ class LinearProbe(nn.Module):
         kinds = {(one.dtype, one.device) for one in (*weights, *self._known)}
         same = bool(self._known) and len(kinds) == 1
         if not same or not all(map(torch.equal, weights, self._known)):
-            self._known = (
-                *(weight.detach().clone() for weight in weights),
-                least_squares(*weights),
-            )
+            self._known = *(w.detach().clone() for w in weights), least_squares(*weights)
         return self._known[-1]
 
 
@@ -245,7 +242,6 @@ class Squeeze(nn.Module):
 
 
 def _connected(widths: Sequence[int], bias: bool) -> list[nn.Module]:
-    """Linear layers with ReLU between them."""
     layers: list[nn.Module] = []
     for before, after in itertools.pairwise(widths):
         layers += [nn.Linear(before, after, bias=bias), nn.ReLU()]

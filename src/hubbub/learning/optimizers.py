@@ -20,16 +20,13 @@ from hubbub.core.errors import IntegrityError, StudyError
 from hubbub.core.kept_pages import cores
 from hubbub.core.planning.query import Stepper
 from hubbub.core.protocol.round.aggregator import RevealedSum
+from hubbub.learning.study.training import OPTIMIZERS, SCHEDULES
 
-_DEFAULTS: dict[str, dict[str, float]] = {
-    "sgd": {"momentum": 0.0},
-    "adam": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
-}
+_DEFAULTS = OPTIMIZERS | {"adam": OPTIMIZERS["adam"] | {"epsilon": 1e-8}}
 _Vectors = dict[str, NDArray[Any]]
 _BLOCK = 1 << 14  # numbers that are worked on at once, so that they stay in the cache
 _LARGE_BLOCK = 1 << 17  # of many threads, each of which waits for the others in between
 _WORTH_THREADS = 1 << 20  # numbers
-_SCHEDULES = ("constant", "linear", "cosine")
 _MEAN = "mean"  # of models, in a state
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510")
 
@@ -89,8 +86,8 @@ class Optimizer:
             )
         if not 0 < lr < math.inf:
             raise StudyError(f"expected a learning rate lr > 0, found lr = {lr}")
-        if schedule not in _SCHEDULES:
-            raise StudyError(f'expected schedule out of {_SCHEDULES}, found "{schedule}"')
+        if schedule not in SCHEDULES:
+            raise StudyError(f'expected schedule out of {SCHEDULES}, found "{schedule}"')
         if schedule != "constant" and (steps is None or steps < 1):
             raise StudyError(
                 f'expected steps >= 1 with schedule = "{schedule}", found {steps}; '
@@ -165,7 +162,6 @@ class Optimizer:
         return new
 
     def _decay(self, step: int) -> float:
-        """The schedule's factor at this step."""
         if self._schedule == "constant" or self._steps is None:
             return 1.0
         done = min(step / self._steps, 1.0)

@@ -356,7 +356,6 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _tensors_and_header(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """All tensors and the metadata of a file."""
     with _opened(path) as file:
         return {k: file.get_tensor(k) for k in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118 (no mapping)
 

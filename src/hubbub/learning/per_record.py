@@ -56,8 +56,6 @@ def norms_of(values: torch.Tensor) -> torch.Tensor:
 
 
 def _norms(rows: torch.Tensor, scaled: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """Norms of rows, each stripe of which is scaled first."""
-
     def norm(stripe: torch.Tensor) -> torch.Tensor:
         length: torch.Tensor = torch.linalg.vector_norm(scaled(stripe), dim=1, dtype=torch.float64)
         return length
@@ -544,11 +542,6 @@ def clip_factors(norms: torch.Tensor, clip: float, dtype: torch.dtype) -> torch.
     """The factor of each record, in `dtype`, from its gradient's norm, float64, shape (n,)."""
     exact = (clip / norms).clamp(max=1.0) * (1.0 - MARGIN)
     exact = torch.where(norms.isfinite(), exact, torch.zeros_like(exact))
-    return _towards_zero(exact, dtype)
-
-
-def _towards_zero(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Round non-negative float64 `values` down into `dtype`."""
-    rounded = values.to(dtype)
+    rounded = exact.to(dtype)  # and then towards zero
     below = torch.nextafter(rounded, torch.zeros_like(rounded))
-    return torch.where(rounded.double() > values, below, rounded)
+    return torch.where(rounded.double() > exact, below, rounded)

@@ -214,13 +214,8 @@ def accuracy(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
     return float((right == (targets > 0.5)).mean() if outputs.ndim == 1 else right.mean())
 
 
-def brier(logits: NDArray[Any], targets: NDArray[Any]) -> float:
-    """Mean squared error of the probabilities of two classes, from logits (n,)."""
-    return float(squared_errors(logits, targets).mean())
-
-
 def squared_errors(logits: NDArray[Any], targets: NDArray[Any]) -> Array:
-    """That error of each record, (n,)."""
+    """Of the probabilities of two classes, from logits (n,): their mean is the Brier score."""
     from scipy.special import expit  # which takes long to import
 
     return np.asarray((expit(logits.astype(np.float64)) - targets) ** 2)
@@ -253,13 +248,8 @@ def errors(predicted: NDArray[Any], targets: NDArray[Any]) -> dict[str, float]:
     return {"rmse": float(np.sqrt(np.mean(away**2))), "mae": float(np.mean(np.abs(away)))}
 
 
-def poisson_deviance(rates: NDArray[Any], targets: NDArray[Any]) -> float:
-    """Mean Poisson deviance of rates above 0, for counts."""
-    return float(deviances(rates, targets).mean())
-
-
 def deviances(rates: NDArray[Any], targets: NDArray[Any]) -> Array:
-    """The deviance of each record, (n,)."""
+    """The Poisson deviance of each record, (n,), of rates above 0, for counts."""
     from scipy.special import xlogy
 
     return np.asarray(2.0 * (xlogy(targets, targets / rates) - targets + rates))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from math import sqrt
+from math import prod, sqrt
 from threading import Lock
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
@@ -53,13 +53,7 @@ from hubbub.learning.parameters import layout_of, load_parameters
 from hubbub.learning.queries.beside_training import ScoreVector
 from hubbub.learning.self_check import checked_method
 from hubbub.learning.target_types import CLASSES, MOST_LOSS, TargetType
-from hubbub.learning.torch_settings import (
-    computing,
-    device_of,
-    is_on,
-    made_on,
-    seeded,
-)
+from hubbub.learning.torch_settings import computing, device_of, is_on, made_on, seeded
 from hubbub.learning.trial import (
     LookupsWithin,
     RaisingOperations,
@@ -301,9 +295,7 @@ class TrainingTask(_Task):
 
 
 def _projecting(model: nn.Module, dimension: int, draw_key: bytes) -> Callable[..., ClippedSum]:
-    """A sum of gradients projected layer by layer."""
-    layers = LayerProjection.of(model, dimension)
-    return partial(layers.clipped_sum, model, draw_key=draw_key)
+    return partial(LayerProjection.of(model, dimension).clipped_sum, model, draw_key=draw_key)
 
 
 def rows_tried(size: int, chunk: int) -> int:
@@ -349,14 +341,9 @@ def rows_within(margin: float, products: int = 1) -> int:
     return max(1, int((sqrt(4 + sqrt(products) * most) - 2) / products))
 
 
-# What a record adds to an evaluation: a short vector of its score and loss, or the cell it is in.
-#
-# All of it is a function of the record's own prediction, target and loss.
-
-
 @dataclass(frozen=True)
 class ScoreMarks:
-    """How well a record is done, and its loss (docs/privacy.md P16)."""
+    """A short vector of how well a record is done, and of its loss (docs/privacy.md P16)."""
 
     vector: ScoreVector
 
@@ -386,12 +373,8 @@ class Placed(Protocol):
     """Public cells, a row for each bin of predictions and a column for each outcome."""
 
     @property
-    def predictions(self) -> int:
-        """How many rows."""
-
-    @property
-    def outcomes(self) -> int:
-        """How many columns."""
+    def shape(self) -> tuple[int, int]:
+        """How many rows and columns."""
 
     def places(
         self, predicted: NDArray[Any], targets: NDArray[Any]
@@ -408,7 +391,7 @@ class CellMarks:
     @property
     def size(self) -> int:
         """How many cells."""
-        return self.cells.predictions * self.cells.outcomes
+        return prod(self.cells.shape)
 
     def columns(
         self,
@@ -419,19 +402,15 @@ class CellMarks:
     ) -> torch.Tensor:
         """(cells, n)."""
         predicted, known = target_type.compared(outputs, targets.cpu().numpy())
-        rows, columns = self.cells.places(predicted, known)
-        place = rows * self.cells.outcomes + columns
+        place = np.ravel_multi_index(self.cells.places(predicted, known), self.cells.shape)
         hot = np.zeros((self.size, len(place)))
         hot[place, np.arange(len(place))] = 1.0
         return torch.from_numpy(hot).to(outputs.device)
 
 
-Marks = ScoreMarks | CellMarks  # how a record becomes a vector
+# What a record adds to an evaluation follows from its own prediction, target and loss.
+Marks = ScoreMarks | CellMarks
 
-
-# A silo's records beside a trained model: sums of what each says of itself.
-#
-# Nothing is clipped, since what a record adds is bounded by its marks (docs/privacy.md P16, P27).
 
 _ADD_REMOVE = ScoreMarks(ScoreVector.of("add-remove"))
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
@@ -440,7 +419,8 @@ _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 class EvaluationTask(_Task):
     """A silo's records beside a trained model: the sum of what each says of itself by its marks.
 
-    Of patients it is the sum of what is each one's mean.
+    Of patients it is the sum of what is each one's mean. Nothing is clipped, since what a record
+    adds is bounded by its marks (docs/privacy.md P16, P27).
 
     Guarantees:
         1. A record's part depends on that record, on its row and on public numbers alone: it is

@@ -90,9 +90,7 @@ def convolution_site(
 
     def parts(backprop: torch.Tensor) -> Iterator[Source]:
         if names[0] is not None:
-            seen, slid = kept.read(), backprop
-            if is_transposed:
-                seen, slid = slid, seen
+            seen, slid = (backprop, kept.read()) if is_transposed else (kept.read(), backprop)
             windows = Windows(
                 left=slid.flatten(2),
                 images=seen.to(backprop.dtype),

@@ -33,23 +33,19 @@ from hubbub.learning.frozen import low_rank_model
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.parameters import load_parameters
 from hubbub.learning.self_check import TriedMethod
-from hubbub.learning.study.model import LORA, Model, record_shape
+from hubbub.learning.study.model import LORA, record_shape
 from hubbub.learning.study.training import learning_of
 from hubbub.learning.target_types import Classes, TargetType
 from hubbub.learning.torch_settings import device_under
 from hubbub.learning.trial import first_taken
 from hubbub.learning.views import Views, views_of
 
-# A study's model as one machine makes gradients of it: the module, its first weights, the method.
-#
-# Silos of one process share it.
-
 Parameters = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learner:
-    """A model that is ready to learn."""
+    """A study's model as one machine makes gradients of it; silos of one process share it."""
 
     model: nn.Module = field(repr=False)  # steps are written into it to evaluate it
     # The same as the study's units see it, a patient's records at once; and as it is trained, all
@@ -196,7 +192,18 @@ def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
             "connection or computed tensor in it (torch.nn.utils.parametrizations hold none)"
         ) from error
     if given is None:
-        module = _built(study, model, shape)
+        module = learning.build_model(
+            model.kind,
+            inputs=shape,
+            outputs=model.outputs,
+            hidden=model.hidden,
+            bias=model.bias,
+            seed=study.id,
+            intervals=len(study.data.outcome.grid) if study.data.outcome else 0,
+            intercept=model.intercept,
+            depth=model.depth,
+            width=model.width,
+        )
     if any(one.is_cuda for one in (*module.parameters(), *module.buffers())):
         module = module.cpu()  # where it is tried: what it cannot take stops a GPU
     return module if model.is_built_in else with_logits(study, module, shape)
@@ -207,22 +214,6 @@ def with_logits(study: Study, module: Any, shape: tuple[int, ...]) -> Any:
     own = is_own(study.data.source)  # whose targets may be class numbers of two classes, too
     single = learning_of(study)[0].outputs == 1
     return with_usual_outputs(module, shape, goal_of(study), single=single, pairs=not own)
-
-
-def _built(study: Study, model: Model, shape: tuple[int, ...]) -> Any:
-    """What the kind of model gives."""
-    return learning.build_model(
-        model.kind,
-        inputs=shape,
-        outputs=model.outputs,
-        hidden=model.hidden,
-        bias=model.bias,
-        seed=study.id,
-        intervals=len(study.data.outcome.grid) if study.data.outcome else 0,
-        intercept=model.intercept,
-        depth=model.depth,
-        width=model.width,
-    )
 
 
 def goal_of(study: Study) -> target_types.TargetType:
@@ -243,8 +234,7 @@ def tried_model(study: Study) -> TriedMethod | None:
         return None
     target_type = goal_of(study)
     targets = target_type.some_targets(2)
-    if targets.dtype.kind == "f":
-        targets = targets.astype(np.float32)
+    targets = targets.astype(np.float32) if targets.dtype.kind == "f" else targets
     views = views_of(learning_of(study)[1].augment, shape)
     model = per_view_model(study, model_of(study, shape), views)
     return learning.method_and_work(model, shape, targets, target_type=target_type)

@@ -111,7 +111,7 @@ class Classes(TargetType):
         scores = {"accuracy": scoring.accuracy(outputs, targets)}
         if outputs.ndim == 1 and len(np.unique(targets)) == 2 and np.isfinite(outputs).all():
             scores["auc"] = scoring.auc(outputs, targets)
-            scores["brier"] = scoring.brier(outputs, targets)
+            scores["brier"] = float(scoring.squared_errors(outputs, targets).mean())
             scores["calibration_slope"] = scoring.calibration_slope(outputs, targets)
         return scores
 
@@ -273,7 +273,7 @@ class Count(TargetType):
         errors = scoring.errors(means, known)
         if self.unit != 1.0:
             return errors
-        return {"poisson_deviance": scoring.poisson_deviance(means, known), **errors}
+        return {"poisson_deviance": float(scoring.deviances(means, known).mean()), **errors}
 
     @property
     def _start(self) -> float:
@@ -356,7 +356,6 @@ def goal_for(outcome: Outcome | None, model: Model) -> TargetType:
 
 
 def _expect_outputs(outputs: int, wanted: int) -> None:
-    """A user's own model gives what the target's kind needs."""
     if outputs != wanted:
         shape = "(n,)" if wanted == 1 else f"(n, {wanted})"
         raise ModelError(

@@ -330,7 +330,6 @@ def modes_kept() -> Iterator[None]:
 
 
 def _deterministic() -> tuple[bool, bool]:
-    """Whether torch is asked for deterministic algorithms, and whether it only warns."""
     return (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),

@@ -253,7 +253,6 @@ def _said(model: nn.Module, loss: Loss, row: Batch) -> list[torch.Tensor]:
 
 
 def _outputs(model: nn.Module, batch: Batch, seed: int = 0) -> list[torch.Tensor]:
-    """The tensors among the outputs for a batch."""
     with seeded(seed, device_under(model) or _CPU):
         return tensors_in(model(*batch.copied().inputs))
 
@@ -529,9 +528,8 @@ class LookupsWithin(OperationMode):
 #
 # A model that runs as a chain or under vmap cannot: its operations are the same whatever the
 # records hold. One that is taken row by row can, by a loop to a record's length or a branch; how
-# long it takes then tells of records (docs/privacy.md P19). It is run on made-up records here,
-# and torch's operations are counted: a difference shows that it does, no difference shows
-# nothing.
+# long it takes then tells of records (docs/privacy.md P19). It is run on made-up records here, and
+# torch's operations are counted: a difference shows that it does, no difference shows nothing.
 
 _FILLS = (0.0, -1.0, 1.0, torch.nan)  # what stands behind the end of a short record
 _CONSTANTS = (1.0, 2.0, 3.0, 5.0, 8.0)  # codes, or lengths

@@ -28,7 +28,7 @@ _EXACT = 1e-6
 
 def _told(kind, predicted, targets):
     rows, columns = kind.places(predicted, targets)
-    counts = np.zeros((kind.predictions, kind.outcomes))
+    counts = np.zeros(kind.shape)
     np.add.at(counts, (rows, columns), 1.0)
     scored = kind.scored(NoisyTable(counts=counts, sigma=0.0))
     return {one.name: one for one in scored.scores}, scored, rows, columns

@@ -53,9 +53,7 @@ def test_no_interval_leaves_the_possible_or_leaves_all_of_it_open(kind: str) -> 
     rng, layout, told = np.random.default_rng(0), KINDS[kind], 0
     for sigma in (0.0, 1.0, 5.0, 20.0, 60.0):
         for records in (30.0, 300.0, 3000.0):
-            counts = rng.poisson(layout.guess(records)) + sigma * rng.standard_normal(
-                (layout.predictions, layout.outcomes)
-            )
+            counts = rng.poisson(layout.guess(records)) + sigma * rng.standard_normal(layout.shape)
             for one in layout.scored(NoisyTable(counts=counts, sigma=sigma)).scores:
                 far = GAPS.get(kind, np.inf)
                 gap = (-far, far, far)

@@ -24,18 +24,9 @@ from hubbub.core.verification.evidence.audit_result import (
     bounds_of,
     choosing_runs,
 )
+from hubbub.learning.audit import rules
 from hubbub.learning.audit.canaries import AuditRun, Progress, played
 from hubbub.learning.audit.power import ExpectedPower, size_of
-from hubbub.learning.audit.rules import (
-    LOOKS,
-    Choice,
-    Rule,
-    Trials,
-    chosen_rule,
-    rates_of,
-    surest_rule,
-    widest_rule,
-)
 from hubbub.learning.queries.training_query import training_of
 
 
@@ -177,7 +168,7 @@ def audit(
     foreseen = ExpectedPower(planned, canaries, confidence)
     expected = foreseen.best((runs - choosing) * canaries)
     kind, rule = _chosen(foreseen.choice, expected.rule, seen[:choosing], confidence)
-    rates = rates_of(rule, _joined(seen[choosing:], kind))
+    rates = rules.rates_of(rule, _joined(seen[choosing:], kind))
     return Audit(
         plan=planned,
         confidence=confidence,
@@ -191,30 +182,30 @@ def audit(
 
 
 def _chosen(
-    choice: Choice, foreseen: Rule, seen: Sequence[AuditRun], confidence: float
-) -> tuple[int, Rule]:
+    choice: rules.Choice, foreseen: rules.Rule, seen: Sequence[AuditRun], confidence: float
+) -> tuple[int, rules.Rule]:
     """The kind of scores, and the rule about them, that show most; other runs must judge them.
 
     That is the one that is foreseen to be best, if no other surely shows more: of many that were
     tried on few canaries the best is a lucky one.
     """
-    candidates = [(choice.value(rates_of(foreseen, _joined(seen, 0))), 0, foreseen)]
+    candidates = [(choice.value(rules.rates_of(foreseen, _joined(seen, 0))), 0, foreseen)]
     for kind in range(len(seen[0].trials)):
         trials = _joined(seen, kind)
-        rules = (
-            widest_rule(trials, confidence),
-            chosen_rule(trials, choice.delta, confidence),
-            surest_rule(trials),
+        tried = (
+            rules.widest_rule(trials, confidence),
+            rules.chosen_rule(trials, choice.delta, confidence),
+            rules.surest_rule(trials),
         )
-        candidates += [(choice.value(rates_of(rule, trials), LOOKS), -kind, rule) for rule in rules]
+        worths = (choice.value(rules.rates_of(rule, trials), rules.LOOKS) for rule in tried)
+        candidates += [(worth, -kind, rule) for worth, rule in zip(worths, tried, strict=True)]
     _, kind, rule = max(candidates, key=itemgetter(0, 1))
     return -kind, rule
 
 
-def _joined(seen: Sequence[AuditRun], kind: int) -> Trials:
-    """The trials of several runs."""
+def _joined(seen: Sequence[AuditRun], kind: int) -> rules.Trials:
     trials = [one.trials[kind] for one in seen]
-    return Trials(
+    return rules.Trials(
         scores=np.concatenate([trial.scores for trial in trials]),
         coins=np.concatenate([trial.coins for trial in trials]),
     )

@@ -124,7 +124,6 @@ class Canaries:
         return ceil(self.coins.size / self.plan.main.shares)
 
     def _task(self, places: slice) -> learning.TrainingTask:
-        """A silo's, with the canaries at these places that are there."""
         plan, capacity = self.plan, self._capacity
         return learning.TrainingTask(
             self.model(),

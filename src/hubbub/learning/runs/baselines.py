@@ -27,13 +27,7 @@ from hubbub.core.protocol.primitives.correlated_noise import CorrelatedNoise
 from hubbub.core.protocol.primitives.noise import add_and_round, standard_normal
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.projection.projected_sum import clipped_sum
-from hubbub.core.protocol.round.batches import (
-    Groups,
-    Rows,
-    joint_rows,
-    most_rows,
-    poisson_rows,
-)
+from hubbub.core.protocol.round.batches import Groups, Rows, joint_rows, most_rows, poisson_rows
 from hubbub.core.protocol.round.draw import SEED_BYTES, Draw, Lift, draw_of
 from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded

@@ -127,11 +127,7 @@ def fit(
         name: of the study.
         out: folder for the results, with the silos' ledgers in `ledgers` beside it; None: write
             nothing, keep no ledger.
-        baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
-        progress: called after every step with its number, from 1, and the newest metrics; True
-            shows a bar, False none, and None one in a notebook.
-        device: "auto" (a GPU if there is one), "cpu" or "cuda".
-        log: where the rows of metrics, with epsilon, go too; see `run`.
+        baseline, progress, device, log: see `run`.
 
     Returns:
         The model, its metrics and its epsilon; with `statistics` their answers, with `validation`
@@ -214,8 +210,7 @@ def fit(
                 "source": IN_MEMORY,
                 **({"target": dict(target or {})} if outcome else {"classes": list(names)}),
                 "records": units,
-                **({} if capacity is None else {"capacity": capacity}),
-                **({} if patients is None else {"patient": "patient"}),
+                **_stated(capacity=capacity, patient=None if patients is None else "patient"),
                 **({"most_per_patient": most_per_patient} if most_per_patient else {}),
                 **({"columns": stated} if stated else {}),
             },
@@ -224,19 +219,17 @@ def fit(
                 "inputs": list(shape),
                 "outputs": outputs,
                 **({"hidden": hidden} if hidden else {}),
-                **({} if intercept is None else {"intercept": intercept}),
+                **_stated(intercept=intercept),
             },
             "training": {
                 "steps": STEPS if steps is None else steps,
                 "sample_rate": sample_rate,
-                **({} if clip_norm is None else {"clip_norm": clip_norm}),
-                **({} if optimizer is None else {"optimizer": dict(optimizer)}),
-                **({} if augment is None else {"augment": dict(augment)}),
-                **({} if average is None else {"average": dict(average)}),
+                **_stated(
+                    clip_norm=clip_norm, optimizer=optimizer, augment=augment, average=average
+                ),
             },
             "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
-            **({} if statistics is None else {"statistics": statistics}),
-            **({} if validation is None else {"validation": validation}),
+            **_stated(statistics=statistics, validation=validation),
         }
     )
     # Clip, optimizer and bins follow the rules where they are not stated.
@@ -248,18 +241,11 @@ def fit(
     if by := study.subgroups:
         parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}
     preparing.check_wanted(study, out, baseline)
-    features, _ = next(iter(silos.values()))
-    handed = InMemory(
-        records=parts,
-        column_names=by_place,
-        model=None if named else model,
-        # Statistics are made of the data frames beside the targets.
-        cells={}
-        if statistics is None
-        else array_inputs.tables_of(
-            {who: table[0] for who, table in silos.items()}, declared, patients, most_per_patient
-        ).cells,
-    )
+    handed = InMemory(records=parts, column_names=by_place, model=None if named else model)
+    frames = {who: table[0] for who, table in silos.items()}
+    if statistics is not None:  # which are made of the data frames beside the targets
+        tables_asked = array_inputs.tables_of(frames, declared, patients, most_per_patient)
+        handed = replace(handed, cells=tables_asked.cells)
     prepared = prepare(study, device=device, handed=handed)
     # A baseline charges nothing.
     if baseline is None:
@@ -276,11 +262,17 @@ def fit(
         *([f"how many {study.data.unit}s a silo may hold, to a factor of 2"] * (capacity is None)),
         *([result.classes_in_words(names)] if classes is None and not outcome else []),
     ]
-    return replace(learned.with_library(library_of(features)), made_public=tuple(read_off))
+    return replace(
+        learned.with_library(library_of(next(iter(frames.values())))), made_public=tuple(read_off)
+    )
+
+
+def _stated(**keys: Any) -> dict[str, Any]:
+    """Those that somebody has given."""
+    return {key: value for key, value in keys.items() if value is not None}
 
 
 def _outcome(target: Any, classes: object) -> Outcome | None:
-    """What targets are if they are no classes."""
     if target is None:
         return None
     if not isinstance(target, Mapping) or classes is not None:
@@ -293,7 +285,6 @@ def _outcome(target: Any, classes: object) -> Outcome | None:
 
 
 def _check_model(model: Any) -> None:
-    """Refuse what is neither a name nor a module."""
     if isinstance(model, str) or (hasattr(model, "state_dict") and not isinstance(model, type)):
         return
     named = ", ".join(f'"{kind}"' for kind in MODEL_KINDS if kind != LORA)

@@ -39,9 +39,9 @@ from hubbub.learning.metric_words import METRICS
 Tell = Callable[[int, dict[str, float]], None]  # a step, and what is told of it
 _HELD_BACK = ("held_back_loss", "held_back_records")
 _ENDS = ("_low", "_high")  # of an interval
-# In an address, which errors of MLflow repeat.
 # Where MLflow's own would have a run wait four minutes for a server that is gone.
 _MLFLOW = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+# In an address, which errors of MLflow repeat.
 _PASSWORD = re.compile(r"(?<=//)\S*(?=@)|(?<=password=)[^&\s]+")
 
 

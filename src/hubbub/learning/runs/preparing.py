@@ -130,11 +130,10 @@ def _records(
     model, _ = learning_of(study)
 
     def of(name: str) -> Records:
-        loaded = (
-            silo_records.units_of(study.data, name, handed.records[name])
-            if handed
-            else silo_records.records(study, name, folder=folder)
-        )
+        if handed:
+            loaded = silo_records.units_of(study.data, name, handed.records[name])
+        else:
+            loaded = silo_records.records(study, name, folder=folder)
         # Without frozen layers torch, which takes seconds to load, is not needed yet.
         return learning.through_frozen(model.extractor, loaded) if model.extractor else loaded
 
@@ -284,10 +283,7 @@ def _check_targets(name: str, records: Records, study: Study) -> None:
 
 
 def check_wanted(
-    study: Study,
-    out: str | Path | None,
-    baseline: str | None,
-    audit: str | Path | None = None,
+    study: Study, out: str | Path | None, baseline: str | None, audit: str | Path | None = None
 ) -> None:
     """Refuse what cannot be run, or leaves nothing that an audit could stand in."""
     if baseline is not None and baseline not in baselines.BASELINES:

@@ -107,13 +107,10 @@ class Result:
     column_names: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        text: str = render("text", self)
-        return text
+        return str(render("text", self))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        html: str = render("notebook", self)
-        return html
+        return str(render("notebook", self))
 
     @property
     def adversary(self) -> str:
@@ -182,8 +179,7 @@ class Result:
         Raises:
             OSError: the file cannot be written.
         """
-        written: Path = render("page", self, None if path is None else Path(path))
-        return written
+        return Path(render("page", self, None if path is None else Path(path)))
 
     @property
     def validation(self) -> Mapping[str, Any] | None:
@@ -372,11 +368,7 @@ def _write_released(folder: Path, released: Sequence[Released]) -> None:
 
 
 def write_model(
-    folder: Path,
-    plan: Plan,
-    model: Any,
-    shape: tuple[int, ...],
-    column_names: Sequence[str] = (),
+    folder: Path, plan: Plan, model: Any, shape: tuple[int, ...], column_names: Sequence[str] = ()
 ) -> None:
     """Put the trained model into a run's folder, with the shape of one record's features."""
     header = model_header(plan.study, shape)

@@ -162,11 +162,7 @@ def run_prepared(
         if out is not None:
             folder = stack.enter_context(
                 run_folder.RunFolder.fresh(
-                    Path(out),
-                    prepared.plan,
-                    baseline=baseline,
-                    ledgers=home,
-                    audit=audit,
+                    Path(out), prepared.plan, baseline=baseline, ledgers=home, audit=audit
                 )
             )
             folder.begin(_heads(study, books))
@@ -196,10 +192,7 @@ def resume(
 
     Args:
         folder: of the run; the study is read from it, and the ledgers stay where they were.
-        progress: see `run`.
-        device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
-        notice: called with a few words before something slow, such as the mixing of a shuffled
-            token list.
+        progress, device, notice: see `run`.
         trust_code: code that the study names may run here, known or not.
         log: see `run`; rows that were made before are not told again.
 
@@ -362,7 +355,6 @@ def _compared(
 
 
 def _heads(study: Study, books: Mapping[int, Ledger]) -> dict[str, bytes]:
-    """The heads of the silos' ledgers, by name."""
     return {study.parties.names[index - 1]: book.head for index, book in books.items()}
 
 
@@ -428,6 +420,5 @@ def _terminal_bar(title: str, total: int) -> Iterator[Progress]:
 
 
 def _words(title: str, step: int, total: int, row: Mapping[str, float]) -> str:
-    """A study, its steps, and the newest metrics."""
     epsilon = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
     return ", ".join([f"{title}: {step} of {total} steps", *epsilon, *in_brief(row)])

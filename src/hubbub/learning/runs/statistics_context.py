@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -175,7 +175,6 @@ class StatisticsContext:
         )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
         return f"<p>{escape(repr(self))}</p>"
 
     @property
@@ -192,7 +191,6 @@ class StatisticsContext:
     @property
     def _used(self) -> str:
         """In words how much is spent and left, as shares of squares, which add up (P22)."""
-        # Squares of what a query lets be seen add up, epsilons do not.
         left = floor(1000 * min(map(self.budget.share_left, self.ledgers.tallies())))
         return f"{(1000 - left) / 10:g} % spent and {left / 10:g} % left"
 
@@ -306,41 +304,42 @@ class ReleasableQuery:
         with ledgers.alone():
             result = ledgers.answer(self.plan)
             if result is None:
-                # Charged and not answered: a crash in between, or other tables of the same name.
                 self._check_uncharged()
                 handed = InMemory(cells=context.cells)
                 prepared = prepare(self.study, self.plan, handed=handed)
-                self._check_left(ledgers.tallies())
+                tallies = ledgers.tallies()
+                for tally in tallies:
+                    tally.check_units(attempts_of(self.plan), "these tables")
+                # Or a silo would be carried past the promise.
+                if not all(context.budget.allows(tally, self.plan) for tally in tallies):
+                    raise BudgetError(
+                        f"expected epsilon {self.study.privacy.epsilon:g} to be left, "
+                        f"{_rounded_down(context.remaining())} is: {context.remedy(self.plan)}"
+                    )
                 result = ledgers.release(prepared)
         read_off = (self.study.data.unit_count,) if context.reads_records else ()
         return replace(result.with_library(context.library), made_public=read_off)
 
     def _check_uncharged(self) -> None:
-        """Refuse to make a second release of what was charged as one."""
+        """Refuse to make a second release of what was charged as one, and not answered.
+
+        That is after a crash in between, or with other tables of the same name.
+        """
+        if not self.is_charged:
+            return
         tallies = zip(self.context.cells, self.context.ledgers.tallies(), strict=True)
         others = [name for name, tally in tallies if not tally.attempts(self.study.id)]
-        if self.is_charged and others:
+        if others:
             raise SpentError(
                 f"expected the tables used in earlier queries, got others of {', '.join(others)}: "
                 "the other silos' would be released a second time; pass the same tables, or ask "
                 "with another epsilon, which is another release"
             )
-        if self.is_charged:
-            raise SpentError(
-                "expected a query that is new or was answered, got one that was charged "
-                "and then interrupted before its answers were ready; ask it with another "
-                "epsilon, which is another release"
-            )
-
-    def _check_left(self, tallies: Iterable[Tally]) -> None:
-        """Refuse what would carry a silo past the promise."""
-        for tally in tallies:
-            tally.check_units(attempts_of(self.plan), "these tables")
-        if not all(self.context.budget.allows(tally, self.plan) for tally in tallies):
-            raise BudgetError(
-                f"expected epsilon {self.study.privacy.epsilon:g} to be left, "
-                f"{_rounded_down(self.context.remaining())} is: {self.context.remedy(self.plan)}"
-            )
+        raise SpentError(
+            "expected a query that is new or was answered, got one that was charged and then "
+            "interrupted before its answers were ready; ask it with another epsilon, which is "
+            "another release"
+        )
 
 
 def _rounded_down(epsilon: float) -> str:
@@ -402,7 +401,6 @@ class InMemoryLedgers:
         return _answers.setdefault(self._key(prepared.study), result)
 
     def _key(self, study: Study) -> tuple[bytes, frozenset[tuple[str, str]]]:
-        """A study of these tables."""
         return study.id, frozenset(self.tables.items())
 
 
@@ -466,8 +464,8 @@ class FolderLedgers:
         marked = self._marked(prepared.study)
         with fresh(self._mark(prepared.study), mode=PRIVATE) as file:
             write_all(file, marked)
-        out = self._folder(prepared.study)
-        return run_study.run_prepared(prepared, out, ledgers=self._ledgers)
+        folder = self._folder(prepared.study)
+        return run_study.run_prepared(prepared, folder, ledgers=self._ledgers)
 
     @property
     def _ledgers(self) -> Path:

@@ -149,8 +149,7 @@ def synthetic(folder: str | Path) -> SyntheticData:
         )
     study = Study.load(home / "study.toml")
     query = synthesis_of(study)
-    start = QueryState(parameters=query.layout.start)
-    state = query.restored(home, start)
+    state = query.restored(home, QueryState(parameters=query.layout.start))
     if not query.has_enough(state):
         raise UserError(
             f"expected a run in {home} that has finished its sums, it has {state.step} of "

@@ -75,8 +75,7 @@ class TrainedModel:
     @property
     def scorer(self) -> Any:
         """A torch module that takes features as the study encodes them and gives predictions."""
-        target_type = learning.goal_of(self.study)
-        return learning.Scorer(self.module, self.standardisation, target_type)
+        return learning.Scorer(self.module, self.standardisation, learning.goal_of(self.study))
 
     def to_onnx(self, path: Path) -> None:
         """Write the scorer for other programs.
@@ -187,7 +186,6 @@ class TrainedModel:
         return read_column(cells[outcome.exposure], outcome.rule_of(outcome.exposure), where)
 
     def _encoded(self, table: Any) -> NDArray[np.float32]:
-        """Features of a file or a table in memory."""
         origin = _origin(table)
         columns, target = silo_records.encoding(self.study)
         if not columns and is_own(self.study.data.source):

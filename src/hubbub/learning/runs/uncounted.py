@@ -66,10 +66,9 @@ def folder_for(study: Study, out: Path, stated: Path | None) -> Path:
     if apart:
         where = ", ".join(sorted({str(book) for books in apart.values() for book in books}))
         warnings.warn(
-            f"the same files of {few([*apart], _SHOWN)} were counted in {where}, but "
-            f"this run is counted in {here}: the epsilons of both add up, and "
-            "no ledger counts their sum; use the same folder for --ledgers each time, and "
-            "the same name for each silo",
+            f"the same files of {few([*apart], _SHOWN)} were counted in {where}, but this run is "
+            f"counted in {here}: the epsilons of both add up, and no ledger counts their sum; use "
+            "the same folder for --ledgers each time, and the same name for each silo",
             UncountedWarning,
             stacklevel=2,
         )

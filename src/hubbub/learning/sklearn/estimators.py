@@ -39,7 +39,6 @@ from hubbub.learning.scoring import harrell
 Array = NDArray[Any]
 _CLOSE = 1e-5  # how near 0 and 1 means and deviations are that were made so
 _FEWEST = 10  # rows, of which a mean of 0 is no chance
-_MISSING = frozenset({"", "nan", "None", "NaT", "<NA>"})
 _INTERVALS = 10  # of the grid where nobody states one
 
 
@@ -224,7 +223,7 @@ def _dealt(groups: ArrayLike | None, rows: int, silos: int) -> dict[str, Array]:
     if given.shape != (rows,):
         raise ValueError(f"expected groups of shape ({rows},), found {given.shape}; give one a row")
     texts = list(map(str, given.tolist()))
-    if not _MISSING.isdisjoint(texts):
+    if not array_inputs.MISSING.isdisjoint(texts):
         raise ValueError("expected a silo for each row in groups, found a missing one; fill it in")
     try:
         values, owners = np.unique(given, return_inverse=True)

@@ -25,6 +25,7 @@ from hubbub.core.settings import (
     numbers,
     read,
     read_key,
+    section_of,
     settings,
     table,
     text,
@@ -82,20 +83,17 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 def model_from(stated: Mapping[str, Any]) -> Model:
     """The model that a table states."""
     kind = str(stated.get("kind"))
-    return read(
+    model = read(
         Model,
         "model",
         stated,
         kind=_kind,
-        hidden=lambda section: _hidden(section, kind),
-        inputs=lambda section: _inputs(section, kind),
-        rank=lambda section: _rank(section, kind),
-        target_modules=lambda section: _target_modules(section, kind),
+        rank=lambda section: read_key(Model, section, "rank", required=True) if kind == LORA else 0,
         frozen=lambda section: _frozen(section, kind),
-        loss=_loss,
-        depth=_depth,
         intercept=lambda section: _intercept(section, kind),
     )
+    _check_model(section_of(Model, "model", stated), model)
+    return model
 
 
 def _kind(section: Section) -> str:
@@ -112,60 +110,30 @@ def _kind(section: Section) -> str:
     return kind
 
 
-def _rank(section: Section, kind: str) -> int:
-    """Of adapters, which nothing else has."""
-    return int(read_key(Model, section, "rank", required=True)) if kind == LORA else Model.rank
-
-
-def _target_modules(section: Section, kind: str) -> tuple[str, ...]:
-    """Which layers get adapters."""
-    modules: tuple[str, ...] = read_key(Model, section, "target_modules")
-    if kind == LORA and (not modules or len(set(modules)) < len(modules) or not all(modules)):
+def _check_model(section: Section, model: Model) -> None:
+    """Refuse what no model of the kind has."""
+    if prod(model.inputs) > _MOST_FEATURES:
+        raise section.refusal("inputs", f"at most {_MOST_FEATURES} features in all", "lower it")
+    if model.kind in ("cnn", WIDE_RESNET) and model.inputs and len(model.inputs) != 3:
+        wanted = f'[channels, height, width] for kind = "{model.kind}"'
+        raise section.refusal("inputs", wanted, "fix it")
+    if model.kind == "mlp" and not model.hidden:  # a "cnn" may leave them to the paper's
+        raise section.refusal("hidden", "the widths of the hidden layers", "add hidden = [64, 64]")
+    if model.depth % 6 != 4:  # three stages have equally many blocks of two layers
+        raise section.refusal("depth", "10, 16, 22, 28, …", "choose one of them")
+    modules = model.target_modules
+    if model.kind == LORA and (len({*modules}) < max(len(modules), 1) or not all(modules)):
         wanted = "different names of layers of the frozen module"
         raise section.refusal("target_modules", wanted, 'write them like ["q_proj", "v_proj"]')
-    return modules
+    if model.loss not in ("", HUBER) and not is_own(model.loss):
+        wanted = f'"{HUBER}" or "python:module:function"'
+        raise section.refusal("loss", wanted, "choose one of them, or leave it out")
 
 
 def _intercept(section: Section, kind: str) -> float:
-    """Where the only bias of a model begins."""
     if read_key(Model, section, "outputs") != 1 or not read_key(Model, section, "bias"):
         section.absent("intercept", f'for kind = "{kind}" but with one output and a bias')
     return float(read_key(Model, section, "intercept"))
-
-
-def _depth(section: Section) -> int:
-    """Of a wide residual network, whose three stages have equally many blocks of two layers."""
-    depth = int(read_key(Model, section, "depth"))
-    if depth % 6 != 4:
-        raise section.refusal("depth", "10, 16, 22, 28, …", "choose one of them")
-    return depth
-
-
-def _loss(section: Section) -> str:
-    """A loss in place of that of the target's kind."""
-    loss = str(read_key(Model, section, "loss"))
-    if loss not in ("", HUBER) and not is_own(loss):
-        wanted = f'"{HUBER}" or "python:module:function"'
-        raise section.refusal("loss", wanted, "choose one of them, or leave it out")
-    return loss
-
-
-def _hidden(section: Section, kind: str) -> tuple[int, ...]:
-    """Widths of the hidden layers; a "cnn" may leave them to the paper's."""
-    hidden: tuple[int, ...] = read_key(Model, section, "hidden")
-    if kind == "mlp" and not hidden:
-        raise section.refusal("hidden", "the widths of the hidden layers", "add hidden = [64, 64]")
-    return hidden
-
-
-def _inputs(section: Section, kind: str) -> tuple[int, ...]:
-    """Shape of a record, if it is stated."""
-    inputs: tuple[int, ...] = read_key(Model, section, "inputs")
-    if prod(inputs) > _MOST_FEATURES:
-        raise section.refusal("inputs", f"at most {_MOST_FEATURES} features in all", "lower it")
-    if kind in ("cnn", WIDE_RESNET) and inputs and len(inputs) != 3:
-        raise section.refusal("inputs", f'[channels, height, width] for kind = "{kind}"', "fix it")
-    return inputs
 
 
 def _frozen(section: Section, kind: str) -> Frozen | None:
@@ -174,26 +142,26 @@ def _frozen(section: Section, kind: str) -> Frozen | None:
         return None
     if kind != LORA and len(read_key(Model, section, "inputs")) != 1:
         raise section.refusal("inputs", "[features] beside model.frozen", "write how many come out")
-    return read(
+    path, stated = section.path("frozen"), section.table("frozen")
+    frozen = read(
         Frozen,
-        section.path("frozen"),
-        section.table("frozen"),
-        weights=_weights,
-        sha256=_sha256,
-        module=lambda inner: _module(inner, kind),
+        path,
+        stated,
+        module=lambda inner: read_key(Frozen, inner, "module", required=kind == LORA),
         features=lambda inner: _features(inner, kind),
-        std=_std,
     )
-
-
-def _weights(inner: Section) -> str:
-    """The file of the layers."""
-    weights = inner.text("weights", None)
-    if not weights.endswith((".npz", ".safetensors", ".pth")):
+    inner = section_of(Frozen, path, stated)
+    if not frozen.weights.endswith((".npz", ".safetensors", ".pth")):
         raise inner.refusal("weights", "a path that ends in .npz, .safetensors or .pth", "fix it")
-    if weights.startswith(_PACKAGE) and not _IN_PACKAGE.fullmatch(weights):
+    if frozen.weights.startswith(_PACKAGE) and not _IN_PACKAGE.fullmatch(frozen.weights):
         raise inner.refusal("weights", '"package:NAME/path/in/it"', "fix it")
-    return weights
+    if not _SHA256.fullmatch(frozen.sha256):
+        raise inner.refusal("sha256", "64 small hexadecimal digits", "write what sha256sum prints")
+    if (frozen.module or kind == LORA) and not is_own(frozen.module):
+        raise inner.refusal("module", '"python:module:factory"', "fix it")
+    if len(frozen.mean) != len(frozen.std) or min(frozen.std, default=1.0) <= 0:
+        raise inner.refusal("std", "one number above 0 for each of mean", "fix one of the two")
+    return frozen
 
 
 def weights_path(weights: str, folder: Path) -> Path:
@@ -211,30 +179,6 @@ def weights_path(weights: str, folder: Path) -> Path:
             "here; install it"
         )
     return Path(spec.submodule_search_locations[0]) / path
-
-
-def _sha256(inner: Section) -> str:
-    """That file's hash."""
-    sha256 = inner.text("sha256", None)
-    if not _SHA256.fullmatch(sha256):
-        raise inner.refusal("sha256", "64 small hexadecimal digits", "write what sha256sum prints")
-    return sha256
-
-
-def _std(inner: Section) -> tuple[float, ...]:
-    """A divisor for each channel."""
-    std: tuple[float, ...] = read_key(Frozen, inner, "std")
-    if len(read_key(Frozen, inner, "mean")) != len(std) or min(std, default=1.0) <= 0:
-        raise inner.refusal("std", "one number above 0 for each of mean", "fix one of the two")
-    return std
-
-
-def _module(inner: Section, kind: str) -> str:
-    """The function that makes the module; adapters need one."""
-    module = str(read_key(Frozen, inner, "module", required=kind == LORA))
-    if (module or kind == LORA) and not is_own(module):
-        raise inner.refusal("module", '"python:module:factory"', "fix it")
-    return module
 
 
 def _features(inner: Section, kind: str) -> int:
@@ -368,9 +312,8 @@ class Model:
             number(
                 -20,
                 20,
-                'Where the bias of a `"logistic"` with one output starts, from '
-                "public knowledge: the log-odds of a rare outcome's rate, -4.5 for "
-                "one in ninety.",
+                'Where the bias of a `"logistic"` with one output starts, from public knowledge: '
+                "the log-odds of a rare outcome's rate, -4.5 for one in ninety.",
             )
         ),
     ] = 0.0

@@ -43,16 +43,17 @@ CROP_FLIP = "crop-flip"  # of views
 PRECISIONS = ("float32", "tf32", "bf16")
 EXPONENTIAL, TAIL = "exponential", "tail"  # of averages
 # Written out in the canonical form, because both parties must use the same.
-_OPTIMIZERS: dict[str, dict[str, float]] = {
+OPTIMIZERS: dict[str, dict[str, float]] = {
     "adam": {"beta1": 0.9, "beta2": 0.999},
     "sgd": {"momentum": 0.0},
 }
+SCHEDULES = ("constant", "linear", "cosine")
 _DEFAULT_OPTIMIZER = {"name": "adam", "lr": 0.1}
 OPTIMIZER = {
-    "name": one_of("adam", "sgd", says="Adam, or gradient descent."),
+    "name": one_of(*OPTIMIZERS, says="Adam, or gradient descent."),
     "lr": number(0, 1e6, "Learning rate.", above=True),
     "schedule": one_of(
-        *("constant", "linear", "cosine"),
+        *SCHEDULES,
         says="How the learning rate falls to zero over all steps, if it does.",
         default='`"constant"`',
     ),
@@ -83,23 +84,15 @@ def training_from(stated: Mapping[str, Any], *, records: object) -> Training:
 
 
 def _augment(section: Section) -> Augment | None:
-    """How views of a record are made, if there are any."""
-    if "augment" not in section:
-        return None
-    return read(Augment, section.path("augment"), section.table("augment"), kind=_view_kind)
-
-
-def _view_kind(inner: Section) -> str:
-    """What makes a view."""
-    kind = str(read_key(Augment, inner, "kind"))
-    if kind != CROP_FLIP and not is_own(kind):
+    asked = read_inner(Augment, section, "augment")
+    if asked is not None and asked.kind != CROP_FLIP and not is_own(asked.kind):
+        inner = section_of(Augment, section.path("augment"), section.table("augment"))
         wanted = f'"{CROP_FLIP}" or "python:module:function"'
         raise inner.refusal("kind", wanted, "choose one of them")
-    return kind
+    return asked
 
 
 def _average(section: Section) -> Average | None:
-    """Which mean of the models of all steps is the result; the last of them if there is none."""
     asked = read_inner(Average, section, "average")
     if asked is not None:
         inner = section_of(Average, section.path("average"), section.table("average"))
@@ -109,7 +102,6 @@ def _average(section: Section) -> Average | None:
 
 
 def _metrics(section: Section) -> tuple[str, ...]:
-    """Functions that score predictions, each under the name that it has."""
     named = section.texts("metrics", Training.metrics)
     names = [name.rpartition(":")[2] for name in named]
     if len(named) > _MOST_METRICS or not all(map(is_own, named)) or len({*names}) < len(names):
@@ -142,7 +134,6 @@ def _sample_rate(section: Section, records: object) -> float:
 
 
 def _projection_kind(section: Section) -> str:
-    """Which matrices project; refused where nothing is projected."""
     if not section.content.get("projection"):
         section.absent("projection_kind", "with training.projection = 0, which projects nothing")
     return str(read_key(Training, section, "projection_kind"))
@@ -177,8 +168,8 @@ def _optimizer(section: Section) -> tuple[tuple[str, str | float], ...]:
             "optimizer", "a table with a name", 'write { name = "adam", lr = 0.1 }'
         )
     inner = Section("training.optimizer", stated, tuple(OPTIMIZER))
-    name = inner.text("name", None, options=tuple(_OPTIMIZERS))
-    defaults = _OPTIMIZERS[name]
+    name = inner.text("name", None, options=tuple(OPTIMIZERS))
+    defaults = OPTIMIZERS[name]
     for key in ("momentum", "beta1", "beta2"):
         if key not in defaults:
             inner.absent(key, f'for name = "{name}"')
@@ -415,8 +406,6 @@ def is_header_of(header: Mapping[str, str], study: Study) -> bool:
     return stated == model_header(study, ()) | {"inputs": header.get("inputs", "")}
 
 
-# One rule for how a model is trained where nobody says otherwise, from public numbers alone.
-
 STEPS, SAMPLE_RATE = 150, 0.2
 _SIGNAL = 4000.0  # at which the factors below hold as they are
 _CLIP, _RATE = 0.8, 0.2  # per |x|, and times |x|, of classes
@@ -430,7 +419,7 @@ _NETWORK_CLIP, _NETWORK_RATE = 1.5, 0.45  # of models of several layers, beside 
 
 @dataclass(frozen=True, kw_only=True)
 class UsualTraining:
-    """How a model is trained where nobody says otherwise, as in `Training`."""
+    """How a model is trained where nobody says otherwise, by public numbers; as in `Training`."""
 
     clip_norm: float
     lr: float  # of Adam, which falls linearly to 0

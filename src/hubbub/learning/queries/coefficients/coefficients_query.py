@@ -21,14 +21,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.plan_rows import PlanRow
 from hubbub.core.planning.planned_query import PlannedQuery
-from hubbub.core.planning.query import (
-    Parameters,
-    Query,
-    QueryState,
-    QueryWarnings,
-    Released,
-    Turn,
-)
+from hubbub.core.planning.query import Parameters, Query, QueryState, QueryWarnings, Released, Turn
 from hubbub.core.study.data import Data, columns_of
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
@@ -81,13 +74,11 @@ class CoefficientsQuery(SumsQuery):
         on = covariates_of(data.features)
         if data.outcome is None:
             classes = columns_of(data)[data.target]
-            several = len(classes.categories) > 2
-            kind = NewtonMultinomial if several else NewtonLogistic
+            kind = NewtonMultinomial if len(classes.categories) > 2 else NewtonLogistic
             return NewtonSteps(asked=kind(outcome=classes, on=on), relation=relation)
         own, *events = data.outcome.declared(data.target)
         if data.outcome.kind == COUNT:
-            poisson = NewtonPoisson(outcome=own, on=on)
-            return NewtonSteps(asked=poisson, relation=relation)
+            return NewtonSteps(asked=NewtonPoisson(outcome=own, on=on), relation=relation)
         if events:
             (event,), grid = events, (0.0, *data.outcome.grid)
             return OwnSums(asked=cox(own, event, grid, on), relation=relation)

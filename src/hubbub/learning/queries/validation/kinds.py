@@ -54,16 +54,6 @@ class Kind(ABC):
         """Of a table: a row for each prediction, a column for each outcome."""
 
     @property
-    def predictions(self) -> int:
-        """Rows of a table."""
-        return self.shape[0]
-
-    @property
-    def outcomes(self) -> int:
-        """Columns of a table."""
-        return self.shape[1]
-
-    @property
     def code(self) -> PrefixCode | None:
         """By which the counts of each outcome are sent; None: as they are."""
         return None
@@ -191,7 +181,6 @@ def _place(number: int) -> Function:
 
 
 def _pairs(n: Array) -> Array:
-    """Pairs of a record of each class."""
     return np.asarray(n[..., 0].sum(-1) * n[..., 1].sum(-1))
 
 

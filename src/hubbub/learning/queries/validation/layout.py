@@ -25,15 +25,7 @@ from hubbub.core.protocol.round.batches import EMPTY
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records, unit_rows
 from hubbub.core.tabular.target import COUNT, TIME_TO_EVENT
-from hubbub.learning.queries.validation import noisy_table
-from hubbub.learning.queries.validation.kinds import (
-    RATE,
-    Amounts,
-    ClassValidation,
-    Kind,
-    Risks,
-    Times,
-)
+from hubbub.learning.queries.validation import kinds, noisy_table
 from hubbub.learning.queries.validation.noisy_table import (
     Array,
     ExactTable,
@@ -77,7 +69,7 @@ class ValidationBlock:
 class ValidationLayout:
     """All tables of a validation as one vector."""
 
-    kind: Kind  # of the target
+    kind: kinds.Kind  # of the target
     blocks: tuple[ValidationBlock, ...]  # of all records, of centres, of each column
 
     @property
@@ -153,8 +145,7 @@ def layout_of(study: Study) -> ValidationLayout:
     return layout
 
 
-def _kind(study: Study, asked: Validation) -> Kind:
-    """The cells of a study's target."""
+def _kind(study: Study, asked: Validation) -> kinds.Kind:
     outcome, (model, _) = study.data.outcome, learning_of(study)
     if outcome is None:
         many = 2 if study.data.positive else max(len(study.data.classes), model.outputs, 2)
@@ -164,22 +155,23 @@ def _kind(study: Study, asked: Validation) -> Kind:
                 f"{many}; leave it out, and use training.evaluate"
             )
         if many > 2:
-            return ClassValidation(many=many)
-        return Risks(bins=noisy_table.of_risks(_FINE_RISKS), rate=asked.rate or RATE)
+            return kinds.ClassValidation(many=many)
+        return kinds.Risks(bins=noisy_table.of_risks(_FINE_RISKS), rate=asked.rate or kinds.RATE)
     number = asked.bins or _OTHERS
     if outcome.kind == TIME_TO_EVENT:
         ends = noisy_table.coarser(outcome.grid, _INTERVALS)
-        return Times(bins=noisy_table.of_risks(_FINE_TIMES), ends=ends)
+        return kinds.Times(bins=noisy_table.of_risks(_FINE_TIMES), ends=ends)
     if outcome.kind == COUNT:
-        rates = noisy_table.of_rates(outcome.high, number)
-        return Amounts(bins=rates, seen=noisy_table.of_counts(outcome.high, number), counts=True)
+        bins = noisy_table.of_rates(outcome.high, number)
+        seen = noisy_table.of_counts(outcome.high, number)
+        return kinds.Amounts(bins=bins, seen=seen, counts=True)
     if outcome.is_log:
         bins = noisy_table.of_ratios(outcome.low, outcome.high, number)
     elif outcome.is_log_link:
         bins = noisy_table.of_rates(outcome.high, number)
     else:
         bins = noisy_table.of_amounts(outcome.low, outcome.high, number)
-    return Amounts(bins=bins, seen=bins)
+    return kinds.Amounts(bins=bins, seen=bins)
 
 
 class SiloTask:

@@ -40,12 +40,9 @@ _FEWEST = 128  # groups of bins, whatever the noise
 _REACH = 2.0  # standard deviations by which the records beyond a bin stand out from their noise
 
 
-# Public bins of predictions and outcomes, and what each stands for; nothing of them is of records.
-
-
 @dataclass(frozen=True, kw_only=True)
 class Bins:
-    """Bins between public ends."""
+    """Public bins of predictions or outcomes, and what each stands for; nothing is of records."""
 
     cuts: tuple[float, ...]  # inner edges, rising; a value equal to one belongs to the bin above
     values: tuple[float, ...]  # what each bin stands for, one more than there are cuts
@@ -238,11 +235,6 @@ class NoisyTable(_Noisy):
         """How many records there are, with noise."""
         return float(self.counts.sum())
 
-    @property
-    def records_error(self) -> float:
-        """The noise in it."""
-        return float(self.range_errors(0, len(self.counts)))
-
     def range_errors(self, begin: ArrayLike, end: ArrayLike) -> Array:
         """The noise in the number of records of bins from one on and before another."""
         begin, end = np.asarray(begin), np.asarray(end)
@@ -340,8 +332,7 @@ class NoisyTable(_Noisy):
         counts = self.counts.T.ravel()
         sampled = np.maximum(counts, 0.0) if self.decoded is None else counts  # as in `covariance`
         return NoisySums(
-            counts=flat @ counts,
-            varies=(flat * sampled) @ flat.T + self.sigma**2 * noise @ noise.T,
+            counts=flat @ counts, varies=(flat * sampled) @ flat.T + self.sigma**2 * noise @ noise.T
         )
 
 
@@ -401,9 +392,6 @@ def fieller(above: float, below: float, aa: float, ab: float, bb: float) -> Scor
         return UNKNOWN
     low, high = (middle - sqrt(root)) / square, (middle + sqrt(root)) / square
     return ScoreInterval(value=above / below, low=low, high=high)
-
-
-# What a table says, as plain values: scores beside a model that knows nothing, and curves.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -502,11 +490,10 @@ def concordance(
         if number < coarsest and twice > _TWICE * grouped.noise(both[0]):
             break
         values = [float(pairs(grouped.counts)) for pairs in counted]
-        interval = (
-            grouped.quotient(values, both, twice)
-            if variance is None
-            else grouped.share(values, both, twice, variance)
-        )
+        if variance is None:
+            interval = grouped.quotient(values, both, twice)
+        else:
+            interval = grouped.share(values, both, twice, variance)
         number //= 2
     return interval
 

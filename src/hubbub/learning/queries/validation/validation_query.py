@@ -123,11 +123,9 @@ class ValidationQuery(AtModel, KeptQuery):
         """Of the records that it is asked of, and of a sum that may be lost."""
         sentences, whose = [], self.whose
         if not whose.held_back:
-            by = (
-                "by an unknown amount"
-                if whose.flatters is None
-                else f"its {name_of(whose.score)} by up to about {whose.flatters:.2g}"
-            )
+            by = "by an unknown amount"
+            if whose.flatters is not None:
+                by = f"its {name_of(whose.score)} by up to about {whose.flatters:.2g}"
             sentences.append(
                 f"[validation] uses the training records, {whose.why_not}: it may flatter the "
                 f"model, {by}"
@@ -225,7 +223,7 @@ class ValidationQuery(AtModel, KeptQuery):
                     "by": block.by,
                     "group": group,
                     "count": table.records,
-                    "count_error": table.records_error,
+                    "count_error": float(table.range_errors(0, len(table.counts))),
                     **self.layout.kind.scored(table).to_dict(),
                 }
                 for block, group, table in self.layout.tables(sums.mean(axis=0), sigma)
