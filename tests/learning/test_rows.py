@@ -589,7 +589,9 @@ def test_norms_of_doubles_neither_vanish_nor_overflow() -> None:
     ("kind", "options", "batch_first"),
     [
         (nn.GRU, {}, True),
-        (nn.GRU, {"num_layers": 2, "bidirectional": True}, False),
+        pytest.param(
+            *(nn.GRU, {"num_layers": 2, "bidirectional": True}, False), marks=pytest.mark.slow
+        ),
         (nn.LSTM, {"num_layers": 2, "bidirectional": True}, True),
     ],
     ids=["gru", "gru of two ways", "lstm of two ways"],
