@@ -167,7 +167,7 @@ def test_clean_files_are_used_where_they_are_and_nothing_is_copied(ask):
     assert study.parties.names == ("north", "south", "west")
     assert (study.data.positive, study.data.negative) == (("yes",), ("no",))
     assert [one.name for one in study.data.columns] == ["age", "sex", "pressure", "smoker"]
-    assert "key" in found["left_out"]["patient"]
+    assert "identifier" in found["left_out"]["patient"]
 
 
 def test_bounds_are_rounded_outward(ask):
@@ -515,10 +515,10 @@ def test_row_numbers_are_left_out_where_one_file_is_short_or_has_rows_twice(ask)
         added(rows, "Fallnr", lambda k: str(70000 - 17 * k), 1)
     made["north"] += made["north"][-2:]
     found = ask("init", *write(made))
-    assert "key" in found["left_out"]["Fallnr"]
+    assert "identifier" in found["left_out"]["Fallnr"]
     del made["north"][-2:]
     found = ask("init", *write(made), "--replace")
-    assert "key" in found["left_out"]["column-1"]
+    assert "identifier" in found["left_out"]["column-1"]
 
 
 def test_a_file_that_spells_all_categories_otherwise_is_noted(command):
