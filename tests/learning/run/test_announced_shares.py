@@ -82,7 +82,7 @@ def test_a_run_with_a_silo_missing_is_made_again_by_the_announced_shares(folder:
     stated = json.loads((folder / "plan.json").read_text())
     headers = [read_header(path).round_parameters for path in files(folder)]
     assert "announced_shares" in stated
-    assert {one.announced_shares for one in headers if one} == {made_plan().shares}
+    assert {one.announced_shares for one in headers if one} == {made_plan().main.shares}
     found = verify(folder)
     assert [one for one in found if not one.holds] == []
     assert any("every sum, and every step along it" in one.claim for one in found)

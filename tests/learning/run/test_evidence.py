@@ -117,7 +117,8 @@ def test_everything_holds_and_each_claim_says_how(evidence: Path) -> None:
     found = check(evidence)
     assert wrongs(found) == ""
     by = {
-        verdict: [one.claim for one in found if one.verdict == verdict] for _, verdict, _ in found
+        verdict: [one.claim for one in found if one.verdict == verdict]
+        for verdict in {one.verdict for one in found}
     }
     assert set(by) == {REDERIVED, SIGNED, NOT_VERIFIABLE}
     derived, signed, trusted = ("\n".join(by[one]) for one in (REDERIVED, SIGNED, NOT_VERIFIABLE))

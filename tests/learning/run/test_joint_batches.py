@@ -23,6 +23,7 @@ import hubbub
 from hubbub.core.errors import BudgetError, DataError, StudyError
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.number_format import at_most
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.sampling_comparison import as_table
 from hubbub.core.protocol.primitives.randomness import SecureSource
@@ -679,7 +680,7 @@ def test_the_table_of_many_colluders_leaves_some_out_and_keeps_both_ends() -> No
     assert len(shown) == 9
     assert shown[0][0] == "aggregator + 0 silos"
     assert shown[-1][0] == "aggregator + 12 silos"
-    assert shown[-1][2:] == (f"{found.epsilon:.4g}", f"{found.epsilon_poisson:.4g}")
+    assert shown[-1][2:] == (at_most(found.epsilon), at_most(found.epsilon_poisson))
     assert [float(row[2]) for row in shown] == sorted(float(row[2]) for row in shown)
 
 
