@@ -607,8 +607,8 @@ def test_a_validation_that_cannot_be_is_refused_before_anything_is_charged(tmp_p
 @pytest.mark.slow
 def test_a_result_without_any_score_says_how_to_have_one():
     result = hubbub.fit(SILOS, **SHORT)
-    assert "show how good the model is" in repr(result)
-    assert "show how good the model is" in result._repr_html_()
+    assert "not evaluated: the study has no public test records (data.test)" in repr(result)
+    assert "not evaluated: the study has no public test records (data.test)" in result._repr_html_()
 
 
 @pytest.mark.slow
