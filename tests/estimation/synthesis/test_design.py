@@ -19,7 +19,7 @@ from hubbub.estimation.synthesis.design import (
     contrasts_of,
     matrix_of,
 )
-from hubbub.estimation.synthesis.entropy_model import without_room
+from hubbub.estimation.synthesis.entropy_model import _fitting, without_room
 
 SIZES = st.tuples(st.sampled_from([numeric, categorical]), st.integers(2, 9), st.booleans())
 FLOATS = st.one_of(
@@ -156,3 +156,9 @@ def test_columns_that_have_no_room_beside_all_targets_are_named() -> None:
     assert without_room(design) == ("t0", "t1", "t2", "a")
     assert without_room(design_of(*large, numeric("a", 8), targets=(0, 1))) == ("t2",)
     assert without_room(design_of(*large[:2], numeric("a", 8), targets=(0, 1))) == ()
+
+
+def test_a_clique_has_room_for_few_of_many_parents_however_many_cells_all_have() -> None:
+    many = design_of(*(numeric(f"t{k}", 16) for k in range(24)), targets=tuple(range(24)))
+    assert many.columns[0].size == 16
+    assert _fitting(many, 0, list(range(1, 24))) == (1, 2)  # 16**24 is past int64

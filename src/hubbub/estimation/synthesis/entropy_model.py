@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import accumulate, combinations
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -115,8 +116,9 @@ def _most_dependent(many: int, excess: dict[tuple[int, int], float]) -> int:
 
 def _fitting(design: Design, column: int, wanted: list[int] | tuple[int, ...]) -> tuple[int, ...]:
     """As many of the wanted parents as a clique has room for, the first ones first."""
-    sizes = np.cumprod([design.columns[one].size for one in (column, *wanted)])
-    return tuple(wanted[: np.count_nonzero(sizes[1:] <= _MOST_CELLS)])
+    # Whole numbers of any size: those of all parents together may leave int64.
+    _, *cells = accumulate((design.columns[one].size for one in (column, *wanted)), mul)
+    return tuple(wanted[: sum(size <= _MOST_CELLS for size in cells)])
 
 
 def without_room(design: Design) -> tuple[str, ...]:
