@@ -370,7 +370,8 @@ class Ledger:
             if not len(self._tally) and self._filter is not None:
                 self._law = self._filter.cap.law
             self._tally.add(content)
-            self._since.setdefault(content.study)
+            if self._former is not None:
+                self._since.setdefault(content.study)
         if isinstance(content, Cap):
             self._set_filter(content)
             self._cap = content

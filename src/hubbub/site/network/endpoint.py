@@ -405,17 +405,21 @@ class Endpoint(ABC):
     def _forget(self, study: bytes) -> None:
         """End all sessions of a study, and what is known of its troubles."""
         self._revoked |= {one for one, its_study in self._study_of.items() if its_study == study}
-        for key, one in list(self._sessions.items()):
-            if one.study.id != study:
-                continue
-            self._leave(key)
+        ended = [one for one in self._sessions.values() if one.study.id == study]
+        self._drop(study)  # what is approved again is read again
+        for one in ended:
             if not one.closed:  # else nothing was going on
                 self.event_log.warn("revoked", study=one.study.name, purpose=one.offer.purpose)
                 self.log_of(one.study).state(state=WITHDRAWN)
                 self.event_log.state(state=TRAINING if self.at_work else WAITING)
-        self._finished.pop(study, None)
-        self._studies.pop(study, None)  # what is approved again is read again
         self._refusals.forget(study)
+
+    def _drop(self, study: bytes) -> None:
+        """No round follows in any session of a study, and what was read for it is not kept."""
+        for key in [key for key in self._sessions if key[0] == study]:
+            self._leave(key)
+        self._finished.pop(study, None)
+        self._studies.pop(study, None)
 
     def _leave(self, key: tuple[bytes, str]) -> None:
         """No round follows in a session."""

@@ -364,11 +364,7 @@ class SiloEndpoint(Endpoint):
         """
         self._ended = [*(one for one in self._ended if one != study), study]
         while len(self._ended) > _MOST_ENDED:
-            older = self._ended.pop(0)
-            for key in [key for key in self._sessions if key[0] == older]:
-                self._leave(key)
-            self._finished.pop(older, None)
-            self._studies.pop(older, None)
+            self._drop(self._ended.pop(0))
 
     def _last_word(self, study: Study, listed: set[bytes]) -> dict[str, Any]:
         """What the ledger holds of a study, which is closed for ever before it is signed (P15).
