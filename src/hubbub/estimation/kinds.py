@@ -28,15 +28,18 @@ from hubbub.core.settings import (
     texts,
     whole,
 )
+from hubbub.core.study.data import Data, columns_of
 from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
+from hubbub.core.tabular.target import COUNT
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.centres import Centres
-from hubbub.estimation.cox import Cox
+from hubbub.estimation.cox import Cox, cox
 from hubbub.estimation.crosstab import Crosstab
 from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.incidence import Incidence
-from hubbub.estimation.linear import Linear
-from hubbub.estimation.logistic_regression import Logistic
+from hubbub.estimation.linear import Linear, log_linear
+from hubbub.estimation.logistic_regression import Logistic, NewtonLogistic
 from hubbub.estimation.model_regressions import NewtonMultinomial, NewtonPoisson
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
@@ -92,6 +95,21 @@ def statistic_from(
     kind = _kind(Section(path, stated, ("kind",)))
     section = Section(path, table, ("kind", *COMMON, *kind.keys))
     return kind.read(StatisticKeys(section, columns))
+
+
+def regression_of(data: Data, on: tuple[Levels | Column, ...]) -> OneSum | Iterated:
+    """The regression on these covariates whose effects are those of a model of a study's target."""
+    if data.outcome is None:
+        classes = columns_of(data)[data.target]
+        kind = NewtonMultinomial if len(classes.categories) > 2 else NewtonLogistic
+        return kind(outcome=classes, on=on)
+    own, *events = data.outcome.declared(data.target)
+    if data.outcome.kind == COUNT:
+        return NewtonPoisson(outcome=own, on=on)
+    if events:
+        (event,) = events
+        return cox(own, event, (0.0, *data.outcome.grid), on)
+    return (log_linear if data.outcome.is_log else Linear)(outcome=own, on=on)
 
 
 def _kind(section: Section) -> type[Statistic]:

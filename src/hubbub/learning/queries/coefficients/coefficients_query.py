@@ -22,18 +22,15 @@ from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.plan_rows import PlanRow
 from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Parameters, Query, QueryState, QueryWarnings, Released, Turn
-from hubbub.core.study.data import Data, columns_of
+from hubbub.core.study.data import Data
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Cells, Levels
 from hubbub.core.tabular.target import COUNT
 from hubbub.estimation import newton_sums
-from hubbub.estimation.cox import cox
-from hubbub.estimation.linear import Linear, log_linear
-from hubbub.estimation.logistic_regression import NewtonLogistic
-from hubbub.estimation.model_regressions import ModelRegression, NewtonMultinomial, NewtonPoisson
-from hubbub.estimation.newton_sums import Sum
+from hubbub.estimation.kinds import regression_of
+from hubbub.estimation.newton_sums import NewtonRegression, Sum
 from hubbub.estimation.queries.sum_layout import Array, SumLayout
 from hubbub.estimation.queries.sums_query import SumsQuery, promise_of, tables_of
 from hubbub.estimation.stacking import Stacked, stack
@@ -70,20 +67,12 @@ class CoefficientsQuery(SumsQuery):
     @cached_property
     def steps(self) -> OwnSums | NewtonSteps:
         """What a record sends."""
-        data, relation = self.data, self.privacy.relation
-        on = covariates_of(data.features)
-        if data.outcome is None:
-            classes = columns_of(data)[data.target]
-            kind = NewtonMultinomial if len(classes.categories) > 2 else NewtonLogistic
-            return NewtonSteps(asked=kind(outcome=classes, on=on), relation=relation)
-        own, *events = data.outcome.declared(data.target)
-        if data.outcome.kind == COUNT:
-            return NewtonSteps(asked=NewtonPoisson(outcome=own, on=on), relation=relation)
-        if events:
-            (event,), grid = events, (0.0, *data.outcome.grid)
-            return OwnSums(asked=cox(own, event, grid, on), relation=relation)
-        linear = log_linear if data.outcome.is_log else Linear
-        return OwnSums(asked=linear(outcome=own, on=on), relation=relation)
+        on, relation = covariates_of(self.data.features), self.privacy.relation
+        asked, outcome = regression_of(self.data, on), self.data.outcome
+        if outcome is not None and outcome.kind != COUNT:
+            return OwnSums(asked=asked, relation=relation)
+        assert isinstance(asked, NewtonRegression), "of classes and counts"  # noqa: S101
+        return NewtonSteps(asked=asked, relation=relation)
 
     @cached_property
     def layout(self) -> SumLayout:
@@ -255,7 +244,7 @@ class NewtonSteps(_ModelSums):
     the root say together the answer. So one sum may do where such a regression needs ten.
     """
 
-    asked: NewtonLogistic | ModelRegression
+    asked: NewtonRegression
 
     @property
     def start(self) -> Parameters:
