@@ -133,6 +133,8 @@ class SimulatedDevice(TorchDispatchMode):
             (torch, "tensor", _tensor_there),
             (torch, "autocast", _autocast_there),
             (torch.backends.cudnn, "is_acceptable", _is_for_cudnn),
+            # A build for CUDA has that call, and no kernel of it for the processor.
+            (torch, "_use_cudnn_rnn_flatten_weight", lambda: False),
             *((cuda, name, lambda *_, **__: None) for name in _NOTHING),
             (cuda, "is_available", lambda: True),
             (cuda, "device_count", lambda: COUNT),
