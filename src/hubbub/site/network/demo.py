@@ -40,6 +40,7 @@ _READ_FIRST = [
     "hubbub.site.network.silo_endpoint",
     "hubbub.site.network.aggregator_run",
     "hubbub.site.network.aggregator_process",
+    "hubbub.learning.silo_tasks",
     "nats",
 ]
 
