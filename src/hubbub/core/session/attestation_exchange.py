@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from hubbub.core.errors import AttestationError, ProtocolError
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import Channel, ExpectedFrames, Tag
+from hubbub.core.protocol.primitives.wire import Channel, ExpectedFrames, Tag, digest_by_party
 from hubbub.core.session.offer import RefusedError
 
 NONCE_BYTES = 32
@@ -157,10 +157,7 @@ class AttestedSession(Channel):
 
 def digest_of(nonces: dict[int, bytes]) -> bytes:
     """SHA-256 over the silos' nonces in the order of the roster."""
-    whole = hashlib.sha256(b"hubbub nonces v1")
-    for index in sorted(nonces):
-        whole.update(index.to_bytes(4, "little") + nonces[index])
-    return whole.digest()
+    return digest_by_party(b"hubbub nonces v1", nonces)
 
 
 class AttestationExchange:

@@ -12,7 +12,6 @@ be asked about any bytes (CCA).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +19,7 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.core.protocol.primitives.wire import ExpectedFrames, Tag, doubled_by
+from hubbub.core.protocol.primitives.wire import ExpectedFrames, Tag, digest_by_party, doubled_by
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.site.collected.collection_frames import (
     CollectionPlace,
@@ -191,7 +190,4 @@ class CollectionNode:
 
 def digest_of_shown(opening: Opening, deposits: Mapping[int, bytes]) -> bytes:
     """SHA-256 over deposits that a node was shown, by silo their digests."""
-    whole = hashlib.sha256(b"hubbub looked v1" + opening.q)
-    for silo in sorted(deposits):
-        whole.update(silo.to_bytes(4, "little") + deposits[silo])
-    return whole.digest()
+    return digest_by_party(b"hubbub looked v1" + opening.q, deposits)

@@ -39,6 +39,7 @@ from hubbub.core.protocol.primitives.wire import (
     Frame,
     Tag,
     bits_of,
+    digest_by_party,
     doubled_by,
     sender_of,
     set_of,
@@ -139,10 +140,8 @@ _NOTHING = bytes(DIGEST_BYTES)
 
 def sent_digest(frames: Mapping[int, bytes]) -> bytes:
     """SHA-256 over the hashes of a party's contributions, in the order of their receivers."""
-    whole = hashlib.sha256(b"hubbub sent v1")
-    for receiver in sorted(frames):
-        whole.update(receiver.to_bytes(4, "little") + hashlib.sha256(frames[receiver]).digest())
-    return whole.digest()
+    hashes = {receiver: hashlib.sha256(frame).digest() for receiver, frame in frames.items()}
+    return digest_by_party(b"hubbub sent v1", hashes)
 
 
 def sent_digests(sent: Mapping[int, Mapping[int, bytes]], parties: int) -> bytes:

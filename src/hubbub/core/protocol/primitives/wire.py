@@ -302,6 +302,14 @@ def receiver_of(data: bytes) -> int:
     return int.from_bytes(data[_RECEIVER], "little") if len(data) >= OVERHEAD else EVERYBODY
 
 
+def digest_by_party(start: bytes, parts: Mapping[int, bytes]) -> bytes:
+    """SHA-256 over a beginning and what each party has said, by roster index in its order."""
+    whole = hashlib.sha256(start)
+    for index in sorted(parts):
+        whole.update(index.to_bytes(4, "little") + parts[index])
+    return whole.digest()
+
+
 def doubled_by(frame: Frame, taken: bytes, sender: str) -> str:
     """Who is to blame for a second frame in the place of one that was taken, by its digest.
 
