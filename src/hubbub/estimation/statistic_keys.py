@@ -163,10 +163,6 @@ _NUMBER, _CATEGORIES = "number", "categories"  # how a covariate takes part, but
 class StatisticKeys:
     """The keys of one statistic, held against the columns.
 
-    Args:
-        section: the table.
-        columns: of the study, by name.
-
     Every method refuses what is wrong with a `StudyError` of one sentence.
     """
 

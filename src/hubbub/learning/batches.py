@@ -235,7 +235,6 @@ class PaddedBatches:
     """A silo's records, and sums over pieces of batches of them.
 
     Args:
-        records: the silo's own.
         null: inputs of the null record, which the model takes; of a record's shape, or of a
             unit's: then each row of a batch holds all that a patient has, and `places` says how
             many records that are.

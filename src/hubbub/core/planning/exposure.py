@@ -186,9 +186,6 @@ def epsilon_against(
     """Certified epsilon of the first `steps` steps, the certificate's part included; inf past 50.
 
     Args:
-        account: of every step.
-        certificate: what to add.
-        delta: the study's.
         steps: attempts, finished or not.
         near: the study's epsilon, for which the certificate's part is already known.
         noise: sigma / C that the adversary does not know.

@@ -340,9 +340,7 @@ def warnings_of(
     """What a reader should know before approving the study.
 
     Args:
-        study: the study.
         mechanism: of the query that the study's epsilon is calibrated by, with its noise.
-        batches, exposures, patient: of its plan.
         words: what the queries have to say themselves, that one last.
     """
     sentences = _trusting(study, exposures)

@@ -93,7 +93,6 @@ class AttestedSession(Channel):
         """What the evidence of a party must be bound to: 64 bytes.
 
         Args:
-            index: of the party.
             nonces: the digest of all nonces, see `digest_of`.
         """
         party = self.roster.parties[index]
@@ -161,13 +160,7 @@ def digest_of(nonces: dict[int, bytes]) -> bytes:
 
 
 class AttestationExchange:
-    """One party's part in it.
-
-    Args:
-        session: see `AttestedSession`.
-        keys, index: the party's own.
-        source: its randomness.
-    """
+    """One party's part in it."""
 
     def __init__(
         self, session: AttestedSession, keys: Keys, index: int, source: SecureSource

@@ -47,13 +47,9 @@ class Membership:
     """A party in a session.
 
     Args:
-        keys: the party's own.
-        channel: the session.
         index: the party's place in the roster.
         round_parameters: the numbers of the rounds, from the party's own plan.
-        layout: who shares masks with whom.
         offer: the payload of the OPEN by which the session was offered.
-        source: the party's randomness.
         attested: evidence that the study asks for; None where it asks for none.
         mask_stream: how masks are added (on how many threads); changes speed only.
     """

@@ -90,11 +90,7 @@ class Rounds:
     """One session after its set-up, at the aggregator.
 
     Args:
-        peers: everybody else.
-        attendance: who of them is there.
         aggregator: adds, and sees the sum alone.
-        round_parameters: the numbers of the rounds.
-        layout: who shares with whom.
         channel: what every frame is bound to.
         opening: what is kept of the set-up: the ROLL, the anchors of joint seeds; where the study
             asks for evidence all nonces and all evidence; the offer before them there, and where it
@@ -419,9 +415,7 @@ class NoisySums:
     """Sums of one purpose.
 
     Args:
-        set_up: sets a session up.
         record: where the messages of a session are kept.
-        round_parameters: the numbers of the rounds.
         epoch: attempts that one row in a ledger pays for (P9).
         lost: told of a lost session: the number of its round, and how many were lost in a row
             without a sum; raises unless a new session would help.

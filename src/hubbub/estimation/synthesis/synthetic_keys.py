@@ -440,7 +440,6 @@ def synthesis_from(
 
     Args:
         table: as `tomllib` gives it.
-        columns: of the study, by name.
         alone: whether nothing else is asked, so that it has all of epsilon.
 
     Raises:

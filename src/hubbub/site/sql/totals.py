@@ -117,7 +117,6 @@ def alike(
 
     Args:
         parts: of them, NULL has any type.
-        scope: of their columns.
         compared: whether it matters which are equal: columns are so as texts.
         ordered: whether it matters which is less: texts of numbers have another order.
 

@@ -190,8 +190,6 @@ class JointSeed:
     """One silo's side: it commits once and reveals one link per attempt.
 
     Args:
-        keys: the silo's own.
-        channel: the session.
         index: the silo's place in the roster.
         steps: the last round.
         attempts: the most attempts at one round; all must say the same.

@@ -73,7 +73,6 @@ class RollCall:
     """Whoever is told a session's silos, once.
 
     Args:
-        channel: of which it must be.
         quorum: the least number of silos, N - D.
         index: the receiver's place in the roster; a silo must be named itself.
     """
@@ -151,12 +150,6 @@ def sent_digests(sent: Mapping[int, Mapping[int, bytes]], parties: int) -> bytes
 
 def check_digests(digests: bytes, index: int, own: bytes, roster: Roster, silos: Set[int]) -> None:
     """See that a party's own digest is listed, and none of who sends nothing.
-
-    Args:
-        digests: as the relay tells everybody.
-        index, own: the party's place, and its digest.
-        roster: everybody.
-        silos: of the session.
 
     Raises:
         ProtocolError: naming the relay.
@@ -373,8 +366,6 @@ class Agreement:
     """One party's side of the set-up.
 
     Args:
-        keys: the party's own.
-        channel: the session.
         index: the party's place in the roster.
         roll: which silos take part, this one among them.
         neighbours_of: from the graph's seed (empty without one) to the roster indices of the

@@ -418,8 +418,6 @@ class Channel:
     """What the frames of one session belong to: everything that passes there is bound to it.
 
     Args:
-        roster: everybody.
-        study: the study id.
         session: 16 bytes chosen for this session.
 
     Raises:
@@ -470,9 +468,6 @@ class ExpectedFrames:
     """Frames of one kind, at most one from each expected sender.
 
     Args:
-        channel: what they must be of.
-        tag: the kind.
-        senders: whose are expected.
         time: the round and the attempt that they must be of.
         receiver: whom they may be for besides everybody.
         sizes: bytes of their payloads, by sender; who takes them checks them if None.

@@ -37,7 +37,6 @@ def projection_of(round_parameters: RoundParameters, rows: int = 0) -> Projectio
     """The projection of the whole vector that the round parameters state.
 
     Args:
-        round_parameters: of the round.
         rows: of a silo's batches, a public number; its sums are put on a grid that fits them all.
 
     Raises:
@@ -78,9 +77,6 @@ def clipped_sum(
     """A silo's clipped sum, (dimension,): each record within C, projected if the rounds are.
 
     Args:
-        round_parameters: of the round.
-        task: the silo's records.
-        parameters: the model.
         rows: the records in the batch, in their rows.
         draw: the matrix of the attempt, where there is a projection.
     """
