@@ -301,10 +301,7 @@ class Plan:
         }
 
     def _options_to_dict(self) -> dict[str, Any]:
-        """What the options that are used say of themselves; see `plan.py`.
-
-        The first two are there always.
-        """
+        """What the options that are used say of themselves; the first two are there always."""
         division = self.main.division
         projected = accounts.account_of(self.mechanism).projected
         options: dict[str, Any] = {

@@ -64,13 +64,8 @@ class CollectionNode:
 
     def check_same(self, state: NodeState, collect: bytes) -> None:
         """Refuse a second opening of a collection."""
-        shown, kept = (self.place.parsed(one, Tag.COLLECT, 0) for one in (collect, state.collect))
-        if shown.digest != kept.digest:
-            raise ProtocolError(
-                "expected the COLLECT that I have made my key for, got another of the same "
-                "collection",
-                culprit=doubled_by(shown, kept.digest, self.place.roster.name(0)),
-            )
+        which = "that I have made my key for, got another of the same collection"
+        self._check_same(Tag.COLLECT, which, collect, state.collect)
 
     def look(
         self, state: NodeState, node_keys: Sequence[bytes], deposits: Sequence[bytes]
@@ -104,14 +99,8 @@ class CollectionNode:
                 open, whose silo is named. Nothing is promised then.
         """
         if state.promise:
-            # The SET is the one that was promised.
-            shown, kept = (self.place.parsed(one, Tag.SET, 0) for one in (fixed, state.fixed))
-            if shown.digest != kept.digest:
-                raise ProtocolError(
-                    "expected the SET that I have promised, got another; of a collection there is "
-                    "one",
-                    culprit=doubled_by(shown, kept.digest, self.place.roster.name(0)),
-                )
+            which = "that I have promised, got another; of a collection there is one"
+            self._check_same(Tag.SET, which, fixed, state.fixed)
             return state
         opening = self._opening(state, node_keys)
         named = FixedSet.read(opening, fixed, self.round_parameters)
@@ -160,6 +149,15 @@ class CollectionNode:
         payload = ring.to_bytes(residues) + named.digest
         total = self.place.frame(Tag.SET_TOTAL, self.node, payload).sealed(self.keys)
         return replace(state, total=total, secret=None)
+
+    def _check_same(self, tag: Tag, which: str, *frames: bytes) -> None:
+        """See that a frame of the aggregator's is the one that was taken before."""
+        shown, kept = (self.place.parsed(one, tag, 0) for one in frames)
+        if shown.digest != kept.digest:
+            raise ProtocolError(
+                f"expected the {tag.name} {which}",
+                culprit=doubled_by(shown, kept.digest, self.place.roster.name(0)),
+            )
 
     def _opening(self, state: NodeState, node_keys: Sequence[bytes]) -> Opening:
         """The opening that these keys make with mine, while I have it."""
