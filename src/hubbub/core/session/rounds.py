@@ -425,7 +425,6 @@ class NoisySums:
 
     set_up: Callable[[], Rounds]
     record: Callable[[Rounds], Recorder]
-    round_parameters: RoundParameters
     epoch: int
     lost: Callable[[int, int, AbsentError], None]
     lift: Lift | None = None
@@ -455,9 +454,8 @@ class NoisySums:
             except AbsentError as lost:
                 attempts_made += self.rounds.attempts_begun
                 # P9: where a kept list is lost, its epoch is paid for to the end.
-                attempts_made += (
-                    -(self.round_parameters.steps - attempts + attempts_made) % self.epoch
-                )
+                steps = self.rounds.round_parameters.steps
+                attempts_made += -(steps - attempts + attempts_made) % self.epoch
                 self.rounds.recorder.seal()
                 self._in_a_row += 1
                 self.lost(number, self._in_a_row, lost)
@@ -475,14 +473,15 @@ class NoisySums:
         self, total: ring.Integers, number: int, attempt: int, parameters: Parameters
     ) -> NoisySum:
         """A sum in units of the gradient, back from the projection where there is one."""
-        values = RevealedSum(self.round_parameters, total)
+        numbers = self.rounds.round_parameters
+        values = RevealedSum(numbers, total)
         seed = self.rounds.aggregator.attempt.seed
         if self.lift is None or seed is None:
             return values
         return self.lift(
             np.asarray(values),
             # Silos have drawn the matrix by the digest of the model as they read it.
-            draw_of(seed, number, attempt, self.round_parameters.sent(parameters)),
+            draw_of(seed, number, attempt, numbers.sent(parameters)),
         )
 
     def _open(self) -> None:
