@@ -1,7 +1,7 @@
 """Who can learn how much: epsilon for every adversary, from the outsider to all silos but one.
 
 An adversary is a number of noise shares that it can subtract (P3, P4), and a number of records that
-are its own (P10); this file counts both and asks `mechanisms` for the rest.
+are its own (P10); this file counts both and asks `accounts` for the rest.
 """
 
 from __future__ import annotations
